@@ -1,11 +1,13 @@
 """The database that published generations are copied to, where `index.kind` names one.
 
-Belongs here: which writer does it. Does not belong here: a writer (`postgres_writer`), generations on disk (`publish`).
+Belongs here: which writer does it. Does not belong here: a writer (`postgres_writer`, `qdrant_writer`), generations on
+disk (`publish`).
 """
 
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
@@ -24,15 +26,30 @@ def publish_to_database(store: Store, tenant: str, generation_id: str, config: C
         from rag_assets.publishing.postgres_writer import publish_generation
 
         publish_generation(store, tenant, generation_id, config)
+    elif config.index.kind == "qdrant":
+        from rag_assets.publishing.qdrant_writer import QdrantPublisher
+
+        with closing(QdrantPublisher(store, tenant, config)) as publisher, store.lock(tenant):
+            publisher.publish(generation_id)
 
 
-def prune_database(tenant: str, config: Config) -> tuple[str, ...]:
+def prune_database(store: Store, tenant: str, config: Config) -> tuple[str, ...]:
     """Remove generations beyond `keep_generations` from the database; returns their ids."""
+    try:
+        return _pruned(store, tenant, config)
+    except RemoteError as error:  # what is published is: the next publication removes them
+        _log.warning("older generations of %s stay in the database: %s", tenant, error)
+    return ()
+
+
+def _pruned(store: Store, tenant: str, config: Config) -> tuple[str, ...]:
     if config.index.kind == "postgres":
         from rag_assets.publishing.postgres_writer import PostgresPublisher
 
-        try:
-            return PostgresPublisher(config, tenant).prune(config.indexing.keep_generations)
-        except RemoteError as error:  # what is published is: the next publication removes them
-            _log.warning("older generations of %s stay in the database: %s", tenant, error)
+        return PostgresPublisher(config, tenant).prune(config.indexing.keep_generations)
+    if config.index.kind == "qdrant":
+        from rag_assets.publishing.qdrant_writer import QdrantPublisher
+
+        with closing(QdrantPublisher(store, tenant, config)) as publisher, store.lock(tenant):
+            return publisher.prune()
     return ()

@@ -75,7 +75,7 @@ def prune(store: Store, tenant: str, config: Config) -> Pruned:
     Folders go first, then the collections and originals that no remaining one names: a generation on disk always has
     its shards.
     """
-    prune_database(tenant, config)
+    prune_database(store, tenant, config)
     with store.lock(tenant):
         doomed = doomed_generations(list_generations(store, tenant), config.indexing.keep_generations)
         for generation_id in doomed:

@@ -18,27 +18,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rag_serving.access.principals import intersect_readers
-from rag_serving.artifacts.columns import combine_chunks, dictionary_encode
-from rag_serving.artifacts.contents import array_of, map_file
-from rag_serving.artifacts.keyword_tables import KEYWORD_WORDS
+from rag_assets.publishing.remote_tables import (
+    chunk_table,
+    classes_of_chunks,
+    original_files,
+    original_table,
+    place_table,
+)
 from rag_serving.artifacts.manifest import FILE as MANIFEST_FILE
-from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.artifacts.store import map_table, read_text
-from rag_serving.indexes import lexical
-from rag_serving.indexes.generation_files import LEXICAL_FOLDER, GenerationFiles
-from rag_serving.indexes.keyword_index import WORDS_FILE
+from rag_serving.artifacts.store import read_text
+from rag_serving.indexes.generation_files import GenerationFiles
 from rag_serving.indexes.qdrant.layout import DENSE, FORMAT, GENERATION, POINT, SPARSE, TENANT, WINDOWS, PointKind
 from rag_serving.indexes.qdrant.payloads import ManifestPayload, pack_terms, payload_of, text_of
 from rag_serving.indexes.remote.protocol import PostingKind
-from rag_serving.indexes.remote.tables import REMOTE_CHUNKS, TEXT_COLUMNS
+from rag_serving.indexes.remote.tables import TEXT_COLUMNS
 from rag_serving.indexes.sentence_vectors import record_type
 from rag_serving.indexes.source_dates import newest_pages
 
 PIECE = 512 << 10
 """Bytes of an original in one point."""
 _TERMS = 20_000  # of a vocabulary in one point
-_COLUMNS = [name for name in (*REMOTE_CHUNKS.columns.names, *TEXT_COLUMNS) if name in GENERATION_CHUNKS.columns.names]
 
 
 class RawPoint(NamedTuple):
@@ -151,7 +150,7 @@ class GenerationPoints:
         originals = sum({row["sha256"]: row["bytes"] for row in self._originals}.values())
         vectors = 4 * self.manifest.vector_count * self.manifest.embedder.dimension
         encoded = (sentences + originals) * 4 // 3
-        return int(vectors + self._table.select(_COLUMNS).nbytes + 8 * postings + encoded)
+        return int(vectors + self._chunks.nbytes + 8 * postings + encoded)
 
     @property
     def _classes(self) -> set[str]:
@@ -159,12 +158,8 @@ class GenerationPoints:
         return chunks | {row["readers"] for row in (*self._places, *self._originals)}
 
     def _chunk_points(self, numbers: Sequence[int]) -> Iterator[RawPoint]:
-        rows = self._table.select(_COLUMNS).take(pa.array(numbers, pa.int64())).to_pylist()
+        rows = self._chunks.take(pa.array(numbers, pa.int64())).to_pylist()
         for row, values in zip(numbers, rows, strict=True):
-            counts = self.term_counts["lexical"]
-            values["row"] = row
-            values["terms"] = int(counts.counts[counts.starts[row] : counts.starts[row + 1]].sum())
-            values["words"] = int(self.files.keywords.lengths[row])
             values["page"] = values["page_order"] if values["passage_id"] else None
             if self.files.sentences is not None and len(records := self.files.sentences.records_of(row)):
                 values["records"] = records.tobytes()
@@ -192,31 +187,22 @@ class GenerationPoints:
         return RawPoint({"posting": part.kind, "readers": part.readers, "packed": packed}, {})
 
     @cached_property
+    def _chunks(self) -> pa.Table:
+        texts = self._table.select(TEXT_COLUMNS)
+        table = chunk_table(self.files)
+        return pa.table([*table.columns, *texts.columns], names=[*table.column_names, *texts.column_names])
+
+    @cached_property
     def _places(self) -> list[dict[str, Any]]:
-        lists = combine_chunks(self._table["places"])
-        values, rows = pc.list_flatten(lists).to_pylist(), pc.list_parent_indices(lists).to_pylist()
-        seen: dict[int, int] = {}
-        places = []
-        for row, value in zip(rows, values, strict=True):
-            seen[row] = seen.get(row, -1) + 1
-            places.append({"row": row, "place": seen[row], **value})
+        places: list[dict[str, Any]] = place_table(self.files).to_pylist()
         return places
 
     @cached_property
     def _originals(self) -> list[dict[str, Any]]:
-        """The files of pages by page id, each for those who may read all of the page."""
-        readers: dict[str, str] = {}
-        pairs = [*zip(self._table["page_id"].to_pylist(), self._table["readers"].to_pylist(), strict=True)]
-        pairs += [(place["chunk_id"].rsplit(":", 2)[0], place["readers"]) for place in self._places]
-        for page_id, each in set(pairs):
-            if page_id in self.files.originals:
-                readers[page_id] = intersect_readers(readers[page_id], each) if page_id in readers else each
-        rows = []
-        for page_id in sorted(readers):
-            original = self.files.originals[page_id]
-            facts = {"media_type": original.media_type, "bytes": original.size, "page_count": original.page_count}
-            rows.append({"page_id": page_id, "readers": readers[page_id], **original.digests(), **facts})
-        return rows
+        """The files of pages, each for those who may read all of its page."""
+        files = original_files(self.files)
+        rows = original_table(files).to_pylist()
+        return [{**row, "readers": file.readers} for row, file in zip(rows, files, strict=True)]
 
     @cached_property
     def _pieces(self) -> list[tuple[str, int, list[str]]]:
@@ -233,23 +219,16 @@ class GenerationPoints:
     @cached_property
     def term_counts(self) -> dict[PostingKind, TermCounts]:
         """The postings of both kinds."""
-        arrays = {
-            name: array_of(map_file(self._folder / LEXICAL_FOLDER / lexical.ARRAYS[name]))
-            for name in ("starts", "rows", "counts")
-        }
-        terms = sorted(self.files.lexical.terms())
-        words = map_table(self._folder / WORDS_FILE, KEYWORD_WORDS)
-        lists = combine_chunks(words["rows"])
-        starts, rows = np.asarray(lists.offsets), np.asarray(lists.values)
-        spelt = words["word"].to_pylist()
+        words, starts, rows = self.files.keywords.content_postings()
+        ones = np.ones(len(rows), np.int64)
         return {
-            "lexical": TermCounts.of(terms, arrays["starts"], arrays["rows"], arrays["counts"], self.chunks),
-            "keyword": TermCounts.of(spelt, starts, rows, np.ones(len(rows)), self.chunks),
+            "lexical": TermCounts.of(*self.files.lexical.postings(), chunks=self.chunks),
+            "keyword": TermCounts.of(words, starts, rows, ones, chunks=self.chunks),
         }
 
     @cached_property
     def _vocabularies(self) -> list[Vocabulary]:
-        names, codes = dictionary_encode(self._table["readers"])
+        names, codes = classes_of_chunks(self.files)
         parts: list[Vocabulary] = []
         for kind, counts in self.term_counts.items():
             classes = np.repeat(codes.astype(np.int64), np.diff(counts.starts))

@@ -6,6 +6,7 @@ Belongs here: what a folder of generations means. Does not belong here: building
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -83,15 +84,38 @@ def rollback(store: Store, tenant: str, config: Config, generation_id: str | Non
     Raises:
         StoreError: there is none to go back to, or it cannot be opened.
     """
-    if config.index.kind == "postgres":
-        return _rollback_database(store, tenant, config, generation_id)
+    if config.index.kind != "disk":
+        if config.index.kind == "qdrant":
+            target = _rollback_qdrant(store, tenant, config, generation_id)
+        else:
+            target = _rollback_postgres(tenant, config, generation_id)
+        if store.generation(tenant, target).is_dir():  # folders follow where there are any
+            move_current(store, tenant, target, config)
+        return target
     target = generation_id or _previous(list_generations(store, tenant), current_generation(store, tenant), tenant)
     move_current(store, tenant, target, config)
     return target
 
 
-def _rollback_database(store: Store, tenant: str, config: Config, generation_id: str | None) -> str:
-    """Do the same where a database answers; folders follow where there are any.
+def _rollback_qdrant(store: Store, tenant: str, config: Config, generation_id: str | None) -> str:
+    """Let the tenant's alias in Qdrant name a generation, or the one before; returns its id.
+
+    Raises:
+        StoreError: there is none to go back to.
+        RemoteError: the server does not have it, or refuses.
+    """
+    from rag_serving.indexes.qdrant.pointer import Pointer
+
+    with closing(Pointer(config, tenant)) as pointer, store.lock(tenant):
+        target = generation_id or pointer.previous()
+        if target is None:
+            raise StoreError(f"the Qdrant server has no generation of tenant {tenant!r} to go back to")
+        pointer.point_to(target)
+        return target
+
+
+def _rollback_postgres(tenant: str, config: Config, generation_id: str | None) -> str:
+    """Do the same in PostgreSQL.
 
     Raises:
         StoreError: there is none to go back to.
@@ -108,8 +132,6 @@ def _rollback_database(store: Store, tenant: str, config: Config, generation_id:
             raise StoreError(f"the database has no generation of tenant {tenant!r} to go back to")
         target = infos[current + 1].id
     publisher.point_to(target)
-    if store.generation(tenant, target).is_dir():
-        move_current(store, tenant, target, config)
     return target
 
 

@@ -403,9 +403,7 @@ def test_vectors_of_another_dimension_do_not_go_into_a_shared_collection(server:
     config = qdrant_config(tmp_path, server.url, collections="shared", collection="sizes")
     publisher(config).publish(built(config, restricted_chunks(20)).id)
     other = built(config, restricted_chunks(20, seed=1), "other", clustered_vectors(20, 16))
-    with pytest.raises(
-        RemoteDataError, match=r"32 dimensions, generation .* of 16; give index\.collection"
-    ):
+    with pytest.raises(RemoteDataError, match=r"32 dimensions, generation .* of 16; give index\.collection"):
         publisher(config, "other").publish(other.id)
 
 
