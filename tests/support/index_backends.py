@@ -130,7 +130,7 @@ def publish_in_qdrant(config: Config, tenant: str, generation_id: str) -> None:
     publisher = QdrantPublisher(Store(config.home), tenant, config)
     try:
         if generation_id in {one.id for one in publisher.generations()}:
-            publisher.point(generation_id)
+            publisher.point_to(generation_id)
         else:
             publisher.publish(generation_id)
     finally:
