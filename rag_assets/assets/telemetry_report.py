@@ -12,6 +12,7 @@ from rag_assets.partitions import DAYS
 from rag_assets.progress import Reporter
 from rag_assets.reports import telemetry_days
 from rag_assets.reports.addresses import report_url
+from rag_assets.reports.costs import cost_tables, read_build_costs
 from rag_assets.reports.files import forget_days, write_report
 from rag_assets.reports.report import markdown, markdown_table
 from rag_assets.reports.telemetry import VERSION, dedup_table, overview
@@ -61,7 +62,8 @@ def _report_day(engine: "Engine", config: Config, store: Store, day: str) -> dic
     days = {name: telemetry_days.read_day(engine, name, date.fromisoformat(day)) for name in config.tenants}
     pages, files = [], {}
     for tenant, read in days.items():
-        report = report_of(tenant, day, read, [dedup_table(tenant, *_dedup(store, tenant))])
+        costs = cost_tables(config, tenant, read.kpis, read_build_costs(engine, tenant, day))
+        report = report_of(tenant, day, read, [*costs, dedup_table(tenant, *_dedup(store, tenant))])
         report = replace(report, plots=telemetry_days.plots_of(read.kpis))
         files[tenant] = write_report(store, tenant, f"{TELEMETRY}{day}", report)
         pages.append(f"## {for_markdown(report.title)}\n\n{markdown(report)}")

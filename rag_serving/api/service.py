@@ -27,6 +27,7 @@ from rag_serving.api.wire import RequestError, bearer_token
 from rag_serving.audit.events import Event
 from rag_serving.audit.log import AuditLog, open_audit
 from rag_serving.budgets.opening import open_budgets
+from rag_serving.budgets.series import budget_series
 from rag_serving.config.loading import Config
 from rag_serving.config.phases import Canary
 from rag_serving.config.sections import Features
@@ -129,7 +130,8 @@ class Service:
     def exposition(self, tenant: str) -> bytes:
         """Return the metrics of a tenant, of all processes of the server, in Prometheus' text format."""
         self.measure()
-        return self.metrics.exposition(tenant) + self._jobs.exposition(tenant)
+        budget = self.pipelines[tenant].log.budget if tenant in self.pipelines else None
+        return self.metrics.exposition(tenant) + self._jobs.exposition(tenant) + budget_series(budget)
 
     @cached_property
     def _jobs(self) -> JobSeries:

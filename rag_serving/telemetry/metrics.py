@@ -94,6 +94,8 @@ class Metrics:
             "fall_throughs", "Questions and searches that a phase of retrieval failed.", "phase"
         )
         self._cached = self._counter("cached_answers", "Questions that got an earlier answer.", "pages")
+        self._tokens = self._counter("tokens", "Tokens that models took for questions.", "direction")
+        self._cost = self._counter("cost", "What they cost, in the currency of the prices.")
         self._repeated = self._counter("repeated_answers", "Questions that got their answer again.")
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -118,6 +120,9 @@ class Metrics:
         for phase, flag in PHASE_FAILED.items():
             if flag in row["flags"]:
                 self._fallen.labels(tenant, str(phase)).inc()
+        self._tokens.labels(tenant, "in").inc(row["tokens_in"])
+        self._tokens.labels(tenant, "out").inc(row["tokens_out"])
+        self._cost.labels(tenant).inc(row["cost"])
         self._repeated.labels(tenant).inc(REPEATED in row["flags"])
         for flag, pages in ((CACHED, "same"), (CACHED_OLDER, "other")):
             if flag in row["flags"]:

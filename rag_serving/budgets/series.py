@@ -1,0 +1,29 @@
+"""The budget of a tenant for Prometheus: what is used of each limit.
+
+Belongs here: the series. Does not belong here: what questions took (`telemetry.metrics`), counting (`budget`).
+
+They are read from the database when they are asked for: processes of one server would add up what they all see.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from rag_serving.budgets.budget import TenantBudget
+
+
+def budget_series(budget: TenantBudget | None) -> bytes:
+    """Return the series in Prometheus' text format; nothing where nothing is limited, or the database is away."""
+    used = budget.used() if budget else {}
+    if budget is None or not used:
+        return b""
+    registry = CollectorRegistry()
+    labels = ["tenant", "measure"]
+    amounts = Gauge("citelock_budget_used", "Used in the present minute, or day (UTC).", labels, registry=registry)
+    limits = Gauge("citelock_budget_limit", "Limits of a budget.", [*labels, "limit"], registry=registry)
+    for measure, amount in used.items():
+        amounts.labels(budget.tenant, measure).set(amount)
+        for name in ("soft", "hard"):
+            if (limit := getattr(budget.limits[measure], name)) is not None:
+                limits.labels(budget.tenant, measure, name).set(limit)
+    return generate_latest(registry)
