@@ -1,7 +1,7 @@
 """`citelock forget`: arguments and printing.
 
 Belongs here: the command. Does not belong here: deleting rows (`telemetry.writer`, `receipts.store`,
-`conversations.store`).
+`conversations.store`), pseudonyms (`audit.persons`).
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.config.loading import load_config
+
+if TYPE_CHECKING:
+    from rag_serving.config.loading import Config
 
 
 def command(
@@ -23,16 +26,20 @@ def command(
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete what a user asked and judged: receipts, sessions, telemetry and feedback.
+    """Delete what a user asked and judged: receipts, sessions, telemetry and feedback; unlink the audit log from them.
 
     \b
     citelock forget --user ann
 
-    Receipts of older programs do not say who asked; they go with the days that telemetry.retention_days keeps.
+    Rows of the audit log stay, and verify: whose they are, and what was asked, nobody can tell any more. Receipts of
+    older programs do not say who asked; they go with the days that telemetry.retention_days keeps. Servers that run
+    keep earlier answers in memory without names, for degradation.cached_max_age_s.
     """
     from rag_serving.access.principals import Principal
     from rag_serving.artifacts.secret import derived_key
     from rag_serving.artifacts.store import Store
+    from rag_serving.audit.events import Event
+    from rag_serving.audit.log import record
     from rag_serving.conversations.store import SessionStore
     from rag_serving.receipts.secrecy import Secrecy
     from rag_serving.receipts.store import open_receipts
@@ -43,6 +50,8 @@ def command(
 
     settings = load_config(config)
     name = chosen_tenant(settings, tenant)
+    record(settings, name, Event("user.forgotten"))
+    unlinked = _unlinked(settings, name, user)
     with closing(open_receipts(settings)) as store:
         receipts = store.forget(name, Secrecy(settings.home).asker(Principal(name, user)))
     database, rows = Store(settings.home).serving_db(), 0
@@ -55,7 +64,19 @@ def command(
         with closing(SessionStore(settings, name, lambda: datetime.now(UTC))) as stored:
             sessions = stored.forget(user)
     if as_json:
-        typer.echo(json.dumps({"tenant": name, "receipts": receipts, "sessions": sessions, "telemetry": rows}))
+        counts = {"receipts": receipts, "sessions": sessions, "telemetry": rows, "audit": unlinked}
+        typer.echo(json.dumps({"tenant": name, **counts}))
     else:
         told = f"{receipts} receipts, {sessions} sessions, {rows} rows of telemetry and feedback"
-        typer.echo(f"{name}: deleted {told}")
+        typer.echo(f"{name}: deleted {told}" + ("; unlinked the audit log" if unlinked else ""))
+
+
+def _unlinked(settings: Config, tenant: str, user: str) -> int:
+    """Return how many pseudonyms of a user the audit log had; it may have been switched off since."""
+    from rag_serving.artifacts.store import Store
+    from rag_serving.audit.ledger import Ledger
+
+    if settings.telemetry.url is None and not Store(settings.home).serving_db().exists():
+        return 0
+    with closing(Ledger(settings.home, settings.telemetry.url, tenant, settings.audit)) as ledger:
+        return ledger.forget(user)

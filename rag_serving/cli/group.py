@@ -32,6 +32,7 @@ _MODULES: Mapping[str, tuple[str, str]] = {
     ),
     "index": ("rag_serving.cli.index:app", "Prepare or look at the database of published generations."),
     "feedback": ("rag_serving.cli.feedback:command", "Say what an answer was: helpful, or not."),
+    "erase": ("rag_serving.cli.erase:command", "Remove everything that is kept of a tenant."),
     "forget": ("rag_serving.cli.forget:command", "Delete what a user asked and judged."),
     "keys": ("rag_serving.cli.keys:app", "Create, list or revoke keys of machines."),
     "jobs": (

@@ -1,0 +1,1 @@
+"""Removing all that an installation keeps of a tenant."""

@@ -1,0 +1,170 @@
+"""Erasing a tenant: what there is, taking it away, looking for it again, and the signed proof of all three.
+
+Belongs here: the order, the record that survives a killed process. Does not belong here: rows (`rows`), commands.
+
+Before anything is removed, a signed record says what was found. A process that is killed leaves it, and the next one
+goes on from it; what is gone already is gone. The proof is the same record, once nothing is found any more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from rag_serving.artifacts.signed_files import read_signed, write_signed
+from rag_serving.artifacts.store import Store, StoreError, remove_folder
+from rag_serving.audit.chain import head_of
+from rag_serving.audit.tables import HEADS
+from rag_serving.config.loading import Config
+from rag_serving.erasure.rows import count_rows, delete_rows, opened_for_erasing
+from rag_serving.escaping.redaction import RedactedError
+from rag_serving.telemetry.tables import error_line, open_engine
+
+FOLDER = "erasures"
+_EXPORT = r"-\d{8}T\d{6}\.jsonl"
+_NOT_COVERED = (
+    "copies outside this installation: backups, exports, logs, and what people saved",
+    "the run history of Dagster, which names sources, pages that failed and counts",
+    "answers in the memory of servers that run: restart them",
+)
+
+
+class EraseError(RedactedError):
+    """A tenant cannot be erased; the message says why."""
+
+
+class TenantErasure:
+    """Erases one tenant of an installation."""
+
+    def __init__(self, config: Config, tenant: str) -> None:
+        self._config, self._tenant, self._store = config, tenant, Store(config.home)
+        self._begun = config.home / FOLDER / f"{tenant}.begun.json"
+
+    def found(self) -> dict[str, Any]:
+        """Return what is kept of the tenant: rows by database and table, files and bytes by folder.
+
+        Raises:
+            EraseError: a database cannot be read.
+        """
+        rows = {}
+        for name, engine in self._databases():
+            with self._reported(engine), engine.connect() as connection:
+                if counts := count_rows(connection, self._tenant):
+                    rows[name] = counts
+        folders = {}
+        for path in self._paths():
+            files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+            size = sum(file.stat().st_size for file in files)
+            folders[path.relative_to(self._store.home).as_posix()] = {"files": len(files), "bytes": size}
+        return {"rows": rows, "folders": folders}
+
+    def erase(self) -> dict[str, Any]:
+        """Remove all of it, and return the proof, which is also written into the home folder.
+
+        Raises:
+            EraseError: a database or a file cannot be removed; what is left is removed by the next try.
+        """
+        record = self._begin()
+        for _, engine in self._databases():
+            with self._reported(engine), opened_for_erasing(engine) as connection:
+                delete_rows(connection, self._tenant)
+        try:
+            for path in self._paths():
+                if path.is_dir():
+                    remove_folder(path)
+                else:
+                    path.unlink(missing_ok=True)
+                if path.parent.name.startswith(".deleted-"):
+                    path.parent.rmdir()
+        except OSError as error:
+            raise EraseError(f"{error.filename} cannot be removed ({error.strerror}); run the command again") from error
+        left = self.found()
+        if left["rows"] or left["folders"]:
+            raise EraseError(
+                f"something of {self._tenant} was written while it was erased ({left}); stop its builds and servers, "
+                "and run the command again"
+            )
+        finished = datetime.now(UTC)
+        proof = {**record, "finished_at": finished.isoformat(timespec="seconds"), "left": left}
+        file = self._begun.with_name(f"{self._tenant}-{finished:%Y%m%dT%H%M%S}.json")
+        write_signed(self._store, file, proof)
+        self._begun.unlink(missing_ok=True)
+        return {**proof, "file": str(file)}
+
+    def _begin(self) -> dict[str, Any]:
+        """Return the record of what there was, written before anything is removed; that of a try that was killed."""
+        if self._begun.exists():
+            try:
+                return read_signed(self._store, self._begun)
+            except StoreError as error:
+                raise EraseError(f"{error}; delete it to begin again") from None
+        record = {
+            "tenant": self._tenant,
+            "begun_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "removed": self.found(),
+            "audit_head": self._audit_head(),
+            "not_covered": [*_NOT_COVERED, *self._elsewhere()],
+        }
+        write_signed(self._store, self._begun, record)
+        return record
+
+    def _elsewhere(self) -> list[str]:
+        kind = self._config.index.kind
+        return [] if kind == "disk" else [f"generations in the database of `index` ({kind})"]
+
+    def _audit_head(self) -> dict[str, Any] | None:
+        """Return the last head of the tenant's audit log: it tells an export of it from any other."""
+        from sqlalchemy import inspect
+
+        for _, engine in self._databases():
+            with self._reported(engine), engine.connect() as connection:
+                if not inspect(connection).has_table(HEADS.name):
+                    continue
+                row = connection.execute(select(HEADS).where(HEADS.c.tenant == self._tenant)).mappings().first()
+                if row is not None:
+                    return head_of(dict(row)).payload()
+        return None
+
+    def _databases(self) -> Iterator[tuple[str, Engine]]:
+        """Yield the database of the installation, and the file of the home from before there was one."""
+        url, file = self._config.telemetry.url, self._store.serving_db()
+        places: list[tuple[str, str | None]] = [("telemetry.url", url)] if url is not None else []
+        places += [(file.name, None)] if file.is_file() else []
+        for name, place in places:
+            engine = open_engine(place, file)
+            try:
+                yield name, engine
+            finally:
+                engine.dispose()
+
+    def _paths(self) -> list[Path]:
+        """Return the folders and files of the tenant that are there."""
+        home = self._store.home
+        audit = home / "audit"
+        paths = [self._store.tenant(self._tenant)]
+        paths += [self._store.source(key) for key in self._config.sources_of(self._tenant)]
+        paths += [audit / f"{self._tenant}.json", audit / f"{self._tenant}.lock"]
+        exports = re.compile(re.escape(self._tenant) + _EXPORT)
+        paths += sorted(path for path in audit.glob("*.jsonl") if exports.fullmatch(path.name))
+        paths += self._half_removed()
+        return [path for path in paths if path.exists()]
+
+    def _half_removed(self) -> list[Path]:
+        """Return the folders of the tenant that a killed removal has renamed (`remove_folder`)."""
+        folders = [self._store.tenant(self._tenant), *map(self._store.source, self._config.sources_of(self._tenant))]
+        return [path for folder in folders for path in folder.parent.glob(f".deleted-*/{folder.name}")]
+
+    @contextmanager
+    def _reported(self, engine: Engine) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            where = engine.url.render_as_string(hide_password=True)
+            raise EraseError(f"the database {where} cannot be used ({error_line(error)})") from error
