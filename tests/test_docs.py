@@ -95,7 +95,16 @@ def test_each_configuration_in_the_docs_of_documents_is_valid() -> None:
     assert kinds == {"docs_folder", "markdown_book", "files"}
 
 
-@pytest.mark.parametrize("name", ["SECURITY.md", "docs/security.md", "docs/documents.md", "CONTRIBUTING.md"])
+def test_each_configuration_in_the_docs_of_access_is_valid() -> None:
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs/access.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks
+    for block in blocks:
+        assert parse_config({"tenants": {"acme": {}}, **yaml.safe_load(block)}).serving.jwt is not None
+
+
+@pytest.mark.parametrize(
+    "name", ["SECURITY.md", "docs/security.md", "docs/documents.md", "docs/access.md", "CONTRIBUTING.md"]
+)
 def test_links_of_documents_lead_somewhere(name: str) -> None:
     for target, anchor in re.findall(r"\]\(([^)#:]*)#?([^)]*)\)", (ROOT / name).read_text()):
         file = (ROOT / name).parent / target if target else ROOT / name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import time
@@ -16,8 +17,11 @@ from httpx import Response
 from support.api_client import QUESTION, bearer, client_of
 from support.stand_in_issuer import AUDIENCE, by_secret, claims_of, encoded, part, signed, signed_text
 from support.stand_in_provider import StandInProvider, private_key, public_jwk, served_provider
+from support.wiki import configuration
 
 from rag_serving.access import key_sets
+from rag_serving.api.auth import Authenticator, Request
+from rag_serving.api.credentials import AuthError
 
 TENANTS: dict[str, Any] = {"acme": {}, "other": {}}
 EVIL = "http://127.0.0.1:9/keys"
@@ -340,3 +344,27 @@ def test_wrong_tokens_of_others_slow_no_new_token_of_the_same_address(
     for _ in range(30):
         assert asked(client, signed(claims_of(issuer.url, exp=1))).status_code == 401
     assert asked(client, signed(claims_of(issuer.url, sub="new"))).status_code == 200
+
+
+def test_keys_that_were_fetched_outlive_a_reload_that_changes_nothing_of_the_issuer(
+    wiki_home: Path, issuer: StandInProvider
+) -> None:
+    def read_again(earlier: Authenticator | None, **more: Any) -> Authenticator:
+        config = configuration(wiki_home, tenants=TENANTS, serving=serving(issuer, **more))
+        return Authenticator(config, earlier)
+
+    async def status(authenticator: Authenticator) -> int:
+        request = Request(None, None, f"Bearer {signed(claims_of(issuer.url))}", None)
+        found = await authenticator.recognize(request)
+        return found.status if isinstance(found, AuthError) else 200
+
+    async def reloaded() -> list[int]:
+        first = read_again(None)
+        before = await status(first)
+        issuer.pages["/keys"] = (500, b"")
+        return [before, await status(read_again(first)), await status(read_again(first, audience="another"))]
+
+    try:
+        assert asyncio.run(reloaded()) == [200, 200, 503]
+    finally:
+        del issuer.pages["/keys"]
