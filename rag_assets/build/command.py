@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rag_assets.build.embedding_estimate import estimate_embedding
+from rag_assets.build.scratch import scratch_home
 from rag_assets.build.summary import Summary, left_out, source_counts, tenant_facts
 from rag_assets.llm_contexts.estimate import Estimate
 from rag_assets.llm_contexts.last_run import has_failures, read_last_run
@@ -55,7 +57,11 @@ def command(
         bool, typer.Option("--retry-contexts", help="Ask the model again for contexts that it failed to write.")
     ] = False,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="Sync, tell what the contexts would cost, and stop: no model is asked.")
+        bool,
+        typer.Option(
+            "--estimate",
+            help="Tell what would be embedded and written, and what that costs: nothing is changed, no model asked.",
+        ),
     ] = False,
     override_gates: Annotated[
         str | None,
@@ -73,8 +79,9 @@ def command(
         raise typer.Exit(2) from None
     with reporting(as_json, verbose) as reporter:
         try:
-            build = Build(settings, config, reporter, verbose, override_gates)
-            summary = build.run(sources or [], full, retry_contexts, estimate)
+            with scratch_home(settings) if estimate else nullcontext(settings) as used:
+                build = Build(used, config, reporter, verbose, override_gates)
+                summary = build.run(sources or [], full, retry_contexts, estimate)
         except (LockedError, StoreError) as error:
             complain(str(error))
             raise typer.Exit(1) from None
@@ -113,7 +120,8 @@ class Build:
     ) -> Summary:
         """Ingest, then publish; with `retry_contexts` also tenants whose chunks lack contexts of the model.
 
-        With `estimate` nothing is published: the summary tells what the models of contexts would be asked.
+        With `estimate` nothing is published: the summary tells what models would be asked. The home folder should be a
+        `scratch_home`: syncs write there.
 
         Raises:
             LockedError: another build is at it.
@@ -213,6 +221,8 @@ class Build:
         try:
             selected = read_table(self._store.candidate(tenant) / "selected.parquet", SELECTED_CHUNKS)
             plan = plan_contexts(selected, self._config.context, self._store.cache(tenant), self._store.home)
+            scratch = self._store.candidate(tenant) / ".estimate"
+            summary.embedding[tenant] = estimate_embedding(self._config, tenant, selected, plan, scratch)
         except ModelError as error:
             summary.errors[tenant] = str(error)
             return None

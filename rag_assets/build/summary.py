@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from rag_assets.build.embedding_estimate import EmbeddingEstimate
 from rag_assets.llm_contexts.estimate import Estimate
 from rag_assets.llm_contexts.last_run import read_last_run
 from rag_assets.state.passage_readers import PassageReaders, passage_readers
@@ -30,6 +31,7 @@ class Summary:
     sources: dict[str, dict[str, Any]] = field(default_factory=dict)
     tenants: dict[str, dict[str, Any]] = field(default_factory=dict)
     estimates: dict[str, Estimate | None] = field(default_factory=dict)  # by tenant; None: no model writes contexts
+    embedding: dict[str, EmbeddingEstimate] = field(default_factory=dict)  # by tenant: what would be embedded
     errors: dict[str, str] = field(default_factory=dict)
     step_seconds: dict[str, dict[str, float]] = field(default_factory=dict)
     reasons: dict[str, list[str]] = field(default_factory=dict)  # why pages of a source that was read are not there
@@ -38,14 +40,15 @@ class Summary:
     def payload(self) -> dict[str, Any]:
         """Return the JSON shape; `errors` is there only when something failed, `step_seconds` when something was done.
 
-        `estimates` is there when that was asked for, null for a tenant whose contexts need no model; `notes` where
-        whoever asks without a name can read nothing of a source.
+        `estimates` is there when that was asked for, null for a tenant whose contexts need no model, and
+        `embedding_estimates` beside it; `notes` where whoever asks without a name can read nothing of a source.
         """
         shape: dict[str, Any] = {"sources": self.sources, "tenants": self.tenants, "seconds": round(self.seconds, 3)}
         estimates = {tenant: expected and expected.facts() for tenant, expected in self.estimates.items()}
         extra = {
             "notes": self.notes(),
             "estimates": estimates,
+            "embedding_estimates": {tenant: expected.facts() for tenant, expected in self.embedding.items()},
             "step_seconds": self.step_seconds,
             "errors": self.errors,
         }
@@ -65,6 +68,8 @@ class Summary:
             lines += [f"{key:<{width}}  {line}" for line in (source_line(counts), *self.reasons.get(key, ()))]
         lines += [f"{key:<{width}}  {note}" for key, note in self.notes().items()]
         lines += [f"{key:<{width}}  {tenant_line(facts)}" for key, facts in self.tenants.items()]
+        for tenant, embedding in self.embedding.items():
+            lines += [f"{tenant:<{width}}  {line}" for line in embedding.lines()]
         lines += [f"{tenant:<{width}}  {estimate_line(expected)}" for tenant, expected in self.estimates.items()]
         return [*lines, f"{self.seconds:.1f} s"]
 
