@@ -20,7 +20,7 @@ from rag_serving.indexes.postgres.publisher import Publisher
 from rag_serving.indexes.served import ServedGeneration
 from rag_serving.indexes.sources import open_source
 from support.chroma_server import started_chroma
-from support.postgres import started_pgvector
+from support.postgres import Postgres, started_pgvector
 from support.qdrant_server import QdrantServer
 
 BACKENDS = ("disk", "chroma", "chroma_server", "postgres", "qdrant")
@@ -61,6 +61,8 @@ class Backends:
     def __init__(self, folder: Path) -> None:
         self._folder, self._stack, self._found = folder, ExitStack(), dict[str, Backend]()
         self._homes = count()
+        self.servers = dict[str, Postgres | QdrantServer]()
+        """What can be stopped and started again, by the name of its backend."""
 
     def __enter__(self) -> Backends:
         return self
@@ -87,6 +89,7 @@ class Backends:
 
     def _postgres(self) -> Backend:
         server = self._stack.enter_context(started_pgvector())
+        self.servers["postgres"] = server
 
         def settings(home: Path) -> Settings:
             database = f"contract{next(self._homes)}"
@@ -106,6 +109,7 @@ class Backends:
 
     def _qdrant(self) -> Backend:
         server = QdrantServer()
+        self.servers["qdrant"] = server
         self._stack.callback(server.close)
 
         def settings(_: Path) -> Settings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,10 +46,10 @@ class Installation:
 
 
 @pytest.fixture(params=[name for name in BACKENDS if name != "chroma_server"])
-def installation(request: pytest.FixtureRequest, backends: Backends, tmp_path: Path) -> Iterator[Installation]:
+def installation(request: pytest.FixtureRequest, backends: Backends, tmp_path: Path) -> Installation:
     backend = backends.get(request.param)
     content = {"home": str(tmp_path), "tenants": {TENANT: {}}, **backend.settings(tmp_path)}
-    yield Installation(backend, parse_config(content))
+    return Installation(backend, parse_config(content))
 
 
 def texts(view: ReaderView) -> list[str]:
