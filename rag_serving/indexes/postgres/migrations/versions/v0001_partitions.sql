@@ -29,8 +29,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                    WHERE relnamespace = 'citelock'::regnamespace AND relname = leaf), false)
 $$;
 
--- Keep no statistics of values: they would tell, by a plan's estimates, what rows hold that nobody may see.
-CREATE FUNCTION citelock.forget_statistics(relation regclass) RETURNS void
+-- Keep no statistics of values: they would tell, by a plan's estimates, what rows hold that nobody may see. `kept`:
+-- columns whose values tell nothing.
+CREATE FUNCTION citelock.forget_statistics(relation regclass, kept text[] DEFAULT '{}') RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   attribute record;
@@ -39,7 +40,7 @@ BEGIN
   LOOP
     IF (SELECT relkind FROM pg_class WHERE oid = relation) = 'i' THEN
       EXECUTE format('ALTER INDEX %s ALTER COLUMN %s SET STATISTICS 0', relation, attribute.attnum);
-    ELSE
+    ELSIF attribute.attname <> ALL (kept) THEN
       EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS 0', relation, attribute.attname);
     END IF;
   END LOOP;
@@ -62,7 +63,8 @@ BEGIN
   EXECUTE format('CREATE TABLE citelock.%I (LIKE citelock.%I INCLUDING DEFAULTS INCLUDING GENERATED '
                  'INCLUDING STORAGE, CHECK (placement = %L AND tenant_id = %L AND generation = %L)) '
                  'WITH (toast_tuple_target = 256)', leaf, parent, tenant, tenant, generation);
-  PERFORM citelock.forget_statistics(format('citelock.%I', leaf)::regclass);
+  PERFORM citelock.forget_statistics(format('citelock.%I', leaf)::regclass,
+                                     ARRAY['tenant_id', 'placement', 'generation', 'row']);
   EXECUTE format('GRANT INSERT ON citelock.%I TO citelock_writer', leaf);
   RETURN leaf;
 END $$;
@@ -101,6 +103,7 @@ BEGIN
     EXECUTE format('ALTER TABLE citelock.%I ATTACH PARTITION citelock.%I FOR VALUES IN (%L)', parent, own, tenant);
   END IF;
   EXECUTE format('ALTER TABLE citelock.%I ATTACH PARTITION citelock.%I FOR VALUES IN (%L)', own, leaf, generation);
+  EXECUTE format('ANALYZE citelock.%I', leaf);
 END $$;
 
 -- Drop the partitions of a generation that the pointer does not name, and what a publication left unfinished.
