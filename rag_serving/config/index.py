@@ -41,7 +41,7 @@ class Index(Section):
     """A generation of as many chunks gets partitions of its own; smaller ones share some, separated by row policies."""
     ann_chunks: int = Field(20_000, ge=1)
     """A generation of as many chunks gets an HNSW index; smaller ones are searched exactly."""
-    ef_search: int = Field(160, ge=80, le=1_000)
+    ef_search: int = Field(320, ge=80, le=1_000)
     """Candidates that a search of an HNSW index looks at: more find more, and take longer."""
     halfvec: Halfvec = "auto"
     """Half precision in the HNSW index, which takes half the space then; what it finds is compared again in full

@@ -37,6 +37,10 @@ SignFor = Callable[[float], SignedClaims]
 """Claims that hold for so many seconds."""
 
 
+class _BrokenError(Exception):
+    """The connection ended under a statement."""
+
+
 class Sessions:
     """Connections to the database as one of its users. Safe to use from several threads; opens none before it is asked.
 
@@ -64,50 +68,82 @@ class Sessions:
         deadline.check()
         seconds = max(0.01, deadline.at_most(self.timeout_s))
         settings = {**settings_of(sign(seconds), seconds), **(local or {})}
-        with _remote_errors(), self._connection(seconds) as connection:
-            with connection.pipeline(), connection.transaction():
-                set_locally(connection, settings)
-                cursor = connection.cursor(binary=True).execute(statement, values)
-                rows: list[tuple[Any, ...]] = cursor.fetchall()
-            return rows
+        with _remote_errors():
+            try:
+                return self._read(seconds, settings, statement, values)
+            except _BrokenError:  # it was kept open, and closed by the server: what only reads may be sent again
+                self._look()
+            try:
+                return self._read(seconds, settings, statement, values)
+            except _BrokenError as error:
+                raise RemoteConnectionError("the database of `index` broke off") from error
 
     def close(self) -> None:
         """Close every connection."""
         with self._lock:
             pool, self._pool = self._pool, None
         if pool:
-            pool.close()
+            pool.close(timeout=0)
 
-    @contextmanager
-    def _connection(self, seconds: float) -> Iterator[Any]:
-        """Yield a connection that works: one that broke since it was last used is exchanged."""
-        if not self._breaker.allow():
-            raise RemoteConnectionError("the database was not reachable a moment ago")
+    def _read(
+        self, seconds: float, settings: Mapping[str, str], statement: str, values: Sequence[object]
+    ) -> list[tuple[Any, ...]]:
+        """Run a statement in a transaction that is sent at once, and return its rows.
+
+        Raises:
+            psycopg.Error; _BrokenError where the connection was closed meanwhile.
+        """
         from psycopg import OperationalError
 
-        pool, wait_s = self._opened(), min(seconds, CONNECT_S)
+        pool = self._opened()
         try:
-            connection = pool.getconn(wait_s)
-            try:
-                connection.execute("")  # one that the server closed says so
-            except OperationalError:
-                pool.putconn(connection)
-                pool.check()
-                connection = pool.getconn(wait_s)
+            connection = pool.getconn(min(seconds, CONNECT_S))
         except OperationalError:
             self._breaker.fail()
             raise
         self._breaker.succeed()
         try:
-            yield connection
+            with connection.pipeline(), connection.transaction():
+                set_locally(connection, settings)
+                cursor = connection.cursor(binary=True).execute(statement, values)
+            return list(cursor.fetchall())
+        except OperationalError as error:
+            if connection.broken:
+                raise _BrokenError from error
+            raise
         finally:
             pool.putconn(connection)
 
+    def _look(self) -> None:
+        """Connect once, to know at once whether the database is there, and let go of connections that broke."""
+        from psycopg import OperationalError, connect
+
+        try:
+            connect(self._url, connect_timeout=int(CONNECT_S)).close()
+        except OperationalError:
+            self._breaker.fail()
+            raise
+        with self._lock:
+            pool = self._pool
+        if pool:
+            pool.check()
+
     def _opened(self) -> ConnectionPool[Any]:
+        """Return the pool; where the database was away, or was not asked yet, only if it is there.
+
+        Raises:
+            RemoteConnectionError: it was away a moment ago; psycopg.OperationalError: it is.
+        """
+        is_known = self._pool is not None and self._breaker.state == "closed"
+        if not self._breaker.allow():
+            raise RemoteConnectionError("the database of `index` was not reachable a moment ago")
         with self._lock:
             if self._pool is None:
                 self._pool = open_pool(self._url, self._connections)
-            return self._pool
+            pool = self._pool
+        if not is_known:
+            self._look()
+        return pool
 
 
 def open_pool(url: str, connections: int) -> ConnectionPool[Any]:
