@@ -21,6 +21,7 @@ from pydantic import Field
 
 from rag_serving.access.principals import Principal
 from rag_serving.api.admission import Admission
+from rag_serving.api.audit_log import router as audit_log
 from rag_serving.api.background import BackgroundWork
 from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, Filters, Message, Name, Shown, Text
 from rag_serving.api.book_chat import check_books, selection_of, source_payload
@@ -258,6 +259,7 @@ def create_app(
     app.include_router(pages)
     app.include_router(receipts)
     app.include_router(status)
+    app.include_router(audit_log)
     add_reports(app)
     app.state.mcp = None
     if config.serving.mcp:

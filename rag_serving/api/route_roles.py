@@ -62,6 +62,7 @@ ROUTES: Mapping[str, Access] = {
     "GET /v1/reports": "operator",
     "GET /v1/reports/{name}": "operator",
     "GET /v1/status": "operator",
+    "GET /v1/audit": "auditor",
 }
 """The route as it is written, and who may call it; the files of the web page are public."""
 

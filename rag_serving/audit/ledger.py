@@ -49,6 +49,10 @@ class AuditError(RedactedError):
     """The audit log cannot be written or read; the message says why."""
 
 
+class NoAuditLogError(AuditError):
+    """There is no audit log."""
+
+
 class Ledger:
     """The chain of one tenant, to be appended to. One thread uses it at a time."""
 

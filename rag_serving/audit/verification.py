@@ -18,7 +18,7 @@ from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.audit.anchor import Anchor, AnchorFile
 from rag_serving.audit.chain import Head, Signer, head_of, row_hash
-from rag_serving.audit.ledger import AuditError
+from rag_serving.audit.ledger import AuditError, NoAuditLogError
 from rag_serving.audit.tables import HEADS, ROWS, has_log, open_audit_engine
 from rag_serving.telemetry.recorder import TelemetryError
 from rag_serving.telemetry.tables import error_line
@@ -171,11 +171,11 @@ class Reading:
     def __enter__(self) -> Connection:
         serving_db = Store(self._home).serving_db()
         if self._url is None and not serving_db.is_file():
-            raise AuditError(f"there is no audit log: {serving_db} does not exist; set audit.mode to keep one")
+            raise NoAuditLogError(f"there is no audit log: {serving_db} does not exist; set audit.mode to keep one")
         try:
             self._engine = open_audit_engine(self._url, serving_db, "read")
             if not has_log(self._engine):
-                raise AuditError("the database has no audit log; set audit.mode to keep one")
+                raise NoAuditLogError("the database has no audit log; set audit.mode to keep one")
             self._connection = self._engine.connect()
             return self._connection
         except (SQLAlchemyError, TelemetryError, OSError) as error:

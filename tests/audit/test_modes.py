@@ -210,3 +210,39 @@ def test_a_log_that_fails_is_left_alone_for_a_while(home: Path, engine: Engine) 
         with pytest.raises(AuditUnavailableError, match=fault):
             log.record(Event("question"))
     log.close()
+
+
+AUDITORS = {
+    "eve": {"tenant": "acme", "user": "eve", "roles": ["auditor"]},
+    "foreign": {"tenant": "other", "user": "eve", "roles": ["auditor"]},
+    "ann": {"tenant": "acme", "user": "ann", "roles": ["reader", "operator"]},
+}
+
+
+def test_auditors_read_the_log_of_their_own_tenant(home: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert engine
+    monkeypatch.setenv("CITELOCK_TOKENS", json.dumps(AUDITORS))
+    more = {"audit": {"mode": "best_effort"}, "serving": {"auth": "tokens"}, "tenants": {"acme": {}, "other": {}}}
+    config = configuration(home, **more)
+    with TestClient(create_app(config), ADDRESS, client=LOCAL, raise_server_exceptions=False) as client:
+
+        def read(token: str, query: str = "") -> Any:
+            return client.get(f"/v1/audit{query}", headers=bearer(token))
+
+        assert read("eve").status_code in (200, 404), read(
+            "eve"
+        ).text  # there is no log yet, or only that it was looked for
+        for number in range(5):
+            record(config, "acme", Event("key.created", subject=f"k{number}"))
+        first = read("eve", "?limit=2").json()
+        assert len(first["rows"]) == 2
+        following = read("eve", f"?after={first['next']}&limit=1000").json()
+        rows_read = first["rows"] + following["rows"]
+        assert [row["sequence"] for row in rows_read] == [*range(1, len(rows_read) + 1)]
+        assert sum(row["kind"] == "key.created" for row in rows_read) == 5
+        assert following["next"] is None
+        assert not [row for row in read("foreign").json()["rows"] if row["tenant"] != "other"]
+        assert read("ann").status_code == 403
+        assert client.get("/v1/audit").status_code == 401
+        assert read("eve", "?limit=0").status_code == 400
+        assert read("eve", f"?after={10**30}").status_code == 400

@@ -1,0 +1,46 @@
+"""The route of the audit log, for auditors of its tenant.
+
+Belongs here: pages of rows. Does not belong here: the log (`rag_serving.audit`), who may call (`route_roles`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse
+
+from rag_serving.api.errors import RETRY_AFTER_S
+from rag_serving.api.pages import PRIVATE
+from rag_serving.api.service import Caller, CurrentService
+from rag_serving.api.wire import RequestError
+from rag_serving.audit.events import Event
+from rag_serving.audit.ledger import AuditError, NoAuditLogError
+from rag_serving.audit.verification import Verifier, pages
+
+MAX_ROWS = 1_000
+
+router = APIRouter()
+
+
+@router.get("/v1/audit")
+def audit_rows(
+    caller: Caller,
+    service: CurrentService,
+    after: Annotated[int, Query(ge=0, le=2**62)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = 100,
+) -> JSONResponse:
+    """Return rows of the caller's tenant as they are stored, those with higher numbers than `after`, oldest first."""
+    config = service.config
+    if audit := service.pipelines[caller.tenant].log.audit:  # reading it is an act as well, which nothing may prevent
+        audit.note(Event("audit.read", caller.user, details={"after": after, "limit": limit}))
+    try:
+        with Verifier(config.home, config.telemetry.url).reading() as connection:
+            rows = next(pages(connection, caller.tenant, after, limit), [])
+    except NoAuditLogError:
+        raise RequestError(404, "NOT_FOUND", "no audit log is kept here (audit.mode)") from None
+    except AuditError:
+        message = "the audit log cannot be read at the moment"
+        raise RequestError(503, "UNAVAILABLE", message, retry_after=RETRY_AFTER_S) from None
+    following = rows[-1]["sequence"] if len(rows) == limit else None
+    return JSONResponse({"rows": [dict(row) for row in rows], "next": following}, headers=PRIVATE)
