@@ -39,8 +39,8 @@ from rag_assets.state.observed import (
     watching_folder,
 )
 from rag_assets.state.planning import PublishAttempt, publish_requests, uploads_to_take
+from rag_assets.uploads import INBOXES, STARTED_BY, run_config
 from rag_assets.uploads import JOB as ADD_DOCUMENTS
-from rag_assets.uploads import run_config
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.escaping.redaction import redacted
@@ -89,14 +89,17 @@ def register_partitions(context: dg.SensorEvaluationContext, config: Config) -> 
     job_name=ADD_DOCUMENTS,
     minimum_interval_seconds=2,
     description="Starts `add_documents` for an upload inbox when a document was put in, replaced or deleted. Leaves it "
-    "to the process that waits for uploads, where there is one, and waits for a sync that is in flight.",
+    "to the process that waits for uploads, where there is one that is not busy with another tenant's, and waits for a "
+    "sync that is in flight.",
 )
 def ingest_uploads(context: dg.SensorEvaluationContext, config: Config) -> Decision:
     store = Store(config.home)
     registered = context.instance.get_dynamic_partitions("sources")
     waiting = {key: mark for key, mark in unseen_uploads(config, store).items() if key in registered}
     is_watched = bool(waiting) and is_held(watching_folder(store))
-    taken, seen = uploads_to_take(waiting, read_uploads_seen(context.cursor), is_watched, time.time())
+    busy_with = _tenants_of_inboxes_process(context, config) if is_watched else frozenset()
+    delayed = [key for key in waiting if busy_with and config.sources[key].tenant not in busy_with]
+    taken, seen = uploads_to_take(waiting, read_uploads_seen(context.cursor), is_watched, time.time(), delayed)
     syncing = _in_flight(context, "ingest", ADD_DOCUMENTS) if taken else frozenset()
     requests = [
         dg.RunRequest(
@@ -238,6 +241,15 @@ def alert_when_a_build_fails(context: dg.RunFailureSensorContext, installation: 
         )
     )
     return dg.SkipReason(f"{event['text']} (alert: {alert})")
+
+
+def _tenants_of_inboxes_process(context: dg.SensorEvaluationContext, config: Config) -> frozenset[str]:
+    """Return the tenants whose uploads the process that waits for them is building."""
+    started = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED], tags={STARTED_BY: INBOXES})
+    runs = context.instance.get_runs(started, limit=10)
+    keys = [(run.job_name, run.tags.get(PARTITION, "")) for run in runs]
+    sources = config.sources
+    return frozenset(sources[key].tenant if key in sources and job == "ingest" else key for job, key in keys)
 
 
 def _in_flight(context: dg.SensorEvaluationContext, *jobs: str) -> frozenset[str]:

@@ -19,7 +19,9 @@ from rag_serving.config.loading import Config
 from rag_serving.models import open_embedder
 
 JOB, OP = "add_documents", "ingest_and_publish"
-_TAGS = {"citelock/started_by": JOB}
+STARTED_BY, INBOXES = "citelock/started_by", "inboxes"
+"""The tag of a run, and its value for the process that waits for uploads."""
+_TAGS = {STARTED_BY: JOB}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,10 @@
 """The asset `embeddings`: a vector for every chunk, or for each window of a long one, computed once for every text."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -13,7 +16,7 @@ from rag_assets.embedding_jobs.waiting import DeadTextsError
 from rag_assets.progress import Reporter
 from rag_assets.publishing.budgeted_embedder import BudgetedEmbedder
 from rag_assets.publishing.documents import EmbeddingProgress, begin_embedding
-from rag_assets.publishing.passage_vectors import embed_passages
+from rag_assets.publishing.passage_vectors import EmbeddedPassages, embed_passages
 from rag_assets.publishing.sentences import SentencesBuild, build_sentences, embedding_through, wants_sentences
 from rag_assets.publishing.vector_files import save_vectors
 from rag_assets.publishing.workspace import BuildWorkspace
@@ -58,7 +61,10 @@ def embeddings(
         if budget:
             embedder = BudgetedEmbedder(embedder, budget, config.embedding)
         documents = EmbeddingProgress(config, tenant)
-        with build_vectors(config, tenant, embedder, documents, context.log.info) as build:
+        with (
+            build_vectors(config, tenant, embedder, documents, context.log.info) as build,
+            told_of_dead(context, build),
+        ):
             started = time.monotonic()
             try:
                 track = reporter.track("texts embedded", context.log.info)
@@ -87,6 +93,18 @@ def embeddings(
                 documents.flush()
                 if budget:
                     budget.close()
+            track = reporter.track("texts embedded", context.log.info)
+            embedded = embed_passages(build.vectors, embedder, chunks, limit, track)
+            seconds = time.monotonic() - started
+            write_vectors(folder, embedded, embedder.name)
+            made = SentencesBuild()
+            if wants_sentences(config):
+                track = reporter.track("sentences embedded", context.log.info)
+                model = EmbedderFacts(name=embedder.name, dimension=embedded.vectors.shape[1])
+                embed = embedding_through(build.vectors, embedder, track)
+                made = build_sentences(store, tenant, chunks, embed, model)
+            else:
+                BuildWorkspace.of(store, tenant).without_sentences()
             figures = taken(build)
     return dg.MaterializeResult(
         metadata={
@@ -106,6 +124,27 @@ def embeddings(
             **figures,
         }
     )
+
+
+def write_vectors(folder: Path, embedded: EmbeddedPassages, model: str) -> None:
+    """Write the vectors of a candidate's passages, all or nothing."""
+    working = folder / ".embeddings"
+    remove_folder(working)
+    write_table(working / "chunks.parquet", embedded.chunks, GENERATION_CHUNKS)
+    save_vectors(working, embedded.vectors)
+    write_json(working / "model.json", {"embedder": model, "dimension": embedded.vectors.shape[1]})
+    commit_folder(working, folder / "embeddings")
+
+
+@contextmanager
+def told_of_dead(context: dg.AssetExecutionContext, build: BuildVectors) -> Iterator[None]:
+    """Show on the asset's page what a build took that fails because texts were put aside."""
+    try:
+        yield
+    except DeadTextsError:
+        observation = dg.AssetObservation(context.asset_key, partition=context.partition_key, metadata=taken(build))
+        context.instance.report_runless_asset_event(observation)  # an event of the run would be lost with the step
+        raise
 
 
 def taken(build: BuildVectors) -> dict[str, Any]:

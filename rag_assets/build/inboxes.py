@@ -25,7 +25,7 @@ from rag_assets.resources import STEP_WAIT_SECONDS
 from rag_assets.runs import Jobs, RunOptions, end_orphans
 from rag_assets.state.locks import LockedError, exclusive
 from rag_assets.state.observed import unseen_uploads, watching_folder
-from rag_assets.uploads import JOB, InboxBuild
+from rag_assets.uploads import INBOXES, JOB, STARTED_BY, InboxBuild
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import ConfigError, load_config
 from rag_serving.config.logging import complain, log_to_stderr
@@ -43,7 +43,7 @@ _IMPORTED_LATER = (
     "pyarrow.parquet", "scipy.integrate", "upath",
 )  # fmt: skip
 """What a build imports where it is needed: 1.8 s of processor time, which the first upload would wait for."""
-_OPTIONS = RunOptions({"citelock/started_by": "inboxes"}, log_level="CRITICAL")
+_OPTIONS = RunOptions({STARTED_BY: INBOXES}, log_level="CRITICAL")
 
 
 class Watch:

@@ -48,6 +48,10 @@ class _Observers:
         for observer in self._observers:
             observer.count(computed)
 
+    def flush(self) -> None:
+        for observer in self._observers:
+            observer.flush()
+
 
 @contextmanager
 def build_vectors(
@@ -65,7 +69,10 @@ def build_vectors(
         else _in_process(config, tenant, embedder, observer)
     )
     with opened as vectors:
-        yield vectors
+        try:
+            yield vectors
+        finally:
+            observer.flush()
 
 
 def open_worker(config: Config, queue: JobQueue, embedder: Embedder, tenant: str | None = None) -> Worker:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from rag_assets.embedding_jobs.database import JobsDatabase
 from rag_assets.embedding_jobs.records import JobsError
-from rag_assets.embedding_jobs.usage_rows import PageUsage, add_usage, by_page
+from rag_assets.embedding_jobs.usage_rows import PageUsage, add_usage
 from rag_serving.config.sections import Embedding
 from rag_serving.models.embedding.token_count import TokenCount
 
@@ -57,7 +57,9 @@ class UsageLog:
     def count(self, computed: Sequence[tuple[str, str]]) -> None:
         """Take in pages and texts that were embedded; they are written soon, or by `flush`."""
         usage = self._counter.of(computed)
-        self.pages = by_page([*self.pages.values(), *usage])
+        for part in usage:
+            before = self.pages.get(part.page_id)
+            self.pages[part.page_id] = before.plus(part) if before else part
         self._waiting += usage
         if time.monotonic() - self._written_at >= WRITE_EVERY_S:
             self.flush()

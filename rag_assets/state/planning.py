@@ -106,7 +106,11 @@ def tenants_to_publish(wanted: Mapping[str, str], published: Mapping[str, str | 
 
 
 def uploads_to_take(
-    waiting: Mapping[str, str], seen: Mapping[str, tuple[str, float]], is_watched: bool, now: float
+    waiting: Mapping[str, str],
+    seen: Mapping[str, tuple[str, float]],
+    is_watched: bool,
+    now: float,
+    delayed: Collection[str] = (),
 ) -> tuple[list[str], dict[str, tuple[str, float]]]:
     """Return the inboxes that the sensor starts a run for, and what to remember: each mark, and when it was first seen.
 
@@ -117,11 +121,14 @@ def uploads_to_take(
         seen: what was remembered at the last tick.
         is_watched: whether there is such a process.
         now: seconds since the epoch.
+        delayed: inboxes that this process cannot take soon, as it is busy with another tenant's.
     """
     since = {
         key: (mark, seen[key][1] if key in seen and seen[key][0] == mark else now) for key, mark in waiting.items()
     }
-    taken = [key for key, (_, first) in since.items() if not is_watched or now - first >= LEFT_SECONDS]
+    taken = [
+        key for key, (_, first) in since.items() if not is_watched or key in delayed or now - first >= LEFT_SECONDS
+    ]
     return taken, since
 
 

@@ -38,10 +38,15 @@ class EmbeddingObserver(Protocol):
         """These pages' texts were embedded, and their vectors kept."""
         ...
 
+    def flush(self) -> None:
+        """No more is embedded for now: what was told is written down."""
+        ...
+
 
 FILE = "vectors.sqlite"
 COMMIT_TEXTS = 64  # what a killed run loses at most
 VERSION = 1
+_KNOWN_AT_ONCE = 20_000
 _SCHEMA = """
 CREATE TABLE models (model TEXT PRIMARY KEY, dimension INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL);
@@ -147,7 +152,12 @@ class VectorCache:
         Raises:
             ModelError: the file cannot be used.
         """
-        return set(self._lookup(sorted(keys))) if self.path.exists() and keys else set()
+        if not self.path.exists():
+            return set()
+        ordered, known = sorted(keys), set[str]()
+        for start in range(0, len(ordered), _KNOWN_AT_ONCE):  # whose vectors are in memory at once
+            known.update(self._lookup(ordered[start : start + _KNOWN_AT_ONCE]))
+        return known
 
     def _lookup(self, keys: Sequence[str]) -> dict[str, NDArray[np.float32]]:
         """Return the sound vectors among those of the keys."""

@@ -107,6 +107,34 @@ def test_the_sensor_leaves_uploads_to_the_process_that_waits_for_them_but_not_fo
     assert uploads_to_take({}, seen, True, 200.0) == ([], {})
 
 
+def test_what_a_tenant_uploads_while_another_ones_is_built_is_not_left_to_the_process_that_builds_it(
+    wiki: Wiki,
+) -> None:
+    assert uploads_to_take({"a": "1", "b": "1"}, {}, is_watched=True, now=100.0, delayed=["b"])[0] == ["b"]
+    inboxes = {tenant: {"kind": "files", "tenant": tenant} for tenant in ("demo", "other")}
+    wiki.configure(tenants={"demo": {}, "other": {}}, sources=inboxes)
+    config = load_config(wiki.config_path)
+    for tenant in config.tenants:
+        (inbox,) = inboxes_of(config, tenant)
+        spool = inbox.files.spool()
+        spool.write(KETTLE)
+        inbox.receive(None, Upload(spool, "Kettle.md", "everyone"), 10)
+    with dg.DagsterInstance.ephemeral() as instance, exclusive(watching_folder(Store(wiki.home))):
+        register(instance, config)
+        sensor = dg.build_sensor_context(instance=instance)
+        installation = Installation(config_path=str(wiki.config_path))
+
+        def started() -> list[str]:
+            result = ingest_uploads(sensor, installation=installation)
+            assert isinstance(result, dg.SensorResult)
+            return [str(request.run_key).split(":")[0] for request in result.run_requests or ()]
+
+        assert started() == []
+        tags = {"citelock/started_by": "inboxes", "dagster/partition": "demo", TAG: own_mark()}
+        instance.add_run(dg.DagsterRun(job_name="publish", status=dg.DagsterRunStatus.STARTED, tags=tags))
+        assert started() == ["other"]
+
+
 def test_a_process_that_is_there_or_cannot_be_told_has_not_ended() -> None:
     for mark in ("", "x", "a:b:c", ":::", f"elsewhere:{os.getpid()}:1", own_mark()):
         assert not has_ended(mark), mark

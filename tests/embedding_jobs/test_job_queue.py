@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from sqlalchemy import select
 from support.forked import forked
-from support.job_queues import MODEL, Installation, Refusing, enqueue_in_process
+from support.job_queues import MODEL, Installation, Refusing, Slow, enqueue_in_process
 from support.postgres import Postgres
+from support.waiting import wait_until
 
+from rag_assets.embedding_jobs import worker as worker_module
 from rag_assets.embedding_jobs.queue import ENDED
 from rag_assets.embedding_jobs.records import Failure, JobsError
 from rag_assets.embedding_jobs.usage_rows import PageUsage, read_usage
@@ -266,4 +270,27 @@ def test_a_database_that_is_away_is_told_in_one_line_and_comes_back(tmp_path: Pa
     assert "\n" not in str(raised.value)
     postgres.start()
     assert home.queue.state("large", MODEL).open
+    home.queue.database.close()
+
+
+def test_jobs_resume_when_the_database_was_killed_amid_them(
+    tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "AWAY_S", 0.1)
+    home = Installation(tmp_path / "home", postgres.url, {"texts_per_job": 8, "lease_s": 1})
+    home.queue.clock = time.time
+    home.enqueue("small", TEXTS)
+    stop = Event()
+    worker = home.worker(Slow())
+    working = Thread(target=worker.run, args=[stop])
+    working.start()
+    wait_until(lambda: worker.tally.jobs > 1)
+    postgres.stop()
+    time.sleep(0.3)
+    assert working.is_alive()
+    postgres.start()
+    wait_until(lambda: home.states("small") == (0, 0))
+    stop.set()
+    working.join()
+    assert home.known("small", TEXTS) == len(TEXTS)
     home.queue.database.close()

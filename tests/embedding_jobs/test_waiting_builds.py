@@ -48,6 +48,9 @@ class Figures:
     def count(self, computed: Sequence[tuple[str, str]]) -> None:
         self.counted += computed
 
+    def flush(self) -> None:
+        self.lines = [*self.lines]
+
 
 def embed(home: Installation, figures: Figures | None = None, texts: Sequence[str] = TEXTS) -> EmbeddedTexts:
     figures = figures or Figures()

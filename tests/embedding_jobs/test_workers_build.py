@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from support.envelopes import Wiki
 from support.project import Project
 from typer.testing import CliRunner
 
 from rag_assets.embedding_jobs.jobs_command import app
 from rag_serving.artifacts.store import Store
+from rag_serving.models.embedding.local import LocalEmbedder
+from rag_serving.models.protocols import ModelError, Progress
 
 COMMAND = [sys.executable, "-c", "from rag_serving.cli.main import main; main()"]
 
@@ -92,3 +96,38 @@ def test_a_worker_process_makes_the_same_generation_as_the_build_itself(tmp_path
     assert not list((Store(queued.home).cache("demo") / "embedding_jobs").iterdir())
     assert "0 jobs wait again" in jobs(queued, "retry", "--all")
     jobs(queued, "show", "f" * 32, code=1)
+
+
+def test_a_text_that_no_model_takes_is_told_of_in_dagster_and_the_step_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wiki = Wiki(tmp_path)
+    wiki.configure(jobs={"embedding": "workers", "without_workers_s": 0, "attempts": 1})
+    embed = LocalEmbedder.embed_documents
+
+    def refusing(self: LocalEmbedder, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
+        if any("canary" in text for text in texts):
+            raise ModelError("the model does not take it")
+        return embed(self, texts, progress)
+
+    monkeypatch.setattr(LocalEmbedder, "embed_documents", refusing)
+    with dg.DagsterInstance.ephemeral() as instance:
+        project = Project(wiki, instance)
+        for source in ("eng", "ops"):
+            assert project.run("ingest", source).success
+        result = project.run("publish", "demo")
+        assert not result.success
+        failed = [event for event in result.all_events if event.is_step_failure]
+        assert len(failed) == 1
+        assert "could not be embedded: the model does not take it" in str(failed[0].step_failure_data.error)
+        (seen,) = instance.fetch_observations(dg.AssetKey("embeddings"), limit=2).records
+        observation = seen.asset_observation
+        assert observation is not None
+        assert observation.partition == "demo"
+        assert int(str(observation.metadata["queue_dead_letters"].value)) > 0
+    dead = jobs(wiki, "list", "--state", "dead", "--json")
+    assert {job["reason"] for job in dead} == {"the model does not take it"}
+    shown = jobs(wiki, "show", dead[0]["id"])
+    assert "canary" in shown["items"][0]["text"]
+    assert f"{len(dead)} jobs wait again" in jobs(wiki, "retry", "--all", "--tenant", "demo")
+    assert Store(wiki.home).current("demo") is None
