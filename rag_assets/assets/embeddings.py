@@ -28,7 +28,9 @@ from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import commit_folder, read_table, remove_folder, write_json, write_table
 from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
 from rag_serving.budgets.opening import open_budgets
+from rag_serving.config.loading import Config
 from rag_serving.models import open_embedder, open_input_limit
+from rag_serving.models.protocols import Embedder
 
 _USAGE = ("page_id", "texts", "tokens", "cost")
 
@@ -57,42 +59,13 @@ def embeddings(
         chunks = read_table(folder / "chunks.parquet", GENERATION_CHUNKS)
         embedder = open_embedder(config.embedding)
         limit = open_input_limit(config.embedding)
-        budget = open_budgets(config, [tenant]).get(tenant)
-        if budget:
-            embedder = BudgetedEmbedder(embedder, budget, config.embedding)
         documents = EmbeddingProgress(config, tenant)
         with (
+            within_budget(config, tenant, embedder) as embedder,
             build_vectors(config, tenant, embedder, documents, context.log.info) as build,
             told_of_dead(context, build),
         ):
             started = time.monotonic()
-            try:
-                track = reporter.track("texts embedded", context.log.info)
-                embedded = embed_passages(build.vectors, embedder, chunks, limit, track)
-                seconds = time.monotonic() - started
-                working = folder / ".embeddings"
-                remove_folder(working)
-                write_table(working / "chunks.parquet", embedded.chunks, GENERATION_CHUNKS)
-                save_vectors(working, embedded.vectors)
-                write_json(working / "model.json", {"embedder": embedder.name, "dimension": embedded.vectors.shape[1]})
-                commit_folder(working, folder / "embeddings")
-                made = SentencesBuild()
-                if wants_sentences(config):
-                    track = reporter.track("sentences embedded", context.log.info)
-                    model = EmbedderFacts(name=embedder.name, dimension=embedded.vectors.shape[1])
-                    embed = embedding_through(build.vectors, embedder, track)
-                    made = build_sentences(store, tenant, chunks, embed, model)
-                else:
-                    BuildWorkspace.of(store, tenant).without_sentences()
-            except (BudgetError, BudgetsAwayError) as error:
-                raise dg.Failure(f"{error}; what was embedded is kept", allow_retries=False) from error
-            except DeadTextsError:
-                context.log_event(dg.AssetObservation(context.asset_key, partition=tenant, metadata=taken(build)))
-                raise
-            finally:
-                documents.flush()
-                if budget:
-                    budget.close()
             track = reporter.track("texts embedded", context.log.info)
             embedded = embed_passages(build.vectors, embedder, chunks, limit, track)
             seconds = time.monotonic() - started
@@ -134,6 +107,20 @@ def write_vectors(folder: Path, embedded: EmbeddedPassages, model: str) -> None:
     save_vectors(working, embedded.vectors)
     write_json(working / "model.json", {"embedder": model, "dimension": embedded.vectors.shape[1]})
     commit_folder(working, folder / "embeddings")
+
+
+@contextmanager
+def within_budget(config: Config, tenant: str, embedder: Embedder) -> Iterator[Embedder]:
+    """Yield a model that stops when the tenant's budget is spent, which ends the step; workers look themselves."""
+    budget = open_budgets(config, [tenant]).get(tenant)
+    is_limited_here = budget is not None and config.jobs.embedding == "in_process"
+    try:
+        yield BudgetedEmbedder(embedder, budget, config.embedding) if budget and is_limited_here else embedder
+    except (BudgetError, BudgetsAwayError) as error:
+        raise dg.Failure(f"{error}; what was embedded is kept", allow_retries=False) from error
+    finally:
+        if budget:
+            budget.close()
 
 
 @contextmanager

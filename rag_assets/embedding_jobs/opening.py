@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from rag_assets.embedding_jobs.database import JobsDatabase
-from rag_assets.embedding_jobs.payloads import Payloads
 from rag_assets.embedding_jobs.queue import JobQueue
 from rag_assets.embedding_jobs.records import JobsError
 from rag_assets.embedding_jobs.usage import UsageCounter, UsageLog
 from rag_assets.embedding_jobs.usage_rows import PageUsage, read_usage, since
 from rag_assets.embedding_jobs.waiting import WaitFigures, WorkerVectors
-from rag_assets.embedding_jobs.worker import Worker
+from rag_assets.embedding_jobs.worker import MeteredModel, Worker
 from rag_assets.state.vector_cache import SEAL_PURPOSE, EmbeddingObserver, TextVectors, VectorCache
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store
+from rag_serving.budgets.opening import open_budgets
 from rag_serving.config.loading import Config
 from rag_serving.models.protocols import Embedder, ModelError
 
@@ -81,25 +81,28 @@ def open_worker(config: Config, queue: JobQueue, embedder: Embedder, tenant: str
     Raises:
         ModelError: the model's name is a server's to tell, which does not answer.
     """
-    return Worker(queue, Store(config.home), embedder, UsageCounter(config.embedding), tenant)
+    budgets = open_budgets(config, config.tenants if tenant is None else [tenant])
+    model = MeteredModel(embedder, UsageCounter(config.embedding), budgets)
+    return Worker(queue, Store(config.home), model, tenant)
 
 
 @contextmanager
 def _by_workers(
     config: Config, tenant: str, embedder: Embedder, observer: EmbeddingObserver, tell: Callable[[str], object]
 ) -> Iterator[BuildVectors]:
-    queue, payloads = JobQueue.of(config), Payloads(Store(config.home))
+    queue = JobQueue.of(config)
+    helper = open_worker(config, queue, embedder, tenant)
     try:
         state = queue.state(tenant, embedder.name)
-        payloads.sweep(tenant, [*state.open, *state.dead])
+        helper.payloads.sweep(tenant, [*state.open, *state.dead])
         before = _usage(queue, tenant, embedder.name)
-        helper = open_worker(config, queue, embedder, tenant)
-        vectors = WorkerVectors(queue, _cache(config, tenant, embedder), payloads, helper, tell, observer)
+        vectors = WorkerVectors(queue, _cache(config, tenant, embedder), helper, tell, observer)
         taken = partial(_taken_since, queue, tenant, embedder.name, before)
         yield BuildVectors(vectors, taken, vectors.figures)
     except JobsError as error:
         raise ModelError(str(error)) from error
     finally:
+        helper.close()
         queue.database.close()
 
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rag_assets.embedding_jobs.payloads import Payloads
 from rag_assets.embedding_jobs.pending import Pending
 from rag_assets.embedding_jobs.queue import JobQueue
 from rag_assets.embedding_jobs.records import Item, JobsError, QueueState
@@ -57,13 +56,12 @@ class WorkerVectors:
         self,
         queue: JobQueue,
         cache: VectorCache,
-        payloads: Payloads,
         helper: Worker,
         tell: Tell,
         observer: EmbeddingObserver | None = None,
     ) -> None:
         """`helper`: does the jobs of the tenant in this process where there is no worker; `tell`: the run's log."""
-        self._queue, self._cache, self._payloads = queue, cache, payloads
+        self._queue, self._cache, self._payloads = queue, cache, helper.payloads
         self._helper, self._tell, self._observer = helper, tell, observer
         self._workers = WorkerRegister(queue)
         self._tenant = helper.tenant or ""
@@ -80,6 +78,7 @@ class WorkerVectors:
 
         Raises:
             DeadTextsError: some were put aside.
+            BudgetError, BudgetsAwayError: the tenant's budget is spent; what was enqueued stays.
             ModelError: nothing is done any more; there is no worker and `jobs.without_workers` is `fail`; or the
                 database is away for longer than `jobs.stalled_s`.
         """
@@ -106,6 +105,7 @@ class WorkerVectors:
                 patience.note(pending.done, state)
                 if pending.is_over:
                     break
+                self._helper.check_budget(self._tenant)
                 self._enqueue(pending)
                 if self._help(patience):
                     continue

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Event
 
@@ -27,12 +28,16 @@ from rag_assets.embedding_jobs.worker_rows import WorkerRegister, new_name
 from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store
+from rag_serving.budgets.budget import BudgetError, BudgetsAwayError, TenantBudget
 from rag_serving.models.protocols import Embedder, ModelError
 
 IDLE_S = 0.5
 """Seconds between two looks at a queue in which nothing is due."""
 AWAY_S = 5.0
 """Seconds that a job waits, and its worker, when the model, the database or the disk is away."""
+
+SPENT_S = 60.0
+"""Seconds that a job of a tenant whose budget is spent waits."""
 
 _log = logging.getLogger(__name__)
 
@@ -47,26 +52,29 @@ class Tally:
     lost: int = 0
 
 
+@dataclass(frozen=True)
+class MeteredModel:
+    """A model, what counts its tokens, and the budgets of tenants that have one."""
+
+    embedder: Embedder
+    usage: UsageCounter
+    budgets: Mapping[str, TenantBudget]
+
+
 class Worker:
     """One worker, which has one job at a time. Several of them share a queue and a home, in processes of their own."""
 
-    def __init__(
-        self,
-        queue: JobQueue,
-        store: Store,
-        embedder: Embedder,
-        usage: UsageCounter,
-        tenant: str | None = None,
-    ) -> None:
+    def __init__(self, queue: JobQueue, store: Store, model: MeteredModel, tenant: str | None = None) -> None:
         """`tenant`: whose jobs alone it takes; None: those of all, in turn.
 
         Raises:
             ModelError: the model's name is a server's to tell, which does not answer.
         """
-        self.name, self.model, self.tally = new_name(), embedder.name, Tally()
-        self._queue, self._store, self._payloads = queue, store, Payloads(store)
+        self.name, self.model, self.tally = new_name(), model.embedder.name, Tally()
+        self.payloads = Payloads(store)
+        self._queue, self._store, self._metered = queue, store, model
         self._register = None if tenant else WorkerRegister(queue)  # one tenant's helps no other build
-        self._embedder, self._usage, self.tenant = embedder, usage, tenant
+        self.tenant = tenant
         self._caches: dict[str, VectorCache] = {}
 
     def run(self, stop: Event, until_idle: bool = False) -> Tally:
@@ -108,7 +116,7 @@ class Worker:
         if claim is None:
             return False
         try:
-            items = self._payloads.load(claim)
+            items = self.payloads.load(claim)
         except PayloadError as error:
             _log.warning("job %s of %s is forgotten: %s", claim.id, claim.tenant, error)
             self._queue.drop(claim)
@@ -118,16 +126,33 @@ class Worker:
             return True
         try:
             self._work(claim, items)
+        except (BudgetError, BudgetsAwayError) as error:  # other tenants' jobs go on
+            self._queue.give_back(claim, str(error), SPENT_S)
         except (ModelError, OSError) as error:
             self._queue.give_back(claim, str(error), AWAY_S)
             raise ModelError(str(error)) from error
         return True
 
+    def close(self) -> None:
+        """Write what budgets have not written yet."""
+        for budget in self._metered.budgets.values():
+            budget.close()
+
+    def check_budget(self, tenant: str) -> None:
+        """Look whether a tenant may have more embedded.
+
+        Raises:
+            BudgetError, BudgetsAwayError: not now.
+        """
+        if budget := self._metered.budgets.get(tenant):
+            budget.check()
+
     def _work(self, claim: Claim, items: list[Item]) -> None:
+        self.check_budget(claim.tenant)
         cache = self._cache(claim.tenant)
         with Heartbeat(self._queue, claim, self._sign) as heartbeat:
             known = cache.known(claim.keys)
-            vectors = embed_isolated(self._embedder, [item for item in items if item.key not in known])
+            vectors = embed_isolated(self._metered.embedder, [item for item in items if item.key not in known])
             if heartbeat.is_lost:
                 self.tally.lost += 1
                 return
@@ -138,13 +163,15 @@ class Worker:
     def _finish(self, claim: Claim, items: list[Item], vectors: IsolatedVectors) -> None:
         by_key = {item.key: item for item in items}
         for failure in vectors.failures:
-            self._payloads.save(claim.tenant, claim.model, [by_key[key] for key in failure.keys])
-        usage = self._usage.of([(item.page_id, item.text) for item in vectors.items])
+            self.payloads.save(claim.tenant, claim.model, [by_key[key] for key in failure.keys])
+        usage = self._metered.usage.of([(item.page_id, item.text) for item in vectors.items])
+        if budget := self._metered.budgets.get(claim.tenant):
+            budget.spend("embedding", sum(page.tokens for page in usage), sum(page.cost for page in usage))
         if not self._noted(claim, usage, vectors.failures):
             self.tally.lost += 1
             return
         if not _is_itself(claim, vectors.failures):
-            self._payloads.remove(claim)
+            self.payloads.remove(claim)
         self.tally.jobs += 1
         self.tally.texts += len(vectors.items)
         self.tally.failed += len(vectors.failures)
@@ -165,9 +192,9 @@ class Worker:
         """Cut a job whose workers ended too often: the text that ends them is looked for."""
         halves = [items[: len(items) // 2], items[len(items) // 2 :]]
         for half in halves:
-            self._payloads.save(claim.tenant, claim.model, half)
+            self.payloads.save(claim.tenant, claim.model, half)
         if self._queue.split(claim, [[item.key for item in half] for half in halves]):
-            self._payloads.remove(claim)
+            self.payloads.remove(claim)
 
     def _cache(self, tenant: str) -> VectorCache:
         if tenant not in self._caches:

@@ -50,7 +50,10 @@ def command(
         if worker is None:
             return
         _tell(f"{worker.name} embeds with {worker.model}")
-        tally = worker.run(stop, until_idle)
+        try:
+            tally = worker.run(stop, until_idle)
+        finally:
+            worker.close()
         lost = f", {tally.lost} lost to others" if tally.lost else ""
         _tell(f"{tally.jobs} jobs, {tally.texts} texts embedded, {tally.failed} failed{lost}")
     finally:

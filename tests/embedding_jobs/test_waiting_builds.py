@@ -20,6 +20,7 @@ from rag_assets.embedding_jobs.queue import JobQueue
 from rag_assets.embedding_jobs.usage_rows import PageUsage, read_usage
 from rag_assets.embedding_jobs.waiting import DeadTextsError, WaitFigures
 from rag_assets.state.vector_cache import EmbeddedTexts
+from rag_serving.budgets.budget import BudgetError
 from rag_serving.models.protocols import ModelError
 
 TEXTS = [f"text {number:03} {'and more ' * (number % 7)}" for number in range(200)]
@@ -218,3 +219,22 @@ def test_a_build_that_embeds_itself_keeps_what_it_took_and_touches_no_queue(tmp_
     assert all(usage.cost == pytest.approx(usage.tokens * 2e-6) for usage in stored.values())
     assert home.states(TENANTS[0]) == (0, 0)
     assert not (home.store.cache("large") / "embedding_jobs").exists()
+
+
+def test_a_tenant_whose_budget_is_spent_waits_and_no_other_and_its_build_says_so(tmp_path: Path) -> None:
+    more = {"tenants": {"large": {"budgets": {"tokens_per_day": 10}}, "small": {}}}
+    home = Installation(tmp_path, None, {"without_workers_s": 300}, more)
+    home.queue.clock = time.time
+    home.enqueue("large", TEXTS)
+    home.enqueue("small", TEXTS)
+    worker = home.worker()
+    worker.run(threading.Event(), until_idle=True)
+    assert home.known("small", TEXTS) == len(TEXTS)
+    assert home.known("large", TEXTS) == 64  # what is under way when a budget is reached is finished
+    state = home.queue.state("large", MODEL)
+    assert len(state.open) == 3
+    assert "tokens" in (state.last_reason or "")
+    with pytest.raises(BudgetError):
+        embed(home)
+    assert len(home.queue.state("large", MODEL).open) == 3
+    worker.close()
