@@ -29,7 +29,7 @@ MAX_AT_ONCE = 32
 @dataclass(frozen=True)
 class _Found:
     at: float
-    key: ApiKey | None
+    key: ApiKey
 
 
 class KeyLookup:
@@ -52,7 +52,7 @@ class KeyLookup:
         try:
             key = await self._looked_up(identifier)
         except KeyStoreError:
-            if kept is not None and kept.key is not None and self._clock() - kept.at < KEPT_S:
+            if kept is not None and self._clock() - kept.at < KEPT_S:
                 return kept.key
             raise
         self._keep(identifier, key)
@@ -78,6 +78,10 @@ class KeyLookup:
             self._under_way.pop(identifier, None)
 
     def _keep(self, identifier: str, key: ApiKey | None) -> None:
+        """Keep what was found; made-up ids take no room from keys."""
+        if key is None:
+            self._found.pop(identifier, None)
+            return
         self._found[identifier] = _Found(self._clock(), key)
         self._found.move_to_end(identifier)
         while len(self._found) > MAX_KEYS:

@@ -368,3 +368,43 @@ def test_keys_that_were_fetched_outlive_a_reload_that_changes_nothing_of_the_iss
         assert asyncio.run(reloaded()) == [200, 200, 503]
     finally:
         del issuer.pages["/keys"]
+
+
+def test_keys_are_found_by_discovery_at_the_issuer_alone(wiki_home: Path) -> None:
+    with served_provider() as own:
+        settings = {"auth": "jwt", "jwt": {"issuer": own.url, "audience": AUDIENCE, "timeout_s": 1}}
+        for metadata in ({"issuer": "https://evil.example"}, {"jwks_uri": "http://evil.example/keys"}, {"jwks_uri": 7}):
+            own.metadata = metadata
+            with client_of(wiki_home, tenants=TENANTS, serving=settings) as found:
+                assert asked(found, signed(claims_of(own.url))).status_code == 503, metadata
+        own.metadata = {}
+        with client_of(wiki_home, tenants=TENANTS, serving=settings) as found:
+            assert asked(found, signed(claims_of(own.url))).status_code == 200
+            assert asked(found, REFUSED["the same with its id"](own.url)).status_code == 401
+
+
+def test_a_shared_secret_verifies_hmac_alone(
+    wiki_home: Path, issuer: StandInProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "0123456789abcdef0123456789abcdef"
+    monkeypatch.setenv("JWT_SECRET", secret)
+    settings = serving(issuer, key_env="JWT_SECRET")
+    with client_of(wiki_home, tenants=TENANTS, serving=settings) as shared:
+        claims = claims_of(issuer.url)
+        assert asked(shared, by_secret({"alg": "HS256"}, claims, secret.encode())).status_code == 200
+        assert asked(shared, by_secret({"alg": "HS256", "kid": "any"}, claims, secret.encode())).status_code == 200
+        for header in ({"alg": "HS512"}, {"alg": "none"}, {"alg": "RS256"}):
+            assert asked(shared, by_secret(header, claims, secret.encode())).status_code == 401
+        assert asked(shared, by_secret({"alg": "HS256"}, claims, secret[:-1].encode())).status_code == 401
+        assert asked(shared, signed(claims)).status_code == 401
+        assert secret not in shared.get("/openapi.json", headers=bearer(secret)).text
+
+
+def test_static_tokens_count_beside_the_issuer(
+    wiki_home: Path, issuer: StandInProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CITELOCK_TOKENS", json.dumps({"program": {"tenant": "other"}}))
+    with client_of(wiki_home, tenants=TENANTS, serving=serving(issuer)) as both:
+        assert asked(both, "program").json()["data"][0]["id"] == "citelock-other"
+        assert asked(both, signed(claims_of(issuer.url))).json()["data"][0]["id"] == "citelock-acme"
+        assert asked(both, "programm").status_code == 401
