@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from support.postgres_index import OWNER, WRITER, IndexServer, connected, signer_of, tables_of
+from support.postgres_index import OWNER, WRITER, IndexServer, connected, empty, signer_of, tables_of
 from support.synthetic import MODEL, chunk_table, clustered_vectors
 
 from rag_assets.evaluation.bench import with_column
@@ -61,11 +61,18 @@ def generations(home: Path) -> list[str]:
     return ids
 
 
+@pytest.fixture(scope="module")
+def database(server: IndexServer, home: Path) -> Config:
+    """A database of this module's own."""
+    return server.config(home, ann_chunks=50)
+
+
 @pytest.fixture(params=["own partitions", "shared"])
-def config(request: pytest.FixtureRequest, server: IndexServer, home: Path) -> Config:
-    """A database of its own for each test; generations have HNSW indexes where they have partitions."""
+def config(request: pytest.FixtureRequest, database: Config) -> Config:
+    """The database, empty; generations have HNSW indexes where they have partitions."""
+    empty(database)
     chunks = 1 if request.param == "own partitions" else 9999
-    return server.config(home, partition_chunks=chunks, ann_chunks=50)
+    return database.model_copy(update={"index": database.index.model_copy(update={"partition_chunks": chunks})})
 
 
 def answers(config: Config) -> tuple[str, int, int]:

@@ -65,6 +65,21 @@ def publish_table(config: Config, tenant: str, table: pa.Table, vectors: NDArray
     return generation
 
 
+def empty(config: Config) -> None:
+    """Remove all that was ever published in a database, as if it had just been migrated."""
+    with psycopg.connect(config.index.owner_url or "", autocommit=True) as connection:
+        tables = connection.execute(
+            "SELECT relname, relname ~ '_[0-9a-f]{16}(_[0-9a-f]{12})?$' FROM pg_class "
+            "WHERE relnamespace = 'citelock'::regnamespace AND relkind IN ('r', 'p') "
+            "AND relname NOT IN ('claim_keys', 'schema_version')"
+        ).fetchall()
+        for name, is_own in tables:
+            if is_own:
+                connection.execute(f"DROP TABLE IF EXISTS citelock.{name} CASCADE")
+        rest = ", ".join(f"citelock.{name}" for name, is_own in tables if not is_own)
+        connection.execute(f"TRUNCATE {rest}")
+
+
 def signer_of(config: Config) -> Signer:
     return Signer(derived_key(config.home, KEY_PURPOSE))
 

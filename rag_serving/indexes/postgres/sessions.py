@@ -83,7 +83,7 @@ class Sessions:
         with self._lock:
             pool, self._pool = self._pool, None
         if pool:
-            pool.close(timeout=0)
+            pool.close(timeout=_RETRY_S)
 
     def _read(
         self, seconds: float, settings: Mapping[str, str], statement: str, values: Sequence[object]

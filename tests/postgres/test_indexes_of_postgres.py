@@ -1,0 +1,135 @@
+"""Which indexes the database uses, and what they find: small here, at full size where CITELOCK_POSTGRES_CHUNKS says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from psycopg import ClientCursor
+from support.postgres_index import APP, IndexServer, connected, signer_of
+from support.synthetic import MODEL, TENANT, WORDS, chunk_table, clustered_vectors
+
+from rag_assets.publishing.build import build_generation
+from rag_assets.publishing.postgres_writer import publish_generation
+from rag_serving.access.principals import Principal
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config, parse_config
+from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.postgres.reader import PostgresReader
+from rag_serving.indexes.postgres.store import PostgresStore
+
+CHUNKS = int(os.environ.get("CITELOCK_POSTGRES_CHUNKS", "3000"))
+DIMENSION, K = 64, 80
+READERS = ("everyone", "everyone", "group:staff", "group:board", "nobody")
+WHO = {
+    "half": Principal(TENANT),
+    "most": Principal(TENANT, None, frozenset({"staff", "board"})),
+}
+LEAST_RECALL = 0.98
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Generation]:
+    home = tmp_path_factory.mktemp("home")
+    config = parse_config({"home": str(home), "tenants": {TENANT: {}}})
+    table = chunk_table(CHUNKS, readers=READERS)
+    generation = build_generation(Store(home), TENANT, table, clustered_vectors(CHUNKS, DIMENSION), config, MODEL)
+    yield generation
+    generation.close()
+
+
+@pytest.fixture(scope="module", params=["halfvec", "vector"])
+def config(request: pytest.FixtureRequest, server: IndexServer, disk: Generation, home_of_disk: str) -> Config:
+    halfvec = "auto" if request.param == "halfvec" else "never"
+    config = server.config(home_of_disk, halfvec=halfvec, ann_chunks=CHUNKS // 3, partition_chunks=1)  # type: ignore[arg-type]
+    publish_generation(Store(config.home), TENANT, disk.id, config)
+    return config
+
+
+@pytest.fixture(scope="module")
+def home_of_disk(disk: Generation, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(next(tmp_path_factory.getbasetemp().glob(f"home*/tenants/{TENANT}/generations/{disk.id}")).parents[3])
+
+
+@pytest.fixture
+def store(config: Config) -> Iterator[PostgresStore]:
+    opened = PostgresStore(config)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("who", WHO)
+def test_the_graph_finds_what_an_exact_search_finds(store: PostgresStore, disk: Generation, who: str) -> None:
+    reader, view = store.open(TENANT, disk.id).reader(WHO[who]), disk.for_reader(WHO[who])
+    assert store.open(TENANT, disk.id).stored.ann != "none"
+    found = total = 0
+    for vector in clustered_vectors(30, DIMENSION, seed=4):
+        nearest, hits = reader.nearest(vector, K), view.dense(vector, K)
+        exact = {hit.row: hit.score for hit in hits}
+        assert all(score == pytest.approx(exact.get(row, score), abs=1e-6) for row, score in zip(*nearest, strict=True))
+        assert nearest.scores.tolist() == sorted(nearest.scores.tolist(), reverse=True)
+        found += len(exact.keys() & set(nearest.rows.tolist()))
+        total += len(exact)
+    assert found / total >= LEAST_RECALL
+
+
+def test_filters_are_searched_exactly(store: PostgresStore, disk: Generation) -> None:
+    reader, view = store.open(TENANT, disk.id).reader(WHO["half"]), disk.for_reader(WHO["half"])
+    rows = np.arange(0, CHUNKS, 7)
+    mask = np.zeros(len(disk), np.bool_)
+    mask[rows] = True
+    for vector in clustered_vectors(5, DIMENSION, seed=6):
+        expected = [hit.row for hit in view.dense(vector, 20, mask)]
+        assert reader.nearest(vector, 20, rows).rows.tolist() == expected
+
+
+def plan(config: Config, reader: Principal, statement: str, settings: dict[str, str]) -> str:
+    with connected(config, APP, signer_of(config).for_reader(reader, 30)) as connection:
+        for name, value in settings.items():
+            connection.execute("SELECT set_config(%s, %s, true)", (name, value))
+        return "\n".join(line for (line,) in connection.execute(f"EXPLAIN {statement}"))
+
+
+def listened(
+    config: Config, store: PostgresStore, disk: Generation
+) -> tuple[PostgresReader, list[tuple[str, dict[str, str]]]]:
+    """A reader, and what it sends: statements with their values, and settings."""
+    reader = store.open(TENANT, disk.id).reader(WHO["most"])
+    sent: list[tuple[str, dict[str, str]]] = []
+    rows = reader._rows
+
+    def keep(statement: str, values: object, local: dict[str, str] | None = None) -> object:
+        with connected(config) as connection:
+            sent.append((ClientCursor(connection).mogrify(statement, values), dict(local or {})))  # type: ignore[arg-type]
+        return rows(statement, values, local)  # type: ignore[arg-type]
+
+    reader._rows = keep  # type: ignore[method-assign, assignment]
+    return reader, sent
+
+
+def test_plans_use_the_indexes(config: Config, store: PostgresStore, disk: Generation) -> None:
+    """The statements of a question, as they are sent: by the graph, the primary key and the index of terms."""
+    reader, sent = listened(config, store, disk)
+    reader.nearest(clustered_vectors(1, DIMENSION)[0], K)
+    nearest = plan(config, WHO["most"], *sent[-1])
+    assert "_ann on" in nearest
+    assert "Seq Scan" not in nearest
+    for ask in (lambda: reader.vectors(range(16)), lambda: reader.texts(range(16))):
+        ask()
+        assert "_pkey on" in plan(config, WHO["most"], *sent[-1])
+    reader.postings("lexical", WORDS[:3])
+    assert "_pkey" in plan(config, WHO["most"], *sent[-1])
+
+
+def test_words_are_found_by_an_index_behind_the_policies(config: Config) -> None:
+    words = plan(
+        config,
+        WHO["most"],
+        "SELECT * FROM citelock.document_chunks WHERE tenant_id = citelock.tenant_as('reader') "
+        "AND tsv OPERATOR(citelock.@@@) citelock.text_query('number17')",
+        {"enable_seqscan": "off", "enable_indexscan": "off"},
+    )
+    assert "Bitmap Index Scan on" in words
+    assert "tsv_idx" in words
