@@ -164,6 +164,10 @@ class IndexedChunks:
         readable = self._readable.of(classes)
         return {term: idf(self._lexical.frequency(term, readable.limits), len(readable.rows)) for term in terms}
 
+    def expect(self, terms: Iterable[str]) -> None:
+        """Hear which analyzed terms are asked for next."""
+        self._lexical.occurrences(list(terms))
+
     def frequency(self, term: str, classes: frozenset[str]) -> int:
         """Return how many chunks of the given reader classes hold an analyzed term."""
         return self._lexical.frequency(term, self._readable.of(classes).limits)

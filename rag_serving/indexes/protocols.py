@@ -94,6 +94,10 @@ class ReaderView(Protocol):
         """Return the inverse document frequency of analyzed terms among the chunks that the reader may see."""
         ...
 
+    def expect(self, terms: Iterable[str]) -> None:
+        """Hear which analyzed terms are asked for next, so that what is known of them is fetched together."""
+        ...
+
     def frequency(self, term: str) -> int:
         """Return how many chunks hold an analyzed term."""
         ...

@@ -89,6 +89,9 @@ class GenerationView:
     def term_weights(self, terms: Iterable[str]) -> dict[str, float]:
         return self._generation.term_weights(terms, self._classes)
 
+    def expect(self, terms: Iterable[str]) -> None:
+        self._generation.expect(terms)
+
     def frequency(self, term: str) -> int:
         return self._generation.frequency(term, self._classes)
 

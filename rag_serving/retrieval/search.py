@@ -31,6 +31,7 @@ from rag_serving.retrieval.ranking import Ranking
 from rag_serving.retrieval.rerank import RERANK
 from rag_serving.retrieval.stage import SearchContext, Stage, run_stages
 from rag_serving.retrieval.stages import SearchOptions, candidate_stages
+from rag_serving.text.analyzer import analyze
 from rag_serving.text.keyword_words import words_in
 from rag_serving.tracing import StageTrace
 
@@ -115,6 +116,7 @@ def search_candidates(view: ReaderView, embedder: Embedder, text: str, options: 
         if not is_of_pages(said.language, view.languages):
             options = replace(options, settings=options.settings.model_copy(update=_ABROAD))
         spelling = options.settings.spelling
+        view.expect(analyze(text))
         query = read_query(text, _Corpus(view, options.is_word), spelling, options.is_word, said)
         query = replace(query, original=typed).noting(*(f"read '{word}' as '{other}'" for word, other in meant.items()))
         query = _preferring(query, options.page)

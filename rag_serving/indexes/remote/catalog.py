@@ -73,7 +73,7 @@ class Catalog(IndexedChunks):
     def bytes(self) -> int:
         """About how much memory it takes by now."""
         kept = sum(part.recent.bytes for part in (*self._postings, self._shown))
-        terms = sum(len(vars(part).get("terms", ())) for part in self._postings)  # once they were asked for
+        terms = sum(len(part.counts_if_known() or ()) for part in self._postings)
         return int(self.table.nbytes) + _BYTES_A_ROW * (len(self) + 1) + kept + _BYTES_A_TERM * terms
 
 

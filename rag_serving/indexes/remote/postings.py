@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.indexes.bm25 import Bm25, Occurrences
+from rag_serving.indexes.bm25 import Allowed, Bm25, Occurrences
 from rag_serving.indexes.remote.protocol import PostingKind, RemoteReader
 from rag_serving.indexes.remote.recent import Recent
 from rag_serving.indexes.remote.rows import RowNumbers
@@ -39,6 +39,10 @@ class RecentPostings:
         table = self._reader.vocabulary(self._kind)
         return dict(zip(table["term"].to_pylist(), table["chunks"].to_pylist(), strict=True))
 
+    def counts_if_known(self) -> dict[str, int] | None:
+        """Return `terms` where they were asked for before."""
+        return vars(self).get("terms")
+
     def _fetch(self, terms: list[str]) -> Mapping[str, Occurrences]:
         found = self._reader.postings(self._kind, terms)
         held = {term: Occurrences(self._numbers.inward(rows), counts) for term, (rows, counts) in found.items()}
@@ -56,6 +60,11 @@ class RemoteLexical(Bm25):
     def terms(self) -> Collection[str]:
         """Return every term of the chunks that the reader may see."""
         return self._postings.terms.keys()
+
+    def frequency(self, term: str, allowed: Allowed | None = None) -> int:
+        """Return how many chunks hold an analyzed term; of a catalog every chunk is allowed."""
+        known = self._postings.counts_if_known()
+        return super().frequency(term, allowed) if known is None or allowed is not None else known.get(term, 0)
 
     def occurrences(self, terms: Iterable[str]) -> Mapping[str, Occurrences]:
         """Return where each of some terms stands."""
