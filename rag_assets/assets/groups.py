@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, cast
 import dagster as dg
 
 from rag_assets.partitions import SOURCES, TENANTS
+from rag_assets.traced import traced
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], dg.AssetsDefinition]
 
@@ -20,12 +21,17 @@ _OWNERS = ["team:data-engineering"]
 
 def ingest_asset(**options: Any) -> Decorator:
     """Return the decorator of an asset that is made for each source."""
-    return cast(Decorator, dg.asset(partitions_def=SOURCES, group_name="ingest", owners=_OWNERS, **options))
+    return _traced(dg.asset(partitions_def=SOURCES, group_name="ingest", owners=_OWNERS, **options))
 
 
 def publish_asset(**options: Any) -> Decorator:
     """Return the decorator of an asset that is made for each tenant."""
-    return cast(Decorator, dg.asset(partitions_def=TENANTS, group_name="publish", owners=_OWNERS, **options))
+    return _traced(dg.asset(partitions_def=TENANTS, group_name="publish", owners=_OWNERS, **options))
+
+
+def _traced(asset: Any) -> Decorator:
+    """Return the decorator of assets whose runs are spans of a trace."""
+    return lambda step: cast(dg.AssetsDefinition, asset(traced(step)))
 
 
 def retry_after(seconds: int) -> dg.RetryPolicy:

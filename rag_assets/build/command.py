@@ -35,6 +35,7 @@ from rag_assets.state.locks import LockedError, exclusive
 from rag_assets.state.observed import chunk_digests, published_damage, published_inputs, source_facts, wanted_inputs
 from rag_assets.state.planning import sources_to_ingest, tenants_to_publish
 from rag_assets.state.records import note_unchanged
+from rag_assets.traced import SERVICE
 from rag_serving.artifacts.schema import SELECTED_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table
 from rag_serving.config.loading import Config, ConfigError, load_config
@@ -42,6 +43,8 @@ from rag_serving.config.logging import complain
 from rag_serving.escaping.redaction import redacted, redacted_values
 from rag_serving.escaping.targets import for_log, for_terminal
 from rag_serving.models import ModelError, open_embedder
+from rag_serving.tracing.exporting import close_tracing, open_tracing
+from rag_serving.tracing.spans import span
 
 if TYPE_CHECKING:
     from rag_assets.build.runner import Runner
@@ -79,7 +82,8 @@ def command(
         raise typer.Exit(2) from None
     with reporting(as_json, verbose) as reporter:
         try:
-            with scratch_home(settings) if estimate else nullcontext(settings) as used:
+            open_tracing(settings.tracing, SERVICE)
+            with scratch_home(settings) if estimate else nullcontext(settings) as used, span("build"):
                 build = Build(used, config, reporter, verbose, override_gates)
                 summary = build.run(sources or [], full, retry_contexts, estimate)
         except (LockedError, StoreError) as error:
@@ -88,6 +92,8 @@ def command(
         except KeyboardInterrupt:
             print("citelock: interrupted; what was finished is kept, and what is published stays", file=sys.stderr)
             raise typer.Exit(130) from None
+        finally:
+            close_tracing()
     for key, reason in summary.errors.items():
         print(for_log(f"{key}: {reason}"), file=sys.stderr)
     payload = json.dumps(redacted_values(summary.payload()), indent=1)

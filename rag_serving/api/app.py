@@ -63,6 +63,7 @@ from rag_serving.api.sign_in import router as sign_in
 from rag_serving.api.status import router as status
 from rag_serving.api.stream_slots import ActiveStreams
 from rag_serving.api.streams import EventStream, events_of
+from rag_serving.api.traced import Traced
 from rag_serving.api.uploads import Uploads
 from rag_serving.api.watch import Watch
 from rag_serving.api.wire import BodyLimit, RequestError, error_body
@@ -79,6 +80,7 @@ from rag_serving.records.occasion import Occasion
 from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.rendering.pictures import Pictures
 from rag_serving.tracing import Listen
+from rag_serving.tracing.exporting import close_tracing, open_tracing
 from rag_serving.web.bundle import STATIC, read_bundle
 from rag_serving.web.routes import WebPage
 
@@ -207,6 +209,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        open_tracing(config.tracing, "citelock")
         for pipeline in service.pipelines.values():
             threading.Thread(target=pipeline.warm, name=f"warm-{pipeline.tenant}", daemon=True).start()
         switches = [Switches(file, lambda: app.state.service).look] if file else []
@@ -223,6 +226,7 @@ def create_app(
         app.state.service.close()
         cited.close()
         pictures.close()
+        close_tracing()
         drain.closed()
 
     app = FastAPI(
@@ -244,7 +248,8 @@ def create_app(
     app.add_middleware(Deadlines, running=app.state.running)
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES, lower={SESSION_PATH: MAX_SIGN_IN_BYTES})
     app.add_middleware(Uploads)
-    app.add_middleware(Admission)  # the last one added is the first one asked
+    app.add_middleware(Admission)
+    app.add_middleware(Traced)  # the last one added is the first one asked
     app.include_router(router)
     app.include_router(book_chat)
     for openai in (completions, responses, openai_models, embeddings):

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 from rag_serving.api.budgets import budget_refusal
 from rag_serving.api.streams import INTERNAL
+from rag_serving.api.traced import HEADER, trace_of_request
 from rag_serving.api.wire import RequestError, error_response, first_fault
 from rag_serving.audit.log import AUDIT_DOWN, AuditUnavailableError
 from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
@@ -94,8 +95,12 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unexpected(request: HttpRequest, error: Exception) -> JSONResponse:
-        _log.error("request failed", exc_info=error)
-        return error_response(request.url.path, RequestError(500, "INTERNAL", INTERNAL))
+        trace = trace_of_request(request)
+        _log.error("request failed%s", f" (trace {trace})" if trace else "", exc_info=error)
+        response = error_response(request.url.path, RequestError(500, "INTERNAL", INTERNAL))
+        if trace:  # it is sent from outside of the middleware that names it elsewhere
+            response.headers[HEADER] = trace
+        return response
 
 
 def _answering(refusal: Refusal) -> Callable[[HttpRequest, Exception], Awaitable[JSONResponse]]:

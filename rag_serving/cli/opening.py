@@ -41,7 +41,9 @@ def open_pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> 
 
     from rag_serving.pipeline.pipeline import Pipeline
     from rag_serving.telemetry.telemetry import open_telemetry
+    from rag_serving.tracing.exporting import close_tracing, open_tracing
 
+    open_tracing(config.tracing, "citelock")
     telemetry = open_telemetry(config, name, _PATIENCE_S, "terminal") if asks else None
     with _cited(config) if asks else nullcontext() as cited:
         pipeline = Pipeline.open(config, name, embedder, telemetry=telemetry)
@@ -58,6 +60,7 @@ def open_pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> 
             yield pipeline
         finally:
             pipeline.close()
+            close_tracing()
 
 
 @contextmanager

@@ -56,6 +56,7 @@ from rag_serving.config.sections import (
 from rag_serving.config.serving import Serving
 from rag_serving.config.sessions import Sessions
 from rag_serving.config.sources import SLUG, Source
+from rag_serving.config.tracing import Tracing
 from rag_serving.escaping.redaction import RedactedError, hide
 from rag_serving.privacy.redactor import redact_logs
 
@@ -107,6 +108,7 @@ class Config(BaseSettings):
     audit: Audit = Audit()
     privacy: Privacy = Privacy()
     monitoring: Monitoring = Monitoring()
+    tracing: Tracing = Tracing()
     tenants: dict[str, Tenant] = {}
     """The tenants, by name."""
     sources: dict[str, Source] = {}

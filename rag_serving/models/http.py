@@ -1,6 +1,6 @@
 """What all model servers have in common over HTTP: when to come back, how to say who asks, what went wrong.
 
-Belongs here: transient failures, `Retry-After`, backoff, bearer keys, the server's own words.
+Belongs here: transient failures, `Retry-After`, backoff, bearer keys, naming a request's trace, the server's own words.
 Does not belong here: what is asked of a server (`embedding.remote` for embeddings, `chat` for text).
 """
 
@@ -21,6 +21,8 @@ from rag_serving.deadline import at_most, current, result_within, run_in_thread
 from rag_serving.escaping.redaction import RedactedError
 from rag_serving.escaping.targets import one_line
 from rag_serving.models.protocols import ModelError
+from rag_serving.tracing.names import SERVER_ADDRESS, SERVER_PORT
+from rag_serving.tracing.spans import Value, carried, outgoing
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -101,9 +103,33 @@ def in_time(ask: Callable[[], Result], seconds: float, too_late: Callable[[], No
     if current() is None:
         return ask()
     try:
-        return result_within(run_in_thread(ask, "ask-server"), at_most(seconds))
+        return result_within(run_in_thread(carried(ask), "ask-server"), at_most(seconds))
     except TimeoutError:
         too_late()
+
+
+def name_trace(request: httpx.Request) -> None:
+    """Name the trace of this context to a server (W3C `traceparent`); an httpx request hook."""
+    request.headers.update(outgoing())
+
+
+async def name_trace_async(request: httpx.Request) -> None:
+    """Name the trace of this context to a server; the same hook for asynchronous clients."""
+    name_trace(request)
+
+
+def hooks() -> dict[str, list[Callable[..., object]]]:
+    """Return the hooks of an httpx client that asks a model server."""
+    return {"request": [name_trace], "response": [refuse_busy]}
+
+
+def server_of(url: str) -> dict[str, Value | None]:
+    """Return the host and port of a server as attributes of a span."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        return {}
+    return {SERVER_ADDRESS: parsed.host, SERVER_PORT: parsed.port}
 
 
 def wait_s(state: RetryCallState, backoff_s: float, jitter: float = 1.0) -> float:

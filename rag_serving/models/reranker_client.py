@@ -25,8 +25,10 @@ from rag_serving.config.sections import Features
 from rag_serving.deadline import StoppedError, at_most, result_within
 from rag_serving.escaping.targets import one_line
 from rag_serving.models.breaker import Breaker
-from rag_serving.models.http import BadAnswerError, bearer, tls_context
+from rag_serving.models.http import BadAnswerError, bearer, server_of, tls_context
 from rag_serving.models.protocols import ModelError
+from rag_serving.tracing.names import OPERATION, REQUEST_MODEL, RERANK, TEXTS
+from rag_serving.tracing.spans import Attributes, outgoing, span
 
 Result = TypeVar("Result")
 
@@ -99,7 +101,18 @@ class RemoteReranker:
         Raises:
             ModelError: the token is not set, or the sidecar failed, is busy, or failed so often that it is left alone.
         """
-        headers = {"Content-Type": "application/json", **bearer(self._settings.token_env, "reranker.token_env")}
+        told: Attributes = {
+            OPERATION: RERANK,
+            REQUEST_MODEL: self._settings.model,
+            TEXTS: len(passages),
+            **server_of(self.url),
+        }
+        with span(f"{RERANK} {self._settings.model}", told, "client"):
+            return self._ranked(query, passages, top_n)
+
+    def _ranked(self, query: str, passages: Sequence[tuple[str, str]], top_n: int) -> list[tuple[str, float]]:
+        key = bearer(self._settings.token_env, "reranker.token_env")
+        headers = {"Content-Type": "application/json", **key, **outgoing()}
         seconds = at_most(self._settings.timeout_s)
         if not self.breaker.allow():
             raise ModelError(f"the reranker at {self.url} failed a moment ago and is left alone for a while")

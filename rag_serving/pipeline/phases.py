@@ -26,6 +26,8 @@ from rag_serving.models.breaker import Breaker
 from rag_serving.records.flags import PHASE_1_FAILED, PHASE_2_FAILED, PHASE_3_FAILED, PHASE_LOWERED
 from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, LEXICAL_UNAVAILABLE, Mode, RetrievalError
 from rag_serving.tracing import Listen, StageTrace
+from rag_serving.tracing.names import DATA_SOURCE, OPERATION, PHASE, RETRIEVAL
+from rag_serving.tracing.spans import span
 
 MODES: Mapping[int, Mode] = {3: "hybrid", 2: "keyword_chunks", 1: "keyword_documents"}
 """What is searched in each phase."""
@@ -190,6 +192,13 @@ class Phases:
         return replace(self, control=None, turn=None, failed=[])
 
     def run(self, search: Search[Result], generation: str, trace: StageTrace) -> Result:
+        """Return what `_run` does, as a span of its own."""
+        with span(RETRIEVAL, {OPERATION: RETRIEVAL, DATA_SOURCE: generation}) as opened:
+            found = self._run(search, generation, trace)
+            opened.set({PHASE: self.phase})
+        return found
+
+    def _run(self, search: Search[Result], generation: str, trace: StageTrace) -> Result:
         """Return what the first phase that answers gives; the trace says which ones failed.
 
         Raises:

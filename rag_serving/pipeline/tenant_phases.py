@@ -22,6 +22,8 @@ from rag_serving.pipeline.phases import Phases, Searches
 from rag_serving.query.operators import read_signs
 from rag_serving.receipts.recording import Request
 from rag_serving.retrieval.hybrid import Mode
+from rag_serving.tracing.names import TENANT
+from rag_serving.tracing.spans import current_span
 
 OnChange = Callable[[str, str, int], object]
 """Told of a tenant's step: the tenant, the direction, the phase that is in force now."""
@@ -107,6 +109,7 @@ class TenantPhases:
     def begin(self, request: Request, mode: Mode | None = None) -> Phases:
         """Return the chain of a question that begins now; whoever has it closes it. `mode`: searched in place of any
         phase."""
+        current_span().set({TENANT: self._tenant})
         settings, watched = self._settings, self._watched
         canary = settings.canary
         is_trial = canary is not None and self._is_trial(canary, request)

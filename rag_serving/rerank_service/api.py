@@ -20,12 +20,15 @@ from pydantic import Field, StringConstraints, ValidationError
 from starlette.exceptions import HTTPException
 
 from rag_serving.api.bodies import Body
+from rag_serving.api.traced import Traced
 from rag_serving.api.wire import NO_TOKEN, BodyLimit, RequestError, bearer_token, error_response, first_fault
 from rag_serving.config.reranking import RerankService
 from rag_serving.rerank_service.batches import ScoringError
 from rag_serving.rerank_service.cross_encoder import SHORTEST_SEQ_LEN
 from rag_serving.rerank_service.engine import Engine, Model, NotReadyError
 from rag_serving.rerank_service.metrics import Meters
+from rag_serving.tracing.names import REQUEST_MODEL, TEXTS
+from rag_serving.tracing.spans import span
 
 DEFAULT_TOP_N = 8
 DEFAULT_SEQ_LEN = 512
@@ -76,7 +79,8 @@ class Reranking:
             with self.meters.in_progress.track_inprogress():
                 body = _parsed(content, self.settings)
                 started = time.perf_counter()
-                scores = await self._scores(body)
+                with span("score", {TEXTS: len(body.candidates), REQUEST_MODEL: self.name}):
+                    scores = await self._scores(body)
                 self.meters.seconds.observe(time.perf_counter() - started)
         ranked = sorted(zip(body.candidates, scores, strict=True), key=lambda pair: -pair[1])
         return {"results": [{"id": passage.id, "score": score} for passage, score in ranked[: body.top_n]]}
@@ -125,6 +129,7 @@ def create_app(
     )
     app.state.reranking = reranking
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(Traced)
     _add_routes(app, reranking)
     return app
 

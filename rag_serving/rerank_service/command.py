@@ -54,10 +54,13 @@ def command(
     curl -s localhost:8000/rerank -H 'content-type: application/json' -d
       '{"query": "roll back", "candidates": [{"id": "a", "text": "Press Undo."}], "top_n": 8, "max_seq_len": 512}'
     """
+    from rag_serving.tracing.exporting import open_tracing
+
     settings = service_config(config)
     service = overridden(settings.rerank_service, host=host, port=port, device=device)
     token = service_token(service, settings.reranker.token_env)
     named = settings.reranker
+    open_tracing(settings.tracing, "citelock-reranker")
     run(service, model or named.model, token, named.revision if model in (None, named.model) else None)
 
 

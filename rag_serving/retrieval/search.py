@@ -34,6 +34,8 @@ from rag_serving.retrieval.stages import SearchOptions, candidate_stages
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.keyword_words import words_in
 from rag_serving.tracing import StageTrace
+from rag_serving.tracing.names import QUERY_TEXT
+from rag_serving.tracing.spans import current_span
 
 NOTHING_READABLE = "who asks may read none of the published passages"
 """Also said where there is no passage at all: how many are hidden is told to nobody who may not read them."""
@@ -106,6 +108,7 @@ def search_candidates(view: ReaderView, embedder: Embedder, text: str, options: 
     Raises:
         RetrievalError: none of the asked indexes can answer.
     """
+    current_span().set({QUERY_TEXT: text})
     if options.by_keywords:
         return _by_keywords(view, text, options, options.by_keywords)
     trace = StageTrace(watch=options.watch)

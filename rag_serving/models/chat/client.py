@@ -21,8 +21,33 @@ import httpx
 from rag_serving.config.sections import ChatModel
 from rag_serving.deadline import StoppedError, at_most, result_within, run_in_thread
 from rag_serving.models.chat.messages import CHARS_PER_TOKEN, Message, Piece, Reply, Writing
-from rag_serving.models.http import TRANSIENT, BadAnswerError, bearer, busy_error, is_busy, tls_context, wait_s
+from rag_serving.models.http import (
+    TRANSIENT,
+    BadAnswerError,
+    bearer,
+    busy_error,
+    is_busy,
+    name_trace_async,
+    server_of,
+    tls_context,
+    wait_s,
+)
 from rag_serving.models.protocols import ContextTooLongError, ModelError
+from rag_serving.tracing.names import (
+    CACHED_TOKENS,
+    CHAT,
+    FINISH_REASONS,
+    INPUT_MESSAGES,
+    INPUT_TOKENS,
+    MAX_TOKENS,
+    OPERATION,
+    OUTPUT_MESSAGES,
+    OUTPUT_TOKENS,
+    PROVIDER,
+    REQUEST_MODEL,
+    TEMPERATURE,
+)
+from rag_serving.tracing.spans import Attributes, carried, message_text, span
 
 Listen = Callable[[int], None]
 """Called with the characters written so far."""
@@ -83,14 +108,30 @@ class RemoteChat(ABC):
     ) -> Reply:
         """Return the same, for whoever asks many questions at once in an event loop; within `seconds` instead."""
         writing = Writing(CHARS_PER_TOKEN * self.settings.max_output_tokens)
-        try:
-            async with asyncio.timeout(self.settings.timeout_s if seconds is None else seconds):
-                await self._persistently(messages, writing, listen)
-        except TimeoutError:
-            if not writing.text.strip():
-                self._too_late()
-            writing.cut = True
-        return writing.reply(messages)
+        with span(f"{CHAT} {self.model}", self._attributes(messages), "client") as opened:
+            try:
+                async with asyncio.timeout(self.settings.timeout_s if seconds is None else seconds):
+                    await self._persistently(messages, writing, listen)
+            except TimeoutError:
+                if not writing.text.strip():
+                    self._too_late()
+                writing.cut = True
+            reply = writing.reply(messages)
+            opened.set(_attributes_of(reply))
+        return reply
+
+    def _attributes(self, messages: Sequence[Message]) -> Attributes:
+        """Return what a span tells of a request."""
+        said = message_text([vars(message) for message in messages])
+        return {
+            OPERATION: CHAT,
+            PROVIDER: self.kind,
+            REQUEST_MODEL: self.model,
+            MAX_TOKENS: self.settings.max_output_tokens,
+            TEMPERATURE: self.settings.temperature,
+            INPUT_MESSAGES: said,
+            **server_of(self.base_url),
+        }
 
     def check(self) -> str:
         """Return one line of what was found, without asking the model to write.
@@ -125,7 +166,7 @@ class RemoteChat(ABC):
         return {
             "headers": self._headers,
             "timeout": httpx.Timeout(None, connect=self.settings.connect_timeout_s),
-            "event_hooks": {"response": [guard]},
+            "event_hooks": {"request": [name_trace_async], "response": [guard]},
             "follow_redirects": False,
             "verify": tls_context(),
         }
@@ -227,7 +268,7 @@ def run_in_own_loop(
         running.append((asyncio.get_running_loop(), asyncio.current_task()))
         return await work
 
-    outcome = run_in_thread(lambda: asyncio.run(working()), name)
+    outcome = run_in_thread(carried(lambda: asyncio.run(working())), name)
     try:
         return result_within(outcome, seconds)
     except TimeoutError:
@@ -237,6 +278,17 @@ def run_in_own_loop(
             with suppress(RuntimeError):  # it ended by itself
                 loop.call_soon_threadsafe(task.cancel if task else loop.stop)
         raise
+
+
+def _attributes_of(reply: Reply) -> Attributes:
+    """Return what a span tells of a reply."""
+    return {
+        INPUT_TOKENS: reply.prompt_tokens,
+        OUTPUT_TOKENS: reply.completion_tokens,
+        CACHED_TOKENS: reply.cached_tokens or None,
+        FINISH_REASONS: ("length",) if reply.cut else ("stop",),
+        OUTPUT_MESSAGES: message_text([{"role": "assistant", "content": reply.text}]),
+    }
 
 
 def _generator(pieces: AsyncIterator[Piece]) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from rag_serving.config.sections import Embedding
 from rag_serving.escaping.targets import one_line
 from rag_serving.models.embedding.remote import QUERY_TIMEOUT_S, RemoteEmbedder
-from rag_serving.models.http import TRANSIENT, BadAnswerError, key_refused, refuse_busy, tls_context
+from rag_serving.models.http import TRANSIENT, BadAnswerError, hooks, key_refused, tls_context
 from rag_serving.models.ollama_names import missing, with_tag
 from rag_serving.models.protocols import ModelError
 
@@ -74,5 +74,9 @@ def _open(base_url: str, headers: dict[str, str], timeout_s: float) -> ollama.Cl
     import ollama
 
     return ollama.Client(
-        base_url, headers=headers, timeout=timeout_s, event_hooks={"response": [refuse_busy]}, verify=tls_context()
+        base_url,
+        headers=headers,
+        timeout=timeout_s,
+        event_hooks=hooks(),
+        verify=tls_context(),
     )

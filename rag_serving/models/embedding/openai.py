@@ -13,7 +13,7 @@ import httpx
 
 from rag_serving.config.sections import Embedding
 from rag_serving.models.embedding.remote import RemoteEmbedder
-from rag_serving.models.http import BadAnswerError, key_refused, refuse_busy, server_text, tls_context
+from rag_serving.models.http import BadAnswerError, hooks, key_refused, server_text, tls_context
 from rag_serving.models.protocols import ModelError
 
 DEFAULT_URL = "http://127.0.0.1:1234/v1"
@@ -28,7 +28,9 @@ class OpenAIEmbedder(RemoteEmbedder):
         """Raises ModelError where the API key's environment variable is named but not set; connects to nothing."""
         super().__init__(config, config.base_url or DEFAULT_URL)
         self._client = httpx.Client(
-            headers=self.headers(), event_hooks={"response": [refuse_busy]}, verify=tls_context()
+            headers=self.headers(),
+            event_hooks=hooks(),
+            verify=tls_context(),
         )
 
     def _ask(self, texts: list[str], timeout_s: float) -> list[list[float]]:

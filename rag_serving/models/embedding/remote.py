@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from rag_serving.config.sections import Embedding
 from rag_serving.models.embedding.prompts import prompts_digest
-from rag_serving.models.http import TRANSIENT, bearer, in_time, wait_s
+from rag_serving.models.http import TRANSIENT, bearer, in_time, server_of, wait_s
 from rag_serving.models.protocols import ModelError, Progress
+from rag_serving.tracing.names import EMBEDDINGS, OPERATION, PROVIDER, REQUEST_MODEL, TEXTS
+from rag_serving.tracing.spans import Attributes, span
 
 QUERY_TIMEOUT_S = 10.0
 _QUERY_WAIT_S = 1.0
@@ -104,10 +106,18 @@ class RemoteEmbedder(ABC):
             retry=retry_if_exception_type(TRANSIENT),
             reraise=True,
         )
-        try:
-            return retrying(self._ask, texts, timeout_s)
-        except TRANSIENT as error:
-            self.give_up(error, retries + 1)
+        told: Attributes = {
+            OPERATION: EMBEDDINGS,
+            PROVIDER: self.kind,
+            REQUEST_MODEL: self.model,
+            TEXTS: len(texts),
+            **server_of(self.base_url),
+        }
+        with span(f"{EMBEDDINGS} {self.model}", told, "client"):
+            try:
+                return retrying(self._ask, texts, timeout_s)
+            except TRANSIENT as error:
+                self.give_up(error, retries + 1)
 
     def give_up(self, error: Exception, tries: int) -> NoReturn:
         """Turn the last transient failure into a ModelError that says how to mend it."""

@@ -1,6 +1,7 @@
-"""Parts of a question, timed; a part that may fail leaves a flag instead of an error.
+"""Parts of a question, timed, a span of the trace each; a part that may fail leaves a flag instead of an error.
 
-Belongs here: timing, progress and flags. Does not belong here: what a part does, or what is done without it.
+Belongs here: timing, progress and flags. Does not belong here: spans (`spans`), what a part does, or what is done
+without it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rag_serving.deadline import check
+from rag_serving.tracing.names import FLAG
+from rag_serving.tracing.spans import span
 
 Listen = Callable[[str, str], None]
 """Called with the part that begins, or goes on, and a detail or nothing."""
@@ -44,15 +47,18 @@ class StageTrace:
             self.watch(name)
         self.tell(name)
         start = time.perf_counter()
-        try:
-            yield
-        except Exception as error:  # models, servers and databases fail in errors of any class
-            if flag is None:
-                raise
-            self.raise_flag(flag)
-            _log.warning("%s: %s: %s", flag, type(error).__name__, error)
-        finally:
-            self.timings_ms[name] = round((time.perf_counter() - start) * 1000, 3)
+        with span(name) as opened:
+            try:
+                yield
+            except Exception as error:  # models, servers and databases fail in errors of any class
+                if flag is None:
+                    raise
+                self.raise_flag(flag)
+                opened.set({FLAG: flag})
+                opened.fail(type(error).__name__)
+                _log.warning("%s: %s: %s", flag, type(error).__name__, error)
+            finally:
+                self.timings_ms[name] = round((time.perf_counter() - start) * 1000, 3)
 
     def tell(self, part: str, detail: str = "") -> None:
         """Let whoever waits know how far it is."""
