@@ -80,7 +80,7 @@ from rag_serving.records.occasion import Occasion
 from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.rendering.pictures import Pictures
 from rag_serving.tracing import Listen
-from rag_serving.tracing.exporting import close_tracing, open_tracing
+from rag_serving.tracing.exporting import check_tracing, close_tracing, open_tracing
 from rag_serving.web.bundle import STATIC, read_bundle
 from rag_serving.web.routes import WebPage
 
@@ -201,8 +201,9 @@ def create_app(
     `file`: what the configuration was read from, to be followed and read again; `static`: the bundle of the web page.
 
     Raises:
-        ConfigError: tokens are asked for and not usable.
+        ConfigError: tokens are asked for and not usable, or traces cannot be sent.
     """
+    check_tracing(config.tracing)
     pictures = Pictures(config.home)
     cited = CitedPlaces(pictures)
     service = Service.open(config, metrics_folder, cited=cited)

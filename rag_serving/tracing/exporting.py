@@ -39,6 +39,23 @@ _opened: _Exporting | None = None
 _named_trace: ContextVar[int | None] = ContextVar("named_trace", default=None)
 
 
+def check_tracing(settings: Tracing) -> None:
+    """Check that spans can be sent as the configuration says; nothing is opened.
+
+    Raises:
+        ConfigError: a collector is named, and the extra `tracing` is not installed.
+    """
+    if settings.endpoint is None:
+        return
+    try:
+        import opentelemetry.exporter.otlp.proto.http.trace_exporter
+        import opentelemetry.sdk.trace.export  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(
+            f"tracing.endpoint needs OpenTelemetry ({error}); pip install 'citelock[tracing]', or remove it"
+        ) from None
+
+
 def open_tracing(settings: Tracing, service: str) -> None:
     """Send the spans of this process as the configuration says; where it names no collector, or they are sent already,
     nothing is done.
@@ -84,28 +101,25 @@ class _Exporting:
     """What sends the spans of this process."""
 
     def __init__(self, settings: Tracing, service: str) -> None:
-        try:
-            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-            from opentelemetry.sdk.resources import Resource
-            from opentelemetry.sdk.trace import TracerProvider
-            from opentelemetry.sdk.trace.export import BatchSpanProcessor
-            from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
-        except ImportError as error:
-            raise ConfigError(
-                f"tracing.endpoint needs OpenTelemetry ({error}); pip install 'citelock[tracing]', or remove it"
-            ) from None
+        check_tracing(settings)
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+
         for name in _QUIET:
             logging.getLogger(name).setLevel(logging.CRITICAL)
         endpoint = str(settings.endpoint).rstrip("/")
         endpoint = endpoint if endpoint.endswith(PATH) else f"{endpoint}{PATH}"
-        exporter = _told_once(OTLPSpanExporter(endpoint=endpoint, timeout=_TIMEOUT_S), endpoint)
+        self._exporter = _told_once(OTLPSpanExporter(endpoint=endpoint, timeout=_TIMEOUT_S), endpoint)
         self._provider = TracerProvider(
             sampler=ParentBased(TraceIdRatioBased(settings.sample_ratio)),
             resource=Resource.create({"service.name": service, "service.version": version("citelock")}),
             id_generator=_id_generator(),
             shutdown_on_exit=False,
         )
-        self._provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=_PAUSE_MS))
+        self._provider.add_span_processor(BatchSpanProcessor(self._exporter, schedule_delay_millis=_PAUSE_MS))
         spans.use(spans.Spans(self._provider.get_tracer("citelock", version("citelock")), settings.text))
 
     def close(self, wait_s: float) -> None:
@@ -113,6 +127,7 @@ class _Exporting:
         ending = threading.Thread(target=self._provider.shutdown, name="tracing-end", daemon=True)
         ending.start()
         ending.join(wait_s)
+        self._exporter.is_silent = True  # what a thread that is left behind meets is told to nobody
 
 
 def _id_generator() -> Any:
@@ -127,13 +142,13 @@ def _id_generator() -> Any:
     return Ids()
 
 
-def _told_once(exporter: SpanExporter, endpoint: str) -> SpanExporter:
+def _told_once(exporter: SpanExporter, endpoint: str) -> Any:
     """Return an exporter of which the log has one line when a collector goes away, and one when it is back."""
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
     class Told(SpanExporter):
-        is_away = False
+        is_away = is_silent = False
 
         def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
             try:
@@ -142,6 +157,8 @@ def _told_once(exporter: SpanExporter, endpoint: str) -> SpanExporter:
                 result = SpanExportResult.FAILURE
                 _log.debug("traces: %s", one_line(error))
             is_away = result is not SpanExportResult.SUCCESS
+            if self.is_silent:
+                return result
             if is_away and not self.is_away:
                 _log.warning("traces cannot be sent to %s, and are dropped until it takes them", endpoint)
             elif self.is_away and not is_away:

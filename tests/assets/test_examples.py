@@ -33,6 +33,9 @@ EXPECTED = {
     '-d \'{"question": "How long are logs kept?"}\'': "Log files are kept for 35 days",
     "curl -s localhost:8088/v1/ask -H 'content-type: application/json' "
     '-d \'{"question": "How many days of leave do I get per year?"}\'': "Everybody has 28 days of leave a year",
+    "curl -s localhost:8088/v1/ask -H 'content-type: application/json' "
+    "-H 'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' "
+    '-d \'{"question": "How long are logs kept?"}\'': "Log files are kept for 35 days",
     "curl -s localhost:8088/v1/ask -H 'content-type: application/json' -d "
     r'"{\"question\": \"How do I roll back a release?\", \"session_id\": \"$SESSION\"}"': "hbl release rollback",
 }
