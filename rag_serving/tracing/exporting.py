@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PATH = "/v1/traces"
 _TIMEOUT_S = 5.0
-_PAUSE_MS = 1000.0
+_PAUSE_MS = 5000.0
 """Milliseconds that spans are gathered for before they are sent."""
 _CLOSE_S = 2.0  # that a process which ends waits for its last spans to be sent
 _QUIET = ("opentelemetry.exporter.otlp", "opentelemetry.exporter.http", "opentelemetry.sdk")

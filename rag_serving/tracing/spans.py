@@ -10,13 +10,14 @@ whether there is a tracer.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from rag_serving.tracing.names import ERROR_TYPE, OF_TEXT
+from rag_serving.tracing.parts import Part, back, below, leave
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
@@ -80,16 +81,20 @@ class Spans:
         from opentelemetry.trace import SpanKind
 
         kinds = {"internal": SpanKind.INTERNAL, "server": SpanKind.SERVER, "client": SpanKind.CLIENT}
-        with self.tracer.start_as_current_span(
-            name, parent, kinds[kind], record_exception=False, set_status_on_exception=False
-        ) as started:
-            opened = OpenSpan(started, self.allows_text)
-            opened.set(attributes or {})
-            try:
-                yield opened
-            except BaseException as error:
-                opened.fail(type(error).__name__)
-                raise
+        context, token = parent or below(), leave()
+        try:
+            with self.tracer.start_as_current_span(
+                name, context, kinds[kind], record_exception=False, set_status_on_exception=False
+            ) as started:
+                opened = OpenSpan(started, self.allows_text)
+                opened.set(attributes or {})
+                try:
+                    yield opened
+                except BaseException as error:
+                    opened.fail(type(error).__name__)
+                    raise
+        finally:
+            back(token)
 
 
 _spans: Spans | None = None
@@ -109,6 +114,11 @@ def is_on() -> bool:
 def span(name: str, attributes: Attributes | None = None, kind: Kind = "internal") -> AbstractContextManager[OpenSpan]:
     """Return a span below the one that is open in this context; an error that leaves it is marked by its class."""
     return _NONE if _spans is None else _spans.open(name, attributes, kind)
+
+
+def part_span(name: str) -> AbstractContextManager[OpenSpan | Part]:
+    """Return a part of a question, which becomes a span where `parts` says so."""
+    return _NONE if _spans is None else Part(name, _spans.tracer)
 
 
 def server_span(name: str, headers: Mapping[str, str], attributes: Attributes) -> AbstractContextManager[OpenSpan]:
@@ -159,7 +169,7 @@ def carried(work: Callable[[], Result]) -> Callable[[], Result]:
         return work
     from opentelemetry.context import attach, detach, get_current
 
-    context = get_current()
+    context = below() or get_current()
 
     def run() -> Result:
         token = attach(context)
@@ -169,24 +179,6 @@ def carried(work: Callable[[], Result]) -> Callable[[], Result]:
             detach(token)
 
     return run
-
-
-def carried_coroutine(work: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
-    """Return the same of a coroutine that a loop of another thread runs."""
-    if _spans is None:
-        return work
-    from opentelemetry.context import attach, detach, get_current
-
-    context = get_current()
-
-    async def run() -> Result:
-        token = attach(context)
-        try:
-            return await work
-        finally:
-            detach(token)
-
-    return run()
 
 
 def message_text(messages: object) -> str | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from rag_serving.deadline import check
 from rag_serving.tracing.names import FLAG
-from rag_serving.tracing.spans import span
+from rag_serving.tracing.spans import part_span
 
 Listen = Callable[[str, str], None]
 """Called with the part that begins, or goes on, and a detail or nothing."""
@@ -47,7 +47,7 @@ class StageTrace:
             self.watch(name)
         self.tell(name)
         start = time.perf_counter()
-        with span(name) as opened:
+        with part_span(name) as opened:
             try:
                 yield
             except Exception as error:  # models, servers and databases fail in errors of any class

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ SERVER, INTERNAL, CLIENT = 2, 1, 3  # kinds in OTLP
 
 
 @pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
+def _closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr("rag_serving.tracing.exporting._PAUSE_MS", 100.0)
     yield
     close_tracing()
 
@@ -95,11 +97,11 @@ def test_one_trace_goes_from_the_client_over_server_and_sidecar_to_the_model(
     assert (root.parent, root.kind) == (CALLER, SERVER)
     assert root.attributes["http.response.status_code"] == 200
     assert root.attributes["citelock.tenant"] == "acme"
-    assert ancestors(found["dense"], sent) == ["retrieval", "total", "POST /v1/ask"]
+    assert ancestors(found["retrieval"], sent) == ["total", "POST /v1/ask"]
     assert found["retrieval"].attributes["gen_ai.operation.name"] == "retrieval"
     assert found["retrieval"].attributes["citelock.phase"] == 3
     assert found[f"rerank {NAME}"].kind == CLIENT
-    assert ancestors(found["score"], sent)[:3] == ["POST /rerank", f"rerank {NAME}", "rerank"]
+    assert ancestors(found["score"], sent)[:4] == ["POST /rerank", f"rerank {NAME}", "rerank", "retrieval"]
     told = found[f"chat {MODEL}"]
     assert told.kind == CLIENT
     assert told.attributes["gen_ai.provider.name"] == "openai"
@@ -154,6 +156,56 @@ def test_an_error_is_marked_by_its_class_and_its_message_is_kept_out(collected: 
     assert (found["raised"].failed, found["raised"].attributes["error.type"]) == (True, "KeyError")
     assert not found["whole"].failed
     assert b"secret" not in collected.bodies
+
+
+def test_parts_are_spans_where_they_took_long_failed_or_opened_one(collected: StandInCollector) -> None:
+    open_tracing(Tracing(endpoint=collected.url), "test")
+    trace = StageTrace()
+    with span("whole"):
+        with trace.part("short"), trace.part("short too"):
+            pass
+        with trace.part("outer"), trace.part("inner"), span("asked"):
+            pass
+        with trace.part("outer of a failure"), trace.part("failed", "flag"):
+            raise ValueError
+        with trace.part("outer of a long one"), trace.part("long"):
+            time.sleep(0.002)
+        with trace.part("of a thread"):
+            thread = threading.Thread(target=copy_context().run, args=(lambda: _part(trace, "in a thread"),))
+            thread.start()
+            thread.join()
+    close_tracing()
+    sent = collected.spans()
+    found = by_name(sent)
+    assert not found.keys() & {"short", "short too"}
+    assert ancestors(found["asked"], sent) == ["inner", "outer", "whole"]
+    assert ancestors(found["failed"], sent) == ["outer of a failure", "whole"]
+    assert ancestors(found["long"], sent) == ["outer of a long one", "whole"]
+    assert ancestors(found["in a thread"], sent) == ["of a thread", "whole"]
+
+
+def test_a_part_that_is_left_behind_by_its_thread_makes_no_second_span(collected: StandInCollector) -> None:
+    open_tracing(Tracing(endpoint=collected.url), "test")
+    trace, go = StageTrace(), threading.Event()
+
+    def late() -> None:
+        go.wait(20)
+        _part(trace, "late")
+
+    with span("whole"), trace.part("left"):
+        thread = threading.Thread(target=copy_context().run, args=(late,))
+        thread.start()
+    go.set()
+    thread.join()
+    close_tracing()
+    sent = collected.spans()
+    assert sorted(each.name for each in sent) == ["late", "whole"]
+    assert ancestors(by_name(sent)["late"], sent) == ["whole"]
+
+
+def _part(trace: StageTrace, name: str) -> None:
+    with trace.part(name):
+        time.sleep(0.002)
 
 
 def test_an_unexpected_error_names_its_trace_in_header_and_log(
