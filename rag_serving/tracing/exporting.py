@@ -12,7 +12,7 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.metadata import version
@@ -22,11 +22,14 @@ from rag_serving.config.loading import ConfigError
 from rag_serving.config.tracing import Tracing
 from rag_serving.escaping.targets import one_line
 from rag_serving.tracing import spans
+from rag_serving.tracing.names import ERROR_TYPE
+from rag_serving.tracing.parts import Ended
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
 PATH = "/v1/traces"
+_SCOPE = "citelock"
 _TIMEOUT_S = 5.0
 _PAUSE_MS = 5000.0
 """Milliseconds that spans are gathered for before they are sent."""
@@ -119,8 +122,36 @@ class _Exporting:
             id_generator=_id_generator(),
             shutdown_on_exit=False,
         )
-        self._provider.add_span_processor(BatchSpanProcessor(self._exporter, schedule_delay_millis=_PAUSE_MS))
-        spans.use(spans.Spans(self._provider.get_tracer("citelock", version("citelock")), settings.text))
+        self._processor = BatchSpanProcessor(self._exporter, schedule_delay_millis=_PAUSE_MS)
+        self._provider.add_span_processor(self._processor)
+        tracer = self._provider.get_tracer(_SCOPE, version("citelock"))
+        spans.use(spans.Spans(tracer, self._emitting(), settings.text))
+
+    def _emitting(self) -> Callable[[Ended], None]:
+        """Return what sends a part that is over."""
+        from opentelemetry.sdk.trace import ReadableSpan
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+        from opentelemetry.trace import Status, StatusCode
+
+        scope, resource = InstrumentationScope(_SCOPE, version("citelock")), self._provider.resource
+
+        def emit(part: Ended) -> None:
+            reason = part.attributes.get(ERROR_TYPE)
+            self._processor.on_end(
+                ReadableSpan(
+                    part.name,
+                    part.context,
+                    part.parent,
+                    resource,
+                    part.attributes,
+                    status=Status(StatusCode.ERROR, reason) if reason else Status(),
+                    start_time=part.started,
+                    end_time=part.ended,
+                    instrumentation_scope=scope,
+                )
+            )
+
+        return emit
 
     def close(self, wait_s: float) -> None:
         """Send what is left, for so long; the thread that waits for a collector keeps no process alive."""

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from rag_serving.tracing.names import ERROR_TYPE, OF_TEXT
-from rag_serving.tracing.parts import Part, back, below, leave
+from rag_serving.tracing.parts import Ended, Part, back, below, is_within_part, leave
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
@@ -74,6 +74,7 @@ class Spans:
     """Where the spans of this process go."""
 
     tracer: Tracer
+    emit: Callable[[Ended], None]
     allows_text: bool
 
     @contextmanager
@@ -118,7 +119,11 @@ def span(name: str, attributes: Attributes | None = None, kind: Kind = "internal
 
 def part_span(name: str) -> AbstractContextManager[OpenSpan | Part]:
     """Return a part of a question, which becomes a span where `parts` says so."""
-    return _NONE if _spans is None else Part(name, _spans.tracer)
+    if _spans is None:
+        return _NONE
+    if is_within_part() or trace_id():
+        return Part(name, _spans.emit)
+    return _spans.open(name, None, "internal")
 
 
 def server_span(name: str, headers: Mapping[str, str], attributes: Attributes) -> AbstractContextManager[OpenSpan]:
