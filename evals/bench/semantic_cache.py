@@ -236,7 +236,7 @@ def _plain(text: str) -> str:
 def _gold() -> Iterator[str]:
     for path in sorted(GOLD.rglob("*.yaml")):
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        for question in content.get("questions") or ():
+        for question in (content.get("questions") if isinstance(content, dict) else None) or ():
             if isinstance(question, dict) and isinstance(question.get("question"), str):
                 yield question["question"]
 

@@ -98,6 +98,15 @@ across access address canvas business sales rights odds thanks dues spirits hold
 theirs perhaps sometimes besides towards afterwards
 """
 _NO_PLURALS = frozenset(_SINGULAR.split())
+# Words that are others with a capital letter: months, first names, products, German's polite form.
+_CAPITAL = """
+may march august will mark bill frank rose grace hope dean grant chase jack rob sue art gene drew wade guy jean pat
+turkey china polish nice reading mobile apple oracle shell target visa word teams team slack zoom excel outlook
+notes drive sheets meet chat forms pages numbers keynote python java rust go swift ruby spark flink storm hive beam
+puppet chef salt vault consul nomad packer terraform docker helm flux argo istio envoy linkerd concourse travis buddy
+sie ihr ihre ihrem ihren ihrer ihres ihnen
+"""
+_CASE_TELLS = frozenset(_CAPITAL.split())
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
 _ENDS_LIKE_ONE = re.compile(r"(?:ss|us|is|as|os|ics)\Z")
 
@@ -162,6 +171,8 @@ def _form(word: str, is_case_told: bool) -> str:
     is_name = is_case_told and word[0].isupper() and lower != "i"
     if is_name and lower in STOP_WORDS and (word.isupper() or lower in _ARTICLES):
         return word  # IT, US and vitamin A
+    if is_name and lower in _CASE_TELLS:
+        return word
     if lower in _ARTICLES:
         return ""
     if any(map(str.isdigit, lower)):

@@ -180,11 +180,12 @@ class Config(BaseSettings):
         return self.budgets.of(self.tenants.get(tenant, Tenant()).budgets)
 
     def searched_in_full(self) -> Config:
-        """Return the same with retrieval on in its highest phase for every tenant, and nothing tried out."""
+        """Return the same with retrieval on in its highest phase for all tenants, nothing tried out, nothing cached."""
         retrieval = self.retrieval.model_copy(update={"enabled": True, "phase": PHASES[0], "canary": None})
         own = {"retrieval": TenantRetrieval()}
         tenants = {name: tenant.model_copy(update=own) for name, tenant in self.tenants.items()}
-        return self.model_copy(update={"retrieval": retrieval, "tenants": tenants})
+        cache = self.cache.model_copy(update={"semantic": False})
+        return self.model_copy(update={"retrieval": retrieval, "tenants": tenants, "cache": cache})
 
 
 def load_config(path: Path | None = None) -> Config:

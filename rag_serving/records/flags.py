@@ -46,7 +46,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         PHASE_LOWERED: "A simpler search answers for a while, because the usual one failed or was too slow.",
         RETRIEVAL_DISABLED: "Search is switched off.",
         REPEATED: "The same question had this answer before, from the same version of the pages.",
-        NEARLY_SPENT: "The budget of this installation is nearly spent; soon questions will be refused for a while.",
+        NEARLY_SPENT: "The budget is nearly spent; once it is, questions are refused until it begins anew.",
         CACHED: "Search is not available; this is the answer that the same question had before.",
         CACHED_OLDER: "Search is not available; this is an earlier answer, from another version of the pages.",
         "claims_doubted_by_the_model": "The language model doubted a sentence; the page's own words are shown instead.",

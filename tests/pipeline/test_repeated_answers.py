@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -139,3 +140,29 @@ def test_nothing_is_kept_unless_that_is_asked_for(home: Path) -> None:
     pipeline.ask(ANN, QUESTION)
     assert not is_hit(pipeline.ask(ANN, QUESTION))
     pipeline.close()
+
+
+def test_whoever_asks_whatever_gets_what_is_answered_without_the_cache(home: Path) -> None:
+    questions = [
+        QUESTION, REWORDED, OTHER, "What bonus does the broker team earn in December?", "How long are logs kept?",
+        "how long are logs kept", "What is consumer lag?", "Who earns a salary bonus?",
+    ]  # fmt: skip
+    askers = [
+        Principal("acme", user, frozenset(groups))
+        for user in (None, "ann", "hal")
+        for groups in ((), ("hr",), ("ops",), ("hr", "ops"))
+    ]
+    plain, shared = opened(home, semantic=False), opened(home, shared=True)
+    chance, hits = random.Random(4), 0
+    expected: dict[tuple[bool, str], Answer] = {}
+    for _ in range(150):
+        asker, question = chance.choice(askers), chance.choice(questions)
+        view = "hr" in asker.groups
+        if (view, question) not in expected:
+            expected[view, question] = plain.ask(asker, question)
+        answer, wanted = shared.ask(asker, question), expected[view, question]
+        hits += is_hit(answer)
+        assert (answer.status, answer.answer, answer.citations) == (wanted.status, wanted.answer, wanted.citations)
+    assert hits > 30
+    plain.close()
+    shared.close()
