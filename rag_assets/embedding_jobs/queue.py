@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
 from rag_assets.embedding_jobs.database import JobsDatabase
 from rag_assets.embedding_jobs.records import Batch, Claim, Failure, QueueState, job_id
@@ -80,6 +80,8 @@ class JobQueue:
 
         `tenant`: only jobs of this one, whatever its limits are.
         """
+        if not self._has_due(model):
+            return None
         with self.database.writing() as connection:
             now = self.clock()
             self._expire(connection, now)
@@ -167,6 +169,14 @@ class JobQueue:
             last_reason=next((row.reason for row in rows if row.state in OPEN and row.reason), None),
             last_finished_at=finished_at,
         )
+
+    def _has_due(self, model: str) -> bool:
+        """Return whether a claim may find a job: workers that are idle hold up no writer."""
+        now = self.clock()
+        waits = and_(JOBS.c.state == "waiting", JOBS.c.model == model, JOBS.c.not_before <= now)
+        is_lost = and_(JOBS.c.state == "running", JOBS.c.lease_until < now)
+        with self.database.reading() as connection:
+            return connection.execute(select(JOBS.c.id).where(or_(waits, is_lost)).limit(1)).first() is not None
 
     def _expire(self, connection: Connection, now: float) -> None:
         """Take jobs from workers that gave no sign of life. A single text that did so too often is put aside."""

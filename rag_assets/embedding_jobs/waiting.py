@@ -28,7 +28,8 @@ from rag_assets.state.vector_cache import (
 )
 from rag_serving.models.protocols import Embedder, ModelError
 
-LOOK_S = 0.5
+FIRST_LOOK_S, LOOK_S = 0.05, 0.5
+"""Seconds between two looks at the queue: more while nothing is done."""
 _NAMED = 3
 
 Tell = Callable[[str], object]
@@ -112,8 +113,9 @@ class WorkerVectors:
             except JobsError as error:
                 patience.last_reason = str(error)
             patience.refuse_stalled(pending)
-            time.sleep(LOOK_S)
-            self.figures.held_up_s += LOOK_S if pending.is_held_up else 0.0
+            pause_s = min(LOOK_S, FIRST_LOOK_S + patience.unmoved_s)
+            time.sleep(pause_s)
+            self.figures.held_up_s += pause_s if pending.is_held_up else 0.0
         self.figures.waited_s += time.monotonic() - began
         self._refuse_dead(pending, state)
 
@@ -183,6 +185,11 @@ class _Patience:
             self._seen = done, state.last_finished_at
             self._moved_at = time.monotonic()
 
+    @property
+    def unmoved_s(self) -> float:
+        """How long nothing was done."""
+        return time.monotonic() - self._moved_at
+
     def lacks_workers(self, has_worker: bool) -> bool:
         """Return whether there was no worker for long enough."""
         now = time.monotonic()
@@ -192,7 +199,7 @@ class _Patience:
 
     def refuse_stalled(self, pending: Pending) -> None:
         """Raise ModelError where nothing was done for too long."""
-        if time.monotonic() - self._moved_at < self._stalled_s:
+        if self.unmoved_s < self._stalled_s:
             return
         why = f": {self.last_reason}" if self.last_reason else "; see the workers' logs"
         raise ModelError(

@@ -17,7 +17,7 @@ from threading import Event
 
 import numpy as np
 
-from rag_assets.embedding_jobs.heartbeat import Heartbeat
+from rag_assets.embedding_jobs.heartbeat import BEATS_A_LEASE, Heartbeat
 from rag_assets.embedding_jobs.isolation import IsolatedVectors, embed_isolated
 from rag_assets.embedding_jobs.payloads import PayloadError, Payloads
 from rag_assets.embedding_jobs.queue import JobQueue
@@ -31,7 +31,7 @@ from rag_serving.artifacts.store import Store
 from rag_serving.budgets.budget import BudgetError, BudgetsAwayError, TenantBudget
 from rag_serving.models.protocols import Embedder, ModelError
 
-IDLE_S = 0.5
+IDLE_S = 0.25
 """Seconds between two looks at a queue in which nothing is due."""
 AWAY_S = 5.0
 """Seconds that a job waits, and its worker, when the model, the database or the disk is away."""
@@ -74,6 +74,7 @@ class Worker:
         self.payloads = Payloads(store)
         self._queue, self._store, self._metered = queue, store, model
         self._register = None if tenant else WorkerRegister(queue)  # one tenant's helps no other build
+        self._signed_at = float("-inf")
         self.tenant = tenant
         self._caches: dict[str, VectorCache] = {}
 
@@ -203,8 +204,12 @@ class Worker:
         return self._caches[tenant]
 
     def _sign(self, note: str | None = None) -> None:
-        if self._register:
+        """Give a sign of life, unless the last one is not old."""
+        now = time.monotonic()
+        is_old = now - self._signed_at >= self._queue.settings.lease_s / BEATS_A_LEASE
+        if self._register and (is_old or note is not None):
             self._register.sign(self.name, self.model, note)
+            self._signed_at = now
 
     def _leave(self) -> None:
         try:
