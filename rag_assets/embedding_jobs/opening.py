@@ -14,7 +14,7 @@ from rag_assets.embedding_jobs.database import JobsDatabase
 from rag_assets.embedding_jobs.queue import JobQueue
 from rag_assets.embedding_jobs.records import JobsError
 from rag_assets.embedding_jobs.usage import UsageCounter, UsageLog
-from rag_assets.embedding_jobs.usage_rows import PageUsage, read_usage, since
+from rag_assets.embedding_jobs.usage_rows import PageUsage, forget_usage, read_usage, since
 from rag_assets.embedding_jobs.waiting import WaitFigures, WorkerVectors
 from rag_assets.embedding_jobs.worker import MeteredModel, Worker
 from rag_assets.state.vector_cache import SEAL_PURPOSE, EmbeddingObserver, TextVectors, VectorCache
@@ -95,6 +95,8 @@ def _by_workers(
     try:
         state = queue.state(tenant, embedder.name)
         helper.payloads.sweep(tenant, [*state.open, *state.dead])
+        with queue.database.writing() as connection:
+            forget_usage(connection, config.telemetry.retention_days, queue.clock())
         before = _usage(queue, tenant, embedder.name)
         vectors = WorkerVectors(queue, _cache(config, tenant, embedder), helper, tell, observer)
         taken = partial(_taken_since, queue, tenant, embedder.name, before)
@@ -109,7 +111,8 @@ def _by_workers(
 @contextmanager
 def _in_process(config: Config, tenant: str, embedder: Embedder, observer: EmbeddingObserver) -> Iterator[BuildVectors]:
     database = JobsDatabase(config)
-    log = UsageLog(database, UsageCounter(config.embedding), tenant, embedder.name)
+    counter, keep_days = UsageCounter(config.embedding), config.telemetry.retention_days
+    log = UsageLog(database, counter, tenant, embedder.name, keep_days)
     try:
         cache = _cache(config, tenant, embedder, _Observers([log, observer]))
         yield BuildVectors(cache, lambda: log.pages, None)

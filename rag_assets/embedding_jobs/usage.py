@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from rag_assets.embedding_jobs.database import JobsDatabase
 from rag_assets.embedding_jobs.records import JobsError
-from rag_assets.embedding_jobs.usage_rows import PageUsage, add_usage
+from rag_assets.embedding_jobs.usage_rows import PageUsage, add_usage, forget_usage
 from rag_serving.config.sections import Embedding
 from rag_serving.models.embedding.token_count import TokenCount
 
@@ -44,9 +44,11 @@ class UsageCounter:
 class UsageLog:
     """Keeps what a build of a tenant embeds itself. A database that does not take it stops no build."""
 
-    def __init__(self, database: JobsDatabase, counter: UsageCounter, tenant: str, model: str) -> None:
+    def __init__(self, database: JobsDatabase, counter: UsageCounter, tenant: str, model: str, keep_days: int) -> None:
+        """`keep_days`: of what was embedded before."""
         self._database, self._counter = database, counter
-        self._tenant, self._model = tenant, model
+        self._tenant, self._model, self._keep_days = tenant, model, keep_days
+        self._is_away = False
         self._waiting: list[PageUsage] = []
         self._written_at = time.monotonic()
         self.pages: dict[str, PageUsage] = {}
@@ -61,7 +63,7 @@ class UsageLog:
             before = self.pages.get(part.page_id)
             self.pages[part.page_id] = before.plus(part) if before else part
         self._waiting += usage
-        if time.monotonic() - self._written_at >= WRITE_EVERY_S:
+        if time.monotonic() - self._written_at >= WRITE_EVERY_S and not self._is_away:
             self.flush()
 
     def flush(self) -> None:
@@ -72,7 +74,9 @@ class UsageLog:
         try:
             with self._database.writing() as connection:
                 add_usage(connection, self._tenant, self._model, self._waiting, time.time())
+                forget_usage(connection, self._keep_days, time.time())
         except JobsError as error:
+            self._is_away = True  # looked for again at the end: each look may take seconds
             _log.warning("what embedding took is not recorded: %s", error)
         else:
             self._waiting = []

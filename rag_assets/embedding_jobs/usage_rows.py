@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from rag_serving.telemetry.job_tables import USAGE
@@ -78,6 +78,16 @@ def read_usage(connection: Connection, tenant: str, model: str | None = None) ->
     query = query.where(USAGE.c.model == model) if model is not None else query
     rows = connection.execute(query.group_by(USAGE.c.page_id)).all()
     return {page: PageUsage(page, int(texts), int(tokens), float(cost)) for page, texts, tokens, cost in rows}
+
+
+def forget_usage(connection: Connection, keep_days: int, now: float) -> None:
+    """Delete the rows of days before the last `keep_days`.
+
+    Raises:
+        SQLAlchemyError: the database does not take it.
+    """
+    oldest = (datetime.fromtimestamp(now, UTC).date() - timedelta(days=keep_days)).isoformat()
+    connection.execute(delete(USAGE).where(USAGE.c.day < oldest))
 
 
 def since(now: Mapping[str, PageUsage], before: Mapping[str, PageUsage]) -> dict[str, PageUsage]:

@@ -17,7 +17,7 @@ from support.waiting import wait_until
 from rag_assets.embedding_jobs import waiting
 from rag_assets.embedding_jobs.opening import build_vectors
 from rag_assets.embedding_jobs.queue import JobQueue
-from rag_assets.embedding_jobs.usage_rows import PageUsage, read_usage
+from rag_assets.embedding_jobs.usage_rows import PageUsage, add_usage, read_usage
 from rag_assets.embedding_jobs.waiting import DeadTextsError, WaitFigures
 from rag_assets.state.vector_cache import EmbeddedTexts
 from rag_serving.budgets.budget import BudgetError
@@ -219,6 +219,21 @@ def test_a_build_that_embeds_itself_keeps_what_it_took_and_touches_no_queue(tmp_
     assert all(usage.cost == pytest.approx(usage.tokens * 2e-6) for usage in stored.values())
     assert home.states(TENANTS[0]) == (0, 0)
     assert not (home.store.cache("large") / "embedding_jobs").exists()
+
+
+def test_what_embedding_took_is_kept_as_long_as_telemetry_and_a_database_that_is_away_stops_no_build(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = Installation(tmp_path / "home", None, {"embedding": "in_process"})
+    for days in (0, 89, 91):
+        with home.queue.database.writing() as connection:
+            add_usage(connection, "small", MODEL, [PageUsage(f"{days}", 1, 2, 0.5)], time.time() - days * 86_400)
+    embed(home)
+    with home.queue.database.reading() as connection:
+        assert sorted(read_usage(connection, "small", MODEL)) == ["0", "89"]
+    away = Installation(tmp_path / "away", "postgresql://nobody@127.0.0.1:1/none", {"embedding": "in_process"})
+    assert same(embed(away), own_vectors(tmp_path / "own"))
+    assert "what embedding took is not recorded: the database of embedding jobs cannot be used" in caplog.text
 
 
 def test_a_tenant_whose_budget_is_spent_waits_and_no_other_and_its_build_says_so(tmp_path: Path) -> None:
