@@ -54,7 +54,8 @@ def examine(path: Path | None) -> Iterator[Finding]:
     yield _home(config)
     yield _disk(config)
     for tenant in config.tenants:
-        yield _published(config, tenant)
+        if config.index.kind == "disk" or Store(config.home).pointer(tenant).exists():
+            yield _published(config, tenant)
         if config.index.kind != "disk":
             yield in_database(config, tenant)
     if not config.tenants:
