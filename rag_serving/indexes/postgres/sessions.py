@@ -230,6 +230,11 @@ def remote_error(error: Exception) -> RemoteError:
     absent = errors.UndefinedTable | errors.InvalidSchemaName | errors.UndefinedFunction | errors.UndefinedColumn
     if isinstance(error, absent | errors.InsufficientPrivilege | errors.UndefinedObject):
         return RemoteDataError(f"the database of `index` is not as it should be ({said}); {_MIGRATE}")
+    if isinstance(error, OperationalError) and "FATAL" in said:
+        return RemoteConnectionError(
+            f"the database of `index` refuses its user ({said}); `citelock index migrate` makes users, docs/postgres.md "
+            "says who gives them passwords"
+        )
     if isinstance(error, OperationalError):
         return RemoteConnectionError(f"the database of `index` broke off ({said})")
     return RemoteDataError(f"the database of `index` cannot answer ({said})")
