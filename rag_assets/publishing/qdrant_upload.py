@@ -1,7 +1,7 @@
 """Sending the points of a generation to Qdrant, in batches.
 
 Belongs here: making the collection and its indexes, batches, going on with what a killed process had sent.
-Does not belong here: the points (`qdrant_points`), trying again (`repeated_requests`), comparing (`qdrant_checks`).
+Does not belong here: the points (`qdrant_points`), comparing them (`qdrant_checks`), trying again (`indexes.qdrant`).
 """
 
 from __future__ import annotations

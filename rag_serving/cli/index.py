@@ -1,12 +1,13 @@
 """`citelock index`: migrate and status of the database of published generations.
 
 Belongs here: arguments and printing. Does not belong here: the schema (`indexes.postgres.migrations.upgrade`), what is
-published (`indexes.postgres.publisher`).
+published (`indexes.postgres.publisher`, `indexes.qdrant.pointer`).
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import Any
 
 import typer
@@ -49,18 +50,16 @@ def migrate_command(config: ConfigPath = None, as_json: AsJson = False) -> None:
 @app.command("status")
 def status_command(config: ConfigPath = None, tenant: Tenant = None, as_json: AsJson = False) -> None:
     """List what the database has of a tenant, and what is not as it should be (exit code 1)."""
-    settings = _of_postgres(config)
+    settings = load_config(config)
+    if settings.index.kind == "disk":
+        raise UsageError("index.kind is disk; `citelock generations list` is of folders")
     name = chosen_tenant(settings, tenant)
-    from rag_serving.indexes.postgres.publisher import Publisher
-    from rag_serving.indexes.postgres.store import PostgresStore
+    from rag_serving.indexes.remote.opening import open_store
 
-    store = PostgresStore(settings)
-    try:
+    with closing(open_store(settings)) as store:
         faults = store.faults(name)
-        rows = _generations(Publisher(settings, name)) if settings.index.writer_url else None
+        rows = _generations(settings, name) if not faults or settings.index.kind == "postgres" else None
         current = None if faults else store.current(name)
-    finally:
-        store.close()
     if as_json:
         typer.echo(json.dumps({"tenant": name, "current": current, "generations": rows, "faults": list(faults)}))
     else:
@@ -78,7 +77,14 @@ def _of_postgres(path: Any) -> Config:
     return settings
 
 
-def _generations(publisher: Any) -> list[dict[str, Any]]:
+def _generations(settings: Config, tenant: str) -> list[dict[str, Any]] | None:
+    """Return what the database has of a tenant, newest publication first; None where this machine cannot ask for it."""
+    if settings.index.kind == "qdrant":
+        return _in_qdrant(settings, tenant)
+    from rag_serving.indexes.postgres.publisher import Publisher
+
+    if not settings.index.writer_url:
+        return None
     return [
         {
             "id": info.id,
@@ -87,8 +93,25 @@ def _generations(publisher: Any) -> list[dict[str, Any]]:
             "published_at": info.published_at.isoformat(),
             "current": info.current,
         }
-        for info in publisher.listed()
+        for info in Publisher(settings, tenant).listed()
     ]
+
+
+def _in_qdrant(settings: Config, tenant: str) -> list[dict[str, Any]]:
+    from rag_serving.indexes.qdrant.pointer import Pointer
+
+    with closing(Pointer(settings, tenant, "api_key_env")) as pointer:
+        current = pointer.current()
+        return [
+            {
+                "id": each.id,
+                "chunks": each.chunks,
+                "created_at": each.created_at.isoformat(),
+                "published_at": (each.published_at or each.created_at).isoformat(),
+                "current": each.id == current,
+            }
+            for each in pointer.listed()
+        ]
 
 
 def _print(tenant: str, current: str | None, rows: list[dict[str, Any]] | None) -> None:

@@ -33,7 +33,7 @@ class PackedTerms(NamedTuple):
 
 
 class ManifestPayload(BaseModel):
-    """What a generation says of itself in Qdrant. `left_at`: when the pointer left it; None: it did not, or never came.
+    """What a generation says of itself in Qdrant. `published_at`, `left_at`: when the alias came to it last, and went.
 
     `points`: how many there are of each kind. `vectors`, `bytes`: what the generation takes of a quota.
     """
@@ -50,6 +50,7 @@ class ManifestPayload(BaseModel):
     vectors: int
     bytes: int
     complete: bool = False
+    published_at: datetime | None = None
     left_at: datetime | None = None
 
 

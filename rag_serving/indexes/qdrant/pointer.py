@@ -38,9 +38,19 @@ class StoredGeneration:
         return self.manifest is not None and self.manifest.complete
 
     @property
+    def chunks(self) -> int:
+        """How many chunks it has."""
+        return self.manifest.points.get("chunk", 0) if self.manifest else 0
+
+    @property
     def left_at(self) -> datetime | None:
         """When the alias left it; None where it did not, or never came."""
         return self.manifest.left_at if self.manifest else None
+
+    @property
+    def published_at(self) -> datetime | None:
+        """When the alias came to it last; None where it never did."""
+        return self.manifest.published_at if self.manifest else None
 
     @property
     def created_at(self) -> datetime:
@@ -51,9 +61,10 @@ class StoredGeneration:
 class Pointer:
     """One tenant's alias, for a holder of the tenant's lock (`Store.lock`)."""
 
-    def __init__(self, config: Config, tenant: str) -> None:
+    def __init__(self, config: Config, tenant: str, key_setting: str = "writer_key_env") -> None:
+        """`key_setting`: which key of `index` names the variable of the key; that of questions may look, not move."""
         self.tenant, self.layout = tenant, Layout.of(config.index)
-        self.requests = RepeatedRequests(Connection(config.index, WAIT_S, "writer_key_env"))
+        self.requests = RepeatedRequests(Connection(config.index, WAIT_S, key_setting))
 
     def point_to(self, generation_id: str) -> str | None:
         """Let the tenant's alias name a generation that is there as a whole; return the one that it named before.
@@ -70,10 +81,11 @@ class Pointer:
         previous = targets[0].generation if targets else None
         if [target.generation for target in targets] != [generation_id]:
             self._move([target.alias for target in targets], generation_id)
+        now = datetime.now(UTC)
         for target in targets:
             if target.generation != generation_id:
-                self.note_left(target.generation, datetime.now(UTC))
-        self.note_left(generation_id, None)
+                self.note_left(target.generation, now)
+        self._note(generation_id, {"published_at": now.isoformat(), "left_at": None})
         return previous
 
     def current(self) -> str | None:
@@ -91,6 +103,11 @@ class Pointer:
                 stored = [each for each in self.in_collection(name) if each.id == generation]
                 found += stored or [StoredGeneration(generation, self.tenant, name, None)]
         return found
+
+    def listed(self) -> list[StoredGeneration]:
+        """Return the tenant's generations that are there as a whole and were published, newest publication first."""
+        published = [each for each in self.generations() if each.is_whole and each.published_at]
+        return sorted(published, key=lambda each: (each.published_at or each.created_at, each.id), reverse=True)
 
     def close(self) -> None:
         """Close every connection."""
@@ -119,9 +136,11 @@ class Pointer:
             if self.current() != generation_id:  # else an earlier try was done, and its answer lost
                 raise
 
-    def note_left(self, generation_id: str, moment: datetime | None) -> None:
+    def note_left(self, generation_id: str, moment: datetime) -> None:
         """Write down when the alias left a generation."""
-        payload = {"left_at": moment.isoformat() if moment else None}
+        self._note(generation_id, {"left_at": moment.isoformat()})
+
+    def _note(self, generation_id: str, payload: dict[str, Any]) -> None:
         collection = self.layout.collection(self.tenant, generation_id)
         points: list[Any] = [point_id(self.tenant, generation_id, "manifest", 0)]
         self.requests.ask(lambda client: client.set_payload(collection, payload=payload, points=points, wait=True))
