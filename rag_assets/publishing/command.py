@@ -30,15 +30,19 @@ def command(
     citelock generations repair 3f9c2a71d05e4b88 --json
 
     Files come from a sound copy, from the other file with the same rows, or from the tenant's cache of vectors; indexes
-    are made again. No source is asked and no model is called. What cannot be restored is named (exit code 1), and the
+    are made again. Where `index` names a database, what it lacks of the published generation is copied there. No source
+    is asked and no model is called. What cannot be restored is named (exit code 1), and the
     next `citelock build` makes the published generation again though nothing changed.
     """
+    from rag_assets.publishing.databases import publish_to_database
     from rag_assets.publishing.repair import repair
 
     settings = load_config(config)
     name, store = chosen_tenant(settings, tenant), Store(settings.home)
     which = existing_generation(store, name, generation)
     done = repair(store, name, which, settings)
+    if settings.index.kind != "disk" and not done.left and which == store.current(name):
+        publish_to_database(store, name, which, settings)
     if as_json:
         print_damage(name, which, done.left, restored=list(done.restored))
     else:

@@ -42,7 +42,9 @@ def check_points(requests: RepeatedRequests, collection: str, points: Generation
             partial(_count, collection=collection, narrowed=narrowed),
         )
         if found != expected:
-            raise RemoteDataError(f"{where}: {found} of {expected} points of kind {kind}; run `citelock build` again")
+            raise RemoteDataError(
+                f"{where}: {found} of {expected} points of kind {kind}; `citelock generations repair` sends it again"
+            )
     if not points.chunks:
         return 1.0
     _check_terms(requests, collection, points, where)
@@ -90,7 +92,9 @@ def _check_terms(requests: RepeatedRequests, collection: str, points: Generation
             which = counts.numbers == term
             expected = dict(zip(owners[which].tolist(), counts.counts[which].tolist(), strict=True))
             if {number_of(point.id): round(point.score) for point in answer} != expected:
-                raise RemoteDataError(f"{where}: chunks with {counts.terms[term]!r} differ; run `citelock build` again")
+                raise RemoteDataError(
+                    f"{where}: chunks with {counts.terms[term]!r} differ; `citelock generations repair` sends it again"
+                )
 
 
 def _searched(

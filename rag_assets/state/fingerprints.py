@@ -108,4 +108,7 @@ def _database(config: Config) -> tuple[tuple[str, str], ...]:
     if config.index.kind == "disk":
         return ()
     address = urlsplit(config.index.writer_url or config.index.url or "")
-    return ((config.index.kind, f"{address.netloc.rpartition('@')[2]}{address.path}"),)
+    place = f"{address.netloc.rpartition('@')[2]}{address.path}"
+    if config.index.kind == "qdrant":
+        place += f" {config.index.collection} {config.index.collections}"
+    return ((config.index.kind, place),)

@@ -128,7 +128,9 @@ class Connection:
             )
         if status in (408, 429) or status >= 500:
             return BusyError(self._line(f"answers HTTP {status} ({said})"))
-        return RemoteDataError(self._line(f"answers HTTP {status} ({said}); publish with `citelock build`"))
+        return RemoteDataError(
+            self._line(f"answers HTTP {status} ({said}); `citelock generations repair` sends what is missing")
+        )
 
     def _failure(self, error: Exception) -> RemoteError:
         if isinstance(error, httpx.TimeoutException):

@@ -44,7 +44,7 @@ BOOK_FIELDS = {
 }
 """Payload fields of the passages of a book, each with an index of its own."""
 
-_LOWER = (1 << 64) - 1
+_PREFIX = len("01234567-89ab-cdef-")
 
 
 class Target(NamedTuple):
@@ -100,13 +100,19 @@ def point_id(tenant: str, generation: str, kind: PointKind, number: int) -> str:
     return str(UUID(int=_upper(tenant, generation, kind) << 64 | number))
 
 
-def number_of(point: str | int | UUID) -> int:
-    """Return the number that a point's id ends in.
+def id_prefix(tenant: str, generation: str, kind: PointKind) -> str:
+    """Return what the ids of a generation's points of a kind begin with, and no others."""
+    return point_id(tenant, generation, kind, 0)[:_PREFIX]
+
+
+def number_of(point: object) -> int:
+    """Return the number that a point's id ends in; of thousands of points, so not by `UUID`.
 
     Raises:
         ValueError: it is no id of ours.
     """
-    return UUID(str(point)).int & _LOWER
+    lower = str(point)[_PREFIX:]
+    return int(lower[:4] + lower[5:], 16)
 
 
 def _upper(tenant: str, generation: str, kind: PointKind) -> int:

@@ -75,7 +75,9 @@ def table_of(schema: TableSchema, payloads: Sequence[Payload]) -> pa.Table:
                 values = [None if value is None else bytes_of(value) for value in values]
             columns.append(pa.array(values, field.type))
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise RemoteDataError(f"a point of {schema.name} is damaged ({error}); run `citelock build`") from error
+        raise RemoteDataError(
+            f"a point of {schema.name} is damaged ({error}); run `citelock generations repair`"
+        ) from error
     return pa.table(columns, schema=schema.arrow)
 
 
@@ -90,11 +92,11 @@ def manifest_of(payload: Payload | None, tenant: str, generation: str) -> Manife
         manifest = ManifestPayload.model_validate(payload or {})
     except ValidationError:
         reason = "is not in the Qdrant server" if payload is None else "has a damaged manifest in the Qdrant server"
-        raise RemoteDataError(f"{where} {reason}; run `citelock build`") from None
+        raise RemoteDataError(f"{where} {reason}; run `citelock generations repair`") from None
     if manifest.format != FORMAT:
         raise RemoteDataError(f"{where} has format {manifest.format} in the Qdrant server, this program reads {FORMAT}")
     if not manifest.complete:
-        raise RemoteDataError(f"{where} is not in the Qdrant server as a whole; run `citelock build`")
+        raise RemoteDataError(f"{where} is not in the Qdrant server as a whole; run `citelock generations repair`")
     return manifest
 
 
@@ -119,7 +121,7 @@ def unpack_terms(packed: str) -> PackedTerms:
             raise ValueError("other columns")
     except (pa.ArrowException, OSError, ValueError) as error:
         raise RemoteDataError(
-            f"a vocabulary in the Qdrant server is damaged ({error}); run `citelock build`"
+            f"a vocabulary in the Qdrant server is damaged ({error}); run `citelock generations repair`"
         ) from error
     return PackedTerms(*(column.combine_chunks() for column in table.columns))
 
@@ -138,7 +140,9 @@ def bytes_of(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, TypeError, ValueError) as error:
-        raise RemoteDataError(f"bytes in the Qdrant server are damaged ({error}); run `citelock build`") from error
+        raise RemoteDataError(
+            f"bytes in the Qdrant server are damaged ({error}); run `citelock generations repair`"
+        ) from error
 
 
 def _json(value: Any) -> Any:

@@ -75,7 +75,7 @@ class Pointer:
         if not any(each.is_whole for each in self.generations() if each.id == generation_id):
             raise RemoteDataError(
                 f"generation {generation_id} of tenant {self.tenant!r} is not in the Qdrant server as a whole; "
-                "run `citelock build`"
+                "run `citelock generations repair`"
             )
         targets = self._targets()
         previous = targets[0].generation if targets else None

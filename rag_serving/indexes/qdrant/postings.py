@@ -93,5 +93,7 @@ def _searched(points: ReadablePoints, kind: PostingKind, terms: Sequence[Term]) 
         order = np.argsort(rows)
         rows, counts = rows[order], counts[order]
         if len(rows) != term.chunks or (np.diff(rows) <= 0).any() or (counts < 1).any():
-            raise RemoteDataError("the Qdrant server lost some of a generation's terms; run `citelock build`")
+            raise RemoteDataError(
+                "the Qdrant server lost some of a generation's terms; run `citelock generations repair`"
+            )
         yield Postings(rows, counts)

@@ -7,11 +7,11 @@ Does not belong here: the filter (`filters`), tables (`payloads`, `reader`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from rag_serving.indexes.qdrant import filters
 from rag_serving.indexes.qdrant.connection import Connection
-from rag_serving.indexes.qdrant.layout import READERS, PointKind, number_of, point_id
+from rag_serving.indexes.qdrant.layout import READERS, PointKind, id_prefix, point_id
 from rag_serving.indexes.remote.errors import RemoteDataError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class ReadablePoints:
     def __init__(self, held: Held, classes: frozenset[str]) -> None:
         self._held, self.classes = held, classes
         self._sorted = sorted(classes)
+        self._prefixes = {kind: id_prefix(held.tenant, held.generation, kind) for kind in get_args(PointKind)}
 
     def scroll(
         self, kind: PointKind, fields: Sequence[str], conditions: Sequence[Any] = (), vector: str | None = None
@@ -113,15 +114,14 @@ class ReadablePoints:
         Raises:
             RemoteDataError: the server did not filter.
         """
-        try:
-            is_own = str(point.id) == self._id(kind, number_of(point.id))
-        except ValueError:
-            is_own = False
-        readers = (point.payload or {}).get(READERS)
-        named = frozenset(readers if isinstance(readers, list) else [readers])
-        if not is_own or (with_readers and named.isdisjoint(self.classes)):
+        is_own = str(point.id).startswith(self._prefixes[kind])
+        if not is_own or (with_readers and not self._is_open((point.payload or {}).get(READERS))):
             raise RemoteDataError("the Qdrant server answers with a point that was not asked for, which is not shown")
         return point
+
+    def _is_open(self, readers: Any) -> bool:
+        named = readers if isinstance(readers, list) else [readers]
+        return not self.classes.isdisjoint(named)
 
 
 def _request(search: Search, narrowed: Any, fields: Sequence[str] | bool, params: SearchParams | None) -> QueryRequest:

@@ -29,6 +29,7 @@ from rag_serving.indexes.remote.tables import (
 )
 
 _NAMED = 2000  # rows that a request names one by one; of more the best are asked for until enough are among them
+_EF_FOR_EACH = 8  # candidates for each chunk that is asked for: recall@80 0.99, at four 0.97 (20,000 x 384, a filter)
 _SPARE = 16  # chunks asked for beyond k, to see whether further ones are as near as the last
 
 
@@ -131,7 +132,7 @@ class QdrantReader:
 
         ef = self._settings.ef
         exactly = SearchParams(exact=True)
-        params = exactly if ef is None or rows is not None else SearchParams(hnsw_ef=max(ef, limit))
+        params = exactly if ef is None or rows is not None else SearchParams(hnsw_ef=max(ef, _EF_FOR_EACH * limit))
         points = self._points.nearest(Search(self._vector, query, limit), params, rows)
         if len(points) < limit and params is not exactly:
             points = self._points.nearest(Search(self._vector, query, limit), exactly, rows)
@@ -149,7 +150,7 @@ class QdrantReader:
         except (TypeError, ValueError):
             matrix = np.zeros((0, 0), np.float32)
         if matrix.ndim != 2 or not len(matrix) or matrix.shape[1] != self._settings.dimension:
-            raise RemoteDataError("a chunk's vector in the Qdrant server is damaged; run `citelock build`")
+            raise RemoteDataError("a chunk's vector in the Qdrant server is damaged; run `citelock generations repair`")
         return matrix
 
 

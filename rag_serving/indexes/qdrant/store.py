@@ -89,7 +89,7 @@ class QdrantGeneration:
             manifest = Manifest.model_validate_json(self.manifest.content)
         except ValidationError:
             raise RemoteDataError(
-                f"the manifest of generation {held.generation} is damaged; run `citelock build`"
+                f"the manifest of generation {held.generation} is damaged; run `citelock generations repair`"
             ) from None
         self._classes = frozenset(payload.classes)
         self._postings = PostingLists(settings.cache_bytes // 4)
@@ -122,12 +122,12 @@ def _missing(held: Held, manifest: ManifestPayload) -> Iterator[str]:
         )
         if counted.count != expected:
             found = f"{counted.count} of {expected} points of kind {kind}"
-            yield f"collection {held.collection} has {found}; run `citelock build`"
+            yield f"collection {held.collection} has {found}; run `citelock generations repair`"
 
 
 def _collection_faults(name: str, info: CollectionInfo) -> Iterator[str]:
     if missing := sorted({TENANT, *KEYWORD_FIELDS} - set(info.payload_schema)):
-        yield f"collection {name} has no index of {', '.join(missing)}: searches are slow; run `citelock build`"
+        yield f"collection {name} has no index of {', '.join(missing)}; `citelock generations repair` makes it"
     if info.status == "red":
         yield f"collection {name} is red; see the log of the Qdrant server"
 
