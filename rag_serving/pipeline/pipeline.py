@@ -271,8 +271,8 @@ class Pipeline:
 
     def warm(self) -> None:
         """Open model and generation before the first question comes; failures show with the questions."""
-        with suppress(UnpublishedError), self.published.acquire():
-            pass
+        with suppress(UnpublishedError, RemoteError), self.published.acquire() as generation:
+            generation.for_reader(Principal(self.tenant))
         with suppress(ModelError):
             self._embedder.embed_query("warm")
         self._is_word("warm")

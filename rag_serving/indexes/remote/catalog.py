@@ -68,13 +68,14 @@ class Catalog(IndexedChunks):
             self._shown.columns(),
         )
         super().__init__(manifest, chunks, ReadableRows(chunks["readers"]), parts)
+        self._columns_bytes = int(chunks.nbytes)
 
     @property
     def bytes(self) -> int:
         """About how much memory it takes by now."""
         kept = sum(part.recent.bytes for part in (*self._postings, self._shown))
         terms = sum(len(part.counts_if_known() or ()) for part in self._postings)
-        return int(self.table.nbytes) + _BYTES_A_ROW * (len(self) + 1) + kept + _BYTES_A_TERM * terms
+        return self._columns_bytes + _BYTES_A_ROW * (len(self) + 1) + kept + _BYTES_A_TERM * terms
 
 
 @dataclass(frozen=True)
