@@ -16,6 +16,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ class Ledger:
 
     def _committed(self, work: Callable[[Connection, Head], Head], is_new: bool = False) -> Head:
         try:
-            engine, signer = self._opened(), Signer(self._home)
+            engine, signer = self._opened(), self._signer
             with engine.begin() as connection:
                 before = self._locked_head(connection, None if is_new else signer)
                 head = work(connection, before)
@@ -109,9 +110,8 @@ class Ledger:
 
     def extended(self, connection: Connection, head: Head, events: Sequence[Event]) -> Head:
         """Return the head after events were appended to it, within a transaction of `transact`."""
-        signer = Signer(self._home)
-        persons = Persons(self._home, self.tenant, self.settings.user)
-        known = persons.of(connection, {event.user for event in events})
+        signer = self._signer
+        known = self._persons.of(connection, {event.user for event in events})
         rows = []
         for event in events:
             row = signer.linked(self._row(event, known[event.user]), head)
@@ -127,10 +127,9 @@ class Ledger:
         Raises:
             AuditError: as `append`.
         """
-        persons = Persons(self._home, self.tenant, self.settings.user)
         try:
             with self._opened().begin() as connection:
-                return persons.forget(connection, user)
+                return self._persons.forget(connection, user)
         except (SQLAlchemyError, OSError, TelemetryError, SecretError) as error:
             raise AuditError(f"the audit log cannot be written ({error_line(error)})") from error
 
@@ -138,6 +137,14 @@ class Ledger:
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None
+
+    @cached_property
+    def _signer(self) -> Signer:
+        return Signer(self._home)
+
+    @cached_property
+    def _persons(self) -> Persons:
+        return Persons(self._home, self.tenant, self.settings.user)
 
     def _opened(self) -> Engine:
         with self._opening:
@@ -155,7 +162,7 @@ class Ledger:
         """
         begun = Head(self.tenant)
         dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-        first = {**begun.payload(), "signature": (signer or Signer(self._home)).of_head(begun)}
+        first = {**begun.payload(), "signature": self._signer.of_head(begun)}
         connection.execute(dialect.insert(HEADS).values(first).on_conflict_do_nothing())
         query = select(HEADS).where(HEADS.c.tenant == self.tenant).with_for_update()
         stored = connection.execute(query).mappings().one()

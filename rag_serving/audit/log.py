@@ -107,7 +107,7 @@ class AuditLog:
             raise AuditUnavailableError("the database does not answer") from None
         except CancelledError:
             self._breaker.fail()
-            raise AuditUnavailableError("this process is about to end") from None
+            raise AuditUnavailableError("too much waits for it, or this process is about to end") from None
         except Exception as error:
             self._breaker.fail()
             raise AuditUnavailableError(" ".join(str(error).split())) from error
@@ -189,8 +189,11 @@ class AuditLog:
         for entry in batch:
             if entry.done:
                 entry.done.set_result(None)
-        self._cut(self._ledger)
-        self._keep_head(self._ledger)
+        try:
+            self._cut(self._ledger)
+            self._keep_head(self._ledger)
+        except Exception as error:  # the rows are written: nobody is told otherwise, and they are not written again
+            _log.error("audit: after writing: %s: %s", type(error).__name__, error)
 
     def _keep_head(self, ledger: Ledger) -> None:
         """Keep the newest head in the home folder: at once where nothing waits, else ten times a second."""
@@ -207,13 +210,9 @@ class AuditLog:
         if self._cut_on == today:
             return
         self._cut_on = today
-        from rag_serving.audit.ledger import AuditError
         from rag_serving.audit.retention import cut_old
 
-        try:
-            cut_old(ledger, ledger.settings.retention_days)
-        except AuditError as error:
-            _log.warning("audit: rows that are too old stay: %s", error)
+        cut_old(ledger, ledger.settings.retention_days)
 
     def _give_back(self, batch: list[_Entry], error: Exception) -> None:
         """Tell who waits that it failed, and keep the other entries for the next try."""

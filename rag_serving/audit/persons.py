@@ -30,6 +30,7 @@ _DIGEST, _SEALING, _NOBODY = "audit persons", "audit person keys", "audit caller
 _KEY_BYTES = 32
 _ACTOR_BYTES = 12
 _HASH_CHARS = 32
+_MOST_KEYS = 1_000
 
 UserPolicy = Literal["hash", "id", "none"]
 
@@ -65,6 +66,7 @@ class Persons:
         self._tenant, self._policy = tenant, policy
         self._digest_key, self._sealing_key = derived_key(home, _DIGEST), derived_key(home, _SEALING)
         self._nobody = Person(None, derived_key(home, f"{_NOBODY} of {tenant}"))
+        self._keys: dict[str, bytes] = {}  # by their sealed form, which the database still has to have
 
     def of(self, connection: Connection, users: Collection[str | None]) -> Mapping[str | None, Person]:
         """Return each user's pseudonym and key, made now where there is none yet."""
@@ -102,8 +104,12 @@ class Persons:
         return {digests[row["person"]]: self._person(dict(row)) for row in connection.execute(query).mappings()}
 
     def _person(self, row: Mapping[str, Any]) -> Person:
-        opened = unseal(self._sealing_key, row["secret"], self._beside(row["person"], row["actor"]))
-        return Person(row["actor"], b64decode(opened))
+        sealed = row["secret"]
+        if sealed not in self._keys:
+            if len(self._keys) >= _MOST_KEYS:
+                self._keys.clear()
+            self._keys[sealed] = b64decode(unseal(self._sealing_key, sealed, self._beside(row["person"], row["actor"])))
+        return Person(row["actor"], self._keys[sealed])
 
     def _made(self, digest: str, user: str) -> dict[str, Any]:
         actor = secrets.token_hex(_ACTOR_BYTES)

@@ -28,7 +28,7 @@ from rag_serving.escaping.redaction import RedactedError
 from rag_serving.telemetry.tables import error_line, open_engine
 
 FOLDER = "erasures"
-_EXPORT = r"-\d{8}T\d{6}\.jsonl"
+_EXPORT = re.compile(r"-\d{8}T\d{6}\.jsonl")  # behind a tenant's name, which may begin another one's
 _NOT_COVERED = (
     "copies outside this installation: backups, exports, logs, and what people saved",
     "the run history of Dagster, which names sources, pages that failed and counts",
@@ -151,8 +151,8 @@ class TenantErasure:
         paths = [self._store.tenant(self._tenant)]
         paths += [self._store.source(key) for key in self._config.sources_of(self._tenant)]
         paths += [audit / f"{self._tenant}.json", audit / f"{self._tenant}.lock"]
-        exports = re.compile(re.escape(self._tenant) + _EXPORT)
-        paths += sorted(path for path in audit.glob("*.jsonl") if exports.fullmatch(path.name))
+        exports = sorted(audit.glob(f"{self._tenant}-*.jsonl"))
+        paths += [path for path in exports if _EXPORT.fullmatch(path.name.removeprefix(self._tenant))]
         paths += self._half_removed()
         return [path for path in paths if path.exists()]
 

@@ -29,7 +29,7 @@ from rag_serving.config.audit import Audit
 from rag_serving.telemetry.tables import open_engine
 
 NOW = datetime.now(UTC)
-PROCESSES, EACH = 3, 40
+PROCESSES, EACH = 2, 40
 
 
 @pytest.fixture
