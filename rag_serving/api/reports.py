@@ -57,7 +57,7 @@ def add_reports(app: FastAPI) -> None:
     app.include_router(router)
 
     @app.exception_handler(AuthError)
-    def refused(request: HttpRequest, error: AuthError) -> JSONResponse:
+    async def refused(request: HttpRequest, error: AuthError) -> JSONResponse:
         response = error_response(request.url.path, error)
         if error.status == 401 and request.url.path.startswith(PATH):
             del response.headers["WWW-Authenticate"]
