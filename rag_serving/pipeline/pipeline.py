@@ -64,7 +64,6 @@ if TYPE_CHECKING:
 
 RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 RETRIEVAL_OFF = "Search is switched off at the moment."
-
 STALE = "stale_generation"
 
 _log = logging.getLogger(__name__)
@@ -186,7 +185,11 @@ class Pipeline:
             RetrievalError: no phase can answer, or retrieval is switched off.
         """
         trace, request = StageTrace(), Request(principal, query, filters, explain)
-        with self._begun(request) as phases, trace.part("total"), self._view(trace, principal, phases) as opened:
+        with (
+            self.phases.begun(request, self.mode) as phases,
+            trace.part("total"),
+            self._view(trace, principal, phases) as opened,
+        ):
             search = searched(self._tools(request, phases), trace, opened.view, request, k)
             shown = search_results(search, k, explain)
             recorded = (
@@ -225,7 +228,11 @@ class Pipeline:
         request = Request(principal, question, filters, explain, occasion=occasion)
         is_read = not (conversation and conversation.turns)
         try:
-            with self._begun(request) as phases, trace.part("total"), self._view(trace, principal, phases) as opened:
+            with (
+                self.phases.begun(request, self.mode) as phases,
+                trace.part("total"),
+                self._view(trace, principal, phases) as opened,
+            ):
                 tools = self._tools(request, phases)
                 if conversation and conversation.turns:
                     request, is_read = self._conversing.read(tools, trace, opened.view, request, conversation), True
@@ -327,21 +334,6 @@ class Pipeline:
         without a request, since its conversation was not read, the message."""
         plain = Answer("unavailable", text, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
         return (self._earlier and request and self._earlier.find(request, trace)) or plain
-
-    @contextmanager
-    def _begun(self, request: Request) -> Iterator[Phases]:
-        """Yield the phases of a question that begins now.
-
-        Raises:
-            RetrievalOffError: an operator has switched retrieval off; no generation is looked at.
-        """
-        if not self.phases.settings.enabled:
-            raise RetrievalOffError("retrieval.enabled is false")
-        phases = self.phases.begin(request, self.mode)
-        try:
-            yield phases
-        finally:
-            phases.close()
 
     @contextmanager
     def _view(self, trace: StageTrace, principal: Principal, phases: Phases) -> Iterator[Opened]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from rag_serving.config.phases import Canary, PhaseSettings
 from rag_serving.config.sections import Features
 from rag_serving.degradation.canary import is_chosen
 from rag_serving.degradation.controller import Change, PhaseController, PhaseState
-from rag_serving.pipeline.phases import Phases, Searches
+from rag_serving.pipeline.phases import Phases, RetrievalOffError, Searches
 from rag_serving.query.operators import read_signs
 from rag_serving.receipts.recording import Request
 from rag_serving.retrieval.hybrid import Mode
@@ -130,6 +130,21 @@ class TenantPhases:
             watched.clock,
             request.principal.user,
         )
+
+    @contextmanager
+    def begun(self, request: Request, mode: Mode | None = None) -> Iterator[Phases]:
+        """Yield the chain of a question that begins now; see `begin`.
+
+        Raises:
+            RetrievalOffError: an operator has switched retrieval off; no generation is looked at.
+        """
+        if not self._settings.enabled:
+            raise RetrievalOffError("retrieval.enabled is false")
+        phases = self.begin(request, mode)
+        try:
+            yield phases
+        finally:
+            phases.close()
 
     def _trial(self, settings: PhaseSettings, clock: Callable[[], float]) -> PhaseController:
         """Return what watches the questions that something is tried out on. When they fail that is over, until the
