@@ -121,7 +121,7 @@ def part_span(name: str) -> AbstractContextManager[OpenSpan | Part]:
     """Return a part of a question, which becomes a span where `parts` says so."""
     if _spans is None:
         return _NONE
-    if is_within_part() or trace_id():
+    if is_within_part() or _is_within_span():
         return Part(name, _spans.emit)
     return _spans.open(name, None, "internal")
 
@@ -158,6 +158,12 @@ def trace_id() -> str | None:
 
     context = get_current_span().get_span_context()
     return format_trace_id(context.trace_id) if context.is_valid else None
+
+
+def _is_within_span() -> bool:
+    from opentelemetry.trace import get_current_span
+
+    return get_current_span().get_span_context().is_valid
 
 
 def outgoing() -> dict[str, str]:

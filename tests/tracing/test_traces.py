@@ -27,7 +27,7 @@ from rag_serving.config.loading import ConfigError, parse_config
 from rag_serving.config.reranking import RerankService
 from rag_serving.config.tracing import Tracing
 from rag_serving.rerank_service.api import create_app as create_sidecar
-from rag_serving.tracing import StageTrace
+from rag_serving.tracing import StageTrace, parts
 from rag_serving.tracing.exporting import close_tracing, open_tracing, trace_of
 from rag_serving.tracing.spans import carried, is_on, outgoing, span, trace_id
 
@@ -158,7 +158,10 @@ def test_an_error_is_marked_by_its_class_and_its_message_is_kept_out(collected: 
     assert b"secret" not in collected.bodies
 
 
-def test_parts_are_spans_where_they_took_long_failed_or_opened_one(collected: StandInCollector) -> None:
+def test_parts_are_spans_where_they_took_long_failed_or_opened_one(
+    collected: StandInCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "SHORTEST_NS", 200_000_000)
     open_tracing(Tracing(endpoint=collected.url), "test")
     trace = StageTrace()
     with span("whole"):
@@ -169,7 +172,7 @@ def test_parts_are_spans_where_they_took_long_failed_or_opened_one(collected: St
         with trace.part("outer of a failure"), trace.part("failed", "flag"):
             raise ValueError
         with trace.part("outer of a long one"), trace.part("long"):
-            time.sleep(0.002)
+            time.sleep(0.21)
         with trace.part("of a thread"):
             thread = threading.Thread(target=copy_context().run, args=(lambda: _part(trace, "in a thread"),))
             thread.start()
@@ -184,7 +187,10 @@ def test_parts_are_spans_where_they_took_long_failed_or_opened_one(collected: St
     assert ancestors(found["in a thread"], sent) == ["of a thread", "whole"]
 
 
-def test_a_part_that_is_left_behind_by_its_thread_makes_no_second_span(collected: StandInCollector) -> None:
+def test_a_part_that_is_left_behind_by_its_thread_makes_no_second_span(
+    collected: StandInCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "SHORTEST_NS", 60_000_000_000)
     open_tracing(Tracing(endpoint=collected.url), "test")
     trace, go = StageTrace(), threading.Event()
 
@@ -199,13 +205,13 @@ def test_a_part_that_is_left_behind_by_its_thread_makes_no_second_span(collected
     thread.join()
     close_tracing()
     sent = collected.spans()
-    assert sorted(each.name for each in sent) == ["late", "whole"]
+    assert sorted(each.name for each in sent) == ["asked", "late", "whole"]
     assert ancestors(by_name(sent)["late"], sent) == ["whole"]
 
 
 def _part(trace: StageTrace, name: str) -> None:
-    with trace.part(name):
-        time.sleep(0.002)
+    with trace.part(name), span("asked"):
+        pass
 
 
 def test_an_unexpected_error_names_its_trace_in_header_and_log(
