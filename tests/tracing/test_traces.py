@@ -205,12 +205,12 @@ def test_a_part_that_is_left_behind_by_its_thread_makes_no_second_span(
     thread.join()
     close_tracing()
     sent = collected.spans()
-    assert sorted(each.name for each in sent) == ["asked", "late", "whole"]
+    assert sorted(each.name for each in sent) == ["asked late", "late", "whole"]
     assert ancestors(by_name(sent)["late"], sent) == ["whole"]
 
 
 def _part(trace: StageTrace, name: str) -> None:
-    with trace.part(name), span("asked"):
+    with trace.part(name), span(f"asked {name}"):
         pass
 
 
