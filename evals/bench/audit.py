@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 8, 32])
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         for threads in given.threads:
             home = Path(folder) / str(threads)
             home.mkdir()
