@@ -33,6 +33,8 @@ CONNECT_S = 4.0
 _RETRY_S = 1.0
 _MIGRATE = "`citelock index migrate` makes or mends its schema"
 
+_REFUSALS = ("FATAL: role", "FATAL: password", "authentication failed", "pg_hba.conf")
+
 SignFor = Callable[[float], SignedClaims]
 """Claims that hold for so many seconds."""
 
@@ -230,10 +232,10 @@ def remote_error(error: Exception) -> RemoteError:
     absent = errors.UndefinedTable | errors.InvalidSchemaName | errors.UndefinedFunction | errors.UndefinedColumn
     if isinstance(error, absent | errors.InsufficientPrivilege | errors.UndefinedObject):
         return RemoteDataError(f"the database of `index` is not as it should be ({said}); {_MIGRATE}")
-    if isinstance(error, OperationalError) and "FATAL" in said:
+    if isinstance(error, OperationalError) and any(word in said for word in _REFUSALS):
         return RemoteConnectionError(
-            f"the database of `index` refuses its user ({said}); `citelock index migrate` makes users, docs/postgres.md "
-            "says who gives them passwords"
+            f"the database of `index` refuses its user ({said}); `citelock index migrate` makes the users, and their "
+            "passwords are the administrator's (docs/postgres.md)"
         )
     if isinstance(error, OperationalError):
         return RemoteConnectionError(f"the database of `index` broke off ({said})")
