@@ -56,6 +56,6 @@ class AskingTools:
 
         def work(caller: Caller) -> ProofOutput:
             caller.pipeline.receipt(caller.principal, receipt_id)  # refuses who may not see it
-            return ProofOutput.model_validate(caller.pipeline.proof(receipt_id).payload())
+            return ProofOutput.model_validate(caller.pipeline.proof(receipt_id, caller.principal).payload())
 
         return await self._calls.run(context, work)
