@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from rag_serving.indexes.qdrant import filters
 from rag_serving.indexes.qdrant.kept import KeptValues
-from rag_serving.indexes.qdrant.layout import SPARSE, number_of
+from rag_serving.indexes.qdrant.layout import SPARSE
 from rag_serving.indexes.qdrant.payloads import unpack_terms
 from rag_serving.indexes.qdrant.readable_points import ReadablePoints, Search
 from rag_serving.indexes.remote.errors import RemoteDataError
@@ -88,8 +88,8 @@ def _searched(points: ReadablePoints, kind: PostingKind, terms: Sequence[Term]) 
 
     searches = [Search(SPARSE[kind], SparseVector(indices=[term.number], values=[1.0]), term.chunks) for term in terms]
     for term, found in zip(terms, points.with_terms(searches), strict=True):
-        rows = np.array([number_of(point.id) for point in found], np.int64)
-        counts = np.array([round(point.score) for point in found], np.int32)
+        rows = np.array([row for row, _ in found], np.int64)
+        counts = np.rint(np.array([score for _, score in found])).astype(np.int32)
         order = np.argsort(rows)
         rows, counts = rows[order], counts[order]
         if len(rows) != term.chunks or (np.diff(rows) <= 0).any() or (counts < 1).any():
