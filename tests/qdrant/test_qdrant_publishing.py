@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -11,18 +14,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.forked import forked
 from support.qdrant_corpus import TENANT, built, publisher, qdrant_config, restricted_chunks
 from support.qdrant_server import Fault, QdrantServer, started_qdrant
 from support.synthetic import clustered_vectors
 from support.waiting import wait_until
 from support.wiki import Passage, publish_paged
+from typer.testing import CliRunner
 
 from rag_assets.evaluation.bench import with_column
 from rag_assets.publishing import qdrant_upload, qdrant_writer
 from rag_assets.publishing.qdrant_checks import check_points
 from rag_assets.publishing.qdrant_writer import QdrantPublisher, QuotaError
 from rag_serving.access.principals import Principal
+from rag_serving.artifacts.store import Store
+from rag_serving.cli.main import app
 from rag_serving.config.loading import Config
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.qdrant import repeated_requests
@@ -180,8 +185,13 @@ def test_a_publisher_that_dies_at_any_request_leaves_the_older_generation_or_the
     assert QdrantStore(config).faults(TENANT) == ()
 
 
-def publish_there(config: Config, generation: str) -> None:
-    publisher(config).publish(generation)
+PUBLISH = """
+import sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from support.qdrant_corpus import publisher, qdrant_config
+publisher(qdrant_config(Path({home!r}), {url!r})).publish({generation!r})
+"""
 
 
 def test_a_killed_process_is_followed_by_one_that_goes_on(
@@ -192,15 +202,35 @@ def test_a_killed_process_is_followed_by_one_that_goes_on(
     new = built(config, restricted_chunks(400, seed=1))
     server.requests.clear()
     server.faults.extend([Fault("/points", slow_s=0.2)] * 40)
-    process = forked(publish_there, config, new.id)
+    names = {"tests": str(Path(__file__).parents[1]), "home": str(config.home), "url": server.url}
+    process = subprocess.Popen([sys.executable, "-c", PUBLISH.format(**names, generation=new.id)])
     wait_until(lambda: sum(path.endswith("/points") for _, path, _ in server.requests) >= 3)
     process.kill()
-    process.join()
+    process.wait()
     server.faults.clear()
     assert answers(config) == readable(old)
     done = publishing.publish(new.id)
     assert 0 < done.uploaded.present < done.uploaded.present + done.uploaded.points
     assert answers(config) == readable(new)
+
+
+def test_repair_sends_what_the_server_lost(config: Config, publishing: QdrantPublisher, server: QdrantServer) -> None:
+    disk = built(config, restricted_chunks(30))
+    publishing.publish(disk.id)
+    Store(config.home).point_current(TENANT, disk.id)
+    for name in [*server.collections]:
+        server.answer("DELETE", f"/collections/{name}", None)
+    assert publishing.current() is None
+    settings = {"home": str(config.home), "tenants": {TENANT: {}}, "index": {"kind": "qdrant", "url": server.url}}
+    path = config.home / "app.yaml"
+    path.write_text(json.dumps(settings))
+    result = CliRunner().invoke(app, ["generations", "repair", "--config", str(path)])
+    assert result.exit_code == 0, result.output
+    assert answers(config) == readable(disk)
+    told = CliRunner().invoke(app, ["index", "status", "--config", str(path), "--json"])
+    status = json.loads(told.stdout)
+    assert (status["current"], status["faults"]) == (disk.id, [])
+    assert [(each["id"], each["chunks"], each["current"]) for each in status["generations"]] == [(disk.id, 30, True)]
 
 
 @in_either_layout
