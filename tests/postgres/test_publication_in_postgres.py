@@ -29,7 +29,7 @@ from rag_serving.config.loading import Config, ConfigError, parse_config
 from rag_serving.indexes.catalog import rollback
 from rag_serving.indexes.postgres.migrations.upgrade import migrate
 from rag_serving.indexes.postgres.store import PostgresStore
-from rag_serving.indexes.remote.errors import RemoteDataError, RemoteError
+from rag_serving.indexes.remote.errors import RemoteConnectionError, RemoteDataError, RemoteError
 
 TENANT = "acme"
 READERS = ("everyone", "group:ops")
@@ -274,6 +274,28 @@ def test_readers_go_on_while_others_publish(config: Config, generations: list[st
         connection.execute("SELECT citelock.stage('postings', 'half')")
         assert len(reader.nearest(clustered_vectors(1)[0], 5).rows) == 5
         assert len(reader.vocabulary("keyword")) > 0
+    store.close()
+
+
+def test_what_was_open_answers_again_when_the_server_is_back(
+    config: Config, generations: list[str], server: IndexServer
+) -> None:
+    publish(config, generations[0])
+    store = PostgresStore(config)
+    reader = store.open(TENANT, generations[0]).reader(OPS)
+    vector = clustered_vectors(1)[0]
+    expected = reader.nearest(vector, 5).rows.tolist()
+    server.postgres.stop()
+    server.postgres.start()
+    assert reader.nearest(vector, 5).rows.tolist() == expected  # over a new connection: the old ones are cut
+    server.postgres.stop()
+    try:
+        with pytest.raises(RemoteConnectionError):
+            reader.nearest(vector, 5)
+    finally:
+        server.postgres.start()
+    time.sleep(1.1)  # for so long the server is not asked again
+    assert reader.nearest(vector, 5).rows.tolist() == expected
     store.close()
 
 
