@@ -21,6 +21,8 @@ from hypothesis import HealthCheck, settings
 from support.shared import SharedFolders
 
 if TYPE_CHECKING:
+    from support.postgres import Postgres
+
     from rag_serving.pipeline.pipeline import Pipeline
 
 # `pytest --hypothesis-profile nightly` draws more. In CI the same examples are drawn every time.
@@ -101,6 +103,24 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Name tests of bytes by their parameter: an archive holds the time when it was made, and all processes of a run
     must name the same tests."""
     return argname if isinstance(val, bytes | bytearray) else None
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """Debian's Postgres, of this process."""
+    from support.postgres import started_postgres
+
+    with started_postgres() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str | None:
+    """A database of each kind, that of the folder's tests; None is the SQLite file of the home."""
+    if request.param == "sqlite":
+        return None
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.database(request.path.parent.name)
 
 
 @pytest.fixture(scope="session")

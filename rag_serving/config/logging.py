@@ -20,11 +20,11 @@ class LineFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         """Return the record's line with breaks and controls spelled out, and without personal data."""
-        return for_log(log_redacted(super().formatMessage(record)))
+        return log_redacted(for_log(super().formatMessage(record)))
 
     def formatException(self, ei: _Raised) -> str:  # noqa: N802
         """Return the traceback with every line indented, so that none looks like a record."""
-        return "\n".join(f"  {for_log(line)}" for line in log_redacted(super().formatException(ei)).splitlines())
+        return "\n".join(f"  {log_redacted(for_log(line))}" for line in super().formatException(ei).splitlines())
 
 
 def log_to_stderr() -> None:

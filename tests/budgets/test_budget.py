@@ -48,10 +48,10 @@ def tenant() -> str:
 
 
 def test_questions_end_at_the_hard_limit_and_begin_anew_with_the_minute(
-    tmp_path: Path, usage_url: str | None, tenant: str
+    tmp_path: Path, url: str | None, tenant: str
 ) -> None:
     clock = Clock(NOON + 48.5)
-    budget = opened(config_of(tmp_path, usage_url, questions_per_minute=3), tenant, clock)
+    budget = opened(config_of(tmp_path, url, questions_per_minute=3), tenant, clock)
     for _ in range(3):
         assert budget.take("questions", "questions") == []
     with pytest.raises(BudgetError, match=r"3 questions a minute is spent; it begins anew at 12:01 UTC") as error:
@@ -64,9 +64,9 @@ def test_questions_end_at_the_hard_limit_and_begin_anew_with_the_minute(
 
 
 def test_a_soft_limit_warns_and_stops_nothing(
-    tmp_path: Path, usage_url: str | None, tenant: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, url: str | None, tenant: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    budget = opened(config_of(tmp_path, usage_url, cost_per_day={"soft": 1.5}), tenant)
+    budget = opened(config_of(tmp_path, url, cost_per_day={"soft": 1.5}), tenant)
     assert budget.take("questions", "questions") == []
     budget.spend("questions", 1_000, 1.0)
     assert budget.check() == []
@@ -78,9 +78,9 @@ def test_a_soft_limit_warns_and_stops_nothing(
     budget.close()
 
 
-def test_tokens_and_money_of_all_parts_count_and_end_a_day(tmp_path: Path, usage_url: str | None, tenant: str) -> None:
+def test_tokens_and_money_of_all_parts_count_and_end_a_day(tmp_path: Path, url: str | None, tenant: str) -> None:
     clock = Clock(NOON)
-    config = config_of(tmp_path, usage_url, tokens_per_day=1_000)
+    config = config_of(tmp_path, url, tokens_per_day=1_000)
     budget = opened(config, tenant, clock)
     budget.spend("questions", 400, 0.004)
     budget.check()
@@ -100,9 +100,9 @@ def test_tokens_and_money_of_all_parts_count_and_end_a_day(tmp_path: Path, usage
 
 
 def test_what_was_used_outlives_the_process_and_is_one_tenants_alone(
-    tmp_path: Path, usage_url: str | None, tenant: str
+    tmp_path: Path, url: str | None, tenant: str
 ) -> None:
-    config = config_of(tmp_path, usage_url, documents_per_day=2)
+    config = config_of(tmp_path, url, documents_per_day=2)
     budget = opened(config, tenant)
     for _ in range(2):
         with counted(budget, "documents", "uploads"):
@@ -116,8 +116,8 @@ def test_what_was_used_outlives_the_process_and_is_one_tenants_alone(
         each.close()
 
 
-def test_what_is_not_done_after_all_is_not_counted(tmp_path: Path, usage_url: str | None, tenant: str) -> None:
-    budget = opened(config_of(tmp_path, usage_url, documents_per_day=1), tenant)
+def test_what_is_not_done_after_all_is_not_counted(tmp_path: Path, url: str | None, tenant: str) -> None:
+    budget = opened(config_of(tmp_path, url, documents_per_day=1), tenant)
     for _ in range(3):
         with pytest.raises(OSError, match="full"), counted(budget, "documents", "uploads"):
             raise OSError("full")
@@ -127,8 +127,8 @@ def test_what_is_not_done_after_all_is_not_counted(tmp_path: Path, usage_url: st
     budget.close()
 
 
-def test_of_many_at_once_exactly_the_limit_is_let_through(tmp_path: Path, usage_url: str | None, tenant: str) -> None:
-    config = config_of(tmp_path, usage_url, questions_per_minute=25)
+def test_of_many_at_once_exactly_the_limit_is_let_through(tmp_path: Path, url: str | None, tenant: str) -> None:
+    config = config_of(tmp_path, url, questions_per_minute=25)
     budgets = [opened(config, tenant) for _ in range(2)]  # as two processes have them
     budgets[0].used()  # the table is there
     let, refused = [], []
@@ -152,15 +152,15 @@ def test_of_many_at_once_exactly_the_limit_is_let_through(tmp_path: Path, usage_
 
 
 def test_a_database_that_is_down_stops_no_question_and_what_was_used_is_written_later(
-    budget_server: Postgres, tmp_path: Path, tenant: str
+    postgres: Postgres, tmp_path: Path, tenant: str
 ) -> None:
-    config = config_of(tmp_path, budget_server.url, questions_per_minute=5, tokens_per_day=10_000)
+    config = config_of(tmp_path, postgres.url, questions_per_minute=5, tokens_per_day=10_000)
     budget, strict = (
         opened(config, tenant),
-        opened(config_of(tmp_path, budget_server.url, tokens_per_day=9, strict=True)),
+        opened(config_of(tmp_path, postgres.url, tokens_per_day=9, strict=True)),
     )
     budget.take("questions", "questions")
-    budget_server.stop()
+    postgres.stop()
     try:
         for _ in range(4):
             budget.take("questions", "questions")
@@ -171,7 +171,7 @@ def test_a_database_that_is_down_stops_no_question_and_what_was_used_is_written_
         with pytest.raises(BudgetsAwayError, match=r"budgets\.strict"):
             strict.take("questions", "questions")
     finally:
-        budget_server.start()
+        postgres.start()
     time.sleep(0.02)
     assert budget.used() == {"questions": 5.0, "tokens": 400.0}
     assert strict.take("questions", "questions") == []

@@ -8,27 +8,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 from support.job_queues import Installation
-from support.postgres import Postgres, started_postgres
 
 from rag_serving.telemetry.job_tables import METADATA
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    with started_postgres() as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest) -> str | None:
+@pytest.fixture
+def url(url: str | None) -> str | None:
     """A database of each kind, without jobs; None is the SQLite file of the home."""
-    if request.param == "sqlite":
-        return None
-    server: Postgres = request.getfixturevalue("postgres")
-    engine = create_engine(server.url.replace("postgresql:", "postgresql+psycopg:"))
-    METADATA.drop_all(engine)
-    engine.dispose()
-    return server.url
+    if url is not None:
+        engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+        METADATA.drop_all(engine)
+        engine.dispose()
+    return url
 
 
 @pytest.fixture

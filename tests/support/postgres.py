@@ -31,6 +31,15 @@ class Postgres:
     def url(self) -> str:
         return f"postgresql://{_OWNER}@127.0.0.1:{self.port}/postgres"
 
+    def database(self, name: str) -> str:
+        """Return the URL of a database of this name, which is made where there is none."""
+        import psycopg
+
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            if not connection.execute("SELECT FROM pg_database WHERE datname = %s", (name,)).fetchall():
+                connection.execute(f'CREATE DATABASE "{name}"'.encode())
+        return f"{self.url.rpartition('/')[0]}/{name}"
+
     def run(self, program: str, *arguments: str) -> None:
         command = [str(self.binaries / program), *arguments]
         if os.geteuid() == 0:

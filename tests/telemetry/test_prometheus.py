@@ -14,8 +14,10 @@ import pytest
 from rag_serving.telemetry.metrics import BUCKETS_S, Metrics, forget_ended
 from rag_serving.telemetry.recorder import Counts
 
-ANSWERED = {"kind": "ask", "status": "answered", "outcome": "told", "claims": 2, "verified": 2, "flags": []}
+USED = {"tokens_in": 900, "tokens_out": 40, "cost": 0.25}
+ANSWERED = {"kind": "ask", "status": "answered", "outcome": "told", "claims": 2, "verified": 2, "flags": [], **USED}
 ABSENT = {
+    **USED,
     "kind": "ask",
     "status": "not_found",
     "outcome": "none",
@@ -48,6 +50,8 @@ def test_questions_claims_and_times_are_counted() -> None:
     assert found['citelock_degraded_questions_total{tenant="acme"}'] == 1
     assert found['citelock_claims_total{tenant="acme"}'] == 5
     assert found['citelock_verified_claims_total{tenant="acme"}'] == 4
+    assert found['citelock_tokens_total{direction="in",tenant="acme"}'] == 2700
+    assert found['citelock_cost_total{tenant="acme"}'] == pytest.approx(0.75)
     total = 'stage="total",tenant="acme"'
     assert found[f"citelock_stage_seconds_count{{{total}}}"] == 3
     assert found[f"citelock_stage_seconds_sum{{{total}}}"] == pytest.approx(80.004)
@@ -111,6 +115,7 @@ def test_a_tenant_sees_no_series_of_another(tmp_path: Path, several: bool) -> No
 SPACE = 65_536
 EVERYTHING = """
 answered = {{"kind": "ask", "status": "answered", "outcome": "told", "claims": 2, "verified": 2, "flags": []}}
+answered |= {{"tokens_in": 900, "tokens_out": 40, "cost": 0.25}}
 m.add("questions", {{**answered, "tenant": "{tenant}", "timings_ms": {{"total": 3.0}}}})
 m.add("feedback", {{"id": "a", "tenant": "{tenant}", "verdict": "helpful"}})
 m.set_breaker("{tenant}", "reranker", "open")
