@@ -100,9 +100,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Name tests of bytes by their parameter: an archive holds the time when it was made, and all processes of a run
-    must name the same tests."""
-    return argname if isinstance(val, bytes | bytearray) else None
+    """Name tests of bytes and of long texts by their parameter: an archive holds the time when it was made,
+    a key is a new one each time, and all processes of a run must name the same tests."""
+    is_long = isinstance(val, bytes | bytearray) or (isinstance(val, str) and ("\n" in val or len(val) > 200))
+    return argname if is_long else None
 
 
 @pytest.fixture(scope="session")
