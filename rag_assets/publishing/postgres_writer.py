@@ -21,14 +21,13 @@ from rag_serving.config.loading import Config
 from rag_serving.indexes.generation_files import GenerationFiles, read_files
 from rag_serving.indexes.postgres.generations import move_pointer
 from rag_serving.indexes.postgres.publisher import Publisher
-from rag_serving.indexes.postgres.sessions import set_locally
+from rag_serving.indexes.postgres.removal import remove_generation
 from rag_serving.indexes.remote.errors import RemoteDataError, RemoteTimeoutError
 from rag_serving.indexes.source_dates import newest_pages
 
 KEPT_S = 3600
 """How long a generation that the pointer left stays, for the questions that began on it."""
 _ANN_DIMENSIONS = {"vector": 2000, "halfvec": 4000}  # pgvector's limits of an HNSW index
-_LOCK_S = 2
 
 
 class PostgresPublisher(Publisher):
@@ -63,13 +62,7 @@ class PostgresPublisher(Publisher):
     def _drop(self, generation_id: str) -> bool:
         try:
             with self.transaction() as connection:
-                set_locally(connection, {"lock_timeout": f"{_LOCK_S}s"})
-                connection.execute("SELECT citelock.drop_partitions(%s)", (generation_id,))
-                named = (self.tenant_id, generation_id)
-                for table in (*PARTITIONED, *_PLAIN, "generations"):
-                    connection.execute(f"DELETE FROM citelock.{table} WHERE tenant_id = %s AND generation = %s", named)
-                for statement in _UNNAMED:
-                    connection.execute(statement, (self.tenant_id,))
+                remove_generation(connection, self.tenant_id, generation_id)
         except RemoteTimeoutError:
             return False
         return True
@@ -128,15 +121,6 @@ def publish_generation(store: Store, tenant: str, generation_id: str, config: Co
     with open_file(store.generation(tenant, generation_id) / MANIFEST) as file:
         manifest = file.read()
     return publisher.publish(files, manifest)
-
-
-_PLAIN = ("documents", "generation_classes", "catalog_blocks", "original_rights")
-_UNNAMED = (
-    "DELETE FROM citelock.reader_classes r WHERE r.tenant_id = %s AND NOT EXISTS (SELECT FROM "
-    "citelock.generation_classes g WHERE g.tenant_id = r.tenant_id AND g.reader_class = r.id)",
-    "DELETE FROM citelock.original_files f WHERE f.tenant_id = %s AND NOT EXISTS (SELECT FROM "
-    "citelock.original_rights r WHERE r.tenant_id = f.tenant_id AND r.sha256 = f.sha256)",
-)
 
 
 def _exists(connection: Any, tenant_id: UUID, generation_id: str) -> bool:

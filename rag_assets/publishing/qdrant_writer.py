@@ -21,8 +21,8 @@ from rag_assets.publishing.qdrant_upload import Upload, Uploaded
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.indexes.generation_files import read_files
-from rag_serving.indexes.qdrant import filters
 from rag_serving.indexes.qdrant.pointer import Pointer, StoredGeneration
+from rag_serving.indexes.qdrant.removal import remove_generation
 from rag_serving.indexes.remote.errors import RemoteError
 
 LEFT_READABLE = timedelta(hours=1)
@@ -91,7 +91,7 @@ class QdrantPublisher(Pointer):
         beyond = whole[self._config.indexing.keep_generations - 1 :]
         doomed += [each for each in beyond if each.left_at and now - each.left_at >= LEFT_READABLE]
         for each in doomed:
-            self._remove(each)
+            remove_generation(self, each)
         return tuple(sorted(each.id for each in doomed))
 
     def _check_quota(self, points: GenerationPoints) -> tuple[str, ...]:
@@ -119,13 +119,6 @@ class QdrantPublisher(Pointer):
             warnings.append(f"Qdrant holds {share} with generation {points.manifest.id}")
             _log.warning("%s", warnings[-1])
         return tuple(warnings)
-
-    def _remove(self, stored: StoredGeneration) -> None:
-        if not self.layout.shared:
-            self.requests.ask(lambda client: client.delete_collection(stored.collection))
-            return
-        selector = filters.selecting(filters.unread(stored.tenant, stored.id))
-        self.requests.ask(lambda client: client.delete(stored.collection, points_selector=selector, wait=True))
 
     def _everything(self) -> list[StoredGeneration]:
         """Return the generations of all tenants under the configured name."""

@@ -27,9 +27,9 @@ def command(
     citelock erase --tenant acme          shows what there is
     citelock erase --tenant acme --yes
 
-    Generations, caches, tables of its sources, uploads, receipts, sessions, telemetry, keys, jobs and its audit log go.
-    Stop its builds and servers before, and take it out of the configuration afterwards. A run that was killed is
-    finished by the next one.
+    Generations, in the database of `index` too, caches, tables of its sources, uploads, receipts, sessions, telemetry,
+    keys, jobs and its audit log go. Stop its builds and servers before, take it out of the configuration afterwards. A
+    run that was killed is finished by the next one.
     """
     from rag_serving.erasure.erasing import TenantErasure
 
@@ -42,7 +42,7 @@ def command(
         found = erasure.found()
         for name, counts in found["rows"].items():
             for table, count in counts.items():
-                typer.echo(for_terminal_line(f"{name}, {table}: {count} rows"))
+                typer.echo(for_terminal_line(f"{name}, {table}: {count}"))
         for folder, size in found["folders"].items():
             typer.echo(for_terminal_line(f"{folder}: {size['files']} files, {size['bytes']} bytes"))
         raise UsageError(f"nothing was removed; --yes removes all of {tenant} for good")

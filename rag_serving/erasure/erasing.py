@@ -1,6 +1,7 @@
 """Erasing a tenant: what there is, taking it away, looking for it again, and the signed proof of all three.
 
-Belongs here: the order, the record that survives a killed process. Does not belong here: rows (`rows`), commands.
+Belongs here: the order, the record that survives a killed process. Does not belong here: rows (`rows`), generations in
+a database (`published`), commands.
 
 Before anything is removed, a signed record says what was found. A process that is killed leaves it, and the next one
 goes on from it; what is gone already is gone. The proof is the same record, once nothing is found any more.
@@ -23,6 +24,7 @@ from rag_serving.artifacts.store import Store, StoreError, remove_folder
 from rag_serving.audit.chain import head_of
 from rag_serving.audit.tables import HEADS
 from rag_serving.config.loading import Config
+from rag_serving.erasure.published import count_published, remove_published
 from rag_serving.erasure.rows import count_rows, delete_rows, opened_for_erasing
 from rag_serving.escaping.redaction import RedactedError
 from rag_serving.telemetry.tables import error_line, open_engine
@@ -34,6 +36,11 @@ _NOT_COVERED = (
     "the run history of Dagster, which names sources, pages that failed and counts",
     "answers in the memory of servers that run: restart them",
 )
+_OF_DATABASES = {
+    "disk": "generations in a database that `index` named earlier",
+    "postgres": "what PostgreSQL keeps of deleted rows in its files until it vacuums them, and in its write-ahead log",
+    "qdrant": "what Qdrant keeps of deleted points in its segments until it optimizes them, and its snapshots",
+}
 
 
 class EraseError(RedactedError):
@@ -48,12 +55,13 @@ class TenantErasure:
         self._begun = config.home / FOLDER / f"{tenant}.begun.json"
 
     def found(self) -> dict[str, Any]:
-        """Return what is kept of the tenant: rows by database and table, files and bytes by folder.
+        """Return what is kept of the tenant: rows by database and table, in Qdrant aliases, collections and points;
+        files and bytes by folder.
 
         Raises:
-            EraseError: a database cannot be read.
+            EraseError, PublishedError: a database cannot be read.
         """
-        rows = {}
+        rows = count_published(self._config, self._tenant)
         for name, engine in self._databases():
             with self._reported(engine), engine.connect() as connection:
                 if counts := count_rows(connection, self._tenant):
@@ -69,9 +77,10 @@ class TenantErasure:
         """Remove all of it, and return the proof, which is also written into the home folder.
 
         Raises:
-            EraseError: a database or a file cannot be removed; what is left is removed by the next try.
+            EraseError, PublishedError: a database or a file cannot be removed; what is left is removed by the next try.
         """
         record = self._begin()
+        remove_published(self._config, self._tenant)
         for _, engine in self._databases():
             with self._reported(engine), opened_for_erasing(engine) as connection:
                 delete_rows(connection, self._tenant)
@@ -110,14 +119,10 @@ class TenantErasure:
             "begun_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "removed": self.found(),
             "audit_head": self._audit_head(),
-            "not_covered": [*_NOT_COVERED, *self._elsewhere()],
+            "not_covered": [*_NOT_COVERED, _OF_DATABASES[self._config.index.kind]],
         }
         write_signed(self._store, self._begun, record)
         return record
-
-    def _elsewhere(self) -> list[str]:
-        kind = self._config.index.kind
-        return [] if kind == "disk" else [f"generations in the database of `index` ({kind})"]
 
     def _audit_head(self) -> dict[str, Any] | None:
         """Return the last head of the tenant's audit log: it tells an export of it from any other."""

@@ -37,11 +37,11 @@ def unread(tenant: str, generation: str, kind: PointKind | None = None, conditio
     return _all(tenant, generation, conditions, kind)
 
 
-def of_tenant(tenant: str, kind: PointKind) -> Filter:
-    """Return the filter of the points of a kind in all generations of a tenant: for whoever publishes."""
+def of_tenant(tenant: str, kind: PointKind | None = None) -> Filter:
+    """Return the filter of the points of a kind, or of all, in all generations of a tenant: for whoever publishes."""
     from qdrant_client.models import Filter
 
-    return Filter(must=[_is(TENANT, tenant), _is(POINT, kind)])
+    return Filter(must=[_is(TENANT, tenant), *([] if kind is None else [_is(POINT, kind)])])
 
 
 def of_kind(kind: PointKind) -> Filter:

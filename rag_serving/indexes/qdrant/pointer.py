@@ -1,7 +1,7 @@
 """What a tenant's alias names in a Qdrant server, and what else it could name.
 
-Belongs here: the tenant's generations there, moving the alias. Does not belong here: copying and removing generations
-(`rag_assets.publishing.qdrant_writer`), reading them in a caller's name (`reader`).
+Belongs here: the tenant's generations there, moving the alias. Does not belong here: copying generations
+(`rag_assets.publishing.qdrant_writer`), removing them (`removal`), reading them in a caller's name (`reader`).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Pointer:
                 f"generation {generation_id} of tenant {self.tenant!r} is not in the Qdrant server as a whole; "
                 "run `citelock generations repair`"
             )
-        targets = self._targets()
+        targets = self.targets()
         previous = targets[0].generation if targets else None
         if [target.generation for target in targets] != [generation_id]:
             self._move([target.alias for target in targets], generation_id)
@@ -88,9 +88,22 @@ class Pointer:
         self._note(generation_id, {"published_at": now.isoformat(), "left_at": None})
         return previous
 
+    def unpublish(self) -> None:
+        """Let no alias of the tenant name anything."""
+        from qdrant_client.models import DeleteAlias, DeleteAliasOperation
+
+        names = [target.alias for target in self.targets()]
+        deleted: list[Any] = [DeleteAliasOperation(delete_alias=DeleteAlias(alias_name=name)) for name in names]
+        try:
+            if deleted:
+                self.requests.ask(lambda client: client.update_collection_aliases(deleted))
+        except RemoteDataError:
+            if self.targets():  # else an earlier try was done, and its answer lost
+                raise
+
     def current(self) -> str | None:
         """Return the generation that the tenant's alias names."""
-        targets = self._targets()
+        targets = self.targets()
         return targets[0].generation if targets else None
 
     def generations(self) -> list[StoredGeneration]:
@@ -145,7 +158,8 @@ class Pointer:
         points: list[Any] = [point_id(self.tenant, generation_id, "manifest", 0)]
         self.requests.ask(lambda client: client.set_payload(collection, payload=payload, points=points, wait=True))
 
-    def _targets(self) -> list[Target]:
+    def targets(self) -> list[Target]:
+        """Return what the tenant's aliases name: one where something is published."""
         answer = self.requests.ask(lambda client: client.get_aliases())
         return self.layout.published(
             self.tenant, [(alias.alias_name, alias.collection_name) for alias in answer.aliases]
