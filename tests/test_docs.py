@@ -95,6 +95,14 @@ def test_each_configuration_in_the_docs_of_documents_is_valid() -> None:
     assert kinds == {"docs_folder", "markdown_book", "files"}
 
 
+@pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+def test_each_configuration_that_is_shown_is_valid(page: str) -> None:
+    if page == "docs/integrations.md":  # configurations of other programs
+        return
+    for block in re.findall(r"^```yaml\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL):
+        parse_config({"tenants": {"acme": {}}, **yaml.safe_load(block)})
+
+
 def test_each_configuration_in_the_docs_of_access_is_valid() -> None:
     blocks = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs/access.md").read_text(), re.MULTILINE | re.DOTALL)
     assert blocks

@@ -8,6 +8,7 @@ import pty
 import select
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,15 @@ class Terminal:
         before, _, self.shown = self.shown.partition(text)
         return before
 
+    def interrupt(self) -> None:
+        """Press Ctrl-C at the prompt until there is a new one: readline may not listen yet when its prompt is shown."""
+        for _ in range(10):
+            self.type("\x03")
+            with suppress(AssertionError):
+                self.until("> ", 5)
+                return
+        raise AssertionError(self.shown)
+
     def type(self, text: str) -> None:
         os.write(self._main, text.encode())
 
@@ -147,8 +157,7 @@ def test_ctrl_c_cancels_a_question_and_ctrl_d_leaves(wiki_home: Path, tmp_path: 
             terminal.type("/help\n")
             terminal.until("so does Ctrl-D")
             terminal.until("> ")
-            terminal.type("\x03")
-            terminal.until("> ")
+            terminal.interrupt()
             terminal.type("\x04")
             assert terminal.process.wait(30) == 0
         finally:

@@ -188,7 +188,7 @@ def test_vectors_and_codes_that_are_lost_come_back_from_the_cache(tmp_path: Path
     vectors = np.array(generation.vector_table.vectors)
     cache = VectorCache(store.cache(TENANT), MODEL, Seal(store.home, SEAL_PURPOSE))
     keys = [key for own in generation.table["vector_keys"].to_pylist() for key in own]
-    cache._remember(keys, vectors)
+    cache.keep(keys, vectors)
     generation.close()
     folder = store.generation(TENANT, generation.id)
     for path in (folder / "vectors.npy", folder / "codes.npy", *store.candidate(TENANT).glob("dense/*.npy")):

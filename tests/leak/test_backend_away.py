@@ -20,6 +20,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.artifacts.store import Store
 from rag_serving.config.index import Index
+from rag_serving.config.phases import Degradation
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer
@@ -55,11 +56,12 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         patch.setenv(SECRET_ENV, "of both machines")
         config = publish_wiki(built, Wiki(envelopes, dict.fromkeys(envelopes, "everyone")))
         backend = backends.get(request.param)
-        index = Index.model_validate(backend.settings(built)["index"])
+        index = Index.model_validate({**backend.settings(built)["index"], "statement_timeout_s": 60})
         current = Store(built).current(TENANT)
         assert current
         backend.publish(config.model_copy(update={"index": index}), TENANT, current)
-        alone = config.model_copy(update={"index": index, "home": away})
+        patient = config.model_copy(update={"degradation": Degradation(phase_timeout_s=60)})  # on a busy machine, too
+        alone = patient.model_copy(update={"index": index, "home": away})
         remote, disk = (Pipeline.open(each, TENANT, WordEmbedder()) for each in (alone, config))
         remote.watch()
         yield Served(backends.servers[request.param], remote, disk)
