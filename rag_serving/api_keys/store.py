@@ -104,6 +104,16 @@ class KeyStore:
         is_new = KEYS.c.id == key.id, KEYS.c.revoked.is_(None)
         self._ask(lambda connection: connection.execute(update(KEYS).where(*is_new).values(row)))
 
+    def forget(self, key: ApiKey) -> None:
+        """Revoke a key, unless it is, and take the user's name out of its row.
+
+        Raises:
+            KeyStoreError: that cannot be written.
+        """
+        revoked = int(self._clock()) if key.revoked is None else key.revoked
+        row = self._signed(replace(key, user=None, revoked=revoked))
+        self._ask(lambda connection: connection.execute(update(KEYS).where(KEYS.c.id == key.id).values(row)))
+
     def close(self) -> None:
         self._database.close()
 

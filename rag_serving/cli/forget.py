@@ -1,7 +1,7 @@
 """`citelock forget`: arguments and printing.
 
 Belongs here: the command. Does not belong here: deleting rows (`telemetry.writer`, `receipts.store`,
-`conversations.store`), pseudonyms (`audit.persons`).
+`conversations.store`), keys (`api_keys.store`), pseudonyms (`audit.persons`), the memory of servers (`caching`).
 """
 
 from __future__ import annotations
@@ -26,20 +26,23 @@ def command(
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete what a user asked and judged: receipts, sessions, telemetry and feedback; unlink the audit log from them.
+    """Delete what a user asked and judged: receipts, sessions, telemetry and feedback; revoke the keys that ask in the
+    user's name; unlink the audit log from them.
 
     \b
     citelock forget --user ann
 
     Rows of the audit log stay, and verify: whose they are, and what was asked, nobody can tell any more. Receipts of
     older programs do not say who asked; they go with the days that telemetry.retention_days keeps. Servers that run
-    keep earlier answers in memory without names, for degradation.cached_max_age_s.
+    drop the tenant's answers and vectors from memory with the next question, those with a home of their own within two
+    seconds.
     """
     from rag_serving.access.principals import Principal
     from rag_serving.artifacts.secret import derived_key
     from rag_serving.artifacts.store import Store
     from rag_serving.audit.events import Event
     from rag_serving.audit.log import record
+    from rag_serving.caching.forgotten import mark_forgotten
     from rag_serving.conversations.store import SessionStore
     from rag_serving.receipts.secrecy import Secrecy
     from rag_serving.receipts.store import open_receipts
@@ -51,6 +54,7 @@ def command(
     settings = load_config(config)
     name = chosen_tenant(settings, tenant)
     record(settings, name, Event("user.forgotten"))
+    keys = _revoked(settings, name, user)
     unlinked = _unlinked(settings, name, user)
     with closing(open_receipts(settings)) as store:
         receipts = store.forget(name, Secrecy(settings.home).asker(Principal(name, user)))
@@ -63,12 +67,32 @@ def command(
     if settings.telemetry.url is not None or database.exists():
         with closing(SessionStore(settings, name, lambda: datetime.now(UTC))) as stored:
             sessions = stored.forget(user)
+    mark_forgotten(settings, name)
     if as_json:
-        counts = {"receipts": receipts, "sessions": sessions, "telemetry": rows, "audit": unlinked}
+        counts = {"receipts": receipts, "sessions": sessions, "telemetry": rows, "audit": unlinked, "keys": keys}
         typer.echo(json.dumps({"tenant": name, **counts}))
     else:
         told = f"{receipts} receipts, {sessions} sessions, {rows} rows of telemetry and feedback"
-        typer.echo(f"{name}: deleted {told}" + ("; unlinked the audit log" if unlinked else ""))
+        also = [f"revoked {keys} keys"] * bool(keys) + ["unlinked the audit log"] * bool(unlinked)
+        typer.echo("; ".join([f"{name}: deleted {told}", *also]))
+
+
+def _revoked(settings: Config, tenant: str, user: str) -> int:
+    """Return how many keys asked in the user's name until now; the name goes from those that were revoked, too."""
+    from rag_serving.api_keys.store import KeyStore
+    from rag_serving.audit.log import record
+    from rag_serving.cli.keys import event_of
+
+    count = 0
+    with closing(KeyStore(settings)) as store:
+        for key in store.list(tenant):
+            if key.user != user:
+                continue
+            if key.revoked is None:
+                record(settings, tenant, event_of("key.revoked", key))
+                count += 1
+            store.forget(key)
+    return count
 
 
 def _unlinked(settings: Config, tenant: str, user: str) -> int:

@@ -69,7 +69,7 @@ def create_key(
     now = int(time.time())
     named = frozenset(groups or ()), frozenset({"reader", *(roles or ())})
     key, written = new_key(ApiKey("", chosen, name, "", user, *named, address, now, now + days * _DAY_S))
-    record(settings, chosen, _event("key.created", key))
+    record(settings, chosen, event_of("key.created", key))
     with closing(KeyStore(settings)) as store:
         store.add(key)
     if as_json:
@@ -129,7 +129,7 @@ def revoke_keys(
                 missing += 1
                 complain(for_log(f"{identifier}: {chosen} has no such key; `citelock keys list` shows all"))
                 continue
-            record(settings, chosen, _event("key.revoked", key))
+            record(settings, chosen, event_of("key.revoked", key))
             store.revoke(key)
             typer.echo(f"{key.id}: revoked")
     if missing:
@@ -156,7 +156,8 @@ def _check_address(settings: Config, address: str | None) -> None:
         raise UsageError(f"the address is not below serving.public_url ({public}): the key would open nothing")
 
 
-def _event(kind: Kind, key: ApiKey) -> Event:
+def event_of(kind: Kind, key: ApiKey) -> Event:
+    """Return what the audit log says of an act on a key."""
     from rag_serving.audit.events import Event
 
     return Event(kind, subject=key.id, details={"roles": sorted(key.roles), "expires": _day(key.expires)})

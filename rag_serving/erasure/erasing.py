@@ -23,10 +23,12 @@ from rag_serving.artifacts.signed_files import read_signed, write_signed
 from rag_serving.artifacts.store import Store, StoreError, remove_folder
 from rag_serving.audit.chain import head_of
 from rag_serving.audit.tables import HEADS
+from rag_serving.caching.forgotten import mark_forgotten
 from rag_serving.config.loading import Config
 from rag_serving.erasure.published import count_published, remove_published
 from rag_serving.erasure.rows import count_rows, delete_rows, opened_for_erasing
 from rag_serving.escaping.redaction import RedactedError
+from rag_serving.telemetry.recorder import TelemetryError
 from rag_serving.telemetry.tables import error_line, open_engine
 
 FOLDER = "erasures"
@@ -34,7 +36,7 @@ _EXPORT = re.compile(r"-\d{8}T\d{6}\.jsonl")  # behind a tenant's name, which ma
 _NOT_COVERED = (
     "copies outside this installation: backups, exports, logs, and what people saved",
     "the run history of Dagster, which names sources, pages that failed and counts",
-    "answers in the memory of servers that run: restart them",
+    "files and readers' catalogs that servers which run have opened: restart them",
 )
 _OF_DATABASES = {
     "disk": "generations in a database that `index` named earlier",
@@ -94,6 +96,7 @@ class TenantErasure:
                     path.parent.rmdir()
         except OSError as error:
             raise EraseError(f"{error.filename} cannot be removed ({error.strerror}); run the command again") from error
+        self._tell_servers()
         left = self.found()
         if left["rows"] or left["folders"]:
             raise EraseError(
@@ -123,6 +126,13 @@ class TenantErasure:
         }
         write_signed(self._store, self._begun, record)
         return record
+
+    def _tell_servers(self) -> None:
+        """Let servers that run drop answers and vectors of the tenant."""
+        try:
+            mark_forgotten(self._config, self._tenant)
+        except TelemetryError as error:
+            raise EraseError(f"running servers cannot be told: {error}; run the command again") from error
 
     def _audit_head(self) -> dict[str, Any] | None:
         """Return the last head of the tenant's audit log: it tells an export of it from any other."""

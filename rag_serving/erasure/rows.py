@@ -20,12 +20,14 @@ from rag_serving.budgets.usage import METADATA as BUDGETS
 from rag_serving.conversations.tables import METADATA as SESSIONS_METADATA
 from rag_serving.conversations.tables import QUERIES, RESPONSES, SESSIONS
 from rag_serving.receipts.database_table import METADATA as RECEIPTS
+from rag_serving.telemetry.forgotten_table import METADATA as FORGOTTEN
 from rag_serving.telemetry.job_tables import METADATA as JOBS
 from rag_serving.telemetry.tables import METADATA as TELEMETRY
 
-METADATAS = (TELEMETRY, RECEIPTS, SESSIONS_METADATA, AUDIT, API_KEYS, BUDGETS, JOBS)
-WITHOUT_TENANT = frozenset({QUERIES.name, RESPONSES.name, "embedding_workers"})
-"""Tables without a tenant of their own: what was said in sessions, which goes with them, and processes."""
+METADATAS = (TELEMETRY, RECEIPTS, SESSIONS_METADATA, AUDIT, API_KEYS, BUDGETS, JOBS, FORGOTTEN)
+WITHOUT_TENANT = frozenset({QUERIES.name, RESPONSES.name, "embedding_workers", "forgotten"})
+"""Tables without a tenant of their own: what was said in sessions, which goes with them, processes, and the marks that
+something was forgotten, which have to outlive it."""
 
 
 def tenant_tables() -> list[Table]:

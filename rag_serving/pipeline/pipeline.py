@@ -28,17 +28,16 @@ from rag_serving.indexes.protocols import ReaderView
 from rag_serving.indexes.remote.errors import RemoteError
 from rag_serving.models.breaker import State
 from rag_serving.models.embedding.graph_cache import GraphCache
-from rag_serving.models.embedding.recent_vectors import RecentVectors
 from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.lazy_embedder import GuardedEmbedder, open_guarded
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.pipeline.answers import answered, searched
 from rag_serving.pipeline.book import of_books
 from rag_serving.pipeline.conversing import Conversing
-from rag_serving.pipeline.earlier_answers import EarlierAnswers, Opened
+from rag_serving.pipeline.earlier_answers import Opened
+from rag_serving.pipeline.memory import Memory, from_memory
 from rag_serving.pipeline.phases import Phases, RetrievalOffError
 from rag_serving.pipeline.question_log import QuestionLog
-from rag_serving.pipeline.repeated_answers import RepeatedAnswers
 from rag_serving.pipeline.selection import answered_from
 from rag_serving.pipeline.tenant_phases import OnChange, TenantPhases
 from rag_serving.pipeline.tools import Tools
@@ -101,13 +100,10 @@ class Pipeline:
         self._answering = Answering(config, services.embedder)
         self._conversing = Conversing(config, services.embedder)
         self._receipt_writer = ReceiptWriter(tenant, services.receipts, self.secrecy, self._answering.rules)
-        is_one_person = config.serving.auth == "loopback"
-        self._recent = RecentVectors(services.embedder, config.embedding.query_cache, is_one_person)
-        self._repeated = RepeatedAnswers(config.cache, self._recent, is_one_person, self._receipt_writer)
+        self.memory = Memory(config, tenant, services.embedder, self._receipt_writer)
         self._is_word = Words(config.embedding, GraphCache(config.home))
         in_process = config.embedding.provider == "local" and not services.reranker
         self.phases = TenantPhases(config, tenant, search_limit(in_process, config.serving.workers))
-        self._earlier: EarlierAnswers | None = None  # None: no answer is kept
 
     @classmethod
     def open(
@@ -142,7 +138,7 @@ class Pipeline:
     def watch(self, on_change: OnChange | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         """Keep answers for when search fails, bound its time and leave a phase that fails, as a server does; before
         the first question. `clock`: seconds, that all of it goes by."""
-        self._earlier = EarlierAnswers(self.config, self.tenant, self.published, clock)
+        self.memory.keep_earlier(self.published, clock)
         self.phases.watch(on_change, clock)
 
     def switch(self, features: Features, phases: PhaseSettings) -> None:
@@ -163,9 +159,7 @@ class Pipeline:
         return found
 
     def close(self) -> None:
-        if self._earlier:
-            self._earlier.kept.clear()
-        self._repeated.cache.clear()
+        self.memory.close()
         self.published.close()
         self.receipts.close()
         if self.sessions:
@@ -174,6 +168,7 @@ class Pipeline:
             self._sidecar.close()
         self.log.close()
 
+    @from_memory
     def search(
         self, principal: Principal, query: str, k: int = 10, filters: Filters | None = None, explain: bool = False
     ) -> SearchResults:
@@ -201,6 +196,7 @@ class Pipeline:
         self.log.searched(principal, query, shown, recorded)
         return shown
 
+    @from_memory
     def ask(
         self,
         principal: Principal,
@@ -236,17 +232,20 @@ class Pipeline:
                 tools = self._tools(request, phases)
                 if conversation and conversation.turns:
                     request, is_read = self._conversing.read(tools, trace, opened.view, request, conversation), True
-                place = self._repeated.place(request, tools, opened)
-                cached = self._repeated.find(place)
+                place = self.memory.repeated.place(request, tools, opened)
+                cached = self.memory.repeated.find(place)
                 if cached is None:
                     written, recorded = answered(tools, trace, opened.view, request)
             if cached:
-                answer, recorded = self._repeated.given(trace, cached, request), replace(recorded, lock=cached.lock)
+                answer, recorded = (
+                    self.memory.repeated.given(trace, cached, request),
+                    replace(recorded, lock=cached.lock),
+                )
             else:
                 answer = self._receipt_writer.with_receipt(trace, written, request)
-                self._repeated.keep(place, answer, written)
-                if self._earlier:
-                    self._earlier.keep(request, answer, written, opened)
+                self.memory.repeated.keep(place, answer, written)
+                if self.memory.earlier:
+                    self.memory.earlier.keep(request, answer, written, opened)
         except RetrievalOffError:
             answer = Answer("unavailable", RETRIEVAL_OFF, flags=(RETRIEVAL_DISABLED,))
         except UnpublishedError as error:
@@ -257,6 +256,7 @@ class Pipeline:
         self.log.answered(principal, request.text, answer, recorded)
         return answer
 
+    @from_memory
     def ask_selection(
         self,
         question: str,
@@ -267,7 +267,7 @@ class Pipeline:
     ) -> Answer:
         """Return an answer from the given text alone: nothing is retrieved, and citations are offsets into that
         text."""
-        trace, vectors = StageTrace(listen), self._recent.of(principal.user if principal else None)
+        trace, vectors = StageTrace(listen), self.memory.vectors.of(principal.user if principal else None)
         self.log.begin(trace)
         with trace.part("total"):
             written = answered_from(selection, question, self._answering, vectors, trace, explain)
@@ -320,7 +320,7 @@ class Pipeline:
         return Tools(
             config=config,
             mode="hybrid",
-            vectors=self._recent,
+            vectors=self.memory.vectors,
             is_word=self._is_word,
             phases=phases,
             reranker=self._sidecar if features.FEATURE_RERANKER else None,
@@ -333,7 +333,8 @@ class Pipeline:
         """Return what a question gets that no phase answers: the answer that it had before, or a plain message;
         without a request, since its conversation was not read, the message."""
         plain = Answer("unavailable", text, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
-        return (self._earlier and request and self._earlier.find(request, trace)) or plain
+        earlier = self.memory.earlier
+        return (earlier and request and earlier.find(request, trace)) or plain
 
     @contextmanager
     def _view(self, trace: StageTrace, principal: Principal, phases: Phases) -> Iterator[Opened]:

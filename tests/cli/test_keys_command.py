@@ -65,3 +65,30 @@ def test_changes_of_keys_stand_in_the_audit_log(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "home" / "serving.db") as connection:
         kinds = [row[0] for row in connection.execute("SELECT kind FROM audit_rows ORDER BY sequence")]
     assert kinds == ["key.created", "key.revoked"]
+
+
+def test_forgetting_a_user_revokes_the_keys_in_that_name_and_no_others(tmp_path: Path) -> None:
+    config = write_config(tmp_path, tmp_path / "home", "audit: {mode: required}\n")
+    users = {"one": "ann", "two": "ann", "three": "bob", "four": None}
+    for name, user in users.items():
+        assert run("keys", "create", name, *(["--user", user] if user else []), "--config", config)[0] == 0
+    listed = {key["name"]: key for key in json.loads(run("keys", "list", "--json", "--config", config)[1])}
+    run("keys", "revoke", listed["two"]["id"], "--config", config)
+    code, told, _ = run("forget", "--user", "ann", "--config", config)
+    assert (code, "; revoked 1 keys" in told) == (0, True)
+    keys = {key["name"]: key for key in json.loads(run("keys", "list", "--json", "--config", config)[1])}
+    assert {name: (key["state"], key["user"]) for name, key in keys.items()} == {
+        "one": ("revoked", None),
+        "two": ("revoked", None),
+        "three": ("in force", "bob"),
+        "four": ("in force", None),
+    }
+    again = json.loads(run("forget", "--user", "ann", "--json", "--config", config)[1])
+    assert again["keys"] == 0
+    with sqlite3.connect(tmp_path / "home" / "serving.db") as connection:
+        kinds = connection.execute("SELECT kind, subject FROM audit_rows ORDER BY sequence").fetchall()
+        assert b"ann" not in b"".join(str(row).encode() for row in connection.execute("SELECT * FROM api_keys"))
+    assert [row for row in kinds if row[0] == "key.revoked"] == [
+        ("key.revoked", listed["two"]["id"]),
+        ("key.revoked", listed["one"]["id"]),
+    ]

@@ -198,7 +198,7 @@ def test_forgetting_a_person_unlinks_the_audit_log(filled: Config, url: str | No
     file.write_text(yaml.safe_dump(content(url, filled.home)))
     arguments = ["forget", "--user", "ann", "--tenant", "acme", "--json", "--config", str(file)]
     counts = json.loads(CliRunner().invoke(app, arguments).stdout)
-    assert counts == {"tenant": "acme", "receipts": 0, "sessions": 1, "telemetry": 1, "audit": 1}
+    assert counts == {"tenant": "acme", "receipts": 0, "sessions": 1, "telemetry": 1, "audit": 1, "keys": 0}
     engine = open_engine(url, filled.home / "serving.db")
     with engine.connect() as connection:
         asked, forgot = connection.execute(select(ROWS).where(ROWS.c.tenant == "acme")).mappings().all()

@@ -113,7 +113,7 @@ def test_a_user_is_forgotten_and_nobody_else(private: Pipeline, tmp_path: Path) 
     private.telemetry._recorder.flush()
     config = tmp_path / "app.yaml"
     config.write_text(f"home: {private.config.home}\ntenants: {{acme: {{}}}}\n")
-    nothing_else = {"tenant": "acme", "sessions": 0, "audit": 0}
+    nothing_else = {"tenant": "acme", "sessions": 0, "audit": 0, "keys": 0}
     for expected in ({"receipts": 1, "telemetry": 2}, {"receipts": 0, "telemetry": 0}):
         result = CliRunner().invoke(app, ["forget", "--user", "ann", "--config", str(config), "--json"])
         assert (result.exit_code, json.loads(result.stdout)) == (0, {**nothing_else, **expected})

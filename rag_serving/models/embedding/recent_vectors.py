@@ -38,6 +38,11 @@ class RecentVectors:
     def __len__(self) -> int:
         return len(self._vectors)
 
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._vectors.clear()
+
     def of(self, user: str | None) -> Embedder:
         """Return the model as one user asks it; None is a caller without a user name."""
         kept = self._limit > 0 and (user is not None or self._anonymous)
