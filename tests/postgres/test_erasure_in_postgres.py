@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.postgres_index import OWNER, WRITER, IndexServer, connected, publish_table, signer_of, tables_of
+from support.postgres_index import APP, OWNER, WRITER, IndexServer, connected, publish_table, signer_of, tables_of
 from support.synthetic import chunk_table, clustered_vectors
 
 from rag_serving.access.principals import Principal
@@ -20,6 +20,7 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.erasure.erasing import TenantErasure
 from rag_serving.erasure.published import PublishedError, count_published
+from rag_serving.indexes.postgres import removal
 from rag_serving.indexes.postgres.publisher import Publisher
 from rag_serving.indexes.postgres.store import PostgresStore
 
@@ -171,3 +172,17 @@ def test_another_installation_can_erase_nothing(config: Config, tmp_path: Path) 
         TenantErasure(foreign, "acme").erase()
     assert rows_of(config, "acme") == before
     assert len(Publisher(config, "acme").listed()) == 2
+
+
+def test_whoever_reads_on_delays_it_and_then_nothing_is_removed(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = rows_of(config, "acme")
+    monkeypatch.setattr(removal, "LOCK_S", 0.1)
+    claims = signer_of(config).for_reader(Principal("acme"), 30)
+    with connected(config, APP, claims) as reading:
+        assert reading.execute("SELECT count(*) FROM citelock.document_chunks").fetchone()[0]
+        with pytest.raises(PublishedError, match="cannot be removed"):
+            TenantErasure(config, "acme").erase()
+    assert rows_of(config, "acme") == before
+    assert TenantErasure(config, "acme").erase()["left"]["rows"] == {}
