@@ -34,7 +34,8 @@ _OF_TESTS = frozenset(
 # Set by Kubernetes in every pod beside a service named `citelock` or `citelock-…`.
 _OF_KUBERNETES = re.compile(r"CITELOCK(_[A-Z0-9_]{1,200})?_(SERVICE_(HOST|PORT)|PORT)(_[A-Z0-9_]{1,200})?")
 _IN_KUBERNETES = "KUBERNETES_SERVICE_HOST"
-_URL_PASSWORD = re.compile(r"://(?:[^\s/?#@:]*:)?([^\s/?#@]+)@")
+# A user alone is a token over HTTP, and only a name to a database.
+_URL_PASSWORD = re.compile(r"(?:://[^\s/?#@:]*:|(?<=http)://|(?<=https)://)([^\s/?#@]+)@", re.IGNORECASE)
 
 Models = Sequence[type[BaseModel]]
 

@@ -51,6 +51,16 @@ def test_a_query_loses_its_tokens_and_nothing_else(text: str, kept: str | None) 
 
 
 @pytest.mark.usefixtures("hidden")
+def test_the_user_of_a_database_is_no_secret_and_that_of_a_web_address_is() -> None:
+    generation = {"provider": "openai", "model": "m", "base_url": "https://t0ken-alone@models.example/v1"}
+    index = {"kind": "postgres", "url": "postgresql://citelock@db/citelock"}
+    telemetry = {"url": "postgresql://citelock:its-p4ssword@db/citelock"}
+    parse_config({"tenants": {"acme": {}}, "index": index, "telemetry": telemetry, "generation": generation})
+    told = "run `citelock build` on postgresql-host with its-p4ssword and t0ken-alone"
+    assert redacted(told) == "run `citelock build` on postgresql-host with *** and ***"
+
+
+@pytest.mark.usefixtures("hidden")
 def test_the_values_of_secret_variables_are_hidden_wherever_they_stand() -> None:
     assert redacted(f"Incorrect API key provided: {KEY}.") == "Incorrect API key provided: ***."
     assert redacted(f"token {KEY}-of-ann") == "token ***"
