@@ -1,4 +1,4 @@
-"""How many rows a second an audit log takes, and verifies: `python -m evals.bench.audit [--url URL] [--rows N]`.
+"""Measure how many rows a second an audit log takes and verifies: `python -m evals.bench.audit [--url URL] [--rows N]`.
 
 Belongs here: appending by threads that each wait until their row is on disk, and following the chain afterwards.
 Does not belong here: the log (`rag_serving.audit`).

@@ -26,7 +26,7 @@ from rag_serving.indexes.lexical import LexicalIndex
 
 
 class Absent:
-    """What a search by keywords must not touch."""
+    """Raise an error whatever is asked of it: what a search by keywords must not touch."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AssertionError(f"{name} was asked for")

@@ -1,4 +1,4 @@
-"""What the redactor finds of personal data, and how long it takes: `python -m evals.bench.privacy`.
+"""Measure what the redactor finds of personal data, and how long it takes: `python -m evals.bench.privacy`.
 
 Belongs here: precision and recall on `evals/gold/privacy/texts.yaml`, time by length. Does not belong here: finding
 (`rag_serving.privacy`).

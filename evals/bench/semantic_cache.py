@@ -1,4 +1,4 @@
-"""How often the answer cache gives an answer to another question, and how often to the same one in other words.
+"""Measure how often the answer cache gives the answer of another question, and of the same one in other words.
 
     python -m evals.bench.semantic_cache [--pairs 2000] [--json]
 

@@ -1,4 +1,4 @@
-"""What a build would embed: pages, chunks, texts, tokens and their price, by source, before any model is asked.
+"""Estimate what a build would embed: pages, chunks, texts, tokens and their price, by source, without asking a model.
 
 Belongs here: counting what the caches lack. Does not belong here: contexts (`rag_assets.llm_contexts.estimate`), making
 vectors (`rag_assets.publishing`).
@@ -35,7 +35,7 @@ _DIMENSION = 8  # of vectors that nobody compares
 
 @dataclass
 class SourceEstimate:
-    """What of one source would be embedded."""
+    """Hold what of one source would be embedded."""
 
     pages: set[str] = field(default_factory=set)
     chunks: int = 0

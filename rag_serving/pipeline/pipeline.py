@@ -1,8 +1,7 @@
 """One tenant's question path: the published generation, models, receipts and telemetry that its questions share.
 
 Belongs here: what a question begins with and leaves behind, what is answered when none can be.
-Does not belong here: the order of a question's stages (`pipeline.answers`); HTTP and terminals (`api.app`,
-`cli.main`).
+Does not belong here: the order of a question's stages (`pipeline.answers`), HTTP (`api.app`), terminals (`cli.main`).
 """
 
 from __future__ import annotations
