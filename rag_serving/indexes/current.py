@@ -153,7 +153,9 @@ class CurrentGeneration:
             named = self._pinned or self._source.current()
         except StoreError as error:
             self.problem = str(error)
-            raise UnpublishedError(f"what is published for tenant {self._tenant!r} cannot be read") from error
+            raise UnpublishedError(
+                f"what is published for tenant {self._tenant!r} cannot be read; `citelock doctor` says why"
+            ) from error
         if named is None:
             self.problem = f"nothing is published for tenant {self._tenant!r} yet; run `citelock build`"
             raise UnpublishedError(self.problem)
