@@ -18,7 +18,7 @@ _REFUSED = re.compile(
 )
 # Read by hand: what their metadata leave out is in their repositories. Of docutils only an Emacs mode is under GPL, and
 # its wheel has none (COPYING.rst).
-REVIEWED = {"docutils": "BSD-2-Clause", "flagembedding": "MIT", "pyromark": "MIT"}
+REVIEWED = {"docutils": "BSD-2-Clause", "flagembedding": "MIT", "promql-parser": "MIT", "pyromark": "MIT"}
 
 
 def licences(distribution: Distribution) -> list[str]:
