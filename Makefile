@@ -81,6 +81,7 @@ lint: $(VENV)/.installed-test  ## Check style, types, the rules between the room
 	@mypy
 	@lint-imports
 	@python scripts/generate_docs.py --check
+	@python scripts/generate_monitoring.py --check
 	@python scripts/lock.py --check
 	@python scripts/check_licences.py
 
@@ -118,6 +119,7 @@ bench-gpu: $(VENV)/.installed-test  ## Measure reranker and embedder geometries 
 
 docs: $(VENV)/.installed-test  ## Write the generated parts of the docs.
 	@python scripts/generate_docs.py
+	@python scripts/generate_monitoring.py
 
 web: $(VENV)/.installed-test  ## Build the web page (web/) into rag_serving/web/static.
 	@python scripts/web.py

@@ -28,6 +28,7 @@ from rag_serving.api.book_chat import check_books, selection_of, source_payload
 from rag_serving.api.book_chat import router as book_chat
 from rag_serving.api.connections import UNREAD
 from rag_serving.api.conversation_sessions import router as conversation_sessions
+from rag_serving.api.counted_responses import CountedResponses
 from rag_serving.api.deadlines import Deadlines, Running
 from rag_serving.api.document_events import router as document_events
 from rag_serving.api.documents import router as documents
@@ -156,7 +157,7 @@ async def metrics(request: HttpRequest, service: CurrentService, tenant: str | N
 
     def read() -> bytes:
         caller = caller_of(request, tenant)
-        return service.exposition(caller.tenant)
+        return service.exposition(caller.tenant, "operator" in caller.roles)
 
     try:
         content = await request.app.state.background.run(f"metrics {counted_as(request)} {tenant}", read, METRICS_S)
@@ -250,6 +251,7 @@ def create_app(
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES, lower={SESSION_PATH: MAX_SIGN_IN_BYTES})
     app.add_middleware(Uploads)
     app.add_middleware(Admission)
+    app.add_middleware(CountedResponses)
     app.add_middleware(Traced)  # the last one added is the first one asked
     app.include_router(router)
     app.include_router(book_chat)

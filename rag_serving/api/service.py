@@ -22,6 +22,7 @@ from rag_serving.api.auth import Authenticator, Request, as_bearer
 from rag_serving.api.cookies import SESSION, cookie_of
 from rag_serving.api.credentials import Identity
 from rag_serving.api.static_tokens import token_digest
+from rag_serving.api.status_series import status_series
 from rag_serving.api.stream_slots import ActiveStreams, Slots
 from rag_serving.api.wire import RequestError, bearer_token
 from rag_serving.audit.events import Event
@@ -122,16 +123,25 @@ class Service:
         for tenant, pipeline in self.pipelines.items():
             if state := pipeline.phases.state():
                 self.metrics.set_phase(tenant, state.in_force if pipeline.phases.settings.enabled else 0)
-            if pipeline.reranker:
-                self.metrics.set_breaker(tenant, "reranker", pipeline.reranker.breaker.state)
+            for server, breaker in pipeline.breakers().items():
+                self.metrics.set_breaker(tenant, server, breaker)
+            self.metrics.set_generation(tenant, pipeline.published.answers_from())
             if pipeline.telemetry:
                 self.metrics.set_rows(tenant, pipeline.telemetry.counts())
+            if pipeline.log.audit:
+                self.metrics.set_events(tenant, **vars(pipeline.log.audit.counts()))
 
-    def exposition(self, tenant: str) -> bytes:
-        """Return the metrics of a tenant, of all processes of the server, in Prometheus' text format."""
+    def exposition(self, tenant: str, of_operator: bool = False) -> bytes:
+        """Return the metrics of a tenant, of all processes of the server, in Prometheus' text format; `of_operator`:
+        also those that tell of pages which not every reader may know of."""
         self.measure()
-        budget = self.pipelines[tenant].log.budget if tenant in self.pipelines else None
-        return self.metrics.exposition(tenant) + self._jobs.exposition(tenant) + budget_series(budget)
+        if tenant not in self.pipelines:
+            return self.metrics.exposition(tenant)
+        pipeline = self.pipelines[tenant]
+        parts = [self.metrics.exposition(tenant), self._jobs.exposition(tenant), budget_series(pipeline.log.budget)]
+        if of_operator:
+            parts.append(status_series(pipeline, self._jobs))
+        return b"".join(parts)
 
     @cached_property
     def _jobs(self) -> JobSeries:

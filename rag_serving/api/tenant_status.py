@@ -9,6 +9,7 @@ Nothing here names a page, an address or a credential.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -88,7 +89,7 @@ def _published(
         with pipeline.published.acquire(lambda: stale.append("a newer generation cannot be opened yet")) as held:
             shown = {
                 "id": held.id,
-                "published_at": _published_at(store, pipeline.tenant, held.id),
+                "published_at": published_at(store, pipeline.tenant, held.id),
                 "chunks": held.manifest.chunks,
                 "pages": held.manifest.page_count,
             }
@@ -97,7 +98,7 @@ def _published(
         return None, {}, (str(error),)
 
 
-def _published_at(store: Store, tenant: str, generation_id: str) -> str | None:
+def published_at(store: Store, tenant: str, generation_id: str) -> str | None:
     """Return when a generation was first published, ISO 8601; None where the record is lost."""
     try:
         return store.publication(tenant).history.get(generation_id)
@@ -105,27 +106,48 @@ def _published_at(store: Store, tenant: str, generation_id: str) -> str | None:
         return None
 
 
+@dataclass(frozen=True)
+class SourceState:
+    """When a source was synced as a whole; None where that is not known here."""
+
+    last_sync: datetime | None
+    overdue: bool | None
+
+
+def source_states(config: Config, tenant: str, now: datetime) -> dict[str, SourceState]:
+    """Return the tenant's configured sources. One that was never synced is overdue, unless the pages come from a
+    database and the home folder of this machine has no sources."""
+    store = Store(config.home)
+    return {
+        key: _source_state(config, store, key, now) for key, source in config.sources.items() if source.tenant == tenant
+    }
+
+
+def _source_state(config: Config, store: Store, key: str, now: datetime) -> SourceState:
+    synced = read_sync_time(store, key)
+    if synced is None:
+        return SourceState(None, None if config.index.kind != "disk" and not store.source(key).exists() else True)
+    judged = judge(config.sources[key], config.monitoring, now, last_sync=synced, known_since=synced)
+    return SourceState(synced, judged.overdue)
+
+
 def _sources(config: Config, tenant: str, pages: Mapping[str, SourcePages], now: datetime) -> list[dict[str, Any]]:
-    """Return the tenant's sources, the configured ones first; one that is configured no more may still be published."""
-    configured = [key for key, source in config.sources.items() if source.tenant == tenant]
-    listed = dict.fromkeys((*configured, *pages))
-    return [_source(config, key, pages.get(key, _NO_PAGES), now if key in configured else None) for key in listed]
+    """Return the tenant's sources, the configured ones first; of one that is configured no more nothing is told of its
+    syncs."""
+    states = source_states(config, tenant, now)
+    listed = dict.fromkeys((*states, *pages))
+    return [_source(config, key, pages.get(key, _NO_PAGES), states.get(key)) for key in listed]
 
 
-def _source(config: Config, key: str, found: SourcePages, now: datetime | None) -> dict[str, Any]:
-    """`now`: the present moment; None: the source is not the tenant's any more, and nothing is told of its syncs."""
-    overdue: bool | None = None
-    settings = config.sources[key] if now else None
-    synced = read_sync_time(Store(config.home), key) if now else None
-    if settings and synced and now:
-        overdue = judge(settings, config.monitoring, now, last_sync=synced, known_since=synced).overdue
+def _source(config: Config, key: str, found: SourcePages, state: SourceState | None) -> dict[str, Any]:
+    synced = state.last_sync if state else None
     return {
         "key": key,
-        "kind": settings.kind if settings else None,
+        "kind": config.sources[key].kind if state else None,
         "pages": found.pages,
         "last_sync": synced.isoformat(timespec="seconds") if synced else None,
         "newest_page": found.newest.isoformat(timespec="seconds") if found.newest else None,
-        "overdue": overdue,
+        "overdue": state.overdue if state and synced else None,
     }
 
 

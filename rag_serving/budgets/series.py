@@ -7,9 +7,10 @@ They are read from the database when they are asked for: processes of one server
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from rag_serving.budgets.budget import TenantBudget
+from rag_serving.telemetry.series import gauge_of
 
 
 def budget_series(budget: TenantBudget | None) -> bytes:
@@ -18,9 +19,7 @@ def budget_series(budget: TenantBudget | None) -> bytes:
     if budget is None or not used:
         return b""
     registry = CollectorRegistry()
-    labels = ["tenant", "measure"]
-    amounts = Gauge("citelock_budget_used", "Used in the present minute, or day (UTC).", labels, registry=registry)
-    limits = Gauge("citelock_budget_limit", "Limits of a budget.", [*labels, "limit"], registry=registry)
+    amounts, limits = gauge_of("budget_used", registry), gauge_of("budget_limit", registry)
     for measure, amount in used.items():
         amounts.labels(budget.tenant, measure).set(amount)
         for name in ("soft", "hard"):

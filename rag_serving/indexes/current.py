@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
@@ -63,7 +64,8 @@ class CurrentGeneration:
         self._slot = Slot()
         self._under_way: dict[str, _Opening] = {}
         self._failed: tuple[str, Breaker] | None = None
-        self._closed = False
+        self._closed = self._is_source_down = False
+        self._seen: str | None = None  # what was published when that was last read
         self.problem: str | None = None
 
     @contextmanager
@@ -107,6 +109,16 @@ class CurrentGeneration:
         """Return the id of the published generation, open or not, as it was a moment ago where its database cannot
         answer; None where that is not known."""
         return self._pinned or self._source.last_named()
+
+    def answers_from(self) -> Literal["published", "older", "none"]:
+        """Return what a question that comes now is answered from, by what was last seen: nothing is opened or read."""
+        if self._slot.held is None:
+            return "none"
+        return "published" if self._seen is None or self._slot.holds(self._seen) else "older"
+
+    def is_source_up(self) -> bool:
+        """Return whether what is published could be read the last time; nothing is read."""
+        return not self._is_source_down
 
     def refusal(self) -> str | None:
         """Return why a question that comes now is refused, or None. Waits for the first generation, and for no newer
@@ -152,10 +164,11 @@ class CurrentGeneration:
         try:
             named = self._pinned or self._source.current()
         except StoreError as error:
-            self.problem = str(error)
+            self.problem, self._is_source_down = str(error), True
             raise UnpublishedError(
                 f"what is published for tenant {self._tenant!r} cannot be read; `citelock doctor` says why"
             ) from error
+        self._seen, self._is_source_down = named, False
         if named is None:
             self.problem = f"nothing is published for tenant {self._tenant!r} yet; run `citelock build`"
             raise UnpublishedError(self.problem)

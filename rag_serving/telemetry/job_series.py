@@ -1,28 +1,43 @@
-"""Embedding jobs of a tenant for Prometheus: how many wait, run, were done of late, and were put aside.
+"""Embedding jobs of a tenant for Prometheus: how many wait, run, were done of late, and were put aside; workers.
 
-Belongs here: the series. Does not belong here: the queue (`rag_assets.embedding_jobs`), metrics that are counted in
-this process (`metrics`).
+Belongs here: the figures, also for `citelock doctor`. Does not belong here: the queue (`rag_assets.embedding_jobs`),
+metrics that are counted in this process (`metrics`).
 
 They are read from the database when they are asked for: processes of one server would add up what they all see.
 """
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+import time
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, generate_latest
 from sqlalchemy import Connection, func, select
 
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.telemetry.guarded import GuardedDatabase
-from rag_serving.telemetry.job_tables import JOBS, METADATA, STATES
+from rag_serving.telemetry.job_tables import JOBS, METADATA, STATES, WORKERS
 from rag_serving.telemetry.recorder import TelemetryError
+from rag_serving.telemetry.series import gauge_of
+
+
+@dataclass(frozen=True)
+class QueueFigures:
+    """What the queue has of one tenant, and the workers of all."""
+
+    jobs: dict[str, int]  # by state
+    oldest_s: float  # age of the oldest job that waits or runs; 0: there is none
+    workers: int  # that gave a sign of life within the lease
+    last_seen_s: float | None  # since the last sign of life of any worker; None: nobody knows of one
 
 
 class JobSeries:
     """Tells of the jobs of one installation; of nothing where no workers are configured, or the database is away."""
 
     def __init__(self, config: Config) -> None:
-        self._is_used = config.jobs.embedding == "workers"
+        self._is_used, self._lease_s = config.jobs.embedding == "workers", config.jobs.lease_s
+        self._has_server = config.telemetry.url is not None
         self._database = GuardedDatabase(config.telemetry.url, Store(config.home).serving_db(), METADATA)
 
     def exposition(self, tenant: str) -> bytes:
@@ -30,22 +45,42 @@ class JobSeries:
         if not self._is_used:
             return b""
         try:
-            counts = self._database.ask(lambda connection: jobs_by_state(connection, tenant))
+            figures = self._database.ask(lambda connection: queue_figures(connection, tenant, self._lease_s))
         except TelemetryError:
             return b""
         registry = CollectorRegistry()
-        help_text = "Embedding jobs: waiting, running, done of late, and put aside (dead)."
-        gauge = Gauge("citelock_embedding_jobs", help_text, ["tenant", "state"], registry=registry)
-        for state, count in counts.items():
-            gauge.labels(tenant, state).set(count)
+        jobs = gauge_of("embedding_jobs", registry)
+        for state, count in figures.jobs.items():
+            jobs.labels(tenant, state).set(count)
+        gauge_of("embedding_oldest_job_seconds", registry).labels(tenant).set(figures.oldest_s)
+        gauge_of("embedding_workers", registry).labels(tenant).set(figures.workers)
         return generate_latest(registry)
+
+    def is_database_up(self) -> bool | None:
+        """Return whether the installation's database answers; None where it is a file of the home folder."""
+        if not self._has_server:
+            return None
+        try:
+            self._database.ask(lambda connection: connection.execute(select(1)).scalar())
+        except TelemetryError:
+            return False
+        return True
 
     def close(self) -> None:
         self._database.close()
 
 
-def jobs_by_state(connection: Connection, tenant: str) -> dict[str, int]:
-    """Return how many embedding jobs a tenant has in each state."""
-    query = select(JOBS.c.state, func.count()).where(JOBS.c.tenant == tenant).group_by(JOBS.c.state)
-    counts = {str(state): int(count) for state, count in connection.execute(query)}
-    return {state: counts.get(state, 0) for state in STATES}
+def queue_figures(connection: Connection, tenant: str, lease_s: float, now: float | None = None) -> QueueFigures:
+    """Return the figures of a tenant; `now`: seconds since 1970."""
+    now = time.time() if now is None else now
+    query = select(JOBS.c.state, func.count(), func.min(JOBS.c.created_at)).where(JOBS.c.tenant == tenant)
+    grouped = connection.execute(query.group_by(JOBS.c.state))
+    rows = {str(state): (int(count), float(oldest)) for state, count, oldest in grouped}
+    oldest = min((rows[state][1] for state in ("waiting", "running") if state in rows), default=now)
+    seen = [float(at) for at in connection.execute(select(WORKERS.c.seen_at)).scalars()]
+    return QueueFigures(
+        {state: rows[state][0] if state in rows else 0 for state in STATES},
+        max(0.0, now - oldest),
+        sum(at >= now - lease_s for at in seen),
+        max(0.0, now - max(seen)) if seen else None,
+    )

@@ -1,8 +1,8 @@
 """Metrics of a server's questions, for Prometheus.
 
-Belongs here: names, labels and buckets; counting rows of telemetry; the series of one tenant as text; the files in
-which several processes count together. Does not belong here: figures of whole days (`rag_assets.reports.kpis`), the
-sidecar's metrics.
+Belongs here: buckets; counting rows of telemetry; the series of one tenant as text; the files in which several
+processes count together. Does not belong here: names and labels (`series`), figures of whole days
+(`rag_assets.reports.kpis`), the sidecar's metrics.
 
 Every series has the label `tenant`, and a reader gets those of one tenant only.
 """
@@ -30,9 +30,11 @@ from rag_serving.config.phases import PHASES
 from rag_serving.models.breaker import State
 from rag_serving.records.flags import CACHED, CACHED_OLDER, FINDINGS, PHASE_FAILED, REPEATED
 from rag_serving.telemetry.recorder import Counts, TableName
+from rag_serving.telemetry.series import PREFIX, SERIES, plain_text
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """Upper bounds of the stages' times, in seconds."""
+GenerationState = Literal["published", "older", "none"]
 _MAX_VERDICTS = 10_000
 _KINDS_OF_FILES = ("counter", "histogram", "gauge_sum", "gauge_livesum")
 _BYTES_PER_TENANT = 1 << 16  # what the largest kind of file needs, with some to spare
@@ -54,55 +56,48 @@ class Metrics:
         else:
             values.ValueClass = values.MutexValue  # whatever the environment says
         self._lock = threading.Lock()
-        self._rows_seen: dict[tuple[str, str], int] = {}
+        self._totals: dict[tuple[str, str], int] = {}  # as they were last seen, by tenant and fate
         self._verdicts: dict[str, str] = {}  # the last ones, by row
         self._define()
 
     def _define(self) -> None:
-        self._questions = self._counter("questions", "Questions and searches.", "kind", "status", "outcome")
-        self._degraded = self._counter("degraded_questions", "Questions and searches with something degraded.")
-        self._claims = self._counter("claims", "Claims of answers.")
-        self._verified = self._counter("verified_claims", "Claims that were verified.")
-        self._rows = self._counter("telemetry_rows", "Rows of telemetry that were written, or dropped.", "fate")
+        self._questions = self._counter("questions")
+        self._degraded = self._counter("degraded_questions")
+        self._claims = self._counter("claims")
+        self._verified = self._counter("verified_claims")
+        self._rows = self._counter("telemetry_rows")
+        self._events = self._counter("audit_events")
+        self._responses = self._counter("http_responses")
+        series = SERIES["stage_seconds"]
         self._seconds = Histogram(
-            "citelock_stage_seconds",
-            "Time of each stage.",
-            ["tenant", "stage"],
+            f"{PREFIX}{series.name}",
+            plain_text(series),
+            series.all_labels,
             registry=self._registry,
             buckets=BUCKETS_S,
         )
-        self._feedback = self._gauge("feedback", "Readers' verdicts, one per reader and answer.", "sum", "verdict")
-        self._waiting = self._gauge("telemetry_waiting", "Rows that are not written yet.", "livesum")
-        self._breakers = self._gauge(
-            "breaker_state",
-            "Processes of this server for which a server's circuit breaker is in that state.",
-            "livesum",
-            "server",
-            "state",
-        )
+        self._feedback = self._gauge("feedback", "sum")
+        self._waiting = self._gauge("telemetry_waiting", "livesum")
+        self._events_waiting = self._gauge("audit_waiting", "livesum")
+        self._breakers = self._gauge("breaker_state", "livesum")
+        self._phases = self._gauge("retrieval_phase", "livesum")
+        self._generations = self._gauge("generation_state", "livesum")
+        self._changes = self._counter("phase_changes")
+        self._fallen = self._counter("fall_throughs")
+        self._cached = self._counter("cached_answers")
+        self._tokens = self._counter("tokens")
+        self._cost = self._counter("cost")
+        self._repeated = self._counter("repeated_answers")
 
-        self._phases = self._gauge(
-            "retrieval_phase",
-            "Processes of this server in which that phase of retrieval is in force; 0: none is.",
-            "livesum",
-            "phase",
-        )
-        self._changes = self._counter(
-            "phase_changes", "Steps from a phase of retrieval to another.", "direction", "phase"
-        )
-        self._fallen = self._counter(
-            "fall_throughs", "Questions and searches that a phase of retrieval failed.", "phase"
-        )
-        self._cached = self._counter("cached_answers", "Questions that got an earlier answer.", "pages")
-        self._tokens = self._counter("tokens", "Tokens that models took for questions.", "direction")
-        self._cost = self._counter("cost", "What they cost, in the currency of the prices.")
-        self._repeated = self._counter("repeated_answers", "Questions that got their answer again.")
+    def _counter(self, name: str) -> Counter:
+        series = SERIES[name]
+        return Counter(f"{PREFIX}{name}", plain_text(series), series.all_labels, registry=self._registry)
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"citelock_{name}", text, ["tenant", *labels], registry=self._registry)
-
-    def _gauge(self, name: str, text: str, mode: Literal["sum", "livesum"], *labels: str) -> Gauge:
-        return Gauge(f"citelock_{name}", text, ["tenant", *labels], registry=self._registry, multiprocess_mode=mode)
+    def _gauge(self, name: str, mode: Literal["sum", "livesum"]) -> Gauge:
+        series = SERIES[name]
+        return Gauge(
+            f"{PREFIX}{name}", plain_text(series), series.all_labels, registry=self._registry, multiprocess_mode=mode
+        )
 
     def add(self, table: TableName, row: Mapping[str, Any]) -> None:
         """Count a row of `events`."""
@@ -155,14 +150,32 @@ class Metrics:
         """Count a step to a phase of retrieval."""
         self._changes.labels(tenant, direction, str(phase)).inc()
 
+    def set_generation(self, tenant: str, current: GenerationState) -> None:
+        """Set what this process answers from."""
+        for state in get_args(GenerationState):
+            self._generations.labels(tenant, state).set(state == current)
+
+    def add_response(self, tenant: str, code: int) -> None:
+        """Count a response to a caller of a tenant."""
+        self._responses.labels(tenant, str(code)).inc()
+
     def set_rows(self, tenant: str, counts: Counts) -> None:
         """Set how many rows of telemetry this process has written, dropped, and keeps waiting."""
         self._waiting.labels(tenant).set(counts.waiting)
-        for fate, rows in (("recorded", counts.recorded), ("dropped", counts.dropped)):
+        self._set_fates(self._rows, tenant, {"recorded": counts.recorded, "dropped": counts.dropped})
+
+    def set_events(self, tenant: str, written: int, lost: int, waiting: int) -> None:
+        """Set how many events of the audit log this process has written, lost, and keeps waiting."""
+        self._events_waiting.labels(tenant).set(waiting)
+        self._set_fates(self._events, tenant, {"written": written, "lost": lost})
+
+    def _set_fates(self, counter: Counter, tenant: str, fates: Mapping[str, int]) -> None:
+        """Count what was added since the last time."""
+        for fate, total in fates.items():
             with self._lock:
-                before = self._rows_seen.get((tenant, fate), 0)
-                self._rows_seen[tenant, fate] = max(before, rows)
-            self._rows.labels(tenant, fate).inc(max(0, rows - before))
+                before = self._totals.get((tenant, fate), 0)
+                self._totals[tenant, fate] = max(before, total)
+            counter.labels(tenant, fate).inc(max(0, total - before))
 
     def exposition(self, tenant: str) -> bytes:
         """Return the series of a tenant in Prometheus' text format."""
