@@ -113,7 +113,9 @@ def build_dense(
     table, vectors = arranged(chunks, vectors)
     table = with_shards(table, config.indexing.max_shard_chunks)
     with store.lock(tenant):
-        shards, built = _ensure_shards(place_of(store, tenant, config), table, vectors, embedder, progress)
+        shards, built = (), 0
+        if has_graphs(config, len(table)):
+            shards, built = _ensure_shards(place_of(store, tenant, config), table, vectors, embedder, progress)
         facts = {
             "embedder": embedder,
             "dimension": vectors.shape[1],
@@ -194,6 +196,11 @@ def _whole(store: Store, tenant: str, generation_id: str, config: Config) -> Man
     if find_file_damage(store, tenant, generation_id, config, "digests"):
         return None
     return read_manifest(store, tenant, generation_id)
+
+
+def has_graphs(config: Config, chunks: int) -> bool:
+    """Return whether so many chunks get graphs of Chroma beside the codes of their vectors."""
+    return config.indexing.dense_search == "chroma" or chunks <= config.indexing.max_graph_chunks
 
 
 def _ensure_shards(

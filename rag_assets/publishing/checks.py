@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from rag_serving.artifacts.signed_files import write_signed
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.indexes.chroma import ChromaLocation, DenseError
+from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.shard_collections import ShardCollections, stored_readers
@@ -101,14 +103,16 @@ def check_files(folder: Path, generation: Generation) -> CheckResult:
 
 def check_ids(generation: Generation, place: ChromaLocation) -> CheckResult:
     """Return chunk table, dense shards and lexical index hold the same chunks, the shards with the same readers and
-    every window of a long one."""
-    ids = generation.vector_ids()
-    expected = {name: generation.readers_of(generation.row_of_vector(number)) for number, name in enumerate(ids)}
-    try:
-        collections = ShardCollections.open(place)
-        dense = [pair for shard in generation.manifest.shards for pair in stored_readers(collections, shard.collection)]
-    except DenseError as error:
-        return CheckResult("ids", False, str(error))
+    every window of a long one; shards are not asked where the generation has none."""
+    shards, expected, dense = generation.manifest.shards, dict[str, str](), list[tuple[str, str]]()
+    if shards:
+        ids = generation.vector_ids()
+        expected = {name: generation.readers_of(generation.row_of_vector(number)) for number, name in enumerate(ids)}
+        try:
+            collections = ShardCollections.open(place)
+            dense = [pair for shard in shards for pair in stored_readers(collections, shard.collection)]
+        except DenseError as error:
+            return CheckResult("ids", False, str(error))
     wrong = [f"{chunk_id} (readers {readers!r})" for chunk_id, readers in dense if expected.get(chunk_id) != readers]
     wrong += [f"{chunk_id} (dense: missing)" for chunk_id in expected.keys() - {chunk_id for chunk_id, _ in dense}]
     if len(dense) > len(expected):
@@ -146,10 +150,11 @@ def check_neighbours(generation: Generation, minimum: float) -> list[CheckResult
     sampled, everyone = sample_rows(len(vectors)), frozenset(generation.reader_classes)
     astray: list[str] = []
     found = wanted = 0
+    searched = partial(_as_served, generation, everyone)
     try:
         for number in sampled:
             vector = vectors[number]
-            approximate = generation.approximate(vector, RECALL_AT)
+            approximate = searched(vector)
             if not _is_itself(approximate, generation.row_of_vector(number)):
                 astray.append(ids[number])
             exact = generation.exact(vector, RECALL_AT, everyone)
@@ -169,6 +174,13 @@ def check_neighbours(generation: Generation, minimum: float) -> list[CheckResult
         ),
         CheckResult("ann_recall", recall >= minimum, detail, measured),
     ]
+
+
+def _as_served(generation: Generation, everyone: frozenset[str], vector: Vectors) -> list[Hit]:
+    """Return the nearest by what is to be measured: the graphs, or the codes where there are none."""
+    if generation.manifest.shards:
+        return generation.approximate(vector, RECALL_AT)
+    return generation.dense(vector, RECALL_AT, everyone)
 
 
 def check_page_versions(generation: Generation) -> CheckResult:

@@ -23,6 +23,7 @@ from rag_assets.steps.dedup import duplicates, minhash
 from rag_assets.steps.sections import splitting as sections
 from rag_serving.artifacts import keyword_tables
 from rag_serving.artifacts.schema import CHUNKS, CONTEXTS, DEDUP_MAP, GENERATION_CHUNKS, SECTIONS
+from rag_serving.config.indexing import Indexing
 from rag_serving.config.loading import Config
 from rag_serving.indexes import lexical, sentence_vectors, shard_collections
 from rag_serving.text import analyzer as terms
@@ -97,10 +98,17 @@ def tenant_inputs(config: Config, chunks: Mapping[str, str], embedder: str, page
         (DEDUP_MAP.version, minhash.VERSION, duplicates.VERSION),
         (ingestion.dedup_enabled, ingestion.dedup_method, ingestion.dedup_threshold),
         config.indexing.max_shard_chunks,
+        *_graphs(config),
         (lexical.FORMAT, shard_collections.FORMAT, terms.ANALYZER_VERSION, keyword_tables.FORMAT),
         (sentence_vectors.FORMAT, config.indexing.sentence_vectors, config.embedding.provider),
         *_database(config),
     )
+
+
+def _graphs(config: Config) -> tuple[object, ...]:
+    """Return what decides whether there are graphs; nothing for the defaults, which change no fingerprint."""
+    most, always = config.indexing.max_graph_chunks, config.indexing.dense_search == "chroma"
+    return (most, always) if always or most != Indexing().max_graph_chunks else ()
 
 
 def _database(config: Config) -> tuple[tuple[str, str], ...]:

@@ -31,6 +31,7 @@ from rag_serving.indexes.window_map import WindowMap, chunk_id_of
 from rag_serving.models.breaker import Breaker
 
 EXACT_ROWS = 1_000_000
+_NO_GRAPHS = "dense index searched exactly: it was built without Chroma's graphs; run `citelock build`"
 RETRY_S = 30.0  # how long a shard that failed is left alone before Chroma is tried again
 
 Rows = NDArray[np.int64]
@@ -59,7 +60,7 @@ class DenseIndex:
     ) -> None:
         """`row_of` gives the row of a chunk id."""
         self._shards = [OpenShard(place, shard, row_of, table.windows) for shard in shards]
-        self._table = table
+        self._table, self._mode = table, mode
         self._exact_rows = {"auto": EXACT_ROWS, "exact": table.rows, "chroma": 0}[mode]
         self._pool: ThreadPoolExecutor | None = None
         self._starting = threading.Lock()
@@ -69,6 +70,8 @@ class DenseIndex:
     @property
     def problems(self) -> tuple[str, ...]:
         """What is known to be searched exactly because Chroma could not be used, a line for each shard."""
+        if self._mode == "chroma" and not self._shards and self._table.rows:
+            return (_NO_GRAPHS,)
         return tuple(shard.problem for shard in self._shards if shard.problem)
 
     def connect(self) -> tuple[str, ...]:
