@@ -1,0 +1,82 @@
+"""A real Prometheus scrapes a real server of two processes, by the rules that are shipped."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from support.command_line import write_config
+from support.prometheus_server import started_prometheus
+from support.server_process import serving
+from support.waiting import wait_until
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "monitoring"
+EXPECTED = {"CitelockBreakerOpen", "CitelockSourceOverdue", "CitelockNotFound"}
+QUESTION = {"question": "Which colour has the moon of the planet Zorblax?"}
+
+
+def at_once(rules: dict[str, Any]) -> dict[str, Any]:
+    """The shipped rules, evaluated four times a second, with alerts that wait for nothing."""
+    for group in rules["groups"]:
+        group["interval"] = "250ms"
+        for rule in group["rules"]:
+            rule.pop("for", None)
+    return rules
+
+
+def scraping(port: int, folder: Path) -> dict[str, Any]:
+    """The shipped configuration, of a server on this port and without a token."""
+    (folder / "rules.yaml").write_text(yaml.safe_dump(at_once(yaml.safe_load((FOLDER / "rules.yaml").read_text()))))
+    config: dict[str, Any] = yaml.safe_load((FOLDER / "prometheus.yaml").read_text())
+    config["global"] = {"scrape_interval": "500ms", "scrape_timeout": "500ms"}
+    config["rule_files"] = [str(folder / "rules.yaml")]
+    (job,) = (job for job in config["scrape_configs"] if job["job_name"] == "citelock-acme")
+    del job["authorization"]
+    job["static_configs"][0]["targets"] = [f"127.0.0.1:{port}"]
+    config["scrape_configs"] = [job]
+    return config
+
+
+def more_of(closed_port: int, folder: Path) -> str:
+    """A sidecar that nobody runs, and a source that was never synced."""
+    return f"""
+reranker: {{url: "http://127.0.0.1:{closed_port}/rerank", breaker_failures: 2}}
+sources:
+  eng: {{kind: files, tenant: acme, path: {folder}, readers: everyone}}
+"""
+
+
+def nothing(url: str) -> str:
+    """The status of a question that no page answers."""
+    return str(httpx.post(f"{url}/v1/ask", json=QUESTION, timeout=60, verify=False).json()["status"])
+
+
+def test_rules_are_evaluated_and_alerts_fire(wiki_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(wiki_home, tmp_path / "home")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        closed_port = probe.getsockname()[1]
+    config = write_config(tmp_path, tmp_path / "home", more_of(closed_port, tmp_path))
+    with serving(config, monkeypatch) as server, started_prometheus(scraping(server.port, tmp_path)) as prometheus:
+        asked = "sum(citelock_questions_total)"
+        # Each process meets the sidecar that is away; what is counted for the first time is no increase yet.
+        assert [server.ask() for _ in range(8)] == ["answered"] * 8
+        assert [nothing(server.url) for _ in range(2)] == ["not_found"] * 2
+        wait_until(lambda: sum(prometheus.value(asked).values()) == 10)
+        assert {nothing(server.url) for _ in range(30)} == {"not_found"}
+        wait_until(lambda: sum(prometheus.value(asked).values()) == 40)
+        wait_until(lambda: set(prometheus.firing()) >= EXPECTED, 20)
+        assert set(prometheus.firing()) - EXPECTED <= {"CitelockSlow"}  # where the machine is busy
+        summary = prometheus.firing()["CitelockSourceOverdue"]["annotations"]["summary"]
+        assert summary == "Source eng of acme has had no complete sync for too long."
+        assert set(prometheus.rules().values()) == {"ok"}
+        (share,) = prometheus.value("citelock:not_found:ratio_rate1h").values()
+        assert share > 0.9
+        (age,) = prometheus.value("citelock:generation_age:seconds").values()
+        assert 0 < age < 3600
+        assert prometheus.value("citelock:stage_seconds:p95_rate5m").keys() >= {"stage=total,tenant=acme"}
+        assert prometheus.value("sum(citelock_generation_state) by (state) > 0") == {"state=published": 2.0}
