@@ -113,6 +113,7 @@ def published_generation(
             "generations_removed": len(pruned.generations),
             "collections_removed": len(pruned.collections),
             "originals_removed": len(pruned.originals),
+            **{f"{config.index.kind}_{name}": value for name, value in publication.database.items()},
             "ask": dg.MetadataValue.url(page_url(config.serving)),
         },
     )

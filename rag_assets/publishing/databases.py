@@ -7,17 +7,23 @@ disk (`publish`).
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Mapping
 from contextlib import closing
 
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.indexes.remote.errors import RemoteError
 
+Figures = Mapping[str, int | float | str]
+"""What a publication did in a database: numbers and short texts by name."""
+
 _log = logging.getLogger(__name__)
 
 
-def publish_to_database(store: Store, tenant: str, generation_id: str, config: Config) -> None:
-    """Copy a checked generation to the configured database and let its pointer name it; nothing where there is none.
+def publish_to_database(store: Store, tenant: str, generation_id: str, config: Config) -> Figures:
+    """Copy a checked generation to the configured database and let its pointer name it; return what was done, nothing
+    where there is none.
 
     Raises:
         ConfigError, RemoteError: it cannot be done, and why; what the database has published is as it was.
@@ -25,12 +31,17 @@ def publish_to_database(store: Store, tenant: str, generation_id: str, config: C
     if config.index.kind == "postgres":
         from rag_assets.publishing.postgres_writer import publish_generation
 
-        publish_generation(store, tenant, generation_id, config)
-    elif config.index.kind == "qdrant":
+        began = time.monotonic()
+        copied = publish_generation(store, tenant, generation_id, config)
+        rows = {f"rows_of_{table}": count for table, count in copied.items()}
+        seconds = round(time.monotonic() - began, 3)
+        return {"rows_copied": sum(copied.values()), **rows, "seconds": seconds}
+    if config.index.kind == "qdrant":
         from rag_assets.publishing.qdrant_writer import QdrantPublisher
 
         with closing(QdrantPublisher(store, tenant, config)) as publisher, store.lock(tenant):
-            publisher.publish(generation_id)
+            return publisher.publish(generation_id).figures()
+    return {}
 
 
 def prune_database(store: Store, tenant: str, config: Config) -> tuple[str, ...]:

@@ -33,8 +33,9 @@ _ANN_DIMENSIONS = {"vector": 2000, "halfvec": 4000}  # pgvector's limits of an H
 class PostgresPublisher(Publisher):
     """Copies one tenant's generations into the database, and removes those that nobody needs any more."""
 
-    def publish(self, files: GenerationFiles, manifest: bytes) -> bool:
-        """Copy a generation, unless it is there, and let the pointer name it; returns whether it was copied.
+    def publish(self, files: GenerationFiles, manifest: bytes) -> dict[str, int]:
+        """Copy a generation, unless it is there, and let the pointer name it; returns the rows that were copied, by
+        table: none where it was there.
 
         `manifest`: the bytes of its `manifest.json`.
 
@@ -42,11 +43,11 @@ class PostgresPublisher(Publisher):
             RemoteError: the database refuses, or is gone; what was published is as it was.
         """
         with self.transaction() as connection:
-            is_new = not _exists(connection, self.tenant_id, files.manifest.id)
-            if is_new:
-                self._copy(connection, files, manifest)
+            copied: dict[str, int] = {}
+            if not _exists(connection, self.tenant_id, files.manifest.id):
+                copied = self._copy(connection, files, manifest)
             move_pointer(connection, self.tenant_id, files.manifest.id, self.settings.hybrid_weights)
-        return is_new
+        return copied
 
     def prune(self, keep: int) -> tuple[str, ...]:
         """Drop all but the `keep` newest generations, the published one, and those left less than an hour ago; returns
@@ -67,12 +68,12 @@ class PostgresPublisher(Publisher):
             return False
         return True
 
-    def _copy(self, connection: Any, files: GenerationFiles, manifest: bytes) -> None:
+    def _copy(self, connection: Any, files: GenerationFiles, manifest: bytes) -> dict[str, int]:
         own = files.manifest.chunks >= self.settings.partition_chunks
         placement = self.tenant_id if own else _bucket(connection, self.tenant_id)
         rows = GenerationRows(files, self.signer, placement)
         ann = self._ann(files)
-        counts = {}
+        counts: dict[str, int] = {}
         for table in PARTITIONED:
             self.renew(connection)
             counts[table] = _fill(connection, table, rows, own)
@@ -97,6 +98,7 @@ class PostgresPublisher(Publisher):
                 files.manifest.created_at,
             ),
         )  # fmt: skip
+        return counts
 
     def _ann(self, files: GenerationFiles) -> str:
         """Return what the HNSW index is made of: none where an exact search is as quick, or no index is possible."""
@@ -107,10 +109,10 @@ class PostgresPublisher(Publisher):
         return "none" if few or files.manifest.embedder.dimension > _ANN_DIMENSIONS[kind] else kind
 
 
-def publish_generation(store: Store, tenant: str, generation_id: str, config: Config) -> bool:
+def publish_generation(store: Store, tenant: str, generation_id: str, config: Config) -> dict[str, int]:
     """Copy a generation from its folder, every file compared with its digest, and let the pointer name it.
 
-    Returns whether it was copied; False where the database had it already.
+    Returns the rows that were copied, by table; none where the database had it already.
 
     Raises:
         ConfigError, RemoteError: the database cannot take it; what it has published is as it was.

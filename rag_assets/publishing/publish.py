@@ -6,10 +6,10 @@ Belongs here: publishing, retention. Does not belong here: the checks themselves
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rag_assets.publishing.checks import CheckResult, verdict_path
-from rag_assets.publishing.databases import prune_database, publish_to_database
+from rag_assets.publishing.databases import Figures, prune_database, publish_to_database
 from rag_assets.publishing.originals import remove_unnamed_originals
 from rag_assets.publishing.shard_writer import ShardWriter
 from rag_assets.publishing.workspace import BuildWorkspace
@@ -32,6 +32,7 @@ class Publication:
     generation: str
     previous: str | None
     changed: bool
+    database: Figures = field(default_factory=dict)  # of the database of `index`, where there is one
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,9 @@ def publish(
             f"generation {generation_id} was not published ({'; '.join(failed)}); it can be inspected in {kept}"
         )
     previous = store.current(tenant)
-    publish_to_database(store, tenant, generation_id, config)
+    figures = publish_to_database(store, tenant, generation_id, config)
     move_current(store, tenant, generation_id, config)
-    return Publication(generation_id, previous, previous != generation_id)
+    return Publication(generation_id, previous, previous != generation_id, figures)
 
 
 def prune(store: Store, tenant: str, config: Config) -> Pruned:

@@ -44,6 +44,7 @@ class Uploaded:
     """What an upload did. `present`: points that were there already; `repeats`: requests that were sent again."""
 
     points: int
+    batches: int
     present: int
     repeats: int
     seconds: float
@@ -68,18 +69,18 @@ class Upload:
         self._ensure_collection()
         if not self._present("manifest"):  # one that is published already stays whole while it is mended
             self._put("manifest", [(0, RawPoint(self._points.manifest_payload(complete=False), {}))])
-        sent, everything = 0, sum(self._points.counts.values())
+        sent, batches, everything = 0, 0, sum(self._points.counts.values())
         present = {kind: self._present(kind) for kind in self._points.counts}
         done = sum(len(numbers) for numbers in present.values())
         for kind, count in self._points.counts.items():
             size = PIECES if kind == "piece" else BATCH
             for numbers in _batches([number for number in range(count) if number not in present[kind]], size):
                 self._put(kind, [*zip(numbers, self._points.of(kind, numbers), strict=True)])
-                sent += len(numbers)
+                sent, batches = sent + len(numbers), batches + 1
                 if progress:
                     progress(done + sent, everything)
         self._await_indexes(began)
-        return Uploaded(sent, done, self._requests.repeats, time.monotonic() - began)
+        return Uploaded(sent, batches, done, self._requests.repeats, time.monotonic() - began)
 
     def complete(self) -> None:
         """Say that the generation is there as a whole."""

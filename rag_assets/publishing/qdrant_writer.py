@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from rag_assets.publishing.qdrant_checks import check_points
+from rag_assets.publishing.qdrant_checks import PROBES, check_points
 from rag_assets.publishing.qdrant_points import GenerationPoints
 from rag_assets.publishing.qdrant_upload import Upload, Uploaded
 from rag_serving.artifacts.store import Store
@@ -38,14 +38,31 @@ class QuotaError(RemoteError):
 
 @dataclass(frozen=True)
 class Publication:
-    """What a publication did. `recall`: of sample queries, 0 to 1; `warnings`: what an operator should hear of."""
+    """What a publication did. `recall`: of sample queries, 0 to 1; `quotas`: what is used of each; `warnings`: what an
+    operator should hear of."""
 
     generation: str
     previous: str | None
     uploaded: Uploaded
     recall: float
     removed: tuple[str, ...]
+    quotas: tuple[str, ...]
     warnings: tuple[str, ...]
+
+    def figures(self) -> dict[str, int | float | str]:
+        """Return what people read of it: numbers and short texts by name."""
+        done = self.uploaded
+        return {
+            "points_sent": done.points,
+            "points_present": done.present,
+            "batches": done.batches,
+            "requests_repeated": done.repeats,
+            "seconds": round(done.seconds, 3),
+            "sample_queries": PROBES,
+            "sample_recall": round(self.recall, 4),
+            "quota": "; ".join(self.quotas) or "none is configured",
+            "warnings": "; ".join(self.warnings) or "none",
+        }
 
 
 class QdrantPublisher(Pointer):
@@ -66,13 +83,13 @@ class QdrantPublisher(Pointer):
         files = read_files(self._store, self.tenant, generation_id, self._config.indexing.memory_bytes)
         points = GenerationPoints(files, self._store.generation(self.tenant, generation_id))
         removed = self.prune(also_keep=generation_id)
-        warnings = self._check_quota(points)
+        quotas, warnings = self._check_quota(points)
         upload = Upload(self.requests, self.layout.collection(self.tenant, generation_id), points, self._config)
         uploaded = upload.send(progress)
         recall = check_points(self.requests, upload.collection, points, self._config)
         upload.complete()
         previous = self.point_to(generation_id)
-        return Publication(generation_id, previous, uploaded, recall, removed, warnings)
+        return Publication(generation_id, previous, uploaded, recall, removed, quotas, warnings)
 
     def prune(self, also_keep: str | None = None) -> tuple[str, ...]:
         """Remove what a killed publication left, and all but the last `keep_generations`; return their ids.
@@ -94,23 +111,26 @@ class QdrantPublisher(Pointer):
             remove_generation(self, each)
         return tuple(sorted(each.id for each in doomed))
 
-    def _check_quota(self, points: GenerationPoints) -> tuple[str, ...]:
-        """Return warnings of quotas that are nearly used up.
+    def _check_quota(self, points: GenerationPoints) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return what will be used of each quota, and warnings of those that are nearly used up.
 
         Raises:
             QuotaError: one would be exceeded.
         """
-        settings, warnings = self._config.index, []
+        settings, shares, warnings = self._config.index, list[str](), list[str]()
         if settings.quota_vectors is None and settings.quota_bytes is None:
-            return ()
+            return (), ()
         others = [each.manifest for each in self._everything() if each.manifest and each.id != points.manifest.id]
         used = sum(each.vectors for each in others), sum(each.bytes for each in others)
         own = points.manifest.vector_count, points.size
         quotas = settings.quota_vectors, settings.quota_bytes
         for name, quota, before, new in zip(("vectors", "bytes"), quotas, used, own, strict=True):
-            if quota is None or before + new < _WARN * quota:
+            if quota is None:
                 continue
             share = f"{before + new:,} of {quota:,} {name} (index.quota_{name})"
+            shares.append(share)
+            if before + new < _WARN * quota:
+                continue
             if before + new > quota:
                 raise QuotaError(
                     f"generation {points.manifest.id} would take Qdrant to {share}; nothing was sent. Lower "
@@ -118,7 +138,7 @@ class QdrantPublisher(Pointer):
                 )
             warnings.append(f"Qdrant holds {share} with generation {points.manifest.id}")
             _log.warning("%s", warnings[-1])
-        return tuple(warnings)
+        return tuple(shares), tuple(warnings)
 
     def _everything(self) -> list[StoredGeneration]:
         """Return the generations of all tenants under the configured name."""

@@ -22,6 +22,7 @@ from rag_serving.indexes.catalog import current_generation, list_generations, ro
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rag_serving.config.loading import Config
     from rag_serving.indexes.integrity import Damage
 
 
@@ -38,9 +39,16 @@ app = typer.Typer(
 
 @app.command("list")
 def list_command(config: ConfigPath = None, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """List a tenant's generations, newest first; the published one is marked."""
+    """List a tenant's generations, newest first; the published one is marked.
+
+    Where `index` names a database, those that it has, by the time of their publication; on standard error how many
+    candidates wait in folders of this machine.
+    """
     settings = load_config(config)
     name = chosen_tenant(settings, tenant)
+    if settings.index.kind != "disk":
+        _list_stored(settings, name, as_json)
+        return
     generations = list_generations(Store(settings.home), name)
     if as_json:
         typer.echo(for_json([info.payload() for info in generations]))
@@ -54,6 +62,24 @@ def list_command(config: ConfigPath = None, tenant: Tenant = None, as_json: AsJs
             f"{mark} {info.id}  {when:<19}  {info.chunks:>8} chunks  {info.pages:>6} pages  "
             f"{info.bytes / 1e6:>8.1f} MB  {for_terminal_line(state)}"
         )
+
+
+def _list_stored(settings: Config, tenant: str, as_json: bool) -> None:
+    """Print what the database of `index` has of a tenant."""
+    from rag_serving.cli.index import print_stored
+    from rag_serving.indexes.remote.listing import list_stored
+
+    stored = list_stored(settings, tenant)
+    if stored is None:
+        raise StoreError("the database lists its generations to index.writer_url alone, which is not set here")
+    if as_json:
+        typer.echo(for_json([info.payload() for info in stored]))
+    else:
+        print_stored(stored)
+    known = {info.id for info in stored}
+    folders = [info.id for info in list_generations(Store(settings.home), tenant) if info.id not in known]
+    if folders:
+        complain(f"{tenant}: {len(folders)} more in folders of this machine, not in the database: {', '.join(folders)}")
 
 
 @app.command("show")

@@ -1,14 +1,15 @@
 """`citelock index`: migrate and status of the database of published generations.
 
 Belongs here: arguments and printing. Does not belong here: the schema (`indexes.postgres.migrations.upgrade`), what is
-published (`indexes.postgres.publisher`, `indexes.qdrant.pointer`).
+published (`indexes.remote.listing`).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,6 +18,9 @@ from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.config.loading import Config, load_config
 from rag_serving.config.logging import complain
 from rag_serving.escaping.targets import for_terminal_line
+
+if TYPE_CHECKING:
+    from rag_serving.indexes.remote.listing import StoredInfo
 
 app = typer.Typer(help="Prepare or look at the database of published generations.", no_args_is_help=True)
 
@@ -54,16 +58,20 @@ def status_command(config: ConfigPath = None, tenant: Tenant = None, as_json: As
     if settings.index.kind == "disk":
         raise UsageError("index.kind is disk; `citelock generations list` is of folders")
     name = chosen_tenant(settings, tenant)
+    from rag_serving.indexes.remote.listing import list_stored
     from rag_serving.indexes.remote.opening import open_store
 
     with closing(open_store(settings)) as store:
         faults = store.faults(name)
-        rows = _generations(settings, name) if not faults or settings.index.kind == "postgres" else None
+        stored = list_stored(settings, name) if not faults or settings.index.kind == "postgres" else None
         current = None if faults else store.current(name)
+    rows = None if stored is None else [info.payload() for info in stored]
     if as_json:
         typer.echo(json.dumps({"tenant": name, "current": current, "generations": rows, "faults": list(faults)}))
+    elif stored is None:
+        typer.echo(f"{name}: {current or 'nothing'} is published (index.writer_url lists all)")
     else:
-        _print(name, current, rows)
+        print_stored(stored)
     for fault in faults:
         complain(f"{name}: {fault}")
     if faults:
@@ -77,48 +85,9 @@ def _of_postgres(path: Any) -> Config:
     return settings
 
 
-def _generations(settings: Config, tenant: str) -> list[dict[str, Any]] | None:
-    """Return what the database has of a tenant, newest publication first; None where this machine cannot ask for it."""
-    if settings.index.kind == "qdrant":
-        return _in_qdrant(settings, tenant)
-    from rag_serving.indexes.postgres.publisher import Publisher
-
-    if not settings.index.writer_url:
-        return None
-    return [
-        {
-            "id": info.id,
-            "chunks": info.chunks,
-            "created_at": info.created_at.isoformat(),
-            "published_at": info.published_at.isoformat(),
-            "current": info.current,
-        }
-        for info in Publisher(settings, tenant).listed()
-    ]
-
-
-def _in_qdrant(settings: Config, tenant: str) -> list[dict[str, Any]]:
-    from rag_serving.indexes.qdrant.pointer import Pointer
-
-    with closing(Pointer(settings, tenant, "api_key_env")) as pointer:
-        current = pointer.current()
-        return [
-            {
-                "id": each.id,
-                "chunks": each.chunks,
-                "created_at": each.created_at.isoformat(),
-                "published_at": (each.published_at or each.created_at).isoformat(),
-                "current": each.id == current,
-            }
-            for each in pointer.listed()
-        ]
-
-
-def _print(tenant: str, current: str | None, rows: list[dict[str, Any]] | None) -> None:
-    if rows is None:
-        typer.echo(f"{tenant}: {current or 'nothing'} is published (index.writer_url lists all)")
-        return
-    for row in rows:
-        mark = "*" if row["current"] else " "
-        line = f"{mark} {row['id']}  {row['published_at'][:19]}  {row['chunks']:>8} chunks"
+def print_stored(generations: Sequence[StoredInfo]) -> None:
+    """Print a line for each generation of a database."""
+    for info in generations:
+        mark = "*" if info.current else " "
+        line = f"{mark} {info.id}  {info.published_at.isoformat()[:19]}  {info.chunks:>8} chunks"
         typer.echo(for_terminal_line(line))

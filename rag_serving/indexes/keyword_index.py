@@ -96,6 +96,12 @@ class KeywordIndex:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    def expect(self, words: Iterable[str]) -> None:
+        """Fetch together where words stand that are asked for next: here nothing, all of it is at hand."""
+
+    def expect_stems(self, stems: Iterable[str]) -> None:
+        """Fetch the same of all words with these stems."""
+
     def numbers(self, words: Iterable[str]) -> list[int]:
         """Return the numbers of those of some words that there are, ascending."""
         known = self._numbers
@@ -173,6 +179,10 @@ class ReadableKeywords:
         """Return the sizes of arrays by row and by page."""
         return len(self._index), self._index.pages
 
+    def expect(self, words: Iterable[str]) -> None:
+        """Say which words are asked for next: a database is asked for them once."""
+        self._index.expect(words)
+
     def rows_with(self, words: Collection[str]) -> Rows:
         """Return the rows whose content has one of some words, each once, ascending."""
         rows = _union([self._index.rows(number) for number in self._index.numbers(words)])
@@ -213,7 +223,7 @@ class ReadableKeywords:
 
     def correction(self, word: str) -> str | None:
         """Return the word of content, titles and labels that a word in lower case was meant to be, if one is near."""
-        return self._index.speller.correction(word, self.frequency, self._written)
+        return self._index.speller.correction(word, self.frequency, self._written, self._index.expect_stems)
 
     def frequency(self, stem: str) -> int:
         """Return how many rows hold a word with this stem in content, title or labels."""

@@ -30,6 +30,12 @@ Frequency = Callable[[str], int]
 """In how many passages that the caller may read a term stands."""
 Written = Callable[[str], Iterable[str]]
 """How a term is written in passages that the caller may read."""
+Expect = Callable[[Collection[str]], object]
+"""Hears which terms are asked for next, so that they are fetched together."""
+
+
+def _nothing(_: Collection[str]) -> None:
+    """Fetch nothing: what is asked for is at hand."""
 
 
 class Speller:
@@ -42,24 +48,25 @@ class Speller:
             if len(term) >= _FEWEST_ALIKE and _PLAIN.fullmatch(term):
                 self._alike.setdefault((term[0], len(term)), []).append(term)
 
-    def correction(self, word: str, frequency: Frequency, written: Written) -> str | None:
+    def correction(self, word: str, frequency: Frequency, written: Written, expect: Expect = _nothing) -> str | None:
         """Return the word of the pages that a word in lower case was meant to be; None where nothing is near enough."""
         if not SHORTEST <= len(word) <= _LONGEST or not _PLAIN.fullmatch(word):
             return None
         edited = _edited(word)
         fillers = sorted(STOP_WORDS.intersection(edited))
-        near = fillers[0] if fillers else _nearest(word, self._ranked(word, edited, frequency), written)
+        near = fillers[0] if fillers else _nearest(word, self._ranked(word, edited, frequency, expect), written)
         if near is None and len(word) >= TWO_EDITS_FROM:
-            near = _nearest(word, self._ranked(word, self._two_edits_away(word), frequency), written)
+            near = _nearest(word, self._ranked(word, self._two_edits_away(word), frequency, expect), written)
         return near
 
-    def _ranked(self, word: str, near: Sequence[str], frequency: Frequency) -> list[str]:
+    def _ranked(self, word: str, near: Sequence[str], frequency: Frequency, expect: Expect) -> list[str]:
         """Return the known terms of words near a word: those with its first letter before others, then the more
         frequent."""
         first: dict[str, bool] = {}
         for one, stem in zip(near, stems(near), strict=True):
             if stem in self._terms:
                 first[stem] = first.get(stem, False) or one[0] == word[0]
+        expect(first.keys())
         candidates = [(not first[stem], -count, stem) for stem in first if (count := frequency(stem))]
         return [stem for _, _, stem in sorted(candidates)[:_TRIED]]
 

@@ -47,11 +47,17 @@ def test_from_disk_into_a_database_and_back(built_wiki: Wiki, server: IndexServe
     wiki.write("ops", envelope("202", "Harbour guide", SECTION.format(heading="Berths", text="Berth nine is dredged.")))
     newer = build_json(wiki)["tenants"]["demo"]["generation"]
 
+    listed = json.loads(printed("generations", "list", "--json", *config))
+    assert [(info["id"], info["current"]) for info in listed] == [(newer, True), (status["current"], False)]
+    assert listed[0]["published_at"] > listed[1]["published_at"]
     shutil.rmtree(store.generations("demo"))  # a machine that only serves has no folders
     question = ("ask", "--json", "When do backups of the database start?", *config)
     answer = json.loads(printed(*question))
     assert "two in the morning" in answer["answer"]
     assert answer["generation"] == newer
     assert "Berth nine" in json.loads(printed("ask", "--json", "Which berth is dredged?", *config))["answer"]
+    lines = printed("generations", "list", *config).splitlines()
+    assert next(line.split()[:2] for line in lines) == ["*", newer]
+    assert lines[1].startswith(f"  {status['current']}")
     assert status["current"] in printed("generations", "rollback", *config)
     assert json.loads(printed(*question))["generation"] == status["current"]

@@ -19,6 +19,7 @@ from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors
 from rag_assets.publishing.build import build_generation
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store, StoreError
+from rag_serving.config.keyword import Keyword as KeywordSettings
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.deadline import StoppedError
 from rag_serving.indexes.protocols import HiddenRowError
@@ -32,6 +33,8 @@ from rag_serving.indexes.remote.recent import Recent
 from rag_serving.indexes.remote.rows import RowNumbers
 from rag_serving.indexes.remote.tables import REMOTE_SENTENCES, REMOTE_TEXTS
 from rag_serving.indexes.remote.vectors import RemoteSentences
+from rag_serving.retrieval.keyword.question import QuestionReader
+from rag_serving.retrieval.keyword.scoring import Scored
 
 ANYBODY, STAFF = Principal(TENANT), Principal(TENANT, None, frozenset({"staff"}))
 TWO = Principal(TENANT, "two", frozenset({"staff"}))
@@ -289,3 +292,23 @@ def test_recent_values_stay_within_their_bytes() -> None:
     assert asked[-1] == ["a"]
     assert recent.of(["long"])["long"] == "long" * 10
     assert recent.bytes == 20
+
+
+@pytest.mark.parametrize(
+    ("question", "requests"),
+    [("mast lock container forklift schedule vessels cranes gauge", 1), ("forklifft schedul contaner anchor", 4)],
+    ids=["spelt", "misspelt"],
+)
+def test_a_question_asks_the_database_once_for_all_its_words(
+    config: Config, spied: Spied, question: str, requests: int
+) -> None:
+    """A word that no page has is asked for once more, with all that it may have been meant to be; what it was meant to
+    be, once for all."""
+    view = opened(config, spied).for_reader(STAFF)
+    before = spied.asked.count("postings")
+    read = QuestionReader(KeywordSettings(), view.keywords).read(question)
+    rows, _ = Scored(view.keywords, read, "chunks").chunks
+    assert len(read.tokens) == len(question.split())
+    assert bool(read.corrections) == (requests > 1)
+    assert len(rows) > 0
+    assert spied.asked.count("postings") - before <= requests

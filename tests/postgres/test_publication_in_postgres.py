@@ -88,7 +88,7 @@ def answers(config: Config) -> tuple[str, int, int]:
 
 
 def publish(config: Config, generation: str) -> bool:
-    return publish_generation(Store(config.home), TENANT, generation, config)
+    return bool(publish_generation(Store(config.home), TENANT, generation, config))
 
 
 def relations(config: Config) -> set[str]:

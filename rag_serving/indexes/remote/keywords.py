@@ -30,7 +30,8 @@ _COLUMNS = ("page_id", "title", "heading_path", "labels")
 
 
 class RemoteKeywords(KeywordIndex):
-    """The keyword index of a catalog. Pages and lengths are known at once; words are asked for when they are needed.
+    """The keyword index of a catalog. Pages and lengths are known at once; where words stand is asked for when it is
+    needed, those that are expected together.
 
     Safe to use from several threads.
     """
@@ -44,17 +45,21 @@ class RemoteKeywords(KeywordIndex):
         self.pages = len(names)
         self.titles = lru_cache(maxsize=4)(lambda left_out: self._named.titles(left_out))
 
+    def expect(self, words: Iterable[str]) -> None:
+        """Fetch where some words stand, those that there are, in one request."""
+        self._content.of([self.spelt(number) for number in self._named.numbers(words)])
+
+    def expect_stems(self, stems: Iterable[str]) -> None:
+        """Fetch the same of all words with these stems, in one request."""
+        self._content.of([self.spelt(number) for stem in stems for number in self._named.with_stem(stem)])
+
     def numbers(self, words: Iterable[str]) -> list[int]:
-        """Return the numbers of those of some words that there are, ascending; where they stand is fetched."""
-        numbers = self._named.numbers(words)
-        self._content.of([self.spelt(number) for number in numbers])
-        return numbers
+        """Return the numbers of those of some words that there are, ascending."""
+        return self._named.numbers(words)
 
     def with_stem(self, stem: str) -> list[int]:
-        """Return the numbers of the words with a stem; where they stand is fetched."""
-        numbers = self._named.with_stem(stem)
-        self._content.of([self.spelt(number) for number in numbers])
-        return numbers
+        """Return the numbers of the words with a stem."""
+        return self._named.with_stem(stem)
 
     def spelt(self, number: int) -> str:
         """Return the word of a number."""

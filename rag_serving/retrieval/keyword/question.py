@@ -95,10 +95,12 @@ class QuestionReader:
         said, rewritten = _rewritten(tuple(words_in(text[:_LONGEST_TEXT])[:LONGEST]), rules.phrases)
         bare, is_framed = _without_frame(said)
         kept, more = _rewritten(self._kept(bare), rules.words)
+        self._expect(kept)
         corrections = {word: near for word in dict.fromkeys(kept) if (near := self._correction(word))}
         if corrections:
             mended = tuple(part for word in kept for part in words_in(corrections.get(word, word)))
             kept, again = _rewritten(self._kept(mended), rules.words)
+            self._expect(kept)
             more |= again
         phrase, was_action = self._phrase(kept)
         tokens = {word: Token(word, self._forms(word)) for word in (*kept, *phrase)}
@@ -110,6 +112,10 @@ class QuestionReader:
             rewritten=rewritten | more,
             left_out=rules.left_out,
         )
+
+    def _expect(self, words: Words) -> None:
+        """Let the index know the words of the question with their inflections, all at once."""
+        self.keywords.expect({form for word in words for form in (word, *inflections(word))})
 
     def _kept(self, words: Words) -> Words:
         return tuple(word for word in words if word not in self._rules.left_out)

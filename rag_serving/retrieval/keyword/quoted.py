@@ -25,6 +25,7 @@ def rows_holding(view: ReaderView, phrase: str) -> Rows:
     keywords = view.keywords
     has_all = keywords.readable.copy()
     words = set(words_in(phrase))
+    keywords.expect(words)
     for word in words:
         has_word = np.zeros(len(has_all), np.bool_)
         has_word[keywords.rows_with({word})] = True
