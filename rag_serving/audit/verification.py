@@ -6,12 +6,14 @@ Does not belong here: making rows (`chain`, `ledger`), printing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from rag_serving.artifacts.secret import SecretError
@@ -188,6 +190,13 @@ class Reading:
             self._engine.dispose()
         if isinstance(error, SQLAlchemyError):
             raise AuditError(f"the audit log cannot be read ({error_line(error)})") from error
+
+
+def events_lost(connection: Connection, since: datetime) -> tuple[int, int]:
+    """Return how many rows the log has of all tenants, and how many events were lost since a moment, as it says."""
+    rows = int(connection.execute(select(func.count()).select_from(ROWS)).scalar_one())
+    query = select(ROWS.c.details).where(ROWS.c.kind == "audit.lost", ROWS.c.at >= since.isoformat())
+    return rows, sum(int(json.loads(details)["events"]) for details in connection.execute(query).scalars())
 
 
 def pages(connection: Connection, tenant: str, after: int | None = None, size: int = PAGE) -> Iterator[list[Row]]:

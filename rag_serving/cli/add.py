@@ -53,6 +53,7 @@ def command(
     With --replace a document gets a new version; its id is what `citelock add` printed, and its readers stay unless
     --readers says others.
     """
+    from rag_serving.audit.log import AuditUnavailableError
     from rag_serving.budgets.budget import BudgetError, BudgetsAwayError, counted
     from rag_serving.budgets.opening import open_budgets
     from rag_serving.documents.kinds import KindError
@@ -69,7 +70,7 @@ def command(
         try:
             with counted(budget, "documents", "uploads"):
                 entries.append(_put(inbox, file, (wanted, replace), settings))
-        except (OSError, KindError, UsageError, BudgetError, BudgetsAwayError) as error:
+        except (OSError, KindError, UsageError, AuditUnavailableError, BudgetError, BudgetsAwayError) as error:
             failed += 1
             complain(for_log(f"{file.name}: {error.strerror if isinstance(error, OSError) else error}"))
     if as_json:

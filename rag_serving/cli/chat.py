@@ -173,7 +173,9 @@ class Chat:
 def asked(
     pipeline: Pipeline, principal: Principal, question: str, filters: Filters | None, conversation: Conversation
 ) -> Answer | None:
-    """Return the answer to a question; None where Ctrl-C cancelled it, or a budget is spent, which is told."""
+    """Return the answer to a question; None where Ctrl-C cancelled it, and where a budget is spent or it cannot be
+    logged, which is told."""
+    from rag_serving.audit.log import AuditUnavailableError
     from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
     from rag_serving.deadline import Deadline, StoppedError, run_in_thread, within
 
@@ -194,7 +196,7 @@ def asked(
             _ended(outcome)
         except StoppedError:
             pass
-        except (BudgetError, BudgetsAwayError) as error:
+        except (AuditUnavailableError, BudgetError, BudgetsAwayError) as error:
             complain(str(error))
     return None
 

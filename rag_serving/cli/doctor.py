@@ -24,6 +24,7 @@ from rag_serving.cli.finding import Finding, age
 from rag_serving.cli.index_check import in_database
 from rag_serving.cli.phase import phase_of
 from rag_serving.cli.provider_check import look_at, look_at_issuer
+from rag_serving.cli.records_check import examine_records
 from rag_serving.config.loading import DEFAULT_CONFIG, Config, ConfigError, load_config
 from rag_serving.config.sections import ChatModel
 from rag_serving.indexes.generation import Generation
@@ -66,6 +67,7 @@ def examine(path: Path | None) -> Iterator[Finding]:
     yield _contexts(config)
     yield _reranker(config)
     yield _telemetry(config)
+    yield from examine_records(config)
     if config.tenants:
         yield _phases(config)
     yield _chroma()

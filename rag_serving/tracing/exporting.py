@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PATH = "/v1/traces"
 _SCOPE = "citelock"
-_TIMEOUT_S = 5.0
+_TIMEOUT_S, _ASK_S = 5.0, 2.0
 _PAUSE_MS = 5000.0
 """Milliseconds that spans are gathered for before they are sent."""
 _CLOSE_S = 2.0  # that a process which ends waits for its last spans to be sent
@@ -57,6 +57,36 @@ def check_tracing(settings: Tracing) -> None:
         raise ConfigError(
             f"tracing.endpoint needs OpenTelemetry ({error}); pip install 'citelock[tracing]', or remove it"
         ) from None
+
+
+def address_of(settings: Tracing) -> str:
+    """Return where spans are sent; a collector must be named."""
+    endpoint = str(settings.endpoint).rstrip("/")
+    return endpoint if endpoint.endswith(PATH) else f"{endpoint}{PATH}"
+
+
+def is_taken(settings: Tracing) -> bool:
+    """Return whether the configured collector takes what is sent to it: a request without any span, for some seconds.
+
+    Raises:
+        ConfigError: a collector is named, and the extra `tracing` is not installed.
+    """
+    check_tracing(settings)
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace.export import SpanExportResult
+
+    _quieten()
+    exporter = OTLPSpanExporter(endpoint=address_of(settings), timeout=_ASK_S)
+    try:
+        return exporter.export([]) is SpanExportResult.SUCCESS
+    finally:
+        exporter.shutdown()  # type: ignore[no-untyped-call]
+
+
+def _quieten() -> None:
+    """Let the log have our own lines alone."""
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def open_tracing(settings: Tracing, service: str) -> None:
@@ -111,10 +141,8 @@ class _Exporting:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
-        for name in _QUIET:
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-        endpoint = str(settings.endpoint).rstrip("/")
-        endpoint = endpoint if endpoint.endswith(PATH) else f"{endpoint}{PATH}"
+        _quieten()
+        endpoint = address_of(settings)
         self._exporter = _told_once(OTLPSpanExporter(endpoint=endpoint, timeout=_TIMEOUT_S), endpoint)
         self._provider = TracerProvider(
             sampler=ParentBased(TraceIdRatioBased(settings.sample_ratio)),

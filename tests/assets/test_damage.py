@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from rag_assets.evaluation.cli.gold import app as gold_commands
 from rag_assets.publishing import lexical_writer
 from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.incremental import incremental
+from rag_serving.audit.verification import Verifier, pages
 from rag_serving.indexes.catalog import list_generations
 from rag_serving.text.analyzer import STOP_WORDS
 
@@ -148,6 +150,7 @@ def test_an_override_publishes_with_its_reason_written_down(sample: Sample, monk
     strict = sample.config_path.parent / "strict.toml"
     strict.write_text("[floors]\nanswerability = 1.0\n", encoding="utf-8")
     monkeypatch.setenv("CITELOCK_EVALUATION__GATES", str(strict))
+    monkeypatch.setenv("CITELOCK_AUDIT__MODE", "required")
     sample.edit_page(next(EDITS))
     result = sample.publish()
     assert re.search(
@@ -158,6 +161,11 @@ def test_an_override_publishes_with_its_reason_written_down(sample: Sample, monk
     assert sample.publish(override_gates="the questions are too hard").success
     now = list_generations(sample.store, TENANT)[0]
     assert (now.current, now.gates) == (True, "gates overridden: the questions are too hard")
+    with Verifier(sample.store.home, None).reading() as connection:
+        (row,) = [row for page in pages(connection, TENANT) for row in page if row["kind"] == "gates.overridden"]
+    assert row["subject"] == now.id
+    details = json.loads(row["details"])
+    assert (details["reason"], details["gates"]) == ("the questions are too hard", ["floor of answerability"])
 
 
 def test_gold_check_names_what_is_gone_from_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
