@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 from support.shared import SharedFolders
 
 if TYPE_CHECKING:
+    from support.index_backends import Backends
     from support.postgres import Postgres
 
     from rag_serving.pipeline.pipeline import Pipeline
@@ -113,6 +114,15 @@ def postgres() -> Iterator[Postgres]:
 
     with started_postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backends]:
+    """Every place where a generation can be searched, of this process; a server is started when it is asked for."""
+    from support.index_backends import Backends
+
+    with Backends(tmp_path_factory.mktemp("chroma-server")) as found:
+        yield found
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from threading import local
@@ -43,15 +44,45 @@ def serving(config: Config, workers: int, **sections: Mapping[str, Any]) -> Iter
     content = {"home": str(config.home), "tenants": {name: {} for name in config.tenants}}
     content |= {"embedding": {"query_cache": config.embedding.query_cache}, **sections}
     write_json(file, content)  # JSON is YAML
+    with started(file, workers) as server:
+        yield server.port
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running `citelock serve`."""
+
+    port: int
+    process: subprocess.Popen[bytes]
+
+    def resident_mb(self) -> float:
+        """Return the resident megabytes of all its processes (Linux)."""
+        return sum(map(_resident_mb, _with_children(self.process.pid)))
+
+
+@contextmanager
+def started(file: Path, workers: int) -> Iterator[Server]:
+    """Yield a server with this configuration that is ready."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [*CITELOCK, "serve", "--config", str(file), "--port", str(port), "--workers", str(workers)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
             _wait(f"http://127.0.0.1:{port}/readyz", process)
-            yield port
+            yield Server(port, process)
         finally:
             process.terminate()
+
+
+def _with_children(process: int) -> Iterator[int]:
+    yield process
+    for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
+        yield from _with_children(int(child))
+
+
+def _resident_mb(process: int) -> float:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:")), 0.0)
 
 
 def _wait(url: str, process: subprocess.Popen[bytes]) -> None:

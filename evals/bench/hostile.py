@@ -115,13 +115,19 @@ def measure(port: int, chosen: argparse.Namespace) -> dict[str, Any]:
             beset.append(turn())
         time.sleep(_SETTLE_S)
     return {
-        "without": _figures(quiet),
-        "with": _figures(beset),
-        "p95_ratio": round(median(t.at(0.95) for t in beset) / median(t.at(0.95) for t in quiet), 2),
+        "without": figures(quiet),
+        "with": figures(beset),
+        "p95_ratio": ratio(beset, quiet),
     }
 
 
-def _figures(turns: Sequence[Turn]) -> dict[str, Any]:
+def ratio(beset: Sequence[Turn], quiet: Sequence[Turn]) -> float:
+    """Return by how much the median of the 95th percentiles grew."""
+    return round(median(turn.at(0.95) for turn in beset) / median(turn.at(0.95) for turn in quiet), 2)
+
+
+def figures(turns: Sequence[Turn]) -> dict[str, Any]:
+    """Return answers, failures and times of turns of one kind."""
     return {
         "answers": sum(len(turn.milliseconds) for turn in turns),
         "failures": dict(sum((turn.failures for turn in turns), Counter())),

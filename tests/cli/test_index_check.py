@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from support.index_backends import Backends
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors
 
@@ -13,12 +11,6 @@ from rag_assets.publishing.build import build_generation
 from rag_serving.artifacts.store import Store
 from rag_serving.cli.index_check import in_database
 from rag_serving.config.loading import Config, parse_config
-
-
-@pytest.fixture(scope="module")
-def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backends]:
-    with Backends(tmp_path_factory.mktemp("unused")) as found:
-        yield found
 
 
 def configured(home: Path, backends: Backends) -> Config:

@@ -74,17 +74,16 @@ class _Reader:
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Config]:
+def config(backends: Backends, tmp_path_factory: pytest.TempPathFactory) -> Config:
     """Sixty chunks in the stand-in of a Qdrant server, every second page for staff alone."""
     home = tmp_path_factory.mktemp("catalogs")
-    with Backends(home) as backends:
-        backend = backends.get("qdrant")
-        config = parse_config({"home": str(home), "tenants": {TENANT: {}}, **backend.settings(home)})
-        table = chunk_table(CHUNKS, readers=("everyone", "group:staff"))
-        built = build_generation(Store(home), TENANT, table, clustered_vectors(CHUNKS, dimension=8), config, MODEL)
-        built.close()
-        backend.publish(config, TENANT, built.id)
-        yield config
+    backend = backends.get("qdrant")
+    config = parse_config({"home": str(home), "tenants": {TENANT: {}}, **backend.settings(home)})
+    table = chunk_table(CHUNKS, readers=("everyone", "group:staff"))
+    built = build_generation(Store(home), TENANT, table, clustered_vectors(CHUNKS, dimension=8), config, MODEL)
+    built.close()
+    backend.publish(config, TENANT, built.id)
+    return config
 
 
 @pytest.fixture

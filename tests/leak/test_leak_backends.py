@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,18 @@ import pytest
 from asking import Asker, told_by_markers
 from brute_force import Judge
 from built_wiki import WordEmbedder, publish_wiki
+from equal_payloads import difference
 from partial_wikis import SECRET, some_query
 from restricted_wiki import TENANT, Wiki, restricted_wiki, some_principal
 from support.index_backends import REMOTE, Backends
 
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SECRET_ENV
-from rag_serving.artifacts.store import Store
-from rag_serving.config.index import Index
-from rag_serving.config.loading import Config
 from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.queries import Filters
 
 PAIRS = int(os.environ.get("CITELOCK_LEAK_BACKENDS", "40"))
 PAGES = 1_000 if PAIRS >= 1_000 else 150
-TOLERANCE = 1e-6
 _OF_THE_BUILD = frozenset({"timings_ms", "generation", "receipt_id", "created_at", "sealed", "signature", "id"})
 
 
@@ -43,12 +40,6 @@ class Served:
     judge: Judge
     remote: Pipeline
     disk: Pipeline
-
-
-@pytest.fixture(scope="module")
-def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backends]:
-    with Backends(tmp_path_factory.mktemp("unused")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -64,22 +55,11 @@ def served(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SECRET_ENV, SECRET)
         config = publish_wiki(home, wiki)
-        remote = in_database(backends, str(request.param), config)
+        remote = backends.moved(str(request.param), config, TENANT)
         opened = Served(wiki, Judge(wiki), *(Pipeline.open(each, TENANT, WordEmbedder()) for each in (remote, config)))
         yield opened
         opened.remote.close()
         opened.disk.close()
-
-
-def in_database(backends: Backends, name: str, config: Config) -> Config:
-    """Publish what a folder's pointer names in a database; gives the configuration of a server that reads from it."""
-    backend = backends.get(name)
-    index = Index.model_validate(backend.settings(config.home)["index"])
-    remote = config.model_copy(update={"index": index})
-    current = Store(config.home).current(TENANT)
-    assert current
-    backend.publish(remote, TENANT, current)
-    return remote
 
 
 def test_a_database_tells_nobody_of_a_page_that_he_may_not_read(served: Served, seed: int) -> None:
@@ -136,16 +116,3 @@ def payloads(pipeline: Pipeline, who: Principal, query: str, filters: Filters | 
         {name: value for name, value in json.loads(json.dumps(answer.payload())).items() if name not in _OF_THE_BUILD}
         for answer in answers
     ]
-
-
-def difference(got: object, wanted: object, where: str = "") -> str | None:
-    """Where two payloads differ by more than the last bits of a number."""
-    if isinstance(got, float) and isinstance(wanted, float):
-        return None if abs(got - wanted) <= TOLERANCE * max(1.0, abs(wanted)) else f"{where}: {got} is not {wanted}"
-    if isinstance(got, Mapping) and isinstance(wanted, Mapping) and got.keys() == wanted.keys():
-        pairs = [(got[name], wanted[name], f"{where}.{name}") for name in got]
-    elif isinstance(got, list) and isinstance(wanted, list) and len(got) == len(wanted):
-        pairs = [(*pair, f"{where}[{n}]") for n, pair in enumerate(zip(got, wanted, strict=True))]
-    else:
-        return None if got == wanted else f"{where}: {got!r} is not {wanted!r}"
-    return next((fault for pair in pairs if (fault := difference(*pair))), None)

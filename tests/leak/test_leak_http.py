@@ -14,6 +14,7 @@ from brute_force import Judge, pages_told
 from built_wiki import WordEmbedder, configuration, publish_wiki
 from fastapi.testclient import TestClient
 from restricted_wiki import TENANT, Wiki, marker_of, name_of, restricted_wiki, sentence, some_principal
+from support.index_backends import REMOTE, Backends
 
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
@@ -42,8 +43,14 @@ def wiki(seed: int) -> Wiki:
     return restricted_wiki(500, seed + 3000, including=0.1)
 
 
-@pytest.fixture(scope="module")
-def site(wiki: Wiki, seed: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+@pytest.fixture(scope="module", params=["disk", *REMOTE])
+def site(
+    request: pytest.FixtureRequest,
+    backends: Backends,
+    wiki: Wiki,
+    seed: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Site]:
     home, dice = tmp_path_factory.mktemp("http"), random.Random(f"callers {seed}")
     publish_wiki(home, wiki)
     callers = {f"token-{number}": some_principal(dice) for number in range(30)}
@@ -51,6 +58,7 @@ def site(wiki: Wiki, seed: int, tmp_path_factory: pytest.TempPathFactory) -> Ite
     tokens = {token: {"tenant": p.tenant, "user": p.user, "groups": sorted(p.groups)} for token, p in callers.items()}
     tenants: dict[str, Any] = {TENANT: {}, "other": {}}
     config = configuration(home, wiki, serving={"auth": "tokens"}, tenants=tenants)
+    config = backends.moved(str(request.param), config, TENANT)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CITELOCK_TOKENS", json.dumps(tokens))
         patch.setattr("rag_serving.api.service.open_guarded", lambda _: GuardedEmbedder(WordEmbedder))

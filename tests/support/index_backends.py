@@ -14,6 +14,7 @@ import psycopg
 from rag_assets.publishing.postgres_writer import publish_generation
 from rag_assets.publishing.qdrant_writer import QdrantPublisher
 from rag_serving.artifacts.store import Store
+from rag_serving.config.index import Index
 from rag_serving.config.loading import Config
 from rag_serving.indexes.postgres.migrations.upgrade import migrate
 from rag_serving.indexes.postgres.publisher import Publisher
@@ -75,6 +76,18 @@ class Backends:
         if name not in self._found:
             self._found[name] = getattr(self, f"_{name}")()
         return self._found[name]
+
+    def moved(self, name: str, config: Config, tenant: str) -> Config:
+        """Publish what a folder's pointer names in a database; gives the configuration of a server that reads there.
+        Of `disk` that is the same one."""
+        backend = self.get(name)
+        if name == "disk":
+            return config
+        remote = config.model_copy(update={"index": Index.model_validate(backend.settings(config.home)["index"])})
+        current = Store(config.home).current(tenant)
+        assert current
+        backend.publish(remote, tenant, current)
+        return remote
 
     def _disk(self) -> Backend:
         return Backend("disk", lambda _: {}, point)
