@@ -30,6 +30,7 @@ class Site:
     client: TestClient
     callers: dict[str, Principal]
     judge: Judge
+    backend: str
 
     def call(self, token: str, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         return self.client.request(method, path, json=body, headers={"Authorization": f"Bearer {token}"})
@@ -63,14 +64,14 @@ def site(
         patch.setenv("CITELOCK_TOKENS", json.dumps(tokens))
         patch.setattr("rag_serving.api.service.open_guarded", lambda _: GuardedEmbedder(WordEmbedder))
         with TestClient(create_app(config), "http://wiki.example") as client:
-            yield Site(client, callers, Judge(wiki))
+            yield Site(client, callers, Judge(wiki), str(request.param))
 
 
 def test_no_response_tells_of_a_page_that_the_token_s_owner_may_not_read(site: Site, seed: int) -> None:
     dice = random.Random(f"http {seed}")
     receipts: list[str] = []
     results = 0
-    for _ in range(ASKED):
+    for _ in range(ASKED if site.backend == "disk" else ASKED // 4):
         token = dice.choice([one for one in site.callers if one != "stranger"])
         target = dice.choice(site.judge.page_ids)
         asked = [f"What is the {marker_of(target)} rule?", misspelt(dice, name_of(target)), sentence(dice, 4)]
@@ -90,7 +91,7 @@ def test_no_response_tells_of_a_page_that_the_token_s_owner_may_not_read(site: S
             answer = {name: value for name, value in answer.items() if name not in ("question", "filters")}
         assert site.hidden_from(token, answer) == [], f"{site.callers[token]} asked {query!r}"
         results += len(answer.get("results") or ())
-    assert results > ASKED
+    assert results > ASKED // 4
 
 
 def test_a_receipt_that_may_not_be_seen_is_answered_like_one_that_does_not_exist(site: Site) -> None:

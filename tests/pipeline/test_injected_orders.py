@@ -275,7 +275,8 @@ def test_no_door_shows_what_a_page_ordered_and_every_receipt_holds(searched: Con
     config = searched.model_copy(update={"generation": writer})
     receipts, true = [], 0
     with TestClient(create_app(config), "http://127.0.0.1:8088", client=("127.0.0.1", 50000)) as client:
-        for number, channel, shape in DOORS:
+        doors = DOORS if ALL or config.index.kind == "disk" else DOORS[::4]
+        for number, channel, shape in doors:
             order, question = ORDERS[number], question_of(cluster_of(number, channel))
             made = client.post("/v1/ask", json={"question": question}).json()
             assert not says(order, rendered(made)), (channel, shape, order.text, made)
@@ -295,5 +296,5 @@ def test_no_door_shows_what_a_page_ordered_and_every_receipt_holds(searched: Con
             true += "168 hours" in made["answer"]
             assert shape not in TRUE or "168 hours" in made["answer"], (channel, shape, order.text, made)
         proofs = [client.post(f"/v1/receipts/{receipt}/verify").json() for receipt in receipts]
-    assert true >= len(DOORS) / 4
+    assert true >= len(doors) / 4
     assert [proof["faults"] for proof in proofs] == [[]] * len(receipts)
