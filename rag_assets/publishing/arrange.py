@@ -6,14 +6,13 @@ Does not belong here: files, indexes.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rag_assets.publishing.content_digests import values_digest
 from rag_assets.publishing.shards import shard_count, shard_name
 from rag_assets.steps.contexts.context_prefix import under_prefixes
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
@@ -68,24 +67,15 @@ def with_shards(table: pa.Table, max_chunks: int) -> pa.Table:
     return complete.select(GENERATION_CHUNKS.columns.names).cast(GENERATION_CHUNKS.arrow)
 
 
-def lexical_texts(table: pa.Table) -> list[str]:
-    """Return what the lexical index sees of each chunk: its place above its text."""
-    return under_prefixes(*values(table, "lexical_prefix", "text"))
+def lexical_documents(table: pa.Table) -> tuple[list[str], list[str | None]]:
+    """Return what the lexical index sees of each chunk, its place above its text, and its language."""
+    prefixes, texts, languages = values(table, "lexical_prefix", "text", "lang")
+    return under_prefixes(prefixes, texts), languages
 
 
-def lexical_documents(table: pa.Table) -> tuple[list[str], list[str], list[str | None]]:
-    """Return ids, texts and languages of the chunks, as the lexical index is made of them."""
-    chunk_ids, languages = values(table, "chunk_id", "lang")
-    return chunk_ids, lexical_texts(table), languages
-
-
-def table_digest(table: pa.Table) -> str:
-    """SHA-256 of a table's values, column by column: the same in every file format and library version."""
-    hasher = hashlib.sha256()
-    for name in sorted(table.column_names):
-        column = table[name].cast(pa.int64()) if pa.types.is_timestamp(table[name].type) else table[name]
-        hasher.update(json.dumps([name, column.to_pylist()], ensure_ascii=False, separators=(",", ":")).encode())
-    return hasher.hexdigest()
+def lexical_digest(table: pa.Table) -> str:
+    """Return what a lexical index of these chunks in this order is made of."""
+    return values_digest(table.select(["chunk_id", "lexical_prefix", "text", "lang"]))
 
 
 def values(table: pa.Table, *names: str) -> list[list[Any]]:

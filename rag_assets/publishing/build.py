@@ -21,8 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from rag_assets.publishing import shard_writer
-from rag_assets.publishing.arrange import ORDER, arranged, lexical_documents, table_digest, values, with_shards
-from rag_assets.publishing.lexical_writer import build_lexical, documents_digest
+from rag_assets.publishing.arrange import ORDER, arranged, lexical_digest, values, with_shards
+from rag_assets.publishing.content_digests import values_digest
+from rag_assets.publishing.lexical_writer import build_lexical
 from rag_assets.publishing.manifest_writer import create_manifest, folder_facts, pages_digest, signed, write_manifest
 from rag_assets.publishing.passage_vectors import count_vectors, vectors_at
 from rag_assets.publishing.sentences import Embed, build_sentences
@@ -113,14 +114,14 @@ def build_dense(
     table, vectors = arranged(chunks, vectors)
     table = with_shards(table, config.indexing.max_shard_chunks)
     with store.lock(tenant):
-        shards, built = (), 0
+        shards, built = tuple[Shard, ...](), 0
         if has_graphs(config, len(table)):
             shards, built = _ensure_shards(place_of(store, tenant, config), table, vectors, embedder, progress)
         facts = {
             "embedder": embedder,
             "dimension": vectors.shape[1],
             "shards": [shard.model_dump() for shard in shards],
-            "inputs_digest": table_digest(table),
+            "inputs_digest": values_digest(table),
         }
         BuildWorkspace.of(store, tenant).write_dense(table, vectors, facts)
     return DenseBuild(shards, built, len(shards) - built, len(table), vectors.shape[1])
@@ -134,7 +135,7 @@ def build_lexical_index(store: Store, tenant: str, chunks: pa.Table, progress: P
     needed = ["source", "page_id", "chunk_idx", "chunk_id", "lexical_prefix", "text", "lang"]
     table = chunks.select(needed).sort_by(ORDER)
     with store.lock(tenant), BuildWorkspace.of(store, tenant).lexical() as folder:
-        size = build_lexical(folder, *lexical_documents(table), progress)
+        size = build_lexical(folder, table, progress)
     return LexicalBuild(len(table), size)
 
 
@@ -156,7 +157,7 @@ def commit_generation(
     with store.lock(tenant):
         candidate = BuildWorkspace.of(store, tenant)
         table, facts = candidate.table(), candidate.facts()
-        if candidate.lexical_content() != documents_digest(*lexical_documents(table)):
+        if candidate.lexical_content() != lexical_digest(table):
             raise StoreError(
                 f"the indexes under {candidate.folder} are of different chunks (two builds at the same time?); "
                 "run `citelock build`"
@@ -263,7 +264,7 @@ def _content_facts(
     """Return the part of the manifest that its id covers."""
     inputs = facts["inputs_digest"]
     if len(originals):
-        inputs = content_digest([inputs, table_digest(originals)], ())
+        inputs = content_digest([inputs, values_digest(originals)], ())
     return {
         "tenant": tenant,
         "inputs_digest": inputs,

@@ -126,7 +126,7 @@ def _most_same(one: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
 def check_analyzed_again(generation: Generation, folder: Path) -> CheckResult:
     """Sampled chunks have the terms in the lexical index that their texts have now."""
     rows = sample_rows(len(generation))
-    _, texts, languages = lexical_documents(generation.table.take(pa.array(rows, pa.int64())))
+    texts, languages = lexical_documents(generation.table.take(pa.array(rows, pa.int64())))
     indexed = LexicalIndex.open(folder / LEXICAL_FOLDER).counts_of(rows)
     wanted = [dict(Counter(terms_in(*document))) for document in zip(texts, languages, strict=True)]
     wrong = [number for number, counts in enumerate(indexed) if counts != wanted[number]]

@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from rag_assets.publishing.arrange import lexical_documents
 from rag_assets.publishing.build import shard_content
 from rag_assets.publishing.keyword_writer import write_keyword_index
 from rag_assets.publishing.lexical_writer import build_lexical
@@ -224,7 +223,7 @@ class _Parts:
     def index_words(self) -> None:
         """The lexical index follows from the chunks."""
         if any(name.startswith(f"{LEXICAL_FOLDER}/") for name in self.wanted) and (table := self._table()) is not None:
-            build_lexical(self.working / LEXICAL_FOLDER, *lexical_documents(table))
+            build_lexical(self.working / LEXICAL_FOLDER, table)
 
     def index_keywords(self) -> None:
         """The keyword index follows from the chunks."""

@@ -61,6 +61,19 @@ def analyze(text: str) -> list[str]:
     return list(chain.from_iterable(map(_terms, words_of(text))))
 
 
+def terms_of_word(word: str) -> tuple[str, ...]:
+    """Return the terms of one word that `words_of` gave: those that `analyze` gives for it in its text."""
+    return _terms(word)
+
+
+def tokens_of(text: str) -> list[str]:
+    """Return what stands between spaces (NFKC): `words_of` of one after the other gives the words of the text.
+
+    No word has a space in it, and none looks past one at what stands before or behind it.
+    """
+    return (text if text.isascii() else unicodedata.normalize("NFKC", text)).split()
+
+
 def words_of(text: str) -> list[str]:
     """Return the words and names in a text, in order, as they are written (NFKC)."""
     if not text.isascii():

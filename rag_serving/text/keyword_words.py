@@ -30,10 +30,23 @@ _NO_PLURAL = ("ss", "us", "is")
 
 def words_in(text: str) -> list[str]:
     """Return the words of a text in order, repetitions kept: `Quick-Links' owner's` gives quick, links, owner."""
+    return words_of_token(_lowered(text))
+
+
+def tokens_in(text: str) -> list[str]:
+    """Return what stands between spaces, in lower case: `words_of_token` of one after the other gives `words_in`."""
+    return _lowered(text).split()
+
+
+def words_of_token(token: str) -> list[str]:
+    """Return the words of what `tokens_in` gave."""
+    return [_plain(word) if "'" in word or "’" in word else word[:_LONGEST] for word in _WORD.findall(token)]
+
+
+def _lowered(text: str) -> str:
     if not text.isascii():
         text = folded(unicodedata.normalize("NFKC", text))
-    words = _WORD.findall(text.lower().replace("_", " "))
-    return [_plain(word) if "'" in word or "’" in word else word[:_LONGEST] for word in words]
+    return text.lower().replace("_", " ")
 
 
 def _plain(word: str) -> str:

@@ -16,10 +16,11 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
-from rag_serving.text.analyzer import analyze, analyze_passage, folded, words_of
+from rag_serving.text.analyzer import analyze, analyze_passage, folded, terms_of_word, words_of
 
 Analyze = Callable[[str], list[str]]
 
@@ -83,6 +84,13 @@ def terms_in(text: str, language: str | None) -> list[str]:
     return analyzer_of((language,) if language else ())(text)
 
 
+def word_terms(language: str | None) -> Callable[[str], tuple[str, ...]]:
+    """Return what gives the terms of each word that `analyzer.words_of` finds in a passage: put together, those of
+    `terms_in`."""
+    analyzer = analyzer_of((language,) if language else ())
+    return analyzer.of_word if isinstance(analyzer, _Stemming) else terms_of_word
+
+
 class _Stemming:
     """Terms with the stems of some languages. Safe to use from several threads."""
 
@@ -92,12 +100,12 @@ class _Stemming:
 
     def __call__(self, text: str) -> list[str]:
         """Return the terms of a text: those of `analyze`, after each word the stems that differ from them."""
-        terms: list[str] = []
-        for word in words_of(text):
-            own = analyze(word)
-            terms += own
-            terms += (stem for stem in self._stems(word) if stem not in own)
-        return terms
+        return list(chain.from_iterable(map(self.of_word, words_of(text))))
+
+    def of_word(self, word: str) -> tuple[str, ...]:
+        """Return the terms of one word of a text."""
+        own = analyze(word)
+        return (*own, *(stem for stem in self._stems(word) if stem not in own))
 
     def _stems_of(self, word: str) -> tuple[str, ...]:
         parts = [part.lower() for part in _LETTERS.findall(word) if len(part) >= _SHORTEST]
