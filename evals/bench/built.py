@@ -15,17 +15,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from evals.bench.indexing import bench_config, change_pages, index, write_inputs
 from evals.bench.real_text import Sentence, read_sentences
 from rag_assets.evaluation.beir import Document
-from rag_assets.evaluation.bench import TENANT, Report, chunk_table, with_column
+from rag_assets.evaluation.bench import Report, chunk_table, with_column
 from rag_assets.publishing.arrange import arranged
-from rag_assets.publishing.build import build_generation
 from rag_assets.state.vector_cache import VectorCache
-from rag_serving.artifacts.store import Store
-from rag_serving.config.loading import Config, parse_config
-from rag_serving.indexes.generation import Generation
+from rag_serving.config.loading import Config
 from rag_serving.models import Tokenizer, open_embedder, open_tokenizer
 
+INPUTS = "inputs"  # under the home: chunks and vectors, kept for a second build
 _SEED = 20
 _NOISE = 0.35  # length of what is mixed into a vector that is used again
 
@@ -39,6 +38,7 @@ class Built:
     texts: list[str]
     vectors: NDArray[np.float32]
     seconds: dict[str, float]
+    indexing: dict[str, float]  # what `indexing.index` measured
 
 
 def build(home: Path, size: int, cache: Path, report: Report, sentences: Sequence[Sentence] = ()) -> Built:
@@ -48,7 +48,7 @@ def build(home: Path, size: int, cache: Path, report: Report, sentences: Sequenc
     `_NOISE` long, was added to, which keeps the distribution and makes no two equal. The configuration keeps no vectors
     of questions: those that are asked again are embedded again.
     """
-    config = parse_config({"home": str(home), "tenants": {TENANT: {}}, "embedding": {"query_cache": 0}})
+    config = bench_config(home)
     chosen = _choose(sentences or read_sentences(), size)
     embedder = open_embedder(config.embedding)
     started = time.perf_counter()
@@ -57,18 +57,17 @@ def build(home: Path, size: int, cache: Path, report: Report, sentences: Sequenc
     embedded = time.perf_counter()
     table, order = sentence_table(chosen, size, open_tokenizer(config.embedding), report)
     table, vectors = arranged(table, _spread(vectors, size)[order])  # row by row those of the generation
-    prepared = time.perf_counter()
-    indexing = partial(report, "chunks indexed")
-    generation = build_generation(Store(home), TENANT, table, vectors, config, embedder.name, progress=indexing)
-    publish(config, generation)
-    seconds = {"embed": embedded - started, "index_and_publish": time.perf_counter() - prepared}
-    return Built(config, size, table["text"].to_pylist(), vectors, seconds)
+    write_inputs(home / INPUTS, table, vectors)
+    indexed = index(home, home / INPUTS, embedder.name)
+    seconds = {"embed": embedded - started, "index_and_publish": indexed["seconds"]}
+    return Built(config, size, table["text"].to_pylist(), vectors, seconds, indexed)
 
 
-def publish(config: Config, generation: Generation) -> None:
-    """Point the tenant at a generation, as publishing does after its checks."""
-    generation.close()
-    Store(Path(config.home)).point_current(TENANT, generation.id)
+def rebuild_changed(built: Built, share: float = 0.01) -> dict[str, float]:
+    """Index and publish again with a share of the pages changed; returns the figures."""
+    home = Path(built.config.home)
+    change_pages(home / INPUTS, share)
+    return index(home, home / INPUTS, open_embedder(built.config.embedding).name)
 
 
 def _choose(sentences: Sequence[Sentence], size: int) -> list[Sentence]:

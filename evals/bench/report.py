@@ -138,6 +138,13 @@ def _speed(runs: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[str]]:
         digits = 0 if unit == "MB" else 2
         yield (label, *(f"{run['serving'][name]:.{digits}f} {unit}" for run in runs))
     yield ("indexing and publishing, vectors given", *(f"{run['seconds']['index_and_publish']:.0f} s" for run in runs))
+    indexed = [run.get("indexing", {}) for run in runs]
+    if all(indexed):
+        yield ("processor time of it", *(f"{found['processor_s']:.0f} s" for found in indexed))
+        yield ("most resident memory of it", *(f"{found['resident_mb']:.0f} MB" for found in indexed))
+        yield ("of it not backed by files", *(f"{found['without_files_mb']:.0f} MB" for found in indexed))
+    if changed := [run["changed"]["seconds"] for run in runs if "changed" in run]:
+        yield ("the same after 1 % of the pages changed", *(f"{seconds:.0f} s" for seconds in changed))
     yield ("on disk", *(f"{sum(run['bytes'].values()) / 1e6:.0f} MB" for run in runs))
 
 

@@ -63,6 +63,7 @@ def measure(built: Built, k: int = 10) -> dict[str, Any]:
         "chunks": built.chunks,
         "seconds": {name: round(value, 1) for name, value in built.seconds.items()},
         "bytes": _bytes(built.config),
+        "indexing": built.indexing,
         "latency_ms": latency,
         "throughput_per_s": throughput,
         "over_http_per_s": {str(count): over_http(built.config, asked, k, count) for count in sorted({1, cores()})},
@@ -129,6 +130,8 @@ def _recall(built: Built, embedder: Embedder, asked: Sequence[str]) -> dict[str,
 
     shares: dict[str, float | str] = {"serving": recall(lambda vector: generation.dense(vector, DEPTH, _EVERYONE))}
     try:
+        if not generation.manifest.shards:
+            raise DenseError("no graphs are built")
         shares["chroma"] = recall(lambda vector: generation.approximate(vector, DEPTH))
         started = time.perf_counter()
         for vector in vectors:

@@ -23,6 +23,9 @@ from rag_serving.indexes.window_map import WindowMap, WindowsError, window_count
 ORDER = [("source", "ascending"), ("page_id", "ascending"), ("chunk_idx", "ascending"), ("chunk_id", "ascending")]
 
 
+_BLOCK = 65_536  # vectors that are looked at at once
+
+
 class BuildError(RedactedError):
     """The chunks or vectors cannot become a generation; the message says which and why."""
 
@@ -39,15 +42,37 @@ def arranged(chunks: pa.Table, vectors: Vectors) -> tuple[pa.Table, Vectors]:
         raise BuildError(f"{error}; run `citelock build`") from error
     if vectors.ndim != 2 or len(vectors) != counts.sum():
         raise BuildError(f"{len(chunks)} chunks came with vectors of shape {vectors.shape}")
-    windows, infinite = WindowMap(counts), np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(infinite):
-        chunk_id = chunks["chunk_id"][windows.row_of(int(infinite[0]))].as_py()
+    windows, infinite = WindowMap(counts), _first_infinite(vectors)
+    if infinite is not None:
+        chunk_id = chunks["chunk_id"][windows.row_of(infinite)].as_py()
         raise BuildError(f"the vector of chunk {chunk_id!r} is not finite; delete the tenant's cache and build again")
     if repeated := repeated_id(chunks):
         raise BuildError(f"chunk id {repeated!r} stands twice; sources that share page ids need an `id_prefix`")
     order = pc.sort_indices(chunks, sort_keys=ORDER)
+    if is_sorted(order):  # nothing is copied: vectors may be a gigabyte in a mapped file
+        return chunks, np.ascontiguousarray(vectors, dtype=np.float32)
     places = windows.places(order.to_numpy().astype(np.int64)).vectors
     return chunks.take(order), np.ascontiguousarray(vectors[places], dtype=np.float32)
+
+
+def in_order(chunks: pa.Table) -> pa.Table:
+    """Return chunks by source, page and place in the page; the table itself where they stand so."""
+    order = pc.sort_indices(chunks, sort_keys=ORDER)
+    return chunks if is_sorted(order) else chunks.take(order)
+
+
+def is_sorted(order: pa.Array) -> bool:
+    """Return whether an order of rows leaves each where it is."""
+    return bool(np.array_equal(order.to_numpy(), np.arange(len(order))))
+
+
+def _first_infinite(vectors: Vectors) -> int | None:
+    """Return the first vector that is not of finite numbers."""
+    for start in range(0, len(vectors), _BLOCK):
+        wrong = np.flatnonzero(~np.isfinite(vectors[start : start + _BLOCK]).all(axis=1))
+        if len(wrong):
+            return start + int(wrong[0])
+    return None
 
 
 def repeated_id(chunks: pa.Table) -> str | None:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from rag_assets.publishing import shard_writer
-from rag_assets.publishing.arrange import ORDER, arranged, lexical_digest, values, with_shards
+from rag_assets.publishing.arrange import arranged, in_order, lexical_digest, values, with_shards
 from rag_assets.publishing.content_digests import values_digest
 from rag_assets.publishing.lexical_writer import build_lexical
 from rag_assets.publishing.manifest_writer import create_manifest, folder_facts, pages_digest, signed, write_manifest
@@ -133,7 +133,7 @@ def build_lexical_index(store: Store, tenant: str, chunks: pa.Table, progress: P
     `chunks` needs the columns source, page_id, chunk_idx, chunk_id, lexical_prefix, text, lang; any order.
     """
     needed = ["source", "page_id", "chunk_idx", "chunk_id", "lexical_prefix", "text", "lang"]
-    table = chunks.select(needed).sort_by(ORDER)
+    table = in_order(chunks.select(needed))
     with store.lock(tenant), BuildWorkspace.of(store, tenant).lexical() as folder:
         size = build_lexical(folder, table, progress)
     return LexicalBuild(len(table), size)

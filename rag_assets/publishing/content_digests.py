@@ -7,7 +7,6 @@ Does not belong here: which columns identify a generation (`arrange`, `lexical_w
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,8 +23,7 @@ def values_digest(table: pa.Table) -> str:
         column = table[name]
         hasher.update(f"{name}\x1f{column.type}\x1f{len(column)}\x1e".encode())
         for start in range(0, len(column), _BLOCK):
-            for part in _values(_whole(column.slice(start, _BLOCK))):
-                _add(hasher, part)
+            _add(hasher, _whole(column.slice(start, _BLOCK)))
     return hasher.hexdigest()
 
 
@@ -33,38 +31,39 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _values(array: pa.Array) -> Iterator[pa.Array]:
-    """Yield arrays of numbers and one of texts that tell an array: which values are null, how long lists and texts are,
-    and what is in them."""
-    if array.null_count:
-        yield pc.cast(pc.is_valid(array), pa.uint8())
-        array = array.drop_null()
+def _add(hasher: Hasher, array: pa.Array) -> None:
+    """Add what tells an array: type, length, which values are null, how long lists and texts are, what is in them."""
     kind = array.type
+    hasher.update(f"{kind}\x1f{len(array)}\x1f{array.null_count}\x1e".encode())
+    if array.null_count:
+        _add_numbers(hasher, pc.cast(pc.is_valid(array), pa.uint8()))
+        array = array.drop_null()
     if pa.types.is_list(kind):
-        yield pc.list_value_length(array)
-        yield from _values(array.flatten())
+        _add_numbers(hasher, pc.list_value_length(array))
+        _add(hasher, array.flatten())
     elif pa.types.is_struct(kind):
         for field in array.flatten():
-            yield from _values(field)
+            _add(hasher, field)
     elif pa.types.is_string(kind):
-        yield pc.binary_length(array)
-        yield array
+        _add_numbers(hasher, pc.binary_length(array))
+        hasher.update(_text(array))
     elif pa.types.is_boolean(kind):
-        yield pc.cast(array, pa.uint8())
+        _add_numbers(hasher, pc.cast(array, pa.uint8()))
     elif not pa.types.is_null(kind):
-        yield array.view(pa.int64()) if pa.types.is_timestamp(kind) else array
+        _add_numbers(hasher, array)
 
 
-def _add(hasher: Hasher, array: pa.Array) -> None:
-    """Add the bytes of an array without nulls, and how many there are."""
-    if pa.types.is_string(array.type):
-        _, offsets, data = array.buffers()
-        content = memoryview(b"")
-        if len(array):
-            borders = memoryview(offsets).cast("B").cast("i")
-            content = memoryview(data or b"")[borders[array.offset] : borders[array.offset + len(array)]]
-    else:
+def _add_numbers(hasher: Hasher, array: pa.Array) -> None:
+    """Add the bytes of numbers without nulls."""
+    if len(array):
         width = array.type.bit_width // 8
-        content = memoryview(array.buffers()[1] or b"")[array.offset * width : (array.offset + len(array)) * width]
-    hasher.update(len(content).to_bytes(8, "little"))
-    hasher.update(content)
+        hasher.update(memoryview(array.buffers()[1])[array.offset * width : (array.offset + len(array)) * width])
+
+
+def _text(array: pa.Array) -> memoryview:
+    """Return the bytes of texts without nulls, one after the other."""
+    _, offsets, data = array.buffers()
+    if not len(array) or data is None:
+        return memoryview(b"")
+    borders = memoryview(offsets).cast("B").cast("i")
+    return memoryview(data)[borders[array.offset] : borders[array.offset + len(array)]]

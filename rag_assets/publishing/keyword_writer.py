@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from rag_assets.publishing.posting_lists import PART, Numbers, Part, counted, merged
 from rag_assets.publishing.token_lists import TokenLists
@@ -56,9 +55,7 @@ def write_keyword_index(folder: Path, chunks: pa.Table) -> None:
         write_mapped(folder / name, table, schema)
 
 
-def _contents(
-    rows: pa.Table, words: NumberedWords, lists: TokenLists, named: NamedRows
-) -> tuple[Numbers, NDArray[np.int64]]:
+def _contents(rows: pa.Table, words: NumberedWords, lists: TokenLists, named: NamedRows) -> tuple[Numbers, Numbers]:
     """Return the number of every word of the headings and texts of some rows, and that of its row; add their names."""
     lists.shrink()
     heading = lists.tokens("heading", words.of_name)
@@ -71,5 +68,5 @@ def _contents(
         borders.append(len(tokens))
         named.add(page_id, title, headings, labels or ())
     found, sizes = lists.members(np.array(tokens, np.int32))
-    owners = np.repeat(np.arange(len(rows)), np.diff(borders))
+    owners = np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(borders))
     return found, np.repeat(owners, sizes)

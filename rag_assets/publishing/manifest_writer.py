@@ -7,6 +7,7 @@ Belongs here: making, signing and writing it. Does not belong here: its fields a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 from rag_serving.artifacts.manifest import FILE, KEY_PURPOSE, FileFacts, Manifest, file_facts, id_of
 from rag_serving.artifacts.signatures import FIELD, canonical, signature_of
 from rag_serving.artifacts.store import write_json
+
+_THREADS = 4
 
 
 def create_manifest(**fields: Any) -> Manifest:
@@ -35,7 +38,9 @@ def signed(manifest: Manifest, home: Path) -> Manifest:
 def folder_facts(folder: Path) -> dict[str, FileFacts]:
     """Size and digest of every file below a folder, by relative path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): file_facts(path) for path in files}
+    with ThreadPoolExecutor(_THREADS) as pool:
+        facts = list(pool.map(file_facts, files))
+    return {path.relative_to(folder).as_posix(): one for path, one in zip(files, facts, strict=True)}
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

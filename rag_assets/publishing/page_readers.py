@@ -18,6 +18,7 @@ from rag_serving.artifacts.schema import PAGE_READERS
 from rag_serving.artifacts.store import write_table
 from rag_serving.indexes.page_readers import FILE
 
+_BLOCK = 16_384  # rows whose cells are Python objects at once
 _Entry = tuple[str, str]  # text hash, reader class
 
 
@@ -40,11 +41,11 @@ def page_readers(chunks: pa.Table) -> pa.Table:
 
 def _entries(chunks: pa.Table) -> Iterator[tuple[str, _Entry]]:
     """Yield a page id, and who may read which text of it."""
-    columns = (chunks[name].to_pylist() for name in ("page_id", "text_hash", "readers", "places"))
-    for page_id, text_hash, readers, places in zip(*columns, strict=True):
-        yield page_id, (text_hash, readers)
-        for place in places or ():
-            yield place["chunk_id"].rsplit(":", 2)[0], (text_hash, place["readers"])
+    for batch in chunks.select(["page_id", "text_hash", "readers", "places"]).to_batches(max_chunksize=_BLOCK):
+        for page_id, text_hash, readers, places in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield page_id, (text_hash, readers)
+            for place in places or ():
+                yield place["chunk_id"].rsplit(":", 2)[0], (text_hash, place["readers"])
 
 
 def _digest(entries: set[_Entry]) -> str:

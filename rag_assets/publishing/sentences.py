@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_assets.publishing.arrange import ORDER
+from rag_assets.publishing.arrange import in_order
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_assets.state.vector_cache import EmbeddedTexts, TextVectors
 from rag_serving.answering.extraction.statements import sentence_texts
@@ -84,7 +84,7 @@ def build_sentences(store: Store, tenant: str, chunks: pa.Table, embed: Embed, m
 
     `chunks`: GENERATION_CHUNKS in any order; `embed` gives the vectors of texts, as this model does.
     """
-    table = chunks.sort_by(ORDER)
+    table = in_order(chunks)
     with BuildWorkspace.of(store, tenant).sentences(table["chunk_id"].to_pylist(), model.name) as folder:
         return write_sentences(folder, table, embed, model)
 

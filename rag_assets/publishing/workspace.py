@@ -26,7 +26,6 @@ from rag_serving.artifacts.store import (
     commit_folder,
     map_table,
     read_json,
-    read_table,
     remove_folder,
     write_json,
     write_mapped,
@@ -112,7 +111,7 @@ class BuildWorkspace:
 
     def table(self) -> pa.Table:
         """Return the table that `write_dense` left."""
-        return read_table(self.folder / _DENSE / CHUNKS_FILE, GENERATION_CHUNKS)
+        return map_table(self.folder / _DENSE / MAPPED_FILE, GENERATION_CHUNKS)
 
     def facts(self) -> dict[str, Any]:
         """Return the facts that `write_dense` left."""

@@ -30,6 +30,7 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003134f]+"
 )  # Thai to Khmer, kana, Han, Hangul: written without spaces between words, or with endings glued on
+_ACCENTS = re.compile("[\u0300-\u036f]+")
 SEPARATED_NAME = (
     r"\b(?=\w*[A-Za-z]{2})\w+(?:[._]\w{2,})+\b"  # dotted or snake-cased
     r"|\b[A-Z]{2,}-\d+\b"  # error codes, issue keys
@@ -118,7 +119,7 @@ def folded(name: str) -> str:
     """Return a name without Latin, Greek and Cyrillic accents, typographic apostrophes straightened; case kept."""
     if name.isascii():
         return name
-    bare = "".join(char for char in unicodedata.normalize("NFKD", name) if not "\u0300" <= char <= "\u036f")
+    bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", name))
     return unicodedata.normalize("NFC", bare).replace("’", "'")
 
 

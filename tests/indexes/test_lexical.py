@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
+from support.lexical_table import lexical_table
 from support.synthetic import WORDS, folder_bytes
 
 from rag_assets.publishing.lexical_writer import build_lexical
@@ -25,7 +26,7 @@ TEXTS = ["crane at the berth", "vessel at the berth", "crane crane crane", "cust
 
 
 def index_of(folder: Path, texts: list[str]) -> LexicalIndex:
-    build_lexical(folder, [f"{row}:1:0" for row in range(len(texts))], texts)
+    build_lexical(folder, lexical_table(texts))
     return LexicalIndex.open(folder)
 
 
@@ -59,7 +60,7 @@ def test_scores_and_order_are_those_of_the_bm25_formula(
 def test_who_waits_hears_how_far_it_is(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     texts = TEXTS * 240
-    build_lexical(tmp_path, [str(row) for row in range(len(texts))], texts, progress=lambda *what: told.append(what))
+    build_lexical(tmp_path, lexical_table(texts), progress=lambda *what: told.append(what))
     assert told == [(500, 1200), (1000, 1200), (1200, 1200)]
 
 
@@ -119,11 +120,12 @@ def test_the_same_texts_give_the_same_bytes_under_any_hash_seed(tmp_path: Path) 
     index_of(tmp_path / "here", TEXTS)
     script = (
         "import json, sys; from pathlib import Path; from rag_assets.publishing.lexical_writer import build_lexical;"
-        "texts = json.loads(sys.argv[2]); ids = [f'{row}:1:0' for row in range(len(texts))];"
-        "build_lexical(Path(sys.argv[1]), ids, texts)"
+        "from support.lexical_table import lexical_table;"
+        "build_lexical(Path(sys.argv[1]), lexical_table(json.loads(sys.argv[2])))"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "there"), json.dumps(TEXTS)]
-    subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "99"}, check=True)
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "99", "PYTHONPATH": paths}, check=True)
     assert folder_bytes(tmp_path / "here") == folder_bytes(tmp_path / "there")
 
 

@@ -1,0 +1,170 @@
+"""`python -m evals.bench.indexing`: what indexing and publishing take, vectors given, in a process of its own.
+
+Belongs here: seconds, memory and bytes of a build; the same after some pages changed. Does not belong here: how fast
+what was built answers (`speed`), where real vectors come from (`built`).
+
+The child process gets its chunks and vectors as mapped files, as a build does, so that its memory is that of indexing
+alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from evals.bench.serving import rss
+from rag_assets.evaluation.bench import TENANT
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config, parse_config
+
+_SEED, _BLOCK = 20, 65_536
+_CHUNKS, _VECTORS = "chunks.arrow", "vectors.npy"
+CHANCE = "chance"
+
+
+def bench_config(home: Path) -> Config:
+    """Return the configuration of every bench of speed: vectors of questions are not kept."""
+    return parse_config({"home": str(home), "tenants": {TENANT: {}}, "embedding": {"query_cache": 0}})
+
+
+def index(home: Path, inputs: Path, embedder: str) -> dict[str, float]:
+    """Index and publish what `write_inputs` left, in a new process; returns its figures."""
+    command = [sys.executable, "-m", "evals.bench.indexing", "--child", str(home), str(inputs), embedder]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=Path(__file__).parents[2])
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def write_inputs(folder: Path, table: pa.Table, vectors: NDArray[np.float32]) -> None:
+    """Leave chunks and their vectors for `index`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with pa.ipc.new_file(str(folder / _CHUNKS), table.schema) as file:
+        file.write_table(table.combine_chunks())
+    np.save(folder / _VECTORS, vectors)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Build once, then again with some pages changed; print both as JSON."""
+    options = _options(arguments)
+    if options.child:
+        home, inputs, embedder = options.child
+        print(json.dumps(_indexed(Path(home), Path(inputs), embedder)))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="citelock-indexing-", dir=options.folder) as temporary:
+        home, inputs = Path(temporary) / "home", Path(temporary) / "inputs"
+        _made(inputs, options.chunks, options.dimension)
+        report = {"first": index(home, inputs, CHANCE)}
+        change_pages(inputs, options.changed)
+        report["changed"] = index(home, inputs, CHANCE)
+    print(json.dumps(report, indent=1))
+    return 0
+
+
+def _indexed(home: Path, inputs: Path, embedder: str) -> dict[str, float]:
+    """Index, check and publish in this process."""
+    from rag_assets.publishing.build import build_generation
+    from rag_assets.publishing.checks import Coverage, check_generation
+    from rag_assets.publishing.publish import publish
+
+    config, store = bench_config(home), Store(home)
+    peak = _Peak()
+    started, processor = time.perf_counter(), time.process_time()
+    table = pa.ipc.open_file(pa.memory_map(str(inputs / _CHUNKS))).read_all()
+    vectors = np.load(inputs / _VECTORS, mmap_mode="r")
+    generation = build_generation(store, TENANT, table, vectors, config, embedder)
+    generation.close()
+    built = time.perf_counter()
+    coverage = Coverage({TENANT: frozenset(table["page_id"].unique().to_pylist())}, {})
+    results = check_generation(store, TENANT, generation.id, config, coverage, embedder)
+    checked = time.perf_counter()
+    publish(store, TENANT, generation.id, config)
+    folder = store.generation(TENANT, generation.id)
+    return {
+        "chunks": len(table),
+        "seconds": round(time.perf_counter() - started, 1),
+        "build_s": round(built - started, 1),
+        "check_s": round(checked - built, 1),
+        "processor_s": round(time.process_time() - processor, 1),
+        "resident_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "without_files_mb": round(peak.stop()),
+        "disk_mb": round(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6),
+        **{check.name: check.metadata["recall_at_10"] for check in results if check.name == "ann_recall"},
+    }
+
+
+class _Peak:
+    """The most memory that is not backed by files, looked at ten times a second."""
+
+    def __init__(self) -> None:
+        self._most, self._ended = 0.0, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> float:
+        """Return it in megabytes."""
+        self._ended.set()
+        self._thread.join()
+        return self._most
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.1):
+            self._most = max(self._most, rss("RssAnon"))
+
+
+def _made(inputs: Path, chunks: int, dimension: int) -> None:
+    """Leave real sentences under vectors of chance."""
+    from evals.bench.built import sentence_table
+    from evals.bench.real_text import read_sentences
+    from rag_assets.evaluation.cli.bench import Progress
+    from rag_assets.publishing.arrange import in_order
+    from rag_serving.models import open_tokenizer
+
+    tokenizer = open_tokenizer(bench_config(inputs).embedding)
+    table = in_order(sentence_table(read_sentences(), chunks, tokenizer, Progress())[0])
+    random, vectors = np.random.default_rng(_SEED), np.empty((chunks, dimension), np.float32)
+    for start in range(0, chunks, _BLOCK):
+        part = random.standard_normal((min(_BLOCK, chunks - start), dimension), dtype=np.float32)
+        vectors[start : start + _BLOCK] = part / np.linalg.norm(part, axis=1, keepdims=True)
+    write_inputs(inputs, table, vectors)
+
+
+def change_pages(inputs: Path, share: float) -> None:
+    """Give a share of the pages, evenly spread, a sentence more in every chunk."""
+    table = pa.ipc.open_file(pa.memory_map(str(inputs / _CHUNKS))).read_all()
+    pages = table["page_id"].unique().to_pylist()
+    changed = set(pages[:: max(round(1 / share), 1)] if share else ())
+    new = [
+        f"{text} It was changed." if page in changed else text
+        for page, text in zip(table["page_id"].to_pylist(), table["text"].to_pylist(), strict=True)
+    ]
+    place = table.column_names.index("text")
+    table = table.set_column(place, table.schema.field("text"), pa.array(new, pa.string()))
+    (inputs / _CHUNKS).unlink()
+    with pa.ipc.new_file(str(inputs / _CHUNKS), table.schema) as file:
+        file.write_table(table.combine_chunks())
+
+
+def _options(arguments: list[str] | None) -> Any:
+    parser = argparse.ArgumentParser(prog="python -m evals.bench.indexing", description=__doc__)
+    parser.add_argument("--chunks", type=int, default=100_000)
+    parser.add_argument("--dimension", type=int, default=384)
+    parser.add_argument("--changed", type=float, default=0.01, help="share of the pages that the second build has new")
+    parser.add_argument("--folder", type=Path, help="where inputs and generations are put meanwhile")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
