@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, delete, insert, select, text, update
+from support.databases import emptied
 
 from rag_serving.artifacts.signatures import canonical
 from rag_serving.audit.chain import CONTENT, GENESIS
@@ -19,7 +20,6 @@ from rag_serving.audit.ledger import AuditError, Ledger
 from rag_serving.audit.tables import HEADS, METADATA, PERSONS, ROWS
 from rag_serving.audit.verification import Verdict, Verifier
 from rag_serving.config.audit import Audit
-from rag_serving.telemetry.tables import open_engine
 
 Tamper = Callable[[Connection], object]
 ACME = ROWS.c.tenant == "acme"
@@ -27,10 +27,8 @@ ACME = ROWS.c.tenant == "acme"
 
 @pytest.fixture
 def engine(url: str | None, tmp_path: Path) -> Iterator[Engine]:
-    opened = open_engine(url, tmp_path / "serving.db")
-    METADATA.drop_all(opened)
-    yield opened
-    opened.dispose()
+    with emptied(url, tmp_path, METADATA) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, delete, select, text, update
+from support.databases import emptied
 from support.wiki import configuration
 from typer.testing import CliRunner
 
@@ -34,10 +35,8 @@ PROCESSES, EACH = 2, 40
 
 @pytest.fixture
 def engine(url: str | None, tmp_path: Path) -> Iterator[Engine]:
-    opened = open_engine(url, tmp_path / "serving.db")
-    METADATA.drop_all(opened)
-    yield opened
-    opened.dispose()
+    with emptied(url, tmp_path, METADATA) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from fastapi.testclient import TestClient
-from sqlalchemy import Engine, insert, select, update
+from sqlalchemy import Engine
 from support.api_client import ADDRESS, LOCAL, bearer
+from support.databases import audit_rows, damage_audit, emptied
 from support.wiki import configuration, publish
 from typer.testing import CliRunner
 
@@ -20,10 +21,9 @@ from rag_serving.artifacts.store import Store
 from rag_serving.audit import log as log_module
 from rag_serving.audit.events import Event
 from rag_serving.audit.log import AuditUnavailableError, open_audit, record
-from rag_serving.audit.tables import HEADS, METADATA, ROWS
+from rag_serving.audit.tables import HEADS, METADATA
 from rag_serving.audit.verification import Verifier
 from rag_serving.cli.main import app
-from rag_serving.telemetry.tables import open_engine
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 TOKENS = {"ann": {"tenant": "acme", "user": "ann", "groups": ["staff"], "roles": ["reader", "editor"]}}
@@ -38,11 +38,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def engine(home: Path) -> Iterator[Engine]:
-    opened = open_engine(None, home / "serving.db")
-    METADATA.drop_all(opened)
-    (home / "audit" / "acme.json").unlink(missing_ok=True)
-    yield opened
-    opened.dispose()
+    with emptied(None, home, METADATA) as opened:
+        (home / "audit" / "acme.json").unlink(missing_ok=True)
+        yield opened
 
 
 @pytest.fixture
@@ -58,20 +56,6 @@ def client(home: Path, engine: Engine, request: pytest.FixtureRequest, monkeypat
     return TestClient(create_app(config), ADDRESS, client=LOCAL, raise_server_exceptions=False)
 
 
-def rows(engine: Engine) -> list[Mapping[str, Any]]:
-    with engine.connect() as connection:
-        return [dict(row) for row in connection.execute(select(ROWS).order_by(ROWS.c.sequence)).mappings()]
-
-
-def damage(engine: Engine) -> None:
-    """Make the log one that nothing can be appended to."""
-    METADATA.create_all(engine)
-    head = {"tenant": "acme", "first_sequence": 1, "first_previous": "x", "sequence": 0, "hash": "x", "signature": "x"}
-    with engine.begin() as connection:
-        if not connection.execute(update(HEADS).values(signature="x")).rowcount:
-            connection.execute(insert(HEADS), head)
-
-
 def ask(client: TestClient, **more: Any) -> Any:
     return client.post("/v1/ask", json={"question": QUESTION, **more}, headers=bearer("ann"))
 
@@ -79,20 +63,20 @@ def ask(client: TestClient, **more: Any) -> Any:
 def test_a_question_is_on_disk_before_its_answer(client: TestClient, engine: Engine, home: Path) -> None:
     with client:
         answer = ask(client).json()
-        (row,) = rows(engine)
+        (row,) = audit_rows(engine)
         found = client.post("/v1/search", json={"query": "log retention"}, headers=bearer("ann")).json()
     assert (row["kind"], row["status"], row["generation"]) == ("question", "answered", answer["generation"])
     assert answer["citations"][0]["chunk_id"] in json.loads(row["retrieved"])
     assert json.loads(row["details"])["receipt_id"] == answer["receipt_id"]
     assert row["latency_ms"] > 0
-    search = rows(engine)[1]
+    search = audit_rows(engine)[1]
     assert (search["kind"], json.loads(search["retrieved"])[0]) == ("search", found["results"][0]["chunk_id"])
     assert search["actor"] == row["actor"] != "ann"
     assert Verifier(home, None).verify("acme").fault is None
 
 
 def test_nothing_is_answered_that_cannot_be_logged(client: TestClient, engine: Engine) -> None:
-    damage(engine)
+    damage_audit(engine)
     with client:
         refused = ask(client)
         assert refused.status_code == 503
@@ -107,21 +91,21 @@ def test_nothing_is_answered_that_cannot_be_logged(client: TestClient, engine: E
         assert client.post("/v1/search", json={"query": "logs"}, headers=bearer("ann")).status_code == 503
         completion = {"model": "citelock", "messages": [{"role": "user", "content": QUESTION}]}
         assert client.post("/v1/chat/completions", json=completion, headers=bearer("ann")).status_code == 503
-    assert rows(engine) == []
+    assert audit_rows(engine) == []
 
 
 def test_a_document_is_neither_kept_nor_deleted_without_the_log(client: TestClient, engine: Engine, home: Path) -> None:
     files = {"file": ("Leave.md", b"# Leave\n\nThirty days.\n", "text/markdown")}
     with client:
         kept = client.post("/v1/documents", files=files, headers=bearer("ann")).json()
-        damage(engine)
+        damage_audit(engine)
         assert client.post("/v1/documents", files=files, headers=bearer("ann")).status_code == 503
         gone = client.delete(f"/v1/documents/{kept['document_id']}", headers=bearer("ann"))
         assert gone.json()["code"] == "AUDIT_UNAVAILABLE"
         (shown,) = client.get("/v1/documents", headers=bearer("ann")).json()["documents"]
     assert shown["status"] == "received"
     assert not list((Store(home).source("uploads") / "inbox").rglob("*.part"))
-    (row,) = rows(engine)
+    (row,) = audit_rows(engine)
     assert (row["kind"], json.loads(row["details"])["source"]) == ("document.uploaded", "uploads")
 
 
@@ -129,19 +113,19 @@ def test_a_document_is_neither_kept_nor_deleted_without_the_log(client: TestClie
 def test_in_best_effort_an_answer_is_given_and_its_row_is_written_later(
     client: TestClient, engine: Engine, home: Path
 ) -> None:
-    damage(engine)
+    damage_audit(engine)
     with client:
         assert ask(client).status_code == 200
         with engine.begin() as connection:
             connection.execute(HEADS.delete())
         log = client.app.state.service.pipelines["acme"].log.audit  # type: ignore[attr-defined]
         assert log.flush(10.0)
-    assert [row["kind"] for row in rows(engine)] == ["question"]
+    assert [row["kind"] for row in audit_rows(engine)] == ["question"]
     assert Verifier(home, None).verify("acme").fault is None
 
 
 def test_what_is_lost_is_counted_in_the_log(home: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    damage(engine)
+    damage_audit(engine)
     monkeypatch.setattr(log_module, "CAPACITY", 3)
     log = open_audit(configuration(home, audit={"mode": "best_effort"}), "acme")
     assert log is not None
@@ -152,8 +136,8 @@ def test_what_is_lost_is_counted_in_the_log(home: Path, engine: Engine, monkeypa
     assert log.flush(10.0)
     log.record(Event("question"))
     log.close()
-    lost = [json.loads(row["details"])["events"] for row in rows(engine) if row["kind"] == "audit.lost"]
-    written = sum(row["kind"] == "question" for row in rows(engine))
+    lost = [json.loads(row["details"])["events"] for row in audit_rows(engine) if row["kind"] == "audit.lost"]
+    written = sum(row["kind"] == "question" for row in audit_rows(engine))
     assert sum(lost) + written == 11
     assert sum(lost) > 0
 
@@ -173,7 +157,7 @@ def run(*arguments: str) -> Any:
 def test_a_terminal_gets_no_answer_either(config_file: str, engine: Engine) -> None:
     asked = run("ask", QUESTION, "--config", config_file)
     assert asked.exit_code == 0
-    damage(engine)
+    damage_audit(engine)
     refused = run("ask", QUESTION, "--config", config_file)
     assert refused.exit_code == 1
     assert "the audit log cannot be written, and nothing is answered without it" in refused.stderr
@@ -185,25 +169,25 @@ def test_a_rollback_is_logged_before_it_happens(config_file: str, engine: Engine
     current = Store(home).current("acme")
     assert current is not None
     assert run("generations", "rollback", current, "--config", config_file).exit_code == 0
-    (row,) = rows(engine)
+    (row,) = audit_rows(engine)
     assert (row["kind"], row["subject"], json.loads(row["details"])) == (
         "generation.rolled_back", current, {"from": current}
     )  # fmt: skip
-    damage(engine)
+    damage_audit(engine)
     assert run("generations", "rollback", current, "--config", config_file).exit_code == 1
 
 
 def test_a_command_logs_by_its_account_and_nothing_where_the_log_is_off(home: Path, engine: Engine) -> None:
     record(configuration(home), "acme", Event("key.created", subject="k1"))
     METADATA.create_all(engine)
-    assert rows(engine) == []
+    assert audit_rows(engine) == []
     record(configuration(home, audit={"mode": "required"}), "acme", Event("key.created", subject="k1"))
-    (row,) = rows(engine)
+    (row,) = audit_rows(engine)
     assert (row["kind"], row["subject"], bool(row["actor"])) == ("key.created", "k1", True)
 
 
 def test_a_log_that_fails_is_left_alone_for_a_while(home: Path, engine: Engine) -> None:
-    damage(engine)
+    damage_audit(engine)
     log = open_audit(configuration(home, audit={"mode": "required"}), "acme")
     assert log is not None
     for fault in ("altered", "altered", "failed a moment ago"):

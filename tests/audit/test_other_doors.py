@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, insert, select, update
+from sqlalchemy import Engine
 from support.api_client import client_of
 from support.command_line import write_config
+from support.databases import audit_rows, damage_audit, emptied
 from support.mcp_calls import call, server_of
 from support.wiki import configuration, embedder
 from typer.testing import CliRunner
 
 from rag_serving.access.principals import Principal
-from rag_serving.artifacts.store import Store
 from rag_serving.audit.log import AUDIT_DOWN, open_audit
-from rag_serving.audit.tables import HEADS, METADATA, ROWS
+from rag_serving.audit.tables import HEADS, METADATA
 from rag_serving.budgets.opening import open_budgets
 from rag_serving.cli.main import app
 from rag_serving.pipeline.pipeline import Pipeline
-from rag_serving.telemetry.tables import open_engine
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 ANSWERING = {
@@ -45,23 +44,9 @@ def home(wiki_home: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def engine(home: Path) -> Iterator[Engine]:
-    opened = open_engine(None, Store(home).serving_db())
-    METADATA.create_all(opened)
-    yield opened
-    opened.dispose()
-
-
-def rows(engine: Engine) -> list[Mapping[str, Any]]:
-    with engine.connect() as connection:
-        return [dict(row) for row in connection.execute(select(ROWS).order_by(ROWS.c.sequence)).mappings()]
-
-
-def damage(engine: Engine) -> None:
-    """Make the log one that nothing can be appended to."""
-    head = {"tenant": "acme", "first_sequence": 1, "first_previous": "x", "sequence": 0, "hash": "x", "signature": "x"}
-    with engine.begin() as connection:
-        if not connection.execute(update(HEADS).values(signature="x")).rowcount:
-            connection.execute(insert(HEADS), head)
+    with emptied(None, home, METADATA) as opened:
+        METADATA.create_all(opened)
+        yield opened
 
 
 def opened(home: Path, **more: Any) -> Pipeline:
@@ -78,19 +63,19 @@ def test_what_mcp_answers_is_logged_before(home: Path, engine: Engine) -> None:
         server = server_of(pipeline, Principal("acme", "ann"))
         for tool, arguments in ANSWERING.items():
             assert not call(server, tool, **arguments).is_error, tool
-    logged = rows(engine)
+    logged = audit_rows(engine)
     assert [row["kind"] for row in logged] == ["question", "search", "search", "search"]
     assert all(row["actor"] and json.loads(row["retrieved"]) for row in logged)
 
 
 @pytest.mark.parametrize("tool", ANSWERING)
 def test_mcp_answers_nothing_that_cannot_be_logged(home: Path, engine: Engine, tool: str) -> None:
-    damage(engine)
+    damage_audit(engine)
     with closing(opened(home, audit={"mode": "required"})) as pipeline:
         refused = call(server_of(pipeline, Principal("acme", "ann")), tool, **ANSWERING[tool])
     assert refused.is_error
     assert refused.content[0].text == f"Error executing tool {tool}: {AUDIT_DOWN}"
-    assert rows(engine) == []
+    assert audit_rows(engine) == []
 
 
 def test_a_budget_that_is_spent_ends_questions_over_mcp(home: Path) -> None:
@@ -111,8 +96,8 @@ def run(*arguments: str, lines: str = "") -> Any:
 def test_a_conversation_tells_of_what_cannot_be_logged_and_goes_on(home: Path, engine: Engine, tmp_path: Path) -> None:
     config = write_config(tmp_path, home, REQUIRED)
     assert "partitions" in run("chat", "--config", config, lines=f"{QUESTION}\n").stdout
-    assert [row["kind"] for row in rows(engine)] == ["question"]
-    damage(engine)
+    assert [row["kind"] for row in audit_rows(engine)] == ["question"]
+    damage_audit(engine)
     refused = run("chat", "--config", config, lines=f"{QUESTION}\n/help\n")
     assert "nothing is answered without it" in refused.stderr
     assert "offline replicas" not in refused.stdout
@@ -135,7 +120,7 @@ def documents(folder: Path) -> list[str]:
 
 def test_documents_are_not_added_without_the_log(home: Path, engine: Engine, tmp_path: Path) -> None:
     config = write_config(tmp_path, home, f"{INBOX}{REQUIRED}")
-    damage(engine)
+    damage_audit(engine)
     refused = run("add", *documents(tmp_path), "--config", config)
     assert refused.exit_code == 1
     assert [line.split(": ")[1] for line in refused.stderr.splitlines()] == ["a.md", "b.md"]
@@ -144,7 +129,7 @@ def test_documents_are_not_added_without_the_log(home: Path, engine: Engine, tmp
     with engine.begin() as connection:
         connection.execute(HEADS.delete())
     assert run("add", *documents(tmp_path), "--config", config).exit_code == 0
-    assert [row["kind"] for row in rows(engine)] == ["document.uploaded"] * 2
+    assert [row["kind"] for row in audit_rows(engine)] == ["document.uploaded"] * 2
 
 
 def test_documents_beyond_the_budget_are_told_and_one_that_fails_costs_nothing(home: Path, tmp_path: Path) -> None:
@@ -160,6 +145,6 @@ def test_a_change_of_the_phase_is_logged(home: Path, engine: Engine) -> None:
         service = client.app.state.service  # type: ignore[attr-defined]
         assert service.switch(configuration(home, retrieval={"phase": 2}))
         assert service.pipelines["acme"].log.audit.flush(5)
-    (row,) = [row for row in rows(engine) if row["kind"] == "phase.changed"]
+    (row,) = [row for row in audit_rows(engine) if row["kind"] == "phase.changed"]
     assert json.loads(row["details"]) == {"direction": "configured", "phase": 2}
     assert row["actor"] is None

@@ -120,6 +120,9 @@ m.add("questions", {{**answered, "tenant": "{tenant}", "timings_ms": {{"total": 
 m.add("feedback", {{"id": "a", "tenant": "{tenant}", "verdict": "helpful"}})
 m.set_breaker("{tenant}", "reranker", "open")
 m.set_rows("{tenant}", Counts(1, 0, 4))
+m.set_events("{tenant}", 6, 2, 3)
+m.set_generation("{tenant}", "older")
+m.add_response("{tenant}", 503)
 """
 OPENED = """
 from pathlib import Path
@@ -174,6 +177,11 @@ def test_processes_are_added_up_and_what_a_dead_one_counted_stays(tmp_path: Path
     assert found['citelock_stage_seconds_bucket{le="0.005",stage="total",tenant="acme"}'] == 2
     assert found['citelock_telemetry_waiting{tenant="acme"}'] == 4
     assert found['citelock_breaker_state{server="reranker",state="open",tenant="acme"}'] == 1
+    assert found['citelock_audit_events_total{fate="written",tenant="acme"}'] == 12
+    assert found['citelock_audit_events_total{fate="lost",tenant="acme"}'] == 4
+    assert found['citelock_audit_waiting{tenant="acme"}'] == 3
+    assert found['citelock_generation_state{state="older",tenant="acme"}'] == 1
+    assert found['citelock_http_responses_total{code="503",tenant="acme"}'] == 2
 
 
 def test_processes_that_die_one_after_another_leave_no_more_files_than_one(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Column, Engine, MetaData, Table, func, insert, select, text
+from support.databases import emptied
 from support.wiki import configuration
 
 from rag_assets.evaluation.telemetry_rows import records, rows_of_days
@@ -42,10 +43,8 @@ SCRIBE = RowBuilder("acme", b"key")
 
 @pytest.fixture
 def engine(url: str | None, tmp_path: Path) -> Iterator[Engine]:
-    opened = open_engine(url, tmp_path / "serving.db")
-    METADATA.drop_all(opened)
-    yield opened
-    opened.dispose()
+    with emptied(url, tmp_path, METADATA) as opened:
+        yield opened
 
 
 @pytest.fixture
