@@ -1,7 +1,7 @@
 """The audit log of one tenant as the rest of the program sees it: events go in, by the configured mode.
 
-Belongs here: waiting, refusing, counting what is lost. Does not belong here: what an event says (`events`), the
-transaction (`ledger`).
+Belongs here: waiting, refusing, counting what is lost. Does not belong here: the queue and its thread
+(`telemetry.writing_thread`), what an event says (`events`), the transaction (`ledger`).
 
 Whatever waits while a transaction is committed goes with the next one: a commit serves many callers. In mode `required`
 a caller waits until its event is on disk; in mode `best_effort` nobody waits, events stay in memory while the database
@@ -11,9 +11,7 @@ is away, and those that must be dropped are counted in the log itself.
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from rag_serving.audit.events import Event, local_account
 from rag_serving.models.breaker import Breaker
+from rag_serving.telemetry.writing_thread import WritingThread
 
 if TYPE_CHECKING:
     from rag_serving.audit.ledger import Ledger
@@ -62,7 +61,7 @@ class _Entry:
     done: Future[None] | None  # None: nobody waits, and it is tried again
 
 
-class AuditLog:
+class AuditLog(WritingThread[_Entry]):
     """Writes events from one thread. Safe to use from several."""
 
     def __init__(
@@ -74,17 +73,14 @@ class AuditLog:
     ) -> None:
         """`open_ledger` is called with the first event, in the writing thread; `is_there`: whether there is a place for
         events that are not required."""
+        super().__init__("audit")
         self._open, self.is_required, self._wait_s = open_ledger, is_required, wait_s
         self._is_there = is_there
         self._breaker = Breaker(_FAILURES, _RETRY_S)
-        self._entries: deque[_Entry] = deque()
-        self._news = threading.Condition()
-        self._thread: threading.Thread | None = None
         self._ledger: Ledger | None = None
-        self._deadline: float | None = None
         self._cut_on: date | None = None
         self._kept_at = float("-inf")
-        self._writing = self._written = self._lost = self._losses_logged = 0
+        self._written = self._lost = self._losses_logged = 0
 
     def record(self, event: Event) -> None:
         """Log an event: in mode `required` it is on disk when this returns.
@@ -120,35 +116,18 @@ class AuditLog:
 
     def counts(self) -> AuditCounts:
         with self._news:
-            return AuditCounts(self._written, self._lost, len(self._entries) + self._writing)
+            return AuditCounts(self._written, self._lost, len(self._items) + self._writing)
 
-    def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until everything handed over is written or lost; return whether that came to be."""
-        with self._news:
-            return self._news.wait_for(lambda: not self._entries and not self._writing, timeout_s)
-
-    def close(self, timeout_s: float = 5.0) -> None:
-        """Write what waits, for `timeout_s` at most; what is left then is lost."""
-        with self._news:
-            self._deadline = time.monotonic() + timeout_s
-            self._news.notify_all()
-        if self._thread is not None:
-            self._thread.join(timeout_s + 1)
+    def _close_writer(self) -> None:
         if self._ledger is not None:
             self._ledger.close()
 
     def _put(self, entry: _Entry) -> None:
         with self._news:
-            if self._deadline is not None or len(self._entries) >= CAPACITY:
+            if not self._take_in(entry, CAPACITY):
                 self._lost += 1
                 if entry.done:
                     entry.done.cancel()
-                return
-            self._entries.append(entry)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
-                self._thread.start()
-            self._news.notify()
 
     def _run(self) -> None:
         wait_s = _FIRST_WAIT_S
@@ -168,11 +147,11 @@ class AuditLog:
             self._writing = 0
             self._news.notify_all()
             while True:
-                self._news.wait_for(lambda: self._entries or self._deadline is not None)
-                taken = [self._entries.popleft() for _ in range(min(BATCH, len(self._entries)))]
+                self._news.wait_for(lambda: self._items or self._deadline is not None)
+                taken = [self._items.popleft() for _ in range(min(BATCH, len(self._items)))]
                 batch = [one for one in taken if one.done is None or one.done.set_running_or_notify_cancel()]
                 self._writing = len(batch)
-                if batch or (not self._entries and self._deadline is not None):
+                if batch or (not self._items and self._deadline is not None):
                     return batch
 
     def _write(self, batch: list[_Entry]) -> None:
@@ -199,7 +178,7 @@ class AuditLog:
         """Keep the newest head in the home folder: at once where nothing waits, else ten times a second."""
         now = time.monotonic()
         with self._news:
-            is_busy = bool(self._entries)
+            is_busy = bool(self._items)
         if not is_busy or now - self._kept_at > _KEEP_S:
             self._kept_at = now
             ledger.keep_head()
@@ -220,10 +199,10 @@ class AuditLog:
         with self._news:
             is_over = self._deadline is not None and time.monotonic() > self._deadline
             if is_over:
-                self._lost += len(kept) + sum(entry.done is None for entry in self._entries)
+                self._lost += len(kept) + sum(entry.done is None for entry in self._items)
                 kept = []
-                self._entries.clear()
-            self._entries.extendleft(reversed(kept))
+                self._items.clear()
+            self._items.extendleft(reversed(kept))
         for entry in batch:
             if entry.done:
                 entry.done.set_exception(error)
@@ -233,7 +212,7 @@ class AuditLog:
         with self._news:
             deadline = self._deadline
             self._news.wait_for(
-                lambda: self._deadline is not deadline or any(entry.done for entry in self._entries), wait_s
+                lambda: self._deadline is not deadline or any(entry.done for entry in self._items), wait_s
             )
 
 

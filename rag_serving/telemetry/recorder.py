@@ -1,7 +1,7 @@
 """Rows on their way to the database, behind a queue that never makes a question wait.
 
-Belongs here: the queue, the writing thread, what happens when the database is away.
-Does not belong here: what a row says (`events`), the database (`writer`), which is opened with the first row:
+Belongs here: batches, what happens when the database is away. Does not belong here: the queue and its thread
+(`writing_thread`), what a row says (`events`), the database (`writer`), which is opened with the first row:
 SQLAlchemy takes as long to import as a question takes.
 
 A full queue drops the new row and counts it. While the database is away rows wait in the queue; those that came before
@@ -12,14 +12,13 @@ dropped is written down as soon as the database takes rows.
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from rag_serving.escaping.redaction import RedactedError
+from rag_serving.telemetry.writing_thread import WritingThread
 
 CAPACITY = 20_000
 BATCH = 500
@@ -58,7 +57,7 @@ class Counts:
     waiting: int
 
 
-class Recorder:
+class Recorder(WritingThread[Row]):
     """Writes rows from one thread. `record` never blocks and never raises."""
 
     def __init__(
@@ -71,47 +70,23 @@ class Recorder:
 
         `loss_of` makes the row that says how many rows were dropped; without it that is only counted.
         """
+        super().__init__("telemetry")
         self._open = open_writer
         self._capacity = capacity
         self._loss_of = loss_of
-        self._rows: deque[Row] = deque()
-        self._news = threading.Condition()
-        self._thread: threading.Thread | None = None
         self._writer: Writer | None = None
-        self._deadline: float | None = None  # of the last writing, once closed
-        self._writing = self._recorded = self._dropped = self._losses_written = 0
+        self._recorded = self._dropped = self._losses_written = 0
 
     def record(self, table: TableName, row: Mapping[str, Any]) -> None:
         """Hand over a row; it is written soon, or dropped and counted."""
         with self._news:
-            if self._deadline is not None or len(self._rows) >= self._capacity:
-                self._dropped += 1
-                return
-            self._rows.append((table, row))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
-                self._thread.start()
-            self._news.notify()
+            self._dropped += not self._take_in((table, row), self._capacity)
 
     def counts(self) -> Counts:
         with self._news:
-            return Counts(self._recorded, self._dropped, len(self._rows) + self._writing)
+            return Counts(self._recorded, self._dropped, len(self._items) + self._writing)
 
-    def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until everything handed over is written or dropped; whether that came to be."""
-        deadline = time.monotonic() + timeout_s
-        with self._news:
-            return self._news.wait_for(
-                lambda: not self._rows and not self._writing, max(0.0, deadline - time.monotonic())
-            )
-
-    def close(self, timeout_s: float = 5.0) -> None:
-        """Write what waits, for `timeout_s` at most; what is left then is dropped and counted."""
-        with self._news:
-            self._deadline = time.monotonic() + timeout_s
-            self._news.notify_all()
-        if self._thread is not None:
-            self._thread.join(timeout_s + 1)
+    def _close_writer(self) -> None:
         if self._writer is not None:
             self._writer.close()
 
@@ -125,10 +100,10 @@ class Recorder:
     def _next(self) -> list[Row]:
         """Return the next rows; none once closed and empty."""
         with self._news:
-            self._news.wait_for(lambda: self._rows or self._deadline is not None)
-            if self._deadline is None and len(self._rows) < BATCH:
-                self._news.wait_for(lambda: len(self._rows) >= BATCH or self._deadline is not None, _GATHER_S)
-            batch = [self._rows.popleft() for _ in range(min(BATCH, len(self._rows)))]
+            self._news.wait_for(lambda: self._items or self._deadline is not None)
+            if self._deadline is None and len(self._items) < BATCH:
+                self._news.wait_for(lambda: len(self._items) >= BATCH or self._deadline is not None, _GATHER_S)
+            batch = [self._items.popleft() for _ in range(min(BATCH, len(self._items)))]
             self._writing = len(batch)
             return batch
 
