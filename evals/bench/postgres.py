@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evals.bench.built import _choose, _spread, sentence_table
+from evals.bench.plot import plot_readers
 from evals.bench.real_text import read_sentences
 from rag_assets.evaluation.bench import TENANT, with_column
 from rag_assets.evaluation.cli.bench import Progress
@@ -67,7 +68,10 @@ def main(arguments: list[str] | None = None) -> int:
     config = config_of(options.home, options.server)
     if not Store(options.home).current(TENANT):
         build(config, options.chunks, options.sentences)
-    print(json.dumps(measure(config), indent=1))
+    found = measure(config)
+    if options.plot:
+        plot_readers(found, options.plot)
+    print(json.dumps(found, indent=1))
     return 0
 
 
@@ -182,6 +186,7 @@ def _options(arguments: Sequence[str] | None) -> Any:
     parser.add_argument("--home", type=Path, required=True, help="where the generation is built, and kept")
     parser.add_argument("--chunks", type=int, default=100_000)
     parser.add_argument("--sentences", type=int, default=8_000, help="different ones to embed")
+    parser.add_argument("--plot", type=Path, help="a picture of p95 beside that of disk (.svg, .png)")
     return parser.parse_args(arguments)
 
 
