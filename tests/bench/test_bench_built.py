@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evals.bench.built import build
+from evals.bench.built import build, rebuild_changed
 from evals.bench.real_text import Sentence
 from rag_assets.evaluation.bench import TENANT
 from rag_serving.access.principals import Principal
@@ -44,3 +44,16 @@ def test_a_chunk_has_the_vector_of_its_own_sentence_and_is_found(tmp_path: Path)
     finally:
         pipeline.close()
     assert all("winch" in result.chunk.text for result in found[:2])
+
+
+def test_some_pages_change_and_all_is_indexed_again(tmp_path: Path) -> None:
+    built = build(tmp_path / "home", 5, tmp_path / "cache", lambda *_: None, SENTENCES)
+    again = rebuild_changed(built, 0.5)
+    assert (again["chunks"], again["ann_recall"]) == (5, 1.0)
+    assert again["resident_mb"] >= again["resident_before_checks_mb"] > 0
+    pipeline = Pipeline.open(built.config, TENANT)
+    try:
+        texts = [hit.chunk.text for hit in pipeline.search(Principal(TENANT), "crane", 5).results]
+    finally:
+        pipeline.close()
+    assert any(text.endswith("It was changed.") for text in texts)
