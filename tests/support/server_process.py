@@ -75,6 +75,11 @@ class Server:
         self.process.wait(60)
         return self.log()
 
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+        self.process.wait(60)
+
 
 @contextmanager
 def serving(config: str, monkeypatch: pytest.MonkeyPatch, processes: int = 2) -> Iterator[Server]:
@@ -86,5 +91,4 @@ def serving(config: str, monkeypatch: pytest.MonkeyPatch, processes: int = 2) ->
         try:
             yield running
         finally:
-            running.process.kill()
-            running.process.wait(60)
+            running.kill()
