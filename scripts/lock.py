@@ -24,7 +24,7 @@ FOLDER = ROOT / "requirements"
 HEADER = "# Made by `make lock`; do not edit.\n"
 BASE, TEST, TORCH, TORCH_CPU, LOCK = "base", "test", "torch", "torch-cpu", "lock"
 NIGHTLY = "nightly"
-WEIGHTS = ("weights", "model")
+WEIGHTS = ("weights", "model", "helm")
 
 _BLOCK = re.compile(r"^(?!#|-)\S.*?(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 _PIN = re.compile(r"([\w.-]+)==(\S+)(?: ; (.+))? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)")
