@@ -95,7 +95,7 @@ def unstemmed(text: str) -> list[str]:
 def test_an_index_without_stems_is_named_and_not_published(unjudged: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     before = unjudged.current()
     with monkeypatch.context() as patch:
-        patch.setattr(lexical_writer, "terms_in", lambda text, _language: unstemmed(text))
+        patch.setattr(lexical_writer, "word_terms", lambda _language: unstemmed)
         assert unjudged.run(TENANT, ["lexical_index"]).success
     result = unjudged.run(TENANT, [name for name in INDEXED if name != "lexical_index"])
     assert not result.success
