@@ -168,7 +168,7 @@ def measure(server: Server, config: Path, chosen: argparse.Namespace) -> dict[st
         **{name: figures(found) for name, found in turns.items()},
         "p95_ratio": ratio(turns["flood"], turns["without"]),
         "p95_ratio_with_build": ratio(turns["flood_and_build"], turns["without"]),
-        "flood": dict(flood.statuses),
+        "told_to_the_flood": dict(flood.statuses),
         "refusals_with_retry_after": flood.waits_told,
         "documents": {"accepted": len(flood.accepted), "lost": len(_lost(server.port, flood.accepted))},
     }
