@@ -50,24 +50,26 @@ class Flood:
     accepted: list[str] = field(default_factory=list)  # ids of documents
 
 
-def settings(home: Path, limit: int, database: str) -> dict[str, Any]:
-    """Return the configuration of ten tenants; of each `limit` requests a minute."""
+def settings(home: Path, chosen: argparse.Namespace) -> dict[str, Any]:
+    """Return the configuration of ten tenants with the limits that were chosen."""
     sources: dict[str, Any] = {}
     for tenant in TENANTS:
         dump = {"kind": "confluence_dump", "tenant": tenant, "path": str(_SAMPLE / "ENG"), "readers": "everyone"}
         sources |= {f"eng_{tenant}": dump, f"uploads_{tenant}": {"kind": "files", "tenant": tenant}}
     index = {
         "kind": "postgres",
-        "url": f"postgresql://citelock_app@{database}",
-        "writer_url": f"postgresql://citelock_writer@{database}",
-        "owner_url": f"postgresql://postgres@{database}",
+        "url": f"postgresql://citelock_app@{chosen.database}",
+        "writer_url": f"postgresql://citelock_writer@{chosen.database}",
+        "owner_url": f"postgresql://postgres@{chosen.database}",
     }
     return {
         "home": str(home),
-        "tenants": {tenant: {"rate_limit_per_minute": limit} for tenant in TENANTS},
+        "tenants": {
+            tenant: {"rate_limit_per_minute": chosen.limit, "requests_at_once": chosen.at_once} for tenant in TENANTS
+        },
         "sources": sources,
         "serving": {"auth": "tokens"},
-        **({"index": index} if database else {}),
+        **({"index": index} if chosen.database else {}),
     }
 
 
@@ -260,6 +262,7 @@ def main() -> None:
         prog="python -m evals.bench.noisy_tenant", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--limit", type=int, default=600, help="requests of a tenant in a minute")
+    parser.add_argument("--at-once", type=int, default=1, help="requests of a tenant at once; 0: no limit")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each kind")
     parser.add_argument("--seconds", type=float, default=10, help="of a turn")
     parser.add_argument("--pause", type=float, default=0.2, help="seconds between an answer and the next question")
@@ -270,7 +273,7 @@ def main() -> None:
     os.environ["CITELOCK_TOKENS"] = tokens()
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "app.yaml")
-        write_json(config, settings(Path(folder, "home"), chosen.limit, chosen.database))
+        write_json(config, settings(Path(folder, "home"), chosen))
         if chosen.database:
             subprocess.run([*CITELOCK, "index", "migrate", "--config", str(config)], check=True, stdout=sys.stderr)
         subprocess.run([*CITELOCK, "build", "--config", str(config)], check=True, stdout=sys.stderr)

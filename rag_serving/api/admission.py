@@ -1,7 +1,7 @@
 """ASGI middleware before everything else: who may ask, and how often, is decided by a request's headers alone.
 
-Belongs here: refusing before a body is read. Does not belong here: tokens (`auth`), counting (`rates`), forged requests
-(`origins`), bodies (`wire`).
+Belongs here: refusing before a body is read. Does not belong here: tokens (`auth`), counting (`rates`, `turns`), forged
+requests (`origins`), bodies (`wire`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from rag_serving.api.auth import as_bearer
 from rag_serving.api.cookies import SESSION, cookie_line, is_https
 from rag_serving.api.credentials import AuthError
 from rag_serving.api.origins import SESSION_PATH, forgery
-from rag_serving.api.rates import Guesses, Rates, TenantRates, network_of
+from rag_serving.api.rates import Guesses, Rates, Refusals, TenantRates, network_of
 from rag_serving.api.service import counted_as, recognize, seen_of, service_of, session_of, shown_token
 from rag_serving.api.static_tokens import token_digest
+from rag_serving.api.turns import Turns, hold
 from rag_serving.api.wire import RequestError, error_response
 
 HEALTH = frozenset({"/healthz", "/readyz"})
 _REPORTS = "/v1/reports"
 _SLOWER = "too many requests; try again after the seconds in Retry-After"
+_FEWER = "too many requests of this tenant are under way; try again after the seconds in Retry-After"
 
 
 class Admission:
@@ -31,6 +33,7 @@ class Admission:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._rates, self._tenant_rates = Rates(), TenantRates()
+        self._refusals, self._turns = Refusals(), Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in HEALTH:
@@ -43,15 +46,33 @@ class Admission:
         error = self._refused(request)
         is_known = not error and await self._is_known(request)
         if is_known and (wait_s := self._caller_wait(request)):
+            await self._refusals.refuse(counted_as(request), wait_s)
             error = slower(wait_s)
         if error:
             await error_response(scope["path"], error)(scope, _nothing(), _closing(send))
         elif is_known:
-            await self._app(scope, receive, _for_session(request, send) if session_of(request) else send)
+            await self._in_turn(request, receive, send)
         elif request.url.path == SESSION_PATH:  # where one signs in: it reads little, and waits for guesses itself
             await self._app(scope, receive, send)
         else:
             await self._app(scope, _nothing(), _closing(send))
+
+    async def _in_turn(self, request: HttpRequest, receive: Receive, send: Send) -> None:
+        """Let a known caller in once fewer requests of its tenant are under way than may be at once."""
+        scope, tenant = request.scope, _tenant_of(request)
+        end = None
+        if tenant and (at_once := service_of(request).config.tenants[tenant].requests_at_once):
+            end = await self._turns.take(tenant, counted_as(request), at_once)
+            if end is None:
+                error = RequestError(429, "RATE_LIMIT", _FEWER, retry_after=1)
+                await error_response(scope["path"], error)(scope, _nothing(), _closing(send))
+                return
+            hold(scope, end)
+        try:
+            await self._app(scope, receive, _for_session(request, send) if session_of(request) else send)
+        finally:
+            if end:
+                end()
 
     async def _page(self, request: HttpRequest, receive: Receive, send: Send) -> None:
         """Let a request for the web page in: whoever reaches the server may have it, and no body is read."""
@@ -91,11 +112,8 @@ class Admission:
             return 0.0
         if wait_s := self._rates.take(f"token {counted}", config.serving.rate_limit_per_minute):
             return wait_s
-        caller = service_of(request).authenticator.identify(seen_of(request, None))
-        settings = config.tenants.get(caller.tenant) if caller else None
-        if caller is None or settings is None:
-            return 0.0
-        return self._tenant_rates.take(caller.tenant, counted, settings.rate_limit_per_minute)
+        tenant = _tenant_of(request)
+        return self._tenant_rates.take(tenant, counted, config.tenants[tenant].rate_limit_per_minute) if tenant else 0.0
 
     async def _is_known(self, request: HttpRequest) -> bool:
         await recognize(request, as_bearer if request.url.path.startswith(_REPORTS) else None)
@@ -110,6 +128,15 @@ class Admission:
         if digest:
             _guesses(request).right(address_of(request), digest)
         return True
+
+
+def _tenant_of(request: HttpRequest) -> str:
+    """Return the configured tenant of a known caller; empty where all are this machine's own."""
+    config = service_of(request).config
+    if config.serving.auth == "loopback":
+        return ""
+    caller = service_of(request).authenticator.identify(seen_of(request, None))
+    return caller.tenant if caller and caller.tenant in config.tenants else ""
 
 
 def slower(wait_s: float) -> RequestError:

@@ -23,6 +23,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.service import Caller, CurrentService, slots_within
 from rag_serving.api.stream_slots import Slots
 from rag_serving.api.streams import HEADERS, MEDIA_TYPE, event
+from rag_serving.api.turns import end_turn
 from rag_serving.api.wire import error_response
 from rag_serving.deadline import current
 from rag_serving.documents.inbox import Inbox, inboxes_of
@@ -63,6 +64,7 @@ class DocumentStream(StreamingResponse):
             return
         ended = self._slots.ended_twice()
         ended()
+        end_turn(scope)
         try:
             await super().__call__(scope, receive, send)
         finally:

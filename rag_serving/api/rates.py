@@ -8,10 +8,11 @@ Used by the event loop alone, and so without locks.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import math
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -19,6 +20,9 @@ MAX_KEYS = 10_000
 """Callers, or addresses, that are remembered; beyond, those that were not seen for longest are forgotten."""
 FREE_GUESSES = 10
 LONGEST_WAIT_S = 300.0
+LATER_S = 1.0
+MOST_LATER = 64
+"""Refusals of one caller that are held back at once."""
 FORGOTTEN_S = 900.0
 MINUTE_S = 60.0
 """Seconds over which what a caller took of its tenant's limit is forgotten, by a factor of e."""
@@ -102,6 +106,33 @@ def _until_fair(taken: float, share: float, half_full_s: float) -> float:
     if share <= 1:
         return half_full_s
     return min(half_full_s, MINUTE_S * math.log(max(1.0, taken / (share - 1))))
+
+
+class Refusals:
+    """How soon a caller is told to wait.
+
+    One that asks again before the time that it was told is told so later: who does not wait by itself is made to, and
+    costs nothing meanwhile.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._told = Kept[float]()  # until when
+        self._later = Counter[str]()
+
+    async def refuse(self, caller: str, wait_s: float) -> None:
+        """Return once a caller that must wait so many seconds is to be told so."""
+        now = self._clock()
+        is_impatient = now < self._told.get(caller, 0.0)
+        self._told.keep(caller, now + wait_s)
+        if is_impatient and self._later[caller] < MOST_LATER:
+            self._later[caller] += 1
+            try:
+                await asyncio.sleep(min(wait_s, LATER_S))
+            finally:
+                self._later[caller] -= 1
+                if not self._later[caller]:
+                    del self._later[caller]
 
 
 class Guesses:

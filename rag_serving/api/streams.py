@@ -24,6 +24,7 @@ from starlette.types import Receive, Scope, Send
 from rag_serving.answering.citations import claims_of
 from rag_serving.api.budgets import budget_refusal
 from rag_serving.api.stream_slots import Slots
+from rag_serving.api.turns import end_turn
 from rag_serving.api.wire import ENDING, RequestError, error_body, error_response
 from rag_serving.audit.log import AUDIT_DOWN, AuditUnavailableError
 from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
@@ -72,7 +73,7 @@ class EventStream(StreamingResponse):
             return
         ended = self._slots.ended_twice()
         self._work.start(ended)
-        self.body_iterator = self._events(self._work.items())
+        self.body_iterator = self._events(_watched(self._work.items(), scope))
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -95,6 +96,14 @@ async def events_of(
             yield event("answer", payload(item))
         else:
             yield event("error", error_body(item.code, str(item)))
+
+
+async def _watched(items: AsyncIterator[StreamItem], scope: Scope) -> AsyncIterator[StreamItem]:
+    """End the turn of a request once a model writes its answer: that costs this process little, and takes long."""
+    async for item in items:
+        if isinstance(item, Progress) and item.stage == "generate" and item.detail:
+            end_turn(scope)
+        yield item
 
 
 class _Work:

@@ -138,7 +138,8 @@ def test_streams_end_with_their_answer_or_their_reader_and_leave_nothing_behind(
     home: Path, model: StandInChat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generation = f"{{provider: openai, base_url: '{model.url}/v1', model: {MODEL}, first_token_timeout_s: 140}}"
-    config = write_config(tmp_path, home, f"serving: {{streams: {STREAMS}}}\ngeneration: {generation}\n")
+    patient = "degradation: {phase_timeout_s: 60}"  # a lower phase asks no model
+    config = write_config(tmp_path, home, f"serving: {{streams: {STREAMS}}}\n{patient}\ngeneration: {generation}\n")
     with serving(config, monkeypatch) as server:
         monkeypatch.setattr(model, "handle_error", lambda *_: None)  # of readers that left
         figures: list[Held] = []

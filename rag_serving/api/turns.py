@@ -1,0 +1,106 @@
+"""How many requests of one tenant are under way at once; others of it wait for their turn.
+
+Belongs here: counting, who is next, how long one waits. Does not belong here: how often one may ask (`rates`), what is
+answered (`admission`).
+
+Used by the event loop alone, and so without locks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+
+from starlette.types import Scope
+
+LONGEST_WAIT_S = 10.0
+MOST_WAITING = 32
+"""Requests of one caller that may wait; each holds a connection, and no thread."""
+_STATE = "end_turn"
+
+_Line = deque[asyncio.Future[None]]
+
+
+class Turns:
+    """Requests under way, by tenant. Callers that wait come one after the other: who sends many delays no one else."""
+
+    def __init__(self) -> None:
+        self._under_way = Counter[str]()
+        self._waiting: dict[str, OrderedDict[str, _Line]] = {}
+
+    async def take(self, tenant: str, caller: str, at_once: int) -> Callable[[], None] | None:
+        """Wait for a turn. Return what ends it, or None where it did not come; an `at_once` of 0 is no limit."""
+        if not at_once or self._under_way[tenant] < at_once:
+            self._under_way[tenant] += 1
+        elif not await self._is_called(tenant, caller):
+            return None
+        held = [tenant]
+
+        def end() -> None:
+            if held:
+                self._end(held.pop())
+
+        return end
+
+    def of_tenant(self, tenant: str) -> int:
+        """Return how many requests of a tenant are under way."""
+        return self._under_way[tenant]
+
+    def waiting(self, tenant: str) -> int:
+        """Return how many requests of a tenant wait."""
+        return sum(map(len, self._waiting.get(tenant, {}).values()))
+
+    async def _is_called(self, tenant: str, caller: str) -> bool:
+        """Wait in the caller's line; who is called takes over the turn of the one that ended."""
+        line = self._waiting.setdefault(tenant, OrderedDict()).setdefault(caller, deque())
+        if len(line) >= MOST_WAITING:
+            return False
+        called = asyncio.get_running_loop().create_future()
+        line.append(called)
+        try:
+            async with asyncio.timeout(LONGEST_WAIT_S):
+                await called
+        except BaseException as error:
+            if called.done() and not called.cancelled():
+                self._end(tenant)  # called and gone in one moment: the next one is
+            else:
+                self._forget(tenant, caller, called)
+            if isinstance(error, TimeoutError):
+                return False
+            raise
+        return True
+
+    def _end(self, tenant: str) -> None:
+        lines = self._waiting.get(tenant, OrderedDict())
+        while lines:
+            caller, line = lines.popitem(last=False)
+            called = line.popleft()
+            if line:
+                lines[caller] = line  # at the end
+            if not called.done():
+                called.set_result(None)
+                return
+        self._waiting.pop(tenant, None)
+        self._under_way[tenant] -= 1
+        if not self._under_way[tenant]:
+            del self._under_way[tenant]
+
+    def _forget(self, tenant: str, caller: str, called: asyncio.Future[None]) -> None:
+        lines = self._waiting.get(tenant, OrderedDict())
+        line = lines.get(caller, deque())
+        if called in line:
+            line.remove(called)
+        if not line:
+            lines.pop(caller, None)
+
+
+def hold(scope: Scope, end: Callable[[], None]) -> None:
+    """Note in a request what ends its turn."""
+    scope.setdefault("state", {})[_STATE] = end
+
+
+def end_turn(scope: Scope) -> None:
+    """End the turn of a request that only waits from now on, for a model or for news."""
+    if end := scope.get("state", {}).get(_STATE):
+        end()
