@@ -15,6 +15,7 @@ import dagster as dg
 
 from rag_assets import assets
 from rag_assets.assets.freshness_check import synced_on_time
+from rag_assets.executors.choosing import open_executor
 from rag_assets.jobs import freshness, ingest, publish, report, report_day
 from rag_assets.partitions import DAYS, days
 from rag_assets.progress import LogReporter
@@ -65,8 +66,8 @@ def build_defs(config_path: Path | None = None, **resources: Any) -> dg.Definiti
             alert_when_a_build_fails,
         ],
         resources={**usual, **resources},
-        # Steps of one run share a process: they hand on files, and a process each would cost seconds each.
-        executor=dg.in_process_executor,
+        # By default steps of one run share a process: they hand on files, and a process each would cost seconds each.
+        executor=open_executor(config),
     )
     return definitions
 

@@ -1,6 +1,7 @@
 """The jobs: which assets are made together.
 
-Belongs here: selections and their descriptions.
+Belongs here: selections and their descriptions. `ingest` and `publish` run where `orchestration.executor` says, the
+others, which are short, in the process of their run.
 Does not belong here: what starts them (`schedules`, `sensors`), what they make (`assets`).
 """
 
@@ -22,18 +23,21 @@ publish = dg.define_asset_job(
 
 report = dg.define_asset_job(
     "report",
+    executor_def=dg.in_process_executor,
     selection=dg.AssetSelection.assets("quality_report", "retrieval_report", "dedup_report"),
     description="Tell analysts of a tenant's published generation. Nothing waits for it; its failure stops nothing.",
 )
 
 report_day = dg.define_asset_job(
     "report_day",
+    executor_def=dg.in_process_executor,
     selection=dg.AssetSelection.assets("telemetry_report"),
     description="Tell analysts of the questions of a day, and delete what is too old.",
 )
 
 freshness = dg.define_asset_job(
     "freshness",
+    executor_def=dg.in_process_executor,
     selection=dg.AssetSelection.checks(synced_on_time),
     description="Judge whether a source is synced on time. Started by the sensor `watch_sources` when that changed.",
 )

@@ -19,7 +19,7 @@ from rag_assets.publishing.arrange import BuildError
 from rag_assets.publishing.publish import PublishError
 from rag_assets.sources.attachments import hangs_on_a_page
 from rag_assets.sources.base import SourceError
-from rag_assets.state.locks import LockedError, exclusive
+from rag_assets.state.locks import LockedError, exclusive, shared_by_run
 from rag_assets.steps.chunks.select import CollisionError
 from rag_serving.artifacts.schema import TableSchema
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table
@@ -111,10 +111,14 @@ def _configured(kind: str, key: str, known: Collection[str]) -> str:
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock during a step; what no retry can mend becomes a failure that is not retried."""
+def writing(folder: Path, run: str | None = None) -> Iterator[None]:
+    """Hold the folder's lock during a step; what no retry can mend becomes a failure that is not retried.
+
+    `run`: the id of a run whose other steps may write other files there meanwhile; None: nobody else may.
+    """
+    lock = shared_by_run(folder, run, STEP_WAIT_SECONDS) if run else exclusive(folder, STEP_WAIT_SECONDS)
     try:
-        with exclusive(folder, wait_s=STEP_WAIT_SECONDS):
+        with lock:
             yield
     except _FOR_GOOD as error:
         redact_error(error)

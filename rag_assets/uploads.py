@@ -83,7 +83,11 @@ def ingest_and_publish(
         context.log.info("%s took %.1f s", job, sum(outcome.seconds.values()))
 
 
-@dg.job(name=JOB, description="Make what was uploaded searchable: `ingest` of an inbox, then `publish`.")
+@dg.job(
+    name=JOB,
+    description="Make what was uploaded searchable: `ingest` of an inbox, then `publish`.",
+    executor_def=dg.in_process_executor,  # whose process holds the locks of both
+)
 def add_documents() -> None:
     ingest_and_publish()
 

@@ -24,7 +24,7 @@ from pydantic_core import PydanticUndefined
 
 from rag_serving.cli.group import ENTRY_POINTS, Later
 from rag_serving.cli.main import app
-from rag_serving.config import budgets, documents, jobs, jwt, keyword, oidc, phases, profiles, sections
+from rag_serving.config import budgets, documents, jobs, jwt, keyword, oidc, orchestration, phases, profiles, sections
 from rag_serving.config import loading as config
 from rag_serving.config import sources as source_kinds
 
@@ -50,6 +50,9 @@ def configuration() -> str:
             parts += [f"\n### `profiles.NAME`\n\n{profiles.Profile.__doc__}\n\n", *table(profiles.Profile)]
         if name == "retrieval":
             parts += [f"\n### `retrieval.canary`\n\n{phases.Canary.__doc__}\n\n", *table(phases.Canary)]
+        if name == "orchestration":
+            celery = orchestration.CelerySteps
+            parts += [f"\n### `orchestration.celery`\n\n{celery.__doc__}\n\n", *table(celery)]
         if name == "documents":
             parts += [f"\n### `documents.ocr`\n\n{one_line(documents.Ocr.__doc__)}\n\n", *table(documents.Ocr)]
         if name == "serving":
@@ -61,6 +64,8 @@ def configuration() -> str:
     own = phases.TenantRetrieval
     parts += [f"\n### `tenants.NAME.retrieval`\n\n{own.__doc__}\n\n", *table(own)]
     parts += [f"\n### `tenants.NAME.jobs`\n\n{jobs.TenantJobs.__doc__}\n\n", *table(jobs.TenantJobs)]
+    steps = orchestration.TenantOrchestration
+    parts += [f"\n### `tenants.NAME.orchestration`\n\n{steps.__doc__}\n\n", *table(steps)]
     parts += [f"\n### `tenants.NAME.budgets`\n\n{budgets.TenantBudgets.__doc__}\n\n", *table(budgets.TenantBudgets)]
     parts.append("\n## Kinds of sources\n\nUnder `sources:`, by key; `kind` chooses.\n")
     for section in get_args(get_args(source_kinds.Source)[0]):
@@ -127,6 +132,10 @@ def default(field: FieldInfo) -> str:
         return "[below](#tenantsnamebudgets)"
     if isinstance(field.default, keyword.Keyword):
         return "as [`keyword`](#keyword) says"
+    if isinstance(field.default, orchestration.CelerySteps):
+        return "[below](#orchestrationcelery)"
+    if isinstance(field.default, orchestration.TenantOrchestration):
+        return "[below](#tenantsnameorchestration)"
     if isinstance(field.default, documents.Ocr):
         return "[below](#documentsocr)"
     if isinstance(field.default, BaseModel):

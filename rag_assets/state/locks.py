@@ -1,12 +1,15 @@
 """One writer at a time: a lock file for each source and each tenant.
 
-Belongs here: taking and holding a lock between processes; the kernel lets go of it when a process dies.
+Belongs here: taking and holding a lock between processes, alone or with other steps of the same run; the kernel lets
+go of it when a process dies.
 Does not belong here: what is written under it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,12 +49,67 @@ def exclusive(folder: Path, wait_s: float = 0.0) -> Iterator[None]:
     try:
         lock.acquire(timeout=wait_s, poll_interval=_POLL_S)
     except Timeout:
-        holder = path.read_text(encoding="utf-8") or "unknown"
-        raise LockedError(
-            f"another build (process {holder}) writes to {folder}; wait until it has ended, or stop it"
-        ) from None
+        holder = path.read_text(encoding="utf-8").partition(" ")[0] or "unknown"
+        raise LockedError(_refusal(holder, folder)) from None
     try:
         path.write_text(str(os.getpid()), encoding="utf-8")
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def shared_by_run(folder: Path, run: str, wait_s: float = 0.0) -> Iterator[None]:
+    """Hold the folder's lock together with other steps of the same run, in whatever process, that write other files.
+
+    Anybody else waits for all of them. A process that holds the lock exclusively already simply goes on.
+
+    Raises:
+        LockedError: somebody else still holds it after `wait_s` seconds.
+    """
+    folder = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / ".lock"
+    if FileLock(path, thread_local=False, is_singleton=True, fallback_to_soft=False).is_locked:
+        yield
+        return
+    until = time.monotonic() + wait_s
+    number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        while not _joined(number, run):
+            if time.monotonic() >= until:
+                holder = path.read_text(encoding="utf-8").partition(" ")[0] or "unknown"
+                raise LockedError(_refusal(holder, folder))
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(number)
+
+
+def _joined(number: int, run: str) -> bool:
+    """Return whether an open lock file is now held as one of a run's steps.
+
+    The first step takes it alone, writes the run's name and lets others in. Between these another run may take it
+    (flock(2) gives up a lock before it changes it), so the name is read again.
+    """
+    if _locked(number, fcntl.LOCK_EX):
+        os.ftruncate(number, 0)
+        os.pwrite(number, f"{os.getpid()} {run}".encode(), 0)
+    if not _locked(number, fcntl.LOCK_SH):
+        return False
+    if os.pread(number, 200, 0).decode(errors="replace").partition(" ")[2] == run:
+        return True
+    fcntl.flock(number, fcntl.LOCK_UN)
+    return False
+
+
+def _locked(number: int, kind: int) -> bool:
+    try:
+        fcntl.flock(number, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _refusal(holder: str, folder: Path) -> str:
+    return f"another build (process {holder}) writes to {folder}; wait until it has ended, or stop it"

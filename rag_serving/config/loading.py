@@ -35,6 +35,7 @@ from rag_serving.config.keys import (
 )
 from rag_serving.config.keyword import Keyword
 from rag_serving.config.monitoring import Monitoring
+from rag_serving.config.orchestration import ExecutorKind, Orchestration
 from rag_serving.config.phases import PHASES, VARIABLES, Degradation, DocVariables, PhaseSettings, TenantRetrieval
 from rag_serving.config.privacy import Privacy
 from rag_serving.config.profiles import Profiles
@@ -95,6 +96,7 @@ class Config(BaseSettings):
     rerank_service: RerankService = RerankService()
     embedding: Embedding = Embedding()
     jobs: Jobs = Jobs()
+    orchestration: Orchestration = Orchestration()
     context: Context = Context()
     generation: AnswerGeneration = AnswerGeneration()
     gates: Gates = Gates()
@@ -178,6 +180,10 @@ class Config(BaseSettings):
     def budgets_of(self, tenant: str) -> Budgets:
         """Return what a tenant may use."""
         return self.budgets.of(self.tenants.get(tenant, Tenant()).budgets)
+
+    def executor_of(self, tenant: str) -> ExecutorKind:
+        """Return where steps for a tenant run."""
+        return self.tenants.get(tenant, Tenant()).orchestration.executor or self.orchestration.executor
 
     def searched_in_full(self) -> Config:
         """Return the same with retrieval on in its highest phase for all tenants, nothing tried out, nothing cached."""

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from rag_serving.config.budgets import TenantBudgets
 from rag_serving.config.jobs import TenantJobs
 from rag_serving.config.keyword import Keyword
+from rag_serving.config.orchestration import TenantOrchestration
 from rag_serving.config.phases import Canary, TenantRetrieval
 from rag_serving.config.sources import Section
 
@@ -338,6 +339,8 @@ class Tenant(Section):
     """What of `retrieval` is otherwise for it: `enabled`, `phase`, `canary`."""
     jobs: TenantJobs = TenantJobs()
     """What of `jobs` is otherwise for it: `concurrency`, `jobs_per_minute`, `tokens_per_minute`."""
+    orchestration: TenantOrchestration = TenantOrchestration()
+    """What of `orchestration` is otherwise for it: `executor`."""
     keyword: Keyword = Keyword()
     """Keys of `keyword` that are otherwise for it; a list or mapping replaces the whole one."""
     rate_limit_per_minute: int = Field(0, ge=0)
@@ -348,5 +351,4 @@ class Tenant(Section):
     (429, `Retry-After`), each caller's in turn. What only waits for a model to write a streamed answer, or for news of
     documents, does not count. 0: no limit. None where `serving.auth` is loopback."""
     budgets: TenantBudgets = TenantBudgets()
-    """What of `budgets` is otherwise for it: `questions_per_minute`, `tokens_per_day`, `cost_per_day`,
-    `documents_per_day`."""
+    """What of `budgets` is otherwise for it; `strict` holds for all."""

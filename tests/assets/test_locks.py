@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_assets.state.locks import LockedError, exclusive
+from rag_assets.state.locks import LockedError, exclusive, is_held, shared_by_run
 
 HOLD = """
 import sys, pathlib
@@ -21,11 +21,13 @@ with exclusive(pathlib.Path(sys.argv[1])):
     sys.stdin.read()
 """
 
+JOIN = HOLD.replace("exclusive", "shared_by_run").replace("(sys.argv[1])", "(sys.argv[1]), 'a run'")
+
 
 @contextmanager
-def held_by_another_process(folder: Path) -> Iterator[subprocess.Popen[str]]:
+def held_by_another_process(folder: Path, how: str = HOLD) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", how, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
@@ -69,3 +71,40 @@ def test_whoever_waits_gets_the_lock_once_it_is_free(tmp_path: Path) -> None:
         threading.Timer(0.5, process.kill).start()
         with exclusive(tmp_path, wait_s=60):
             assert process.wait(10)
+
+
+def test_steps_of_one_run_hold_a_folder_together_and_shut_everybody_else_out(tmp_path: Path) -> None:
+    with held_by_another_process(tmp_path, JOIN) as process:
+        with shared_by_run(tmp_path, "a run"):
+            assert is_held(tmp_path)
+        for other in (exclusive(tmp_path), shared_by_run(tmp_path, "another run", 0.3)):
+            with pytest.raises(LockedError, match=f"process {process.pid}"), other:
+                pass
+
+
+def test_the_last_step_of_a_run_lets_the_next_run_in(tmp_path: Path) -> None:
+    with held_by_another_process(tmp_path, JOIN) as process, shared_by_run(tmp_path, "a run"):
+        process.kill()
+        process.wait()
+        with pytest.raises(LockedError), shared_by_run(tmp_path, "another run"):
+            pass
+    with shared_by_run(tmp_path, "another run"):
+        pass
+    with exclusive(tmp_path):
+        pass
+
+
+def test_a_step_waits_for_a_build_that_has_the_folder_alone(tmp_path: Path) -> None:
+    with (
+        held_by_another_process(tmp_path) as process,
+        pytest.raises(LockedError, match=f"process {process.pid}"),
+        shared_by_run(tmp_path, "a run"),
+    ):
+        pass
+
+
+def test_a_step_in_the_process_of_a_build_goes_on(tmp_path: Path) -> None:
+    with exclusive(tmp_path), shared_by_run(tmp_path, "a run"):
+        assert is_held(tmp_path)
+    with held_by_another_process(tmp_path):
+        pass

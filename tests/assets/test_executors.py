@@ -1,0 +1,96 @@
+"""The executor of the definitions, as the configuration names it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from support.envelopes import Wiki
+
+from rag_assets.definitions import build_defs
+from rag_assets.executors.choosing import kind_of_run, open_executor
+from rag_assets.partitions import register
+from rag_serving.config.loading import Config, ConfigError, parse_config
+
+
+def configured(**orchestration: Any) -> Config:
+    content = {"tenants": {"small": {}, "large": {"orchestration": {"executor": "multiprocess"}}}}
+    content |= {"sources": {key: source(key) for key in ("small", "wiki")}}
+    return parse_config({**content, "orchestration": orchestration})
+
+
+def source(key: str) -> dict[str, object]:
+    tenant = "large" if key == "wiki" else "small"
+    return {"kind": "confluence_dump", "tenant": tenant, "path": key, "readers": "everyone"}
+
+
+def test_without_a_word_of_it_steps_run_in_the_process_of_their_run() -> None:
+    assert open_executor(parse_config({})) is not None
+    assert open_executor(parse_config({})).name == "in_process"
+
+
+@pytest.mark.parametrize("kind", ["multiprocess", "celery", "docker", "k8s"])
+def test_each_kind_opens_with_options_that_dagster_takes(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELERY_BROKER_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("CELERY_RESULT_BACKEND", "redis://127.0.0.1:1/1")
+    more: dict[str, Any] = {"docker": {"networks": ["inside"]}, "k8s": {"job_namespace": "citelock"}}
+    settings = {"executor": kind, "max_concurrent": 3, "image": "registry.example/citelock-assets:1", **more}
+    executor = open_executor(parse_config({"orchestration": settings}))
+    assert executor.name == kind
+    assert executor.apply_config_mapping({"config": {}}).success
+
+
+def test_an_option_that_dagster_does_not_know_is_an_error_in_one_line() -> None:
+    with pytest.raises(ConfigError, match=r'orchestration: k8s does not take .*"namespace"') as caught:
+        open_executor(configured(executor="k8s", k8s={"namespace": "citelock"}))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_missing_library_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dagster_k8s", None)
+    with pytest.raises(ConfigError, match=r"executor k8s needs dagster_k8s: pip install citelock\[cluster\]"):
+        open_executor(configured(executor="k8s"))
+
+
+def test_a_tenants_own_executor_holds_for_it_and_for_its_sources() -> None:
+    config = configured()
+    assert open_executor(config).name == "by_tenant"
+    assert kind_of_run(config, "publish", {"dagster/partition": "large"}) == "multiprocess"
+    assert kind_of_run(config, "ingest", {"dagster/partition": "wiki"}) == "multiprocess"
+    assert kind_of_run(config, "publish", {"dagster/partition": "small"}) == "in_process"
+    assert kind_of_run(config, "ingest", {"dagster/partition": "small"}) == "in_process"
+    assert kind_of_run(config, "__ASSET_JOB", {}) == "in_process"
+
+
+def test_builds_alone_run_elsewhere(wiki: Wiki) -> None:
+    wiki.configure(orchestration={"executor": "multiprocess"})
+    defs = build_defs(wiki.config_path)
+    assert {name: defs.resolve_job_def(name).executor_def.name for name in ("ingest", "publish")} == {
+        "ingest": "multiprocess",
+        "publish": "multiprocess",
+    }
+    others = "report", "report_day", "freshness", "add_documents"
+    assert {defs.resolve_job_def(name).executor_def.name for name in others} == {"in_process"}
+    dg.Definitions.validate_loadable(defs)
+
+
+def test_no_library_of_a_cluster_is_imported_before_it_is_needed() -> None:
+    code = (
+        "from rag_assets.executors.choosing import open_executor; from rag_serving.config.loading import parse_config; "
+        "import sys; open_executor(parse_config({})); print({'celery', 'docker', 'kubernetes'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_pools_have_as_many_places_as_the_configuration_says(tmp_path: Path) -> None:
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        register(instance, configured(pools={"embedding": 7}))
+        register(instance, configured(pools={"embedding": 5, "context": 1}))
+        limits = {pool.name: pool.limit for pool in instance.event_log_storage.get_pool_limits()}
+    assert limits == {"embedding": 5, "context": 1}
