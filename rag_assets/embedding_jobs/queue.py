@@ -120,6 +120,11 @@ class JobQueue:
             add_usage(connection, claim.tenant, claim.model, usage, now)
         return True
 
+    def note_usage(self, claim: Claim, usage: Sequence[PageUsage]) -> None:
+        """Count what a job took that was lost to another worker: the model was paid all the same."""
+        with self.database.writing() as connection:
+            add_usage(connection, claim.tenant, claim.model, usage, self.clock())
+
     def give_back(self, claim: Claim, reason: str | None = None, pause_s: float = 0.0) -> bool:
         """Let a job wait for another worker, as one that was not tried; return False where it was lost."""
         with self.database.writing() as connection:

@@ -4,7 +4,8 @@ Belongs here: one job from claim to end, and the loop. Does not belong here: the
 of a batch a model refuses (`isolation`), the command (`worker_command`).
 
 A worker may be killed at any moment: its lease ends, and another one takes the job; vectors that were kept are not
-computed again. One that was only slow and lost its job changes nothing of the job.
+computed again. One that was only slow and lost its job changes nothing of the job; its vectors are kept, and what they
+took is counted.
 """
 
 from __future__ import annotations
@@ -154,22 +155,27 @@ class Worker:
         with Heartbeat(self._queue, claim, self._sign) as heartbeat:
             known = cache.known(claim.keys)
             vectors = embed_isolated(self._metered.embedder, [item for item in items if item.key not in known])
-            if heartbeat.is_lost:
-                self.tally.lost += 1
-                return
-            if vectors.items:
+            if vectors.items:  # also where the job was lost: whoever has it now need not compute them
                 cache.keep([item.key for item in vectors.items], np.stack(vectors.vectors))
-        self._finish(claim, items, vectors)
-
-    def _finish(self, claim: Claim, items: list[Item], vectors: IsolatedVectors) -> None:
-        by_key = {item.key: item for item in items}
-        for failure in vectors.failures:
-            self.payloads.save(claim.tenant, claim.model, [by_key[key] for key in failure.keys])
         usage = self._metered.usage.of([(item.page_id, item.text) for item in vectors.items])
         if budget := self._metered.budgets.get(claim.tenant):
             budget.spend("embedding", sum(page.tokens for page in usage), sum(page.cost for page in usage))
+        if heartbeat.is_lost:
+            self._note_lost(claim, usage)
+        else:
+            self._finish(claim, items, vectors, usage)
+
+    def _note_lost(self, claim: Claim, usage: list[PageUsage]) -> None:
+        """Count what was taken of the model for a job that another worker has now."""
+        self.tally.lost += 1
+        self._queue.note_usage(claim, usage)
+
+    def _finish(self, claim: Claim, items: list[Item], vectors: IsolatedVectors, usage: list[PageUsage]) -> None:
+        by_key = {item.key: item for item in items}
+        for failure in vectors.failures:
+            self.payloads.save(claim.tenant, claim.model, [by_key[key] for key in failure.keys])
         if not self._noted(claim, usage, vectors.failures):
-            self.tally.lost += 1
+            self._note_lost(claim, usage)
             return
         if not _is_itself(claim, vectors.failures):
             self.payloads.remove(claim)

@@ -1,7 +1,7 @@
 """What Celery's workers and broker say of a task: whether somebody has it, or it waits, or it is lost.
 
 Belongs here: asking them, and for how long no answer is none. Does not belong here: what is done about a lost task
-(`celery_steps`).
+(`celery_steps`, `celery_runs`).
 
 A message is taken from the broker when its task begins: a step is run by one worker at a time, however long it takes.
 That is why nobody but us notices when its worker is killed. Redis would hand a message that is acknowledged late to a

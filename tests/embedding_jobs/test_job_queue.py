@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event, Thread
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from sqlalchemy import select
+from support.counting_embedder import Counting
 from support.forked import forked
 from support.job_queues import MODEL, Installation, Refusing, Slow, enqueue_in_process
 from support.postgres import Postgres
@@ -20,6 +23,7 @@ from rag_assets.embedding_jobs.queue import ENDED
 from rag_assets.embedding_jobs.records import Failure, JobsError
 from rag_assets.embedding_jobs.usage_rows import PageUsage, read_usage
 from rag_assets.state.vector_cache import vector_key
+from rag_serving.models.protocols import Progress
 from rag_serving.telemetry.job_series import JobSeries
 from rag_serving.telemetry.job_tables import JOBS
 
@@ -76,6 +80,29 @@ def test_a_lease_that_ended_gives_the_job_to_another_and_the_late_worker_changes
     assert home.states("large") == (0, 0)
     with home.queue.database.reading() as connection:
         assert read_usage(connection, "large", MODEL) == {}
+
+
+def test_what_a_late_worker_embedded_is_kept_and_counted_though_the_job_is_another_ones(install: Install) -> None:
+    home = install(lease_s=0.4)
+    home.enqueue("large", TEXTS[:5])
+    home.clock.now = time.time()
+
+    class Late(Counting):
+        def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
+            home.clock.now += 60
+            home.claim("other")
+            time.sleep(0.3)  # the next beat tells that the job is lost
+            return super().embed_documents(texts, progress)
+
+    late = home.worker(Late())
+    assert late.step()
+    assert (late.tally.lost, late.tally.jobs) == (1, 0)
+    assert home.known("large", TEXTS[:5]) == 5
+    assert home.states("large") == (1, 0)
+    with home.queue.database.reading() as connection:
+        usage = read_usage(connection, "large", MODEL)
+    assert sum(page.texts for page in usage.values()) == 5
+    assert all(page.tokens > 0 for page in usage.values())
 
 
 def test_a_late_worker_does_not_hold_a_job_of_the_same_texts_that_was_enqueued_again(install: Install) -> None:

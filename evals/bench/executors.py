@@ -1,0 +1,188 @@
+"""`python -m evals.bench.executors`: what two Celery workers cost and bring over one process, models left out.
+
+300 pages of Confluence and a book are ingested and published by each executor, as Dagster does it: a process for each
+run, all sources at once. Vectors stand in the tenant's cache before, so that no model takes part. Processor seconds are
+those of the runs and of the workers together; workers have been started, and have worked, before they are measured.
+
+Belongs here: the same work by several executors, and what it took. Does not belong here: starting processes
+(`cluster`), indexing at size (`indexing`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import yaml
+
+from evals.bench.cluster import Cluster, redis_server
+from evals.bench.machine import machine
+
+TENANT = "bench"
+_TICKS = os.sysconf("SC_CLK_TCK")
+_SECRET = "only for measuring, on this machine"
+
+
+@dataclass(frozen=True)
+class Build:
+    """What one build took, and what it made."""
+
+    wall_s: float
+    processor_s: float
+    generation: str
+
+
+def configuration(home: Path, data: Path | None, executor: str, **more: Any) -> dict[str, Any]:
+    """Return a configuration over real pages, or over the sample where there is no folder of them."""
+    usual = {"tenant": TENANT, "readers": "everyone"}
+    if data is None:
+        sample = Path(__file__).parents[2] / "sample"
+        sources = {
+            key: {**usual, "kind": "confluence_dump", "path": str(sample / key.upper())} for key in ("eng", "ops")
+        }
+    else:
+        wiki = {"kafka": "cwiki/KAFKA", "flink": "cwiki/FLINK"}
+        sources = {key: {**usual, "kind": "confluence_dump", "path": str(data / path)} for key, path in wiki.items()}
+        sources["book"] = {**usual, "kind": "markdown_book", "path": str(data / "rust-book")}
+    content = {"home": str(home), "tenants": {TENANT: {}}, "sources": sources, "orchestration": {"executor": executor}}
+    return {**content, "indexing": {"sentence_vectors": "never"}, **more}
+
+
+def build(cluster: Cluster, home: Path, sources: Sequence[str]) -> Build:
+    """Ingest all sources at once, then publish, by the executor of the configuration.
+
+    Raises:
+        RuntimeError: a run failed.
+    """
+    cluster.call([sys.executable, "-m", "rag_assets.partitions"])
+    before, started = _workers_s(cluster), time.monotonic()
+    spent = _run(cluster, "ingest", sources) + _run(cluster, "publish", [TENANT])
+    seconds = time.monotonic() - started
+    generation = (home / "tenants" / TENANT / "current").read_text(encoding="utf-8").strip()
+    return Build(seconds, spent + _workers_s(cluster) - before, generation)
+
+
+def _run(cluster: Cluster, job: str, partitions: Sequence[str]) -> float:
+    """Run a job for partitions at once; return the processor seconds of the runs' own processes."""
+    processes = {partition: cluster.run(job, partition) for partition in partitions}
+    spent = 0.0
+    for partition, process in processes.items():
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        spent += usage.ru_utime + usage.ru_stime
+        if process.returncode:
+            raise RuntimeError(f"{job} of {partition} failed; see {cluster.folder / f'{job}-{partition}.log'}")
+    return spent
+
+
+def _workers_s(cluster: Cluster) -> float:
+    """Return the processor seconds of the workers and of their children, those that have ended among them."""
+    return sum(_session_s(process.pid) for process in cluster.workers.values())
+
+
+def _session_s(session: int) -> float:
+    """Return the processor seconds of a session: fields 6 and 14 to 17 of /proc/PID/stat, proc(5)."""
+    total = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text(encoding="utf-8").rpartition(")")[2].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        if int(fields[3]) == session:
+            total += sum(map(int, fields[11:15]))
+    return total / _TICKS
+
+
+class Bench:
+    """Builds of the same pages by several executors in one folder."""
+
+    def __init__(self, folder: Path, data: Path | None, redis: int, postgres: str | None) -> None:
+        self.folder, self.data = folder, data
+        self.home = folder / "home"
+        self._redis, self._postgres = redis, postgres
+        self._cache = folder / "cache"
+
+    def cluster(self, executor: str) -> Cluster:
+        """Return a cluster whose runs have this executor."""
+        path = self.folder / f"{executor}.yaml"
+        content = configuration(self.home, self.data, executor)
+        self.sources = sorted(content["sources"])
+        path.write_text(yaml.safe_dump(content), encoding="utf-8")
+        storage = {"storage": {"postgres": {"postgres_url": self._postgres}}} if self._postgres else {}
+        return Cluster(self.folder / executor, path, self._redis, storage, {"CITELOCK_SECRET": _SECRET})
+
+    def build(self, cluster: Cluster) -> Build:
+        """Build into an empty home with the vectors of the first build, which keeps them."""
+        shutil.rmtree(self.home, ignore_errors=True)
+        cache = self.home / "tenants" / TENANT / "cache"
+        if self._cache.exists():
+            shutil.copytree(self._cache, cache)
+        made = build(cluster, self.home, self.sources)
+        if not self._cache.exists():
+            shutil.copytree(cache, self._cache)
+        return made
+
+
+def measure(bench: Bench, workers: int, repeat: int) -> dict[str, Any]:
+    """Return what each executor took, in turns, and the ratios of the medians."""
+    alone, celery = bench.cluster("in_process"), bench.cluster("celery")
+    first = bench.build(alone)
+    taken: dict[str, list[Build]] = {"in_process": [], "celery": []}
+    try:
+        for number in range(workers):
+            celery.start_worker(f"w{number}")
+        celery.wait_for_workers()
+        _tell("warm-up", bench.build(celery))
+        for _ in range(repeat):
+            for name, cluster in (("in_process", alone), ("celery", celery)):
+                taken[name].append(bench.build(cluster))
+                _tell(name, taken[name][-1])
+    finally:
+        celery.close()
+    ids = {build.generation for builds in taken.values() for build in builds} | {first.generation}
+    return {
+        "machine": machine(),
+        "workers": workers,
+        "storage": "postgres" if bench._postgres else "sqlite",
+        "with_models": asdict(first),
+        "same_generation": len(ids) == 1,
+        "builds": {name: [asdict(build) for build in builds] for name, builds in taken.items()},
+        "processor_ratio": _ratio(taken, "processor_s"),
+        "wall_ratio": _ratio(taken, "wall_s"),
+    }
+
+
+def _ratio(taken: dict[str, list[Build]], name: str) -> float:
+    celery, alone = (median(getattr(build, name) for build in taken[key]) for key in ("celery", "in_process"))
+    return round(celery / alone, 3)
+
+
+def _tell(name: str, made: Build) -> None:
+    print(f"{name}: {made.wall_s:.1f} s, {made.processor_s:.1f} processor seconds", file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m evals.bench.executors", description=__doc__)
+    parser.add_argument("--data", type=Path, help="folder with cwiki and rust-book; none: the sample")
+    parser.add_argument("--workers", type=int, default=2, help="Celery workers, of one process each")
+    parser.add_argument("--repeat", type=int, default=3, help="builds by each executor")
+    parser.add_argument("--postgres", help="URL of an empty database for Dagster's storage; none: SQLite")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="citelock-executors-") as folder, redis_server(Path(folder)) as port:
+        bench = Bench(Path(folder), options.data and options.data.resolve(), port, options.postgres)
+        print(json.dumps(measure(bench, options.workers, options.repeat), indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
