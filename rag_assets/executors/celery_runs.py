@@ -1,7 +1,7 @@
 """Runs as tasks of Celery workers, taken up by another worker when theirs is lost.
 
 Belongs here: what Dagster's run monitoring is told of a run's worker. Does not belong here: whether a worker is lost
-(`celery_workers`), how often a run is taken up again (`run_monitoring` in `dagster.yaml`).
+(`celery_workers`), how often a run is taken up again (Dagster's run monitoring).
 
 Dagster's own launcher asks the result backend alone, which says "started" of a task for ever when its worker was
 killed, and nothing of one that waits in the queue: runs would hang, or be started twice.
@@ -39,8 +39,8 @@ class CeleryRuns(CeleryRunLauncher):
 
     @classmethod
     def config_type(cls) -> Mapping[str, Any]:
-        own = dg.Field(float, is_required=False, default_value=30.0)
-        return {**dict(super().config_type()), "lost_after_s": own}  # type: ignore[call-overload]
+        usual: Any = super().config_type()
+        return {**usual, "lost_after_s": dg.Field(float, is_required=False, default_value=30.0)}
 
     def resume_run(self, context: ResumeRunContext) -> None:
         """Hand a run to another worker: Dagster's own method names an argument that its task has not (0.29.27)."""

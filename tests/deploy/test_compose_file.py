@@ -119,12 +119,12 @@ def test_dagsters_instance_is_one_that_dagster_takes(tmp_path: Path, monkeypatch
     monkeypatch.setenv("CELERY_BROKER_URL", "redis://redis:6379/0")
     monkeypatch.setenv("CELERY_RESULT_BACKEND", "redis://redis:6379/1")
     reference = InstanceRef.from_dir(str(tmp_path))
-    assert type(reference.run_launcher).__name__ == "CeleryRunLauncher"
+    assert type(reference.run_launcher).__name__ == "CeleryRuns"
     assert type(reference.run_coordinator).__name__ == "RunQueue"
     assert reference.run_storage_data.class_name == "PostgresRunStorage"
 
 
-@pytest.mark.parametrize("section", ["concurrency", "run_coordinator", "run_monitoring", "run_retries", "retention"])
+@pytest.mark.parametrize("section", ["concurrency", "run_coordinator", "run_retries", "retention"])
 def test_limits_of_the_instance_are_those_of_a_single_machine(section: str) -> None:
     here = yaml.safe_load((ROOT / "dagster_home/dagster.yaml").read_text())
     assert yaml.safe_load((FOLDER / "dagster.yaml").read_text())[section] == here[section]
