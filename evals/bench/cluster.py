@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -105,6 +106,12 @@ class Cluster:
         self.workers[name].send_signal(signal.SIGKILL)
         self.workers[name].wait()
 
+    def has_step(self, name: str) -> bool:
+        """Return whether a worker has begun a step that it has not ended: Dagster logs that from its process."""
+        log = (self.folder / f"{name}.log").read_bytes()
+        is_under_way = log.count(b" received") > log.count(b" succeeded in ")
+        return is_under_way and b"STEP_START" in log.rpartition(b" received")[2]
+
     def wait_for_workers(self) -> None:
         """Wait until each worker says that it is ready."""
         until = time.monotonic() + _UP_S
@@ -135,3 +142,33 @@ class Cluster:
         for process in self.workers.values():
             process.kill()
             process.wait()
+
+
+class Killer(threading.Thread):
+    """Kills a worker that has a step, and starts another one in its place, some times in turns of some seconds."""
+
+    def __init__(self, cluster: Cluster, times: int, pause_s: float) -> None:
+        super().__init__(name="killer", daemon=True)
+        self._cluster, self._times, self._pause_s = cluster, times, pause_s
+        self._ended = threading.Event()
+        self.killed = 0
+
+    def __enter__(self) -> Killer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self.join()
+
+    def run(self) -> None:
+        while self.killed < self._times and not self._ended.wait(0.05):
+            busy = [name for name in self._cluster.workers if self._cluster.has_step(name)]
+            if not busy:
+                continue
+            self._cluster.kill_worker(busy[0])
+            log = self._cluster.folder / f"{busy[0]}.log"
+            log.rename(log.with_suffix(f".killed-{self.killed}"))
+            self._cluster.start_worker(busy[0])
+            self.killed += 1
+            self._ended.wait(self._pause_s)

@@ -25,10 +25,12 @@ from typing import Any
 
 import yaml
 
-from evals.bench.cluster import Cluster, redis_server
+from evals.bench.cluster import Cluster, Killer, redis_server
 from evals.bench.machine import machine
 
 TENANT = "bench"
+PAUSE_S = 10.0
+"""Seconds between two kills."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SECRET = "only for measuring, on this machine"
 
@@ -58,17 +60,17 @@ def configuration(home: Path, data: Path | None, executor: str, **more: Any) -> 
     return {**content, "indexing": {"sentence_vectors": "never"}, **more}
 
 
-def build(cluster: Cluster, home: Path, sources: Sequence[str]) -> Build:
-    """Ingest all sources at once, then publish, by the executor of the configuration.
+def build(cluster: Cluster, home: Path, tenant: str, sources: Sequence[str]) -> Build:
+    """Ingest all sources of a tenant at once, then publish it, by the executor of the configuration.
 
     Raises:
         RuntimeError: a run failed.
     """
     cluster.call([sys.executable, "-m", "rag_assets.partitions"])
     before, started = _workers_s(cluster), time.monotonic()
-    spent = _run(cluster, "ingest", sources) + _run(cluster, "publish", [TENANT])
+    spent = _run(cluster, "ingest", sources) + _run(cluster, "publish", [tenant])
     seconds = time.monotonic() - started
-    generation = (home / "tenants" / TENANT / "current").read_text(encoding="utf-8").strip()
+    generation = (home / "tenants" / tenant / "current").read_text(encoding="utf-8").strip()
     return Build(seconds, spent + _workers_s(cluster) - before, generation)
 
 
@@ -106,11 +108,12 @@ def _session_s(session: int) -> float:
 class Bench:
     """Builds of the same pages by several executors in one folder."""
 
-    def __init__(self, folder: Path, data: Path | None, redis: int, postgres: str | None) -> None:
+    def __init__(self, folder: Path, data: Path | None, redis: int, postgres: str | None, cache: Path | None) -> None:
+        """`cache`: where vectors are kept from one bench to the next."""
         self.folder, self.data = folder, data
         self.home = folder / "home"
-        self._redis, self._postgres = redis, postgres
-        self._cache = folder / "cache"
+        self._redis, self.postgres = redis, postgres
+        self.cache = (cache or folder) / "vectors"
 
     def cluster(self, executor: str) -> Cluster:
         """Return a cluster whose runs have this executor."""
@@ -118,25 +121,25 @@ class Bench:
         content = configuration(self.home, self.data, executor)
         self.sources = sorted(content["sources"])
         path.write_text(yaml.safe_dump(content), encoding="utf-8")
-        storage = {"storage": {"postgres": {"postgres_url": self._postgres}}} if self._postgres else {}
+        storage = {"storage": {"postgres": {"postgres_url": self.postgres}}} if self.postgres else {}
         return Cluster(self.folder / executor, path, self._redis, storage, {"CITELOCK_SECRET": _SECRET})
 
     def build(self, cluster: Cluster) -> Build:
         """Build into an empty home with the vectors of the first build, which keeps them."""
         shutil.rmtree(self.home, ignore_errors=True)
         cache = self.home / "tenants" / TENANT / "cache"
-        if self._cache.exists():
-            shutil.copytree(self._cache, cache)
-        made = build(cluster, self.home, self.sources)
-        if not self._cache.exists():
-            shutil.copytree(cache, self._cache)
+        if self.cache.exists():
+            shutil.copytree(self.cache, cache)
+        made = build(cluster, self.home, TENANT, self.sources)
+        if not self.cache.exists():
+            shutil.copytree(cache, self.cache)
         return made
 
 
-def measure(bench: Bench, workers: int, repeat: int) -> dict[str, Any]:
-    """Return what each executor took, in turns, and the ratios of the medians."""
+def measure(bench: Bench, workers: int, repeat: int, kills: int) -> dict[str, Any]:
+    """Return what each executor took, in turns, the ratios of the medians, and a build whose workers are killed."""
     alone, celery = bench.cluster("in_process"), bench.cluster("celery")
-    first = bench.build(alone)
+    first = None if bench.cache.exists() else bench.build(alone)
     taken: dict[str, list[Build]] = {"in_process": [], "celery": []}
     try:
         for number in range(workers):
@@ -147,19 +150,36 @@ def measure(bench: Bench, workers: int, repeat: int) -> dict[str, Any]:
             for name, cluster in (("in_process", alone), ("celery", celery)):
                 taken[name].append(bench.build(cluster))
                 _tell(name, taken[name][-1])
+        killed = killed_build(bench, celery, kills) if kills else None
     finally:
         celery.close()
-    ids = {build.generation for builds in taken.values() for build in builds} | {first.generation}
+    ids = {build.generation for builds in taken.values() for build in builds}
+    ids |= {made.generation for made in (first, killed) if made}
     return {
         "machine": machine(),
         "workers": workers,
-        "storage": "postgres" if bench._postgres else "sqlite",
-        "with_models": asdict(first),
+        "storage": "postgres" if bench.postgres else "sqlite",
+        "with_models": asdict(first) if first else None,
+        "with_kills": {"kills": kills, "wall_s": killed.wall_s, "generation": killed.generation} if killed else None,
         "same_generation": len(ids) == 1,
         "builds": {name: [asdict(build) for build in builds] for name, builds in taken.items()},
         "processor_ratio": _ratio(taken, "processor_s"),
         "wall_ratio": _ratio(taken, "wall_s"),
     }
+
+
+def killed_build(bench: Bench, cluster: Cluster, kills: int) -> Build:
+    """Build while workers that have a step are killed, as often as is asked for.
+
+    Raises:
+        RuntimeError: the build had ended before.
+    """
+    with Killer(cluster, kills, PAUSE_S) as killer:
+        made = bench.build(cluster)
+    if killer.killed < kills:
+        raise RuntimeError(f"the build ended when {killer.killed} of {kills} workers were killed; take more pages")
+    print(f"celery, {kills} times killed: {made.wall_s:.1f} s", file=sys.stderr, flush=True)
+    return made
 
 
 def _ratio(taken: dict[str, list[Build]], name: str) -> float:
@@ -176,11 +196,14 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="folder with cwiki and rust-book; none: the sample")
     parser.add_argument("--workers", type=int, default=2, help="Celery workers, of one process each")
     parser.add_argument("--repeat", type=int, default=3, help="builds by each executor")
+    parser.add_argument("--kills", type=int, default=3, help="times that a worker is killed in one more build")
     parser.add_argument("--postgres", help="URL of an empty database for Dagster's storage; none: SQLite")
+    parser.add_argument("--cache", type=Path, help="folder that keeps the vectors for the next bench")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="citelock-executors-") as folder, redis_server(Path(folder)) as port:
-        bench = Bench(Path(folder), options.data and options.data.resolve(), port, options.postgres)
-        print(json.dumps(measure(bench, options.workers, options.repeat), indent=1))
+        data, cache = (path and path.resolve() for path in (options.data, options.cache))
+        bench = Bench(Path(folder), data, port, options.postgres, cache)
+        print(json.dumps(measure(bench, options.workers, options.repeat, options.kills), indent=1))
     return 0
 
 

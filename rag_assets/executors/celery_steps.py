@@ -7,6 +7,7 @@ Belongs here: Dagster's Celery executor with tasks that are watched. Does not be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -30,19 +31,23 @@ class WatchedStep:
     def __init__(
         self, submit: Callable[[], AsyncResult], watch: TaskWatch, attempts: int, tell: Callable[[str], object]
     ):
-        self._submit, self._watch, self._left, self._tell = submit, watch, attempts - 1, tell
-        self._result = submit()
+        self._submit, self._watch, self._left, self._tell = submit, watch, attempts, tell
+        self._result: AsyncResult | None = None
         self._is_given_up = False
+        self._hand_out()
 
     def ready(self) -> bool:
         """Return whether the step has ended; one whose worker was lost is handed out again."""
+        if self._result is None:
+            self._hand_out()
+            return False
         try:
             is_ready = self._result.ready()
             is_lost = _died(self._result) if is_ready else self._watch.is_lost(self._result)
-            if is_lost and self._left > 0:
-                self._again()
-                return False
         except AWAY:  # what has ended is told when broker and results are back
+            return False
+        if is_lost and self._left > 0:
+            self._again(self._result)
             return False
         self._is_given_up = is_lost
         return is_ready or is_lost
@@ -53,7 +58,7 @@ class WatchedStep:
         Raises:
             StepLostError: its worker was lost too often.
         """
-        if self._is_given_up:
+        if self._is_given_up or self._result is None:
             raise StepLostError(
                 "its worker was lost each time that the step was handed out (orchestration.celery.attempts); look for "
                 "what ends it, such as the memory that it needs, in the worker's log"
@@ -62,14 +67,23 @@ class WatchedStep:
 
     def revoke(self) -> None:
         """Let no worker begin it."""
-        self._result.revoke()
+        if self._result is not None:
+            with suppress(*AWAY):
+                self._result.revoke()
 
-    def _again(self) -> None:
-        self._left -= 1
+    def _again(self, lost: AsyncResult) -> None:
         self._tell("its worker was lost; the step is handed out again")
-        self._result.revoke()
-        self._result = self._submit()
-        self._watch.begin()
+        with suppress(*AWAY):
+            lost.revoke()
+        self._result = None
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Make a task of the step; while the broker is away it waits for the next look."""
+        with suppress(*AWAY):
+            self._result = self._submit()
+            self._left -= 1
+            self._watch.begin()
 
 
 def _died(result: AsyncResult) -> bool:

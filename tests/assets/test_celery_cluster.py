@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 import yaml
 from support.building import build
-from support.celery_cluster import LOST_AFTER_S, run_and_kill, started_cluster
+from support.celery_cluster import LOST_AFTER_S, started_cluster
 from support.envelopes import Wiki
 from support.postgres import Postgres
 
+from evals.bench.cluster import Killer
+from evals.bench.executors import build as build_by_cluster
 from evals.bench.executors import configuration
 
 KILLS = int(os.environ.get("CITELOCK_CLUSTER_KILLS", "1"))
@@ -46,7 +48,8 @@ def test_two_workers_make_the_generation_of_one_process_though_they_are_killed(
     alone = (tmp_path / "alone" / "tenants" / tenant / "current").read_text()
 
     wiki.config_path.write_text(yaml.safe_dump({**content, "orchestration": CELERY}))
-    runs = {**dict.fromkeys(content["sources"], "ingest"), tenant: "publish"}
     with started_cluster(tmp_path, wiki.config_path, postgres.database("steps")) as cluster:
-        assert run_and_kill(cluster, runs, KILLS) == KILLS
+        with Killer(cluster, KILLS, pause_s=1) as killer:
+            build_by_cluster(cluster, Path(content["home"]), tenant, list(content["sources"]))
+        assert killer.killed == KILLS
     assert (Path(content["home"]) / "tenants" / tenant / "current").read_text() == alone

@@ -11,6 +11,7 @@ import dagster as dg
 import pytest
 from support.envelopes import Wiki
 
+from evals.bench.cluster import Cluster
 from rag_assets.definitions import build_defs
 from rag_assets.executors.choosing import kind_of_run, open_executor
 from rag_assets.partitions import register
@@ -94,3 +95,17 @@ def test_pools_have_as_many_places_as_the_configuration_says(tmp_path: Path) -> 
         register(instance, configured(pools={"embedding": 5, "context": 1}))
         limits = {pool.name: pool.limit for pool in instance.event_log_storage.get_pool_limits()}
     assert limits == {"embedding": 5, "context": 1}
+
+
+@pytest.mark.slow
+def test_a_run_is_handed_to_the_executor_of_its_tenant(wiki: Wiki, tmp_path: Path) -> None:
+    tenants = {"demo": {"orchestration": {"executor": "multiprocess"}}, "small": {}}
+    sources = {"eng": wiki.source("eng"), "ops": wiki.source("ops", tenant="small")}
+    wiki.configure(tenants=tenants, sources=sources)
+    cluster = Cluster(tmp_path / "dagster", wiki.config_path, redis=0)
+    cluster.call([sys.executable, "-m", "rag_assets.partitions"])
+    told = {"eng": "Executing steps using multiprocess executor", "ops": "Executing steps in process"}
+    for partition, line in told.items():
+        assert cluster.run("ingest", partition).wait(120) == 0
+        assert line in (cluster.folder / f"ingest-{partition}.log").read_text()
+        assert (wiki.home / "sources" / partition / "chunks.parquet").exists()

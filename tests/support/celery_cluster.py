@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,36 +42,6 @@ def started_cluster(folder: Path, config: Path, database: str, **instance: objec
             yield cluster
         finally:
             cluster.close()
-
-
-def run_and_kill(cluster: Cluster, runs: dict[str, str], kills: int) -> int:
-    """Run jobs, by partition, one after the other; kill a worker that has a step, and start it again, some times.
-
-    Return how often one was killed.
-    """
-    killed = 0
-    for partition, job in runs.items():
-        process, seen = cluster.run(job, partition), 0
-        while process.poll() is None:
-            busy = [name for name in WORKERS if _under_way(cluster, name)] if killed < kills else []
-            if busy and seen < _share(kills, len(runs)):
-                cluster.kill_worker(busy[0])
-                (cluster.folder / f"{busy[0]}.log").write_bytes(b"")
-                cluster.start_worker(busy[0])
-                killed, seen = killed + 1, seen + 1
-            time.sleep(0.05)
-        assert process.returncode == 0, told(cluster)
-    return killed
-
-
-def _share(kills: int, runs: int) -> int:
-    return -(-kills // runs)
-
-
-def _under_way(cluster: Cluster, name: str) -> bool:
-    """Return whether a worker has begun a step: Dagster logs that from its process."""
-    log = (cluster.folder / f"{name}.log").read_bytes()
-    return log.count(b" received") > log.count(b" succeeded in ") and b"STEP_START" in log.rpartition(b" received")[2]
 
 
 def run_is_under_way(cluster: Cluster, name: str) -> bool:
