@@ -40,7 +40,7 @@ def many_pages(wiki: Wiki, model: str) -> None:
         wiki.write("eng", envelope(str(500 + number), f"Pump {number}", body))
     wiki.configure(
         embedding={"provider": "openai", "model": "bge-m3", "base_url": f"{model}/v1"},
-        jobs={"embedding": "workers", "texts_per_job": TEXTS_A_JOB, "lease_s": 1, "without_workers_s": 300},
+        jobs={"embedding": "workers", "texts_per_job": TEXTS_A_JOB, "lease_s": 4, "without_workers_s": 300},
         indexing={"sentence_vectors": "never"},
     )
 
@@ -103,5 +103,5 @@ def test_a_worker_that_is_killed_costs_the_texts_of_its_job_and_no_other_is_aske
     again = [text for text, count in asked.items() if count > 1]
     assert len(asked) == figures["texts_embedded"] - 4  # the passages of the other pages
     assert max(asked.values()) <= 2
-    assert 0 < len(again) <= TEXTS_A_JOB
+    assert len(again) <= TEXTS_A_JOB  # none where the worker had claimed its job, and not asked yet
     assert figures["queue_own_jobs"] == 0
