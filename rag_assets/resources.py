@@ -19,7 +19,7 @@ from rag_assets.publishing.arrange import BuildError
 from rag_assets.publishing.publish import PublishError
 from rag_assets.sources.attachments import hangs_on_a_page
 from rag_assets.sources.base import SourceError
-from rag_assets.state.locks import LockedError, exclusive, shared_by_run
+from rag_assets.state.locks import LockedError, locked
 from rag_assets.steps.chunks.select import CollisionError
 from rag_serving.artifacts.schema import TableSchema
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table
@@ -27,6 +27,7 @@ from rag_serving.config.loading import Config, ConfigError, load_config
 from rag_serving.escaping.redaction import redacted
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.models.protocols import ModelError
+from rag_serving.object_home.objects import ObjectHomeError
 
 OVERRIDE_TAG = "citelock/override_gates"
 
@@ -111,15 +112,17 @@ def _configured(kind: str, key: str, known: Collection[str]) -> str:
 
 
 @contextmanager
-def writing(folder: Path, run: str | None = None) -> Iterator[None]:
+def writing(config: Config, folder: Path, run: str | None = None) -> Iterator[None]:
     """Hold the folder's lock during a step; what no retry can mend becomes a failure that is not retried.
 
     `run`: the id of a run whose other steps may write other files there meanwhile; None: nobody else may.
     """
-    lock = shared_by_run(folder, run, STEP_WAIT_SECONDS) if run else exclusive(folder, STEP_WAIT_SECONDS)
     try:
-        with lock:
+        with locked(config, folder, STEP_WAIT_SECONDS, run):
             yield
+    except ObjectHomeError as error:
+        redact_error(error)
+        raise dg.Failure(str(error)) from error
     except _FOR_GOOD as error:
         redact_error(error)
         raise dg.Failure(str(error), allow_retries=False) from error

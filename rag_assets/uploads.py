@@ -11,7 +11,7 @@ import dagster as dg
 from rag_assets.publishing.documents import note_stopped, settle_documents
 from rag_assets.resources import STEP_WAIT_SECONDS, Installation, writing
 from rag_assets.runs import Jobs, Outcome, RunOptions, mark_run
-from rag_assets.state.locks import exclusive
+from rag_assets.state.locks import locked
 from rag_assets.state.observed import published_inputs, wanted_inputs
 from rag_assets.state.planning import tenants_to_publish
 from rag_serving.artifacts.store import Store
@@ -44,11 +44,11 @@ class InboxBuild:
             KeyboardInterrupt: a person stopped it.
         """
         store, tenant = Store(self.config.home), self.config.sources[self.source].tenant
-        with exclusive(store.source(self.source), STEP_WAIT_SECONDS):
+        with locked(self.config, store.source(self.source), STEP_WAIT_SECONDS):
             outcomes = {"ingest": self.jobs.run("ingest", self.source, self.instance, self.options)}
         if outcomes["ingest"].error is not None:
             return outcomes
-        with exclusive(store.tenant(tenant), STEP_WAIT_SECONDS):
+        with locked(self.config, store.tenant(tenant), STEP_WAIT_SECONDS):
             if self._is_due(store, tenant):
                 outcomes["publish"] = self.jobs.run("publish", tenant, self.instance, self.options)
                 if outcomes["publish"].error is not None:
@@ -74,7 +74,7 @@ def ingest_and_publish(
     mark_run(context.instance, context.run_id)
     settings = installation.config()
     build = InboxBuild(settings, config.source, jobs, context.instance, RunOptions(_TAGS))
-    with writing(Store(settings.home).source(config.source)):
+    with writing(settings, Store(settings.home).source(config.source)):
         outcomes = build.run()
     for job, outcome in outcomes.items():
         if outcome.error is not None:

@@ -40,7 +40,7 @@ def chunks(
     key, config, store = of_source(context.partition_key, installation)
     folder, cut_by = store.source(key), chunks_settings(config, key)
     reporter.begin(key, "chunks")
-    with writing(folder):
+    with writing(config, folder):
         state = read_state(store, key)
         pages = read_table(folder / "pages.parquet", PAGES)
         sections = read_table(folder / "sections.parquet", SECTIONS)

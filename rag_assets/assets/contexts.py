@@ -46,7 +46,7 @@ def contexts(
     watch = UsageReporter(
         reporter.track("contexts", context.log.info), context.log.info, lambda facts: observe("progress", facts)
     )
-    with writing(store.tenant(tenant)):
+    with writing(config, store.tenant(tenant)):
         selected = read_table(folder / "selected.parquet", SELECTED_CHUNKS)
         plan = plan_contexts(selected, config.context, store.cache(tenant), store.home)
         before = read_last_run(store, tenant)

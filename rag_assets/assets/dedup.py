@@ -46,7 +46,7 @@ def dedup_map(
     tenant, config, store = of_tenant(context.partition_key, installation)
     folder = store.candidate(tenant)
     reporter.begin(tenant, "dedup map")
-    with writing(store.tenant(tenant)):
+    with writing(config, store.tenant(tenant)):
         sources = sorted(chunk_digests(config, store, tenant))
         if not sources:
             raise StoreError(f"no source of tenant {tenant!r} has chunks yet; run `citelock build`")

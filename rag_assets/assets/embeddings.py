@@ -55,7 +55,7 @@ def embeddings(
     folder = store.candidate(tenant)
     reporter.begin(tenant, "embeddings")
     begin_embedding(config, tenant)
-    with writing(store.tenant(tenant), context.run.run_id):
+    with writing(config, store.tenant(tenant), context.run.run_id):
         chunks = read_table(folder / "chunks.parquet", GENERATION_CHUNKS)
         embedder = open_embedder(config.embedding)
         limit = open_input_limit(config.embedding)

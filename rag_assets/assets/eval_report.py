@@ -43,7 +43,7 @@ def eval_report(
     """
     tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "evaluation")
-    with writing(store.tenant(tenant)):
+    with writing(config, store.tenant(tenant)):
         checked = read_checked(store, tenant)
         embedder = open_embedder(config.embedding)
         override = override_of(context)

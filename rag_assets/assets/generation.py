@@ -39,7 +39,7 @@ def generation(
     """
     tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "generation")
-    with writing(store.tenant(tenant)):
+    with writing(config, store.tenant(tenant)):
         candidate = read_candidate(store, tenant)
         levels = Counter(
             read_table(store.candidate(tenant) / "contexts.parquet", CONTEXTS, ["level"])["level"].to_pylist()
@@ -95,7 +95,7 @@ def published_generation(
     """
     tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "publish")
-    with writing(store.tenant(tenant)):
+    with writing(config, store.tenant(tenant)):
         checked = read_checked(store, tenant)
         gates = quality_results(store, tenant, checked.generation)
         publication = publish(store, tenant, checked.generation, config, gates)

@@ -27,7 +27,7 @@ def dense_index(
     tenant, config, store = of_tenant(context.partition_key, installation)
     folder = store.candidate(tenant) / "embeddings"
     reporter.begin(tenant, "dense index")
-    with writing(store.tenant(tenant), context.run.run_id):
+    with writing(config, store.tenant(tenant), context.run.run_id):
         chunks = read_table(folder / "chunks.parquet", GENERATION_CHUNKS)
         model = read_json(folder / "model.json")
         if discarded := discard_failed(store, tenant, config):
@@ -62,9 +62,9 @@ def lexical_index(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
     """BM25 over prefix and text of every chunk, with terms that know identifiers."""
-    tenant, _, store = of_tenant(context.partition_key, installation)
+    tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "lexical index")
-    with writing(store.tenant(tenant), context.run.run_id):
+    with writing(config, store.tenant(tenant), context.run.run_id):
         chunks = read_table(store.candidate(tenant) / "chunks.parquet", GENERATION_CHUNKS)
         built = build_lexical_index(store, tenant, chunks, progress=reporter.track("chunks analyzed", context.log.info))
     return dg.MaterializeResult(metadata={"dagster/row_count": built.chunks, "terms": built.terms})

@@ -38,7 +38,7 @@ def pages(
     folder = store.source(key)
     reporter.begin(key, "pages")
     scans = Scans(config.documents, folder / OCR)
-    with writing(folder), LimitedReader(config.documents, scans=scans) as reader:
+    with writing(config, folder), LimitedReader(config.documents, scans=scans) as reader:
         address = config.serving.public_url
         source = open_source(key, config.sources[key], folder, reader, folder / ORIGINALS, public_url=address)
         fingerprint = source.fingerprint()

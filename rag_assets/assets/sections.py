@@ -37,7 +37,7 @@ def sections(
     key, config, store = of_source(context.partition_key, installation)
     folder, settings = store.source(key), source_sections_settings(config, key)
     reporter.begin(key, "sections")
-    with writing(folder), LimitedReader(config.documents) as reader:
+    with writing(config, folder), LimitedReader(config.documents) as reader:
         built = read_state(store, key).sections
         fits = built is not None and built.settings == settings and not is_full(context)
         pages, source = read_table(folder / "pages.parquet", PAGES), config.sources[key]

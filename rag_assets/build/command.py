@@ -31,7 +31,7 @@ from rag_assets.progress import BarReporter, LineReporter, Reporter, SilentRepor
 from rag_assets.publishing.documents import note_stopped, settle_documents
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.registry import open_source
-from rag_assets.state.locks import LockedError, exclusive
+from rag_assets.state.locks import LockedError, locked
 from rag_assets.state.observed import chunk_digests, published_damage, published_inputs, source_facts, wanted_inputs
 from rag_assets.state.planning import sources_to_ingest, tenants_to_publish
 from rag_assets.state.records import note_unchanged
@@ -43,6 +43,7 @@ from rag_serving.config.logging import complain
 from rag_serving.escaping.redaction import redacted, redacted_values
 from rag_serving.escaping.targets import for_log, for_terminal
 from rag_serving.models import ModelError, open_embedder
+from rag_serving.object_home.shared_home import shared_home
 from rag_serving.tracing.exporting import close_tracing, open_tracing
 from rag_serving.tracing.spans import span
 
@@ -83,6 +84,7 @@ def command(
     with reporting(as_json, verbose) as reporter:
         try:
             open_tracing(settings.tracing, SERVICE)
+            refresh_home(settings, sources or settings.sources)
             with scratch_home(settings) if estimate else nullcontext(settings) as used, span("build"):
                 build = Build(used, config, reporter, verbose, override_gates)
                 summary = build.run(sources or [], full, retry_contexts, estimate)
@@ -100,6 +102,19 @@ def command(
     print(payload if as_json else for_terminal(redacted("\n".join(summary.lines()))))
     if summary.errors:
         raise typer.Exit(1)
+
+
+def refresh_home(config: Config, sources: Iterable[str]) -> None:
+    """Fetch what other machines shared of sources and their tenants, so that only what is new is done again.
+
+    Raises:
+        ObjectHomeError: the store of a shared home cannot be used.
+    """
+    if home := shared_home(config):
+        for key in sorted(sources):
+            home.refresh(f"sources/{key}")
+        for tenant in sorted({config.sources[key].tenant for key in sources}):
+            home.refresh(f"tenants/{tenant}")
 
 
 class Build:
@@ -154,7 +169,7 @@ class Build:
         self._note_unchanged(key for key in keys if key not in due and key not in summary.errors)
         with ExitStack() as locks:
             for key in due:
-                locks.enter_context(exclusive(self._store.source(key)))
+                locks.enter_context(locked(self._config, self._store.source(key)))
             outcomes = {key: self._start("ingest", key, full, summary) for key in due}
         summary.reasons = {key: left_out(self._store, key) for key in due if key not in summary.errors}
         return {key: source_counts(self._store, key, outcomes.get(key), summary.errors.get(key)) for key in keys}
@@ -162,7 +177,7 @@ class Build:
     def _note_unchanged(self, keys: Iterable[str]) -> None:
         """A source that was looked at and had nothing new counts as synced, unless another build is at it."""
         for key in keys:
-            with suppress(LockedError), exclusive(self._store.source(key)):
+            with suppress(LockedError), locked(self._config, self._store.source(key)):
                 note_unchanged(self._store, key, datetime.now(UTC))
 
     def _due_sources(self, keys: Collection[str], full: bool, summary: Summary) -> Mapping[str, str]:
@@ -192,7 +207,7 @@ class Build:
         published = {tenant: None if tenant in again else published_inputs(self._store, tenant) for tenant in wanted}
         outcomes: dict[str, Outcome] = {}
         for tenant in tenants_to_publish(wanted, published):
-            with exclusive(self._store.tenant(tenant)):
+            with locked(self._config, self._store.tenant(tenant)):
                 outcomes[tenant] = self._start("publish", tenant, full, summary)
         for tenant in tenants:
             settle_documents(self._config, tenant)
@@ -218,7 +233,7 @@ class Build:
         for tenant in tenants:
             if not chunk_digests(self._config, self._store, tenant):
                 continue
-            with exclusive(self._store.tenant(tenant)):
+            with locked(self._config, self._store.tenant(tenant)):
                 if self._start("publish", tenant, False, summary, ["dedup_map"]).error is None:
                     estimates[tenant] = self._estimate_selected(tenant, summary)
         return estimates

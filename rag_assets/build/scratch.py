@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rag_serving.config.loading import Config
+from rag_serving.config.object_store import ObjectStore
 
 _LEFT_OUT = frozenset({"generations", "chroma", "originals", "candidate"})  # of a tenant's folder
 _DATABASES = (".db", ".db-wal", ".db-shm")  # of the installation: telemetry, receipts
@@ -29,7 +30,7 @@ def scratch_home(config: Config) -> Iterator[Config]:
         if config.home.is_dir():
             _copy(config.home, home)
         with _environment({"CITELOCK_HOME": folder, "DAGSTER_HOME": None}):
-            yield config.model_copy(update={"home": home})
+            yield config.model_copy(update={"home": home, "object_store": ObjectStore()})
 
 
 def _copy(source: Path, target: Path) -> None:

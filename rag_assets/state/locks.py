@@ -11,12 +11,18 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from rag_serving.config.loading import Config
+from rag_serving.object_home.leases import HeldError
+from rag_serving.object_home.shared_home import written_with
+
 _POLL_S = 0.2
+_RUN_WAIT_S = 3600.0
+"""For steps of the same run, which end."""
 
 
 class LockedError(Exception):
@@ -84,6 +90,27 @@ def shared_by_run(folder: Path, run: str, wait_s: float = 0.0) -> Iterator[None]
         yield
     finally:
         os.close(number)
+
+
+@contextmanager
+def locked(config: Config, folder: Path, wait_s: float = 0.0, run: str | None = None) -> Iterator[None]:
+    """Hold a folder of the home, against other processes of this machine and, where the home is shared, other machines.
+
+    `run`: its other steps may write other files there meanwhile; those on other machines wait for each other.
+
+    Raises:
+        LockedError: somebody else still holds it after `wait_s` seconds.
+        ObjectHomeError: the store of a shared home cannot be used.
+    """
+    is_shared_by_run = run is not None and not config.object_store.url
+    patient_s = _RUN_WAIT_S if run is not None and config.object_store.url else wait_s
+    lock = shared_by_run(folder, str(run), wait_s) if is_shared_by_run else exclusive(folder, patient_s)
+    with lock, ExitStack() as stack:
+        try:
+            stack.enter_context(written_with(config, folder, patient_s))
+        except HeldError as error:
+            raise LockedError(str(error)) from None
+        yield
 
 
 def _joined(number: int, run: str) -> bool:

@@ -36,6 +36,7 @@ from rag_serving.models.embedding.token_count import TokenCount
 from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker_client import RemoteReranker
+from rag_serving.object_home.follower import Follower, open_follower
 from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.pipeline.tenant_phases import OnChange
 from rag_serving.rendering.cited import CitedPlaces
@@ -58,6 +59,7 @@ class Service:
     embedder: Embedder
     metrics: Metrics
     cited: CitedPlaces | None = None
+    follower: Follower | None = None
 
     @classmethod
     def open(
@@ -79,6 +81,9 @@ class Service:
         # Its client connects to nothing, and is there though it is switched off: it may be switched on.
         sidecar = RemoteReranker(config.reranker) if config.reranker.url else None
         metrics, cited = Metrics(metrics_folder, len(config.tenants)), cited or (like.cited if like else None)
+        follower = open_follower(config, list(config.tenants))
+        if follower:
+            follower.fetch()
         telemetries = {tenant: open_telemetry(config, tenant, count=metrics.add) for tenant in config.tenants}
         pipelines = {
             tenant: Pipeline.open(config, tenant, embedder, sidecar, telemetry)
@@ -90,7 +95,7 @@ class Service:
             pipeline.log.budget = budgets.get(pipeline.tenant)
             pipeline.log.audit = open_audit(config, pipeline.tenant)
             pipeline.watch(_noted(metrics.add_change, pipeline.log.audit))
-        return cls(config, authenticator, pipelines, embedder, metrics, cited)
+        return cls(config, authenticator, pipelines, embedder, metrics, cited, follower)
 
     @property
     def features(self) -> Features:
@@ -115,6 +120,8 @@ class Service:
 
     def follow(self) -> None:
         """Look whether a newer generation was published."""
+        if self.follower:
+            self.follower.follow()
         for pipeline in self.pipelines.values():
             pipeline.published.follow()
 

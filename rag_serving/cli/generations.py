@@ -104,13 +104,15 @@ def rollback_command(
     """Publish an earlier generation again."""
     from rag_serving.audit.events import Event
     from rag_serving.audit.log import record
+    from rag_serving.object_home.shared_home import written_with
 
     settings = load_config(config)
     name = chosen_tenant(settings, tenant)
     store = Store(settings.home)
-    before = store.current(name)
-    record(settings, name, Event("generation.rolled_back", subject=generation, details={"from": before}))
-    now = rollback(store, name, settings, generation)
+    with written_with(settings, store.tenant(name)):
+        before = store.current(name)
+        record(settings, name, Event("generation.rolled_back", subject=generation, details={"from": before}))
+        now = rollback(store, name, settings, generation)
     if as_json:
         typer.echo(json.dumps({"tenant": name, "previous": before, "current": now}))
     else:

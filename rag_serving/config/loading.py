@@ -35,6 +35,7 @@ from rag_serving.config.keys import (
 )
 from rag_serving.config.keyword import Keyword
 from rag_serving.config.monitoring import Monitoring
+from rag_serving.config.object_store import ObjectStore, with_object_store
 from rag_serving.config.orchestration import ExecutorKind, Orchestration
 from rag_serving.config.phases import PHASES, VARIABLES, Degradation, DocVariables, PhaseSettings, TenantRetrieval
 from rag_serving.config.privacy import Privacy
@@ -81,7 +82,8 @@ class Config(BaseSettings):
     )
 
     home: Path = Path(".citelock")
-    """Folder of all artifacts."""
+    """Folder of all artifacts, or `s3://BUCKET/PREFIX` (see `object_store`)."""
+    object_store: ObjectStore = ObjectStore()
     features: Features = Features()
     ingestion: Ingestion = Ingestion()
     profiles: Profiles = Profiles()
@@ -115,6 +117,11 @@ class Config(BaseSettings):
     """The tenants, by name."""
     sources: dict[str, Source] = {}
     """The sources, by key; the key is the Dagster partition."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _home_is_a_folder(cls, content: Any) -> Any:
+        return with_object_store(content)
 
     @model_validator(mode="after")
     def _sources_belong(self) -> Config:

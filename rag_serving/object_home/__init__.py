@@ -1,0 +1,1 @@
+"""A home that machines share by an object store: its folders as immutable trees, one head each that moves."""

@@ -1,0 +1,98 @@
+"""The right to write a folder: taken from the head, kept alive, lost when somebody else took it.
+
+Belongs here: waiting for another writer, signs of life. Does not belong here: what is written (`shared_folder`).
+
+No clocks are compared: a writer counts as gone when its head did not change for `lease_s` of the waiting machine's own
+time. One that only stalled finds the head changed, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+
+from rag_serving.object_home.heads import Head, Heads, Seen
+from rag_serving.object_home.objects import ObjectHomeError
+
+_log = logging.getLogger(__name__)
+
+
+class HeldError(ObjectHomeError):
+    """Somebody else writes there; the message names it."""
+
+
+class Lease:
+    """The right to write one folder, kept alive by a thread until `release`."""
+
+    def __init__(self, heads: Heads, seen: Seen, lease_s: float) -> None:
+        self._heads, self._seen, self._every_s = heads, seen, lease_s / 3
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._live, name=f"lease {seen.head.folder}", daemon=True)
+        self._thread.start()
+
+    @property
+    def head(self) -> Head:
+        return self._seen.head
+
+    def release(self, tree: str | None) -> Head:
+        """Put a tree in force and let go, both at once.
+
+        Raises:
+            HeldError: somebody else took the lease; nothing was put in force.
+            ObjectHomeError: the store does not answer.
+        """
+        self.stop()
+        with self._lock:
+            written = self._heads.write(self._seen.head.released(tree), self._seen)
+        if written is None:
+            raise HeldError(
+                f"another machine took over {self._seen.head.folder}, because this one gave no sign of life for "
+                "object_store.lease_s; nothing of this run was shared: run it again"
+            )
+        return written.head
+
+    def stop(self) -> None:
+        """Give no more signs of life."""
+        self._ended.set()
+        self._thread.join()
+
+    def _live(self) -> None:
+        while not self._ended.wait(self._every_s):
+            try:
+                with self._lock:
+                    written = self._heads.write(self._seen.head.after_beat(), self._seen)
+                    if written is None:
+                        return  # taken: `release` says so
+                    self._seen = written
+            except ObjectHomeError as error:  # the next sign may be taken
+                _log.warning("%s", error)
+
+
+def take_lease(heads: Heads, folder: str, lease_s: float, wait_s: float) -> Lease:
+    """Wait until nobody writes a folder, and take the right to.
+
+    Raises:
+        HeldError: somebody still writes there after `wait_s`, and lives.
+        ObjectHomeError: the store does not answer.
+    """
+    me = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+    began = changed = time.monotonic()
+    last: Seen | None = None
+    while True:
+        seen, now = heads.read(folder), time.monotonic()
+        if last is None or seen is None or seen.version != last.version:
+            last, changed = seen, now
+        is_free = seen is None or not seen.head.holder or now - changed >= lease_s
+        if is_free:
+            taken = heads.write((seen.head if seen else Head(folder)).taken_by(me), seen)
+            if taken:
+                return Lease(heads, taken, lease_s)
+        elif now - began >= wait_s and now - changed < lease_s / 2:
+            assert seen
+            who = seen.head.holder.rpartition(":")[0]
+            raise HeldError(f"another build ({who}) writes to {folder}; wait until it has ended, or stop it")
+        time.sleep(min(0.2, lease_s / 10))

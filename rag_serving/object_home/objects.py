@@ -1,0 +1,162 @@
+"""The objects of a shared home: read, created once, replaced only if nobody else did.
+
+Belongs here: requests to the store and their errors. Does not belong here: what the objects say (`heads`, `trees`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rag_serving.artifacts.store import StoreError
+from rag_serving.config.object_store import ObjectStore
+
+_LARGEST_BYTES = 256 << 20  # of what is read into memory
+_PART_BYTES = 16 << 20
+_BLOCK_BYTES = 4 << 20
+
+
+class ObjectHomeError(StoreError):
+    """The shared home cannot be used; the message is one line: what, and how to mend it."""
+
+
+class Stored(NamedTuple):
+    """The content of an object, and the version that a replacement must name."""
+
+    content: bytes
+    version: str
+
+
+class Objects:
+    """The objects under the address of a shared home. Safe to use from several threads."""
+
+    def __init__(self, settings: ObjectStore) -> None:
+        """Raises ObjectHomeError where the address cannot be used, or `citelock[s3]` is not installed."""
+        assert settings.url
+        self.url = settings.url
+        try:
+            import obstore
+        except ModuleNotFoundError:
+            raise ObjectHomeError(f"home {self.url} needs `pip install citelock[s3]`") from None
+        self._obstore = obstore
+        self._heads: Path | None = None
+        with self._reported("opened"):
+            self._store = self._opened(settings)
+
+    def _opened(self, settings: ObjectStore) -> Any:
+        from obstore import store
+
+        if self.url.startswith("file://"):
+            self._heads = Path(self.url.removeprefix("file://"))
+            return store.LocalStore(prefix=str(self._heads), mkdir=True)
+        endpoint = settings.endpoint or os.environ.get("AWS_ENDPOINT_URL") or ""
+        timeout, retry = timedelta(seconds=settings.timeout_s), timedelta(seconds=settings.retry_s)
+        more: dict[str, Any] = {"endpoint": endpoint} if endpoint else {}
+        return store.from_url(
+            self.url,
+            client_options={"timeout": timeout, "allow_http": endpoint.startswith("http://")},
+            retry_config={"max_retries": 10 if settings.retry_s else 0, "retry_timeout": retry},
+            **more,
+        )
+
+    def read(self, name: str) -> Stored | None:
+        """Return an object, None where there is none."""
+        with self._reported(name):
+            try:
+                found = self._store.get(name)
+                if found.meta["size"] > _LARGEST_BYTES:
+                    raise ObjectHomeError(f"{self.url}/{name} is larger than {_LARGEST_BYTES >> 20} MB; it is not ours")
+                content = bytes(found.bytes())
+            except FileNotFoundError:
+                return None
+            return Stored(content, self._version(content, found.meta["e_tag"]))
+
+    def create(self, name: str, content: bytes) -> str | None:
+        """Write a new object. Return its version, or None where there is one of that name already."""
+        return self._put(name, content, None)
+
+    def replace(self, name: str, content: bytes, version: str) -> str | None:
+        """Write an object in place of the one with that version. Return the new version, or None where it has another
+        one by now."""
+        return self._put(name, content, version)
+
+    def has(self, name: str, size: int) -> bool:
+        """Return whether there is an object of that name and size."""
+        with self._reported(name):
+            try:
+                return bool(self._store.head(name)["size"] == size)
+            except FileNotFoundError:
+                return False
+
+    def upload(self, name: str, path: Path) -> None:
+        """Write a file as an object, in parts where it is large."""
+        with self._reported(name), path.open("rb") as file:
+            self._store.put(name, file, chunk_size=_PART_BYTES, max_concurrency=2)
+
+    def blocks(self, name: str) -> Iterator[bytes]:
+        """Yield the content of an object, a few megabytes at a time."""
+        with self._reported(name):
+            try:
+                for block in self._store.get(name).stream(min_chunk_size=_BLOCK_BYTES):
+                    yield bytes(block)
+            except FileNotFoundError:
+                raise ObjectHomeError(
+                    f"{self.url}/{name} is missing; restore it, or delete the head that needs it and build again"
+                ) from None
+
+    def names(self, prefix: str) -> Iterator[tuple[str, int, float]]:
+        """Yield name, size [bytes] and time of change [s since 1970] of the objects that the store lists."""
+        with self._reported(prefix):
+            for page in self._store.list(prefix, chunk_size=1000):
+                for one in page:
+                    yield one["path"], one["size"], one["last_modified"].timestamp()
+
+    def delete(self, name: str) -> None:
+        with self._reported(name):
+            try:
+                self._store.delete(name)
+            except FileNotFoundError:
+                return
+
+    def _put(self, name: str, content: bytes, version: str | None) -> str | None:
+        taken = self._obstore.exceptions.AlreadyExistsError, self._obstore.exceptions.PreconditionError
+        with self._reported(name):
+            if self._heads is not None and version is not None:
+                return self._put_in_folder(self._heads, name, content, version)
+            try:
+                made = self._store.put(name, content, mode={"e_tag": version} if version else "create")
+            except taken:
+                return None
+            return self._version(content, made["e_tag"])
+
+    def _put_in_folder(self, folder: Path, name: str, content: bytes, version: str) -> str | None:
+        """A folder has no conditional writes: a lock file beside the objects stands in for them."""
+        from filelock import FileLock
+
+        with FileLock(folder / ".lock", fallback_to_soft=False):
+            found = self.read(name)
+            if found is None or found.version != version:
+                return None
+            self._store.put(name, content)
+            return self._version(content, None)
+
+    def _version(self, content: bytes, e_tag: str | None) -> str:
+        return hashlib.sha256(content).hexdigest() if self._heads is not None or not e_tag else e_tag
+
+    @contextmanager
+    def _reported(self, name: str) -> Iterator[None]:
+        """Tell every error of the store in one line."""
+        try:
+            yield
+        except (ObjectHomeError, GeneratorExit):
+            raise
+        except (self._obstore.exceptions.BaseError, OSError, ValueError) as error:
+            said = " ".join(str(error).split())[:300] or type(error).__name__
+            raise ObjectHomeError(
+                f"{self.url}: {name} cannot be used ({said}); see that the store answers and its credentials are set"
+            ) from error

@@ -1,0 +1,169 @@
+"""A home that machines share: writing one of its folders, one machine at a time.
+
+Belongs here: the order of lease, fetching and sending. Does not belong here: reading alone (`follower`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from rag_serving.artifacts.secret import SECRET_ENV
+from rag_serving.config.loading import Config
+from rag_serving.config.object_store import ObjectStore
+from rag_serving.object_home.heads import Heads
+from rag_serving.object_home.leases import Lease, take_lease
+from rag_serving.object_home.objects import ObjectHomeError, Objects
+from rag_serving.object_home.shared_folder import SharedFolder
+
+_log = logging.getLogger(__name__)
+
+
+class SharedHome:
+    """The home that lies in `home` on this machine and in an object store for all."""
+
+    def __init__(self, settings: ObjectStore, home: Path) -> None:
+        """Raises ObjectHomeError where it cannot be used."""
+        if not os.environ.get(SECRET_ENV):
+            raise ObjectHomeError(
+                f"a home in an object store needs {SECRET_ENV}, the same on all machines; "
+                "`openssl rand -hex 32` makes one"
+            )
+        self.home, self.settings = home.absolute(), settings
+        self.objects = Objects(settings)
+        self.heads = Heads(self.objects, home)
+        self._lock, self._depth = threading.Lock(), Counter[str]()
+
+    def folder(self, name: str) -> SharedFolder:
+        """Return a folder by its path below the home."""
+        return SharedFolder(self.objects, self.home, name, self.settings.parallel)
+
+    def refresh(self, name: str) -> None:
+        """Make a folder what was shared last, unless a process of this machine writes there.
+
+        Raises:
+            ObjectHomeError: the store cannot be used.
+        """
+        with unless_written(self.home / name) as is_free:
+            if is_free and (seen := self.heads.read(name)):
+                self.folder(name).fetch(seen.head)
+
+    @contextmanager
+    def writing(self, name: str, wait_s: float = 0.0) -> Iterator[None]:
+        """Hold the right to write a folder: at the beginning it is what was shared last, at the end it is shared.
+
+        Within a process it may be taken again. What was done before an error is shared, too, as it is kept in a folder;
+        what a process did that is killed, or told to end, stays on this machine.
+
+        Raises:
+            HeldError: another machine writes there.
+            ObjectHomeError: the store cannot be used; nothing is lost on this machine.
+        """
+        with self._lock:
+            self._depth[name] += 1
+            is_outer = self._depth[name] == 1
+        try:
+            if is_outer:
+                yield from self._written(name, wait_s)
+            else:
+                yield
+        finally:
+            with self._lock:
+                self._depth[name] -= 1
+
+    def _written(self, name: str, wait_s: float) -> Iterator[None]:
+        folder = self.folder(name)
+        lease = take_lease(self.heads, name, self.settings.lease_s, wait_s)
+        is_told = True
+        try:
+            folder.fetch(lease.head)
+            is_told = False
+            yield
+        except Exception:
+            if not is_told:
+                self._share_after_error(folder, lease)
+            else:
+                _let_go(lease)
+            raise
+        except BaseException:
+            _let_go(lease)
+            raise
+        self._share(folder, lease)
+
+    def _share(self, folder: SharedFolder, lease: Lease) -> None:
+        try:
+            tree = folder.send(lease.head)
+        except BaseException:
+            _let_go(lease)
+            raise
+        folder.sent(lease.release(tree))
+
+    def _share_after_error(self, folder: SharedFolder, lease: Lease) -> None:
+        try:
+            self._share(folder, lease)
+        except ObjectHomeError as error:  # the first error is the one to tell
+            _log.error("%s", error)
+
+
+@contextmanager
+def unless_written(folder: Path) -> Iterator[bool]:
+    """Keep builds of this machine out of a folder meanwhile; false where one is at it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock", thread_local=False, fallback_to_soft=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
+
+
+@contextmanager
+def written_with(config: Config, folder: Path, wait_s: float = 0.0) -> Iterator[None]:
+    """Hold the right to write a folder of the home against other machines; nothing where the home is this one's own.
+
+    Raises:
+        HeldError: another machine writes there.
+        ObjectHomeError: the store cannot be used.
+    """
+    home = shared_home(config)
+    if home is None:
+        yield
+        return
+    with home.writing(folder.absolute().relative_to(home.home).as_posix(), wait_s):
+        yield
+
+
+def _let_go(lease: Lease) -> None:
+    """End a lease with the tree as it was; where the store does not answer it ends by itself."""
+    try:
+        lease.release(lease.head.tree)
+    except ObjectHomeError as error:
+        _log.warning("%s", error)
+
+
+def shared_home(config: Config) -> SharedHome | None:
+    """Return the home that a configuration shares with other machines, None where it is a folder of this one.
+
+    Raises:
+        ObjectHomeError: it cannot be used.
+    """
+    if not config.object_store.url:
+        return None
+    return _opened(config.object_store.model_dump_json(), config.home)
+
+
+@lru_cache(maxsize=16)
+def _opened(settings: str, home: Path) -> SharedHome:
+    return SharedHome(ObjectStore.model_validate_json(settings), home)

@@ -1,0 +1,52 @@
+"""Stores that a home can be shared by: S3 over the wire, and a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.s3_server import BUCKET, CREDENTIALS, s3_server
+
+from rag_serving.artifacts.secret import SECRET_ENV
+from rag_serving.config.object_store import ObjectStore
+from rag_serving.object_home.shared_home import SharedHome
+
+_NUMBERS = count()
+
+Machine = Callable[..., SharedHome]
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[str]:
+    with s3_server() as address:
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**CREDENTIALS, SECRET_ENV: "a secret of sixteen characters"}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(params=["s3", "file"])
+def settings(request: pytest.FixtureRequest, s3: str, tmp_path: Path) -> dict[str, Any]:
+    """Of an empty store; `lease_s` is short."""
+    quick = {"lease_s": 1, "retry_s": 5, "timeout_s": 10}
+    if request.param == "file":
+        return {"url": f"file://{tmp_path / 'store'}", **quick}
+    return {"url": f"s3://{BUCKET}/{next(_NUMBERS)}", "endpoint": s3, **quick}
+
+
+@pytest.fixture
+def machine(settings: dict[str, Any], tmp_path: Path) -> Machine:
+    """Return a machine of that name, which has a folder of its own and the store in common with others."""
+
+    def opened(name: str, **more: Any) -> SharedHome:
+        home = tmp_path / name
+        home.mkdir(exist_ok=True)
+        return SharedHome(ObjectStore(**{**settings, **more}), home)
+
+    return opened
