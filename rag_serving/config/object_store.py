@@ -48,4 +48,6 @@ def with_object_store(content: Any) -> Any:
         raise ValueError(f"home: {home!r} is neither a folder nor one of {', '.join(f'{one}://' for one in SCHEMES)}")
     given = content.get("object_store") or {}
     cache = given.get("cache", ".citelock") if isinstance(given, Mapping) else ".citelock"
-    return {**content, "home": cache, "object_store": {**given, "url": home}}
+    # Chroma's files stay on the machine that made them: an exact search finds the same everywhere.
+    indexing = {"max_graph_chunks": 0, **(content.get("indexing") or {})}
+    return {**content, "home": cache, "object_store": {**given, "url": home}, "indexing": indexing}

@@ -28,6 +28,7 @@ from rag_serving.config.loading import Config
 from rag_serving.erasure.published import count_published, remove_published
 from rag_serving.erasure.rows import count_rows, delete_rows, opened_for_erasing
 from rag_serving.escaping.redaction import RedactedError
+from rag_serving.object_home.shared_home import shared_home
 from rag_serving.telemetry.recorder import TelemetryError
 from rag_serving.telemetry.tables import error_line, open_engine
 
@@ -68,6 +69,9 @@ class TenantErasure:
             with self._reported(engine), engine.connect() as connection:
                 if counts := count_rows(connection, self._tenant):
                     rows[name] = counts
+        if home := shared_home(self._config):
+            if counts := {name: count for name in self._shared() if (count := home.count(name))}:
+                rows[home.objects.url] = counts
         folders = {}
         for path in self._paths():
             files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
@@ -86,6 +90,9 @@ class TenantErasure:
         for _, engine in self._databases():
             with self._reported(engine), opened_for_erasing(engine) as connection:
                 delete_rows(connection, self._tenant)
+        if home := shared_home(self._config):
+            for name in self._shared():
+                home.erase(name)
         try:
             for path in self._paths():
                 if path.is_dir():
@@ -170,6 +177,10 @@ class TenantErasure:
         paths += [path for path in exports if _EXPORT.fullmatch(path.name.removeprefix(self._tenant))]
         paths += self._half_removed()
         return [path for path in paths if path.exists()]
+
+    def _shared(self) -> list[str]:
+        """Return the tenant's folders in the object store of a shared home."""
+        return [f"tenants/{self._tenant}", *(f"sources/{key}" for key in self._config.sources_of(self._tenant))]
 
     def _half_removed(self) -> list[Path]:
         """Return the folders of the tenant that a killed removal has renamed (`remove_folder`)."""

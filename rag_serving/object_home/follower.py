@@ -99,10 +99,9 @@ class Follower:
         self._evict(folder.folder, current)
 
     def _published(self, folder: SharedFolder, head: Head) -> str:
-        fact = folder.tree(head).get("published.json")
-        if fact is None:
+        content = folder.content(head, "published.json")
+        if content is None:
             return ""
-        content = b"".join(self._home.objects.blocks(f"blobs/{fact.digest[:2]}/{fact.digest}"))
         try:
             return str(json.loads(content)["current"])
         except (ValueError, KeyError, TypeError):

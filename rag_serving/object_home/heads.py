@@ -110,4 +110,4 @@ class Heads:
 
 
 def _name(folder: str) -> str:
-    return f"heads/{folder}"
+    return f"{folder}/head"

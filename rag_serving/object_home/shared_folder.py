@@ -88,20 +88,34 @@ class SharedFolder:
         content = content_of(tree)
         digest = hashlib.sha256(content).hexdigest()
         if digest != head.tree:
-            self._objects.create(tree_name(digest), content)
+            self._objects.create(tree_name(self.name, digest), content)
         return digest
 
     def tree(self, head: Head) -> Tree:
         """Return the tree that a head names."""
         assert head.tree
-        stored = self._objects.read(tree_name(head.tree))
+        stored = self._objects.read(tree_name(self.name, head.tree))
         if stored is None:
-            raise ObjectHomeError(f"{self._objects.url}/{tree_name(head.tree)} is missing; restore it")
+            raise ObjectHomeError(f"{self._objects.url}/{tree_name(self.name, head.tree)} is missing; restore it")
         return tree_of(stored.content, head.tree)
+
+    def content(self, head: Head, path: str) -> bytes | None:
+        """Return the content of one file of a head's tree, None where the tree has none of that name."""
+        fact = self.tree(head).get(path)
+        if fact is None:
+            return None
+        content = b"".join(self._objects.blocks(blob_name(self.name, fact.digest)))
+        if hashlib.sha256(content).hexdigest() != fact.digest:
+            raise self._altered(fact)
+        return content
 
     def sent(self, head: Head) -> None:
         """Remember that the folder is what this head says."""
         self._note(head, {})
+
+    def forget(self) -> None:
+        """Delete what this machine noted of the store."""
+        self._notes.unlink(missing_ok=True)
 
     @property
     def number(self) -> int:
@@ -109,7 +123,7 @@ class SharedFolder:
         return self._number
 
     def _send_file(self, path: Path, fact: FileFact) -> None:
-        name = blob_name(fact.digest)
+        name = blob_name(self.name, fact.digest)
         if fact.size <= _LARGE_BYTES:
             self._objects.create(name, _content(path, fact))
         elif not self._objects.has(name, fact.size):
@@ -136,7 +150,7 @@ class SharedFolder:
         place.parent.mkdir(parents=True, exist_ok=True)
         made, size = hashlib.sha256(), 0
         with place.open("wb") as file:
-            for block in self._objects.blocks(blob_name(fact.digest)):
+            for block in self._objects.blocks(blob_name(self.name, fact.digest)):
                 made.update(block)
                 size += len(block)
                 if size > fact.size:
@@ -145,10 +159,13 @@ class SharedFolder:
             file.flush()
             os.fsync(file.fileno())
         if (made.hexdigest(), size) != fact:
-            raise ObjectHomeError(
-                f"{self._objects.url}/{blob_name(fact.digest)} is not what its name says; restore it, or delete it and "
-                "build again where the folder is whole"
-            )
+            raise self._altered(fact)
+
+    def _altered(self, fact: FileFact) -> ObjectHomeError:
+        return ObjectHomeError(
+            f"{self._objects.url}/{blob_name(self.name, fact.digest)} is not what its name says; restore it, or delete "
+            "it and build again where the folder is whole"
+        )
 
     def _delete(self, paths: Iterable[str]) -> None:
         for path in paths:

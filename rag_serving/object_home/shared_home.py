@@ -56,6 +56,21 @@ class SharedHome:
             if is_free and (seen := self.heads.read(name)):
                 self.folder(name).fetch(seen.head)
 
+    def count(self, name: str) -> int:
+        """Return how many objects of a folder the store lists."""
+        return sum(1 for _ in self.objects.names(f"{name}/"))
+
+    def erase(self, name: str) -> None:
+        """Delete all that the store lists of a folder, its head first, and what this machine noted of it.
+
+        Raises:
+            ObjectHomeError: the store cannot be used; what is left is deleted by the next try.
+        """
+        self.objects.delete(f"{name}/head")
+        for path in [path for path, _, _ in self.objects.names(f"{name}/")]:
+            self.objects.delete(path)
+        self.folder(name).forget()
+
     @contextmanager
     def writing(self, name: str, wait_s: float = 0.0) -> Iterator[None]:
         """Hold the right to write a folder: at the beginning it is what was shared last, at the end it is shared.

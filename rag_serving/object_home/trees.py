@@ -40,12 +40,13 @@ Tree = Mapping[str, FileFact]
 """Files by their path below the folder, with slashes."""
 
 
-def blob_name(digest: str) -> str:
-    return f"blobs/{digest[:2]}/{digest}"
+def blob_name(folder: str, digest: str) -> str:
+    """Return the name of the object with a file's content; folders share none, so that tenants share nothing."""
+    return f"{folder}/blobs/{digest[:2]}/{digest}"
 
 
-def tree_name(digest: str) -> str:
-    return f"trees/{digest}"
+def tree_name(folder: str, digest: str) -> str:
+    return f"{folder}/trees/{digest}"
 
 
 def content_of(tree: Tree) -> bytes:
@@ -60,16 +61,14 @@ def tree_of(content: bytes, digest: str) -> Tree:
         ObjectHomeError: it is not what its name says, or names a file outside of its folder.
     """
     if hashlib.sha256(content).hexdigest() != digest:
-        raise ObjectHomeError(
-            f"{tree_name(digest)} was altered; restore it, or delete the head that names it and build"
-        )
+        raise ObjectHomeError(f"tree {digest} was altered; restore it, or delete the head that names it and build")
     found = json.loads(content)
     if found["format"] != _FORMAT:
-        raise ObjectHomeError(f"{tree_name(digest)} is of version {found['format']}, and this program reads {_FORMAT}")
+        raise ObjectHomeError(f"tree {digest} is of version {found['format']}, and this program reads {_FORMAT}")
     tree = {path: FileFact(*fact) for path, fact in found["files"].items()}
     for path, fact in tree.items():
         if not _is_within(path) or not _DIGEST.fullmatch(fact.digest):
-            raise ObjectHomeError(f"{tree_name(digest)} names {path!r}, which no folder of ours has")
+            raise ObjectHomeError(f"tree {digest} names {path!r}, which no folder of ours has")
     return tree
 
 

@@ -1,0 +1,150 @@
+"""Builds and servers of several machines over one S3 home: what one publishes the others answer from."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.command_line import CITELOCK
+from support.s3_server import BUCKET, faulty
+
+from rag_serving.access.principals import Principal
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import load_config
+from rag_serving.indexes.catalog import list_generations
+from rag_serving.object_home.follower import Follower, open_follower
+from rag_serving.object_home.shared_home import shared_home
+from rag_serving.pipeline.pipeline import Pipeline
+
+KILLS = int(os.environ.get("CITELOCK_OBJECT_KILLS", "3"))
+QUESTION = "How do I roll back a release?"
+_SAMPLE = Path(__file__).parents[2] / "sample" / "OPS"
+_NOBODY = Principal("demo")
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    """A few pages that the test may change."""
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    for file in sorted(_SAMPLE.glob("*.json"))[:6]:
+        shutil.copy(file, folder)
+    return folder
+
+
+@pytest.fixture
+def config(s3: str, pages: Path, tmp_path: Path) -> Any:
+    """Return the configuration file of a machine of that name."""
+
+    def of(name: str, endpoint: str = s3) -> Path:
+        settings = {
+            "home": f"s3://{BUCKET}/{tmp_path.name}",
+            "object_store": {"cache": str(tmp_path / name), "endpoint": endpoint, "lease_s": 2, "retry_s": 2},
+            "tenants": {"demo": {}},
+            "sources": {
+                "ops": {"kind": "confluence_dump", "tenant": "demo", "path": str(pages), "readers": "everyone"}
+            },
+        }
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(json.dumps(settings))
+        return path
+
+    return of
+
+
+def change(pages: Path, text: str) -> None:
+    """Say something new on one page."""
+    file = sorted(pages.glob("*.json"))[2]
+    page = json.loads(file.read_text())
+    page["body"]["storage"]["value"] = f"<p>{text}</p>"
+    page["version"]["number"] += 1
+    file.write_text(json.dumps(page))
+
+
+def build(config: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [*CITELOCK, "build", "--json", "--override-gates", "a test", "--config", str(config)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_what_one_machine_publishes_another_answers_from(s3: str, config: Any, pages: Path) -> None:
+    first = build(config("a"))["tenants"]["demo"]
+    again = build(config("b"))["tenants"]["demo"]
+    assert first["generation"] == again["generation"]
+    assert not again["published"] or again["texts_embedded"] == 0, "another machine does no work twice"
+
+    with faulty(s3) as proxy:
+        reading = load_config(config("reader", proxy.url))
+        follower = open_follower(reading, ["demo"])
+        assert isinstance(follower, Follower)
+        follower.fetch()
+        assert follower.problem is None
+        pipeline = Pipeline.open(reading, "demo")
+        assert pipeline.search(_NOBODY, QUESTION, 5).payload()["generation"] == first["generation"]
+        assert not list(reading.home.rglob("vectors.sqlite")), "what only builds need is not fetched"
+
+        change(pages, "The harbour crane is greased with walnut oil on the ninth of May.")
+        second = build(config("a"))["tenants"]["demo"]["generation"]
+        assert second != first["generation"]
+        for fault in ("500", "flip", "cut"):
+            proxy.fault = lambda _method, _path, fault=fault: fault  # type: ignore[misc]
+            follower.fetch()
+            assert follower.problem
+            pipeline.published.refresh()
+            assert pipeline.search(_NOBODY, QUESTION, 5).payload()["generation"] == first["generation"]
+        proxy.fault = lambda _method, _path: ""
+        follower.fetch()
+        assert follower.problem is None
+        pipeline.published.refresh()
+        found = pipeline.search(_NOBODY, "What is the harbour crane greased with?", 5).payload()
+        pipeline.close()
+    assert found["generation"] == second
+    assert any("walnut" in one["text"] for one in found["results"])
+    store = Store(reading.home)
+    assert {info.id for info in list_generations(store, "demo")} == {first["generation"], second}
+
+    told = subprocess.run(
+        [*CITELOCK, "generations", "rollback", "--config", str(config("b"))], capture_output=True, text=True
+    )
+    assert told.returncode == 0, told.stderr
+    follower = Follower(shared_home(load_config(config("reader"))), load_config(config("reader")), ["demo"])  # type: ignore[arg-type]
+    follower.fetch()
+    assert store.current("demo") == first["generation"]
+
+
+def test_builds_that_are_killed_leave_what_is_published_whole(config: Any, pages: Path) -> None:
+    """Killed at random moments on two machines in turn; a third one always finds a generation that is whole."""
+    dice = random.Random(11)
+    build(config("a"))
+    for number in range(KILLS):
+        change(pages, f"Berth {number} is dredged every {number + 2} days by the noisy team.")
+        command = [*CITELOCK, "build", "--override-gates", "a test", "--config", str(config("ab"[number % 2]))]
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        time.sleep(2 + dice.random() * 8)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        reading = load_config(config(f"reader{number}"))
+        follower = open_follower(reading, ["demo"])
+        assert follower
+        follower.fetch()
+        assert follower.problem is None
+        pipeline = Pipeline.open(reading, "demo")
+        assert pipeline.search(_NOBODY, QUESTION, 5).payload()["results"]
+        pipeline.close()
+    last = build(config("a"))["tenants"]["demo"]["generation"]
+    assert build(config("c"))["tenants"]["demo"]["generation"] == last
