@@ -22,6 +22,7 @@ MAY_CONNECT = (
     "rag_serving/access/bounded_fetch.py",
     "rag_serving/models/",
     "rag_serving/indexes/",
+    "rag_serving/object_home/",
     "rag_assets/sources/",
     "rag_assets/monitoring/alerts.py",
 )

@@ -69,9 +69,9 @@ class TenantErasure:
             with self._reported(engine), engine.connect() as connection:
                 if counts := count_rows(connection, self._tenant):
                     rows[name] = counts
-        if home := shared_home(self._config):
-            if counts := {name: count for name in self._shared() if (count := home.count(name))}:
-                rows[home.objects.url] = counts
+        home = shared_home(self._config)
+        if home and (shared := {name: count for name in self._shared() if (count := home.count(name))}):
+            rows[home.objects.url] = shared
         folders = {}
         for path in self._paths():
             files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]

@@ -84,14 +84,15 @@ def take_lease(heads: Heads, folder: str, lease_s: float, wait_s: float) -> Leas
     last: Seen | None = None
     while True:
         seen, now = heads.read(folder), time.monotonic()
-        if last is None or seen is None or seen.version != last.version:
+        lives = last is not None and seen is not None and seen.version != last.version
+        if last is None or lives:
             last, changed = seen, now
         is_free = seen is None or not seen.head.holder or now - changed >= lease_s
         if is_free:
             taken = heads.write((seen.head if seen else Head(folder)).taken_by(me), seen)
             if taken:
                 return Lease(heads, taken, lease_s)
-        elif now - began >= wait_s and now - changed < lease_s / 2:
+        elif lives and now - began >= wait_s:
             assert seen
             who = seen.head.holder.rpartition(":")[0]
             raise HeldError(f"another build ({who}) writes to {folder}; wait until it has ended, or stop it")

@@ -303,6 +303,7 @@ def test_a_folder_is_erased_with_all_its_objects_and_no_other(machine: Any) -> N
     home = machine("a")
     for name in (NAME, "tenants/acme2"):
         with home.writing(name):
+            (home.home / name).mkdir(parents=True)
             (home.home / name / "a.json").write_text("1")
     home.erase(NAME)
     assert home.count(NAME) == 0
@@ -317,6 +318,7 @@ def test_tenants_share_no_object(machine: Any) -> None:
     home = machine("a")
     for name in (NAME, "tenants/other"):
         with home.writing(name):
+            (home.home / name).mkdir(parents=True)
             (home.home / name / "a.json").write_text("the same")
     listed = [path for path, _, _ in home.objects.names("tenants/")]
     assert sum("/blobs/" in path for path in listed) == 2
