@@ -9,8 +9,6 @@ read one that was truncated ends the process: `Content.stamp` tells whether it i
 
 from __future__ import annotations
 
-import io
-import math
 import mmap
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -21,7 +19,6 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.artifacts.digests import ChangedError, KnownDigests, Stamp, sized_stamp
@@ -30,7 +27,6 @@ from rag_serving.artifacts.store import Store, StoreError, open_file
 
 _BLOCK = 8 << 20
 _THREADS = 4
-_LONGEST_HEADER = 10_240  # of an array's file
 
 
 class Hasher(Protocol):
@@ -164,20 +160,13 @@ def map_file(path: Path) -> memoryview:
         return mapped(file)
 
 
-def array_of(data: memoryview) -> NDArray[Any]:
-    """Return the array that the bytes of an `.npy` file hold, not copied.
-
-    Raises:
-        ValueError: they hold none, or fewer of it than they say, or Python objects.
-    """
-    header = io.BytesIO(data[:_LONGEST_HEADER])
-    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    shape, by_column, kind = read[np.lib.format.read_magic(header)](header)
-    if kind.hasobject:
-        raise ValueError("Python objects are not read")
-    if not (size := math.prod(shape)):
-        return np.zeros(shape, kind)
-    return np.frombuffer(data, kind, size, header.tell()).reshape(shape, order="F" if by_column else "C")
+def let_go(array: NDArray[Any] | memoryview) -> None:
+    """Let the system take back the memory of a mapped file that was read; it is read again where it is looked at."""
+    owner: Any = array
+    while owner is not None and not isinstance(owner, mmap.mmap):
+        owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
+    if owner is not None and hasattr(owner, "madvise"):
+        owner.madvise(mmap.MADV_DONTNEED)
 
 
 def _smallest(files: Mapping[str, FileFacts], names: Collection[str], memory_bytes: int) -> Iterator[str]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.contents import array_of
+from rag_serving.artifacts.arrays import array_of
 
 if TYPE_CHECKING:
     from rag_serving.models.embedding.graph_cache import GraphCache

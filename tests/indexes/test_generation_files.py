@@ -11,7 +11,7 @@ import pytest
 from support.synthetic import EVERYONE, MODEL, TENANT, chunk_table, clustered_vectors, config_for
 
 from rag_assets.publishing.build import build_generation
-from rag_serving.artifacts.contents import array_of
+from rag_serving.artifacts.arrays import array_of
 from rag_serving.artifacts.store import Store
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.generation_files import read_files
