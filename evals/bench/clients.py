@@ -55,6 +55,10 @@ class Server:
     port: int
     process: subprocess.Popen[bytes]
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
     def resident_mb(self) -> float:
         """Return the resident megabytes of all its processes (Linux)."""
         return sum(map(_resident_mb, _with_children(self.process.pid)))

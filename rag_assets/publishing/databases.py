@@ -1,7 +1,7 @@
 """The database that published generations are copied to, where `index.kind` names one.
 
-Belongs here: which writer does it. Does not belong here: a writer (`postgres_writer`, `qdrant_writer`), generations on
-disk (`publish`).
+Belongs here: which writer does it. Does not belong here: a writer (`postgres_writer`, `qdrant_writer`,
+`opensearch_writer`), generations on disk (`publish`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,15 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.indexes.remote.errors import RemoteError
+from rag_serving.indexes.remote.pointers import ALIASED
+
+if TYPE_CHECKING:
+    from rag_assets.publishing.alias_publisher import AliasPublisher
 
 Figures = Mapping[str, int | float | str]
 """What a publication did in a database: numbers and short texts by name."""
@@ -36,10 +41,8 @@ def publish_to_database(store: Store, tenant: str, generation_id: str, config: C
         rows = {f"rows_of_{table}": count for table, count in copied.items()}
         seconds = round(time.monotonic() - began, 3)
         return {"rows_copied": sum(copied.values()), **rows, "seconds": seconds}
-    if config.index.kind == "qdrant":
-        from rag_assets.publishing.qdrant_writer import QdrantPublisher
-
-        with closing(QdrantPublisher(store, tenant, config)) as publisher, store.lock(tenant):
+    if config.index.kind in ALIASED:
+        with closing(alias_publisher(store, tenant, config)) as publisher, store.lock(tenant):
             return publisher.publish(generation_id).figures()
     return {}
 
@@ -58,9 +61,18 @@ def _pruned(store: Store, tenant: str, config: Config) -> tuple[str, ...]:
         from rag_assets.publishing.postgres_writer import PostgresPublisher
 
         return PostgresPublisher(config, tenant).prune(config.indexing.keep_generations)
-    if config.index.kind == "qdrant":
-        from rag_assets.publishing.qdrant_writer import QdrantPublisher
-
-        with closing(QdrantPublisher(store, tenant, config)) as publisher, store.lock(tenant):
+    if config.index.kind in ALIASED:
+        with closing(alias_publisher(store, tenant, config)) as publisher, store.lock(tenant):
             return publisher.prune()
     return ()
+
+
+def alias_publisher(store: Store, tenant: str, config: Config) -> AliasPublisher:
+    """Return what publishes in a server with aliases."""
+    if config.index.kind == "opensearch":
+        from rag_assets.publishing.opensearch_writer import OpenSearchPublisher
+
+        return OpenSearchPublisher(store, tenant, config)
+    from rag_assets.publishing.qdrant_writer import QdrantPublisher
+
+    return QdrantPublisher(store, tenant, config)

@@ -15,22 +15,21 @@ from typing import Any, NamedTuple, get_args
 from uuid import UUID
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_assets.publishing.remote_tables import (
     ReaderClasses,
-    chunk_table,
+    catalog_blocks,
     classes_of_chunks,
     original_files,
-    original_table,
     place_table,
     postings_of,
 )
 from rag_serving.access.principals import clauses_of
 from rag_serving.indexes.generation_files import GenerationFiles
 from rag_serving.indexes.postgres.claims import Signer, is_storable
-from rag_serving.indexes.postgres.packing import pack_numbers, pack_table, pack_vectors, term_hash
+from rag_serving.indexes.postgres.packing import pack_vectors
+from rag_serving.indexes.remote.packing import pack_numbers, pack_table, term_hash
 from rag_serving.indexes.remote.protocol import PostingKind
 from rag_serving.indexes.remote.tables import TEXT_COLUMNS
 from rag_serving.text.page_marks import page_at
@@ -38,7 +37,6 @@ from rag_serving.text.structure import decode
 
 Row = tuple[Any, ...]
 _BATCH = 2048  # chunks that are turned into rows at once
-_BLOCK = 8192  # rows of a catalog in one block
 _METADATA = ("title", "space", "source", "kind", "url", "anchor", "labels", "content_type", "passage_id", "category")
 
 
@@ -146,11 +144,8 @@ class GenerationRows:
 
     def catalog_blocks(self) -> Iterator[Row]:
         """Yield tenant, generation, kind, class, number and content of every block."""
-        for kind, table in (("chunks", chunk_table(self.files)), ("places", place_table(self.files))):
-            yield from self._blocks(kind, table, table["readers"])
-        if self.originals:
-            readers = pa.chunked_array([[each.readers for each in self.originals]], pa.string())
-            yield from self._blocks("originals", original_table(self.originals), readers)
+        for kind, readers, number, table in catalog_blocks(self.files):
+            yield self.tenant_id, self.generation, kind, self._id_of(readers), number, pack_table(table)
 
     def original_rights(self) -> set[Row]:
         """Return tenant, generation, digest and class of every file."""
@@ -223,13 +218,6 @@ class GenerationRows:
                         *self._key, kind, term_hash(term), term, self.class_ids[readers], len(rows),
                         pack_numbers(rows), packed,
                     )  # fmt: skip
-
-    def _blocks(self, kind: str, table: pa.Table, readers: pa.ChunkedArray) -> Iterator[Row]:
-        for name in pc.unique(readers).to_pylist():
-            own = table.filter(pc.equal(readers, name))
-            for number, start in enumerate(range(0, len(own), _BLOCK)):
-                content = pack_table(own.slice(start, _BLOCK).combine_chunks())
-                yield self.tenant_id, self.generation, kind, self._id_of(name), number, content
 
     @cached_property
     def _vector_places(self) -> tuple[Any, Any]:

@@ -1,50 +1,29 @@
 """A generation's files as the points that Qdrant holds of it.
 
 Belongs here: payloads and vectors of each kind of point, by number; what they take of a quota.
-Does not belong here: sending them (`qdrant_writer`), names and fields (`rag_serving.indexes.qdrant.layout`).
-
-The same generation always gives the same points: what was sent before a process was killed need not be sent again.
+Does not belong here: what other servers hold, too (`generation_points`), sending them (`qdrant_upload`), names and
+fields (`rag_serving.indexes.qdrant.layout`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rag_assets.publishing.remote_tables import (
-    chunk_table,
-    classes_of_chunks,
-    original_files,
-    original_table,
-    place_table,
-)
-from rag_serving.artifacts.manifest import FILE as MANIFEST_FILE
-from rag_serving.artifacts.store import read_text
-from rag_serving.indexes.generation_files import GenerationFiles
-from rag_serving.indexes.qdrant.layout import DENSE, FORMAT, GENERATION, POINT, SPARSE, TENANT, WINDOWS, PointKind
-from rag_serving.indexes.qdrant.payloads import ManifestPayload, pack_terms, payload_of, text_of
+from rag_assets.publishing.generation_points import GenerationPoints, Maker, RawPoint
+from rag_assets.publishing.remote_tables import chunk_table, classes_of_chunks, place_table
+from rag_serving.indexes.qdrant.layout import DENSE, SPARSE, WINDOWS
+from rag_serving.indexes.qdrant.vocabularies import pack_terms
 from rag_serving.indexes.remote.protocol import PostingKind
 from rag_serving.indexes.remote.tables import TEXT_COLUMNS
 from rag_serving.indexes.sentence_vectors import record_type
-from rag_serving.indexes.source_dates import newest_pages
 
-PIECE = 512 << 10
-"""Bytes of an original in one point."""
 _TERMS = 20_000  # of a vocabulary in one point
-
-
-class RawPoint(NamedTuple):
-    """A point without its id: its payload, and its vectors by name."""
-
-    payload: dict[str, Any]
-    vectors: dict[str, Any]
 
 
 class TermCounts(NamedTuple):
@@ -80,19 +59,13 @@ class Vocabulary(NamedTuple):
     chunks: list[int]
 
 
-class GenerationPoints:
-    """The points of one generation, made when they are asked for."""
+class QdrantPoints(GenerationPoints):
+    """The points of one generation in Qdrant, made when they are asked for."""
 
-    def __init__(self, files: GenerationFiles, folder: Path) -> None:
-        """`files` were read from `folder`, and so compared with the manifest."""
-        self.files, self._folder = files, folder
-        self.manifest, self._table = files.manifest, files.table
-        self.chunks = len(files.table)
-        self._content = lru_cache(maxsize=1)(self._read)
+    batch_sizes: ClassVar = {"piece": 20}  # some 14 MB, where a server takes 32 MB
 
     @cached_property
-    def counts(self) -> dict[PointKind, int]:
-        """How many points there are of each kind but the manifest."""
+    def counts(self) -> Mapping[str, int]:
         return {
             "chunk": self.chunks,
             "place": len(self._places),
@@ -102,60 +75,28 @@ class GenerationPoints:
         }
 
     @property
-    def has_windows(self) -> bool:
-        """Whether a chunk may have several vectors."""
-        return self.files.vectors.windows is not None
-
-    @property
     def is_book(self) -> bool:
         """Whether passages of books are among the chunks."""
         column = self._table["passage_id"]
         return bool(column.null_count < len(column))
 
-    def of(self, kind: PointKind, numbers: Sequence[int]) -> Iterator[RawPoint]:
-        """Yield the points of a kind with some numbers."""
-        makers: dict[PointKind, Any] = {
+    def _makers(self) -> Mapping[str, Maker]:
+        return {
             "chunk": self._chunk_points,
             "place": lambda which: (RawPoint(self._places[number], {}) for number in which),
             "original": lambda which: (RawPoint(self._originals[number], {}) for number in which),
-            "piece": lambda which: (self._piece(number) for number in which),
+            "piece": self._piece_points,
             "terms": lambda which: (self._terms(number) for number in which),
         }
-        owner = {TENANT: self.manifest.tenant, GENERATION: self.manifest.id, POINT: kind}
-        for point in makers[kind](numbers):
-            yield RawPoint(payload_of({**point.payload, **owner}), point.vectors)
-
-    def manifest_payload(self, complete: bool) -> dict[str, Any]:
-        """Return the payload of the point that says what the generation is."""
-        described = ManifestPayload(
-            format=FORMAT,
-            content=text_of(read_text(self._folder / MANIFEST_FILE).encode()),
-            created_at=self.manifest.created_at,
-            newest=newest_pages(self._table),
-            classes=tuple(sorted(self._classes)),
-            points={**self.counts},
-            windows=self.has_windows,
-            vectors=self.manifest.vector_count,
-            bytes=self.size,
-            complete=complete,
-        )
-        owner = {TENANT: self.manifest.tenant, GENERATION: self.manifest.id, POINT: "manifest"}
-        return {**described.model_dump(mode="json"), **owner}
 
     @cached_property
     def size(self) -> int:
         """What is stored, in bytes: vectors, texts and other columns, counts of terms, sentences, files."""
         postings = sum(len(counts.numbers) for counts in self.term_counts.values())
         sentences = len(self.files.sentences or ()) * record_type(self.manifest.embedder.dimension).itemsize
-        originals = sum({row["sha256"]: row["bytes"] for row in self._originals}.values())
         vectors = 4 * self.manifest.vector_count * self.manifest.embedder.dimension
-        encoded = (sentences + originals) * 4 // 3
+        encoded = (sentences + self.original_bytes) * 4 // 3
         return int(vectors + self._chunks.nbytes + 8 * postings + encoded)
-
-    @property
-    def _classes(self) -> set[str]:
-        chunks = set(pc.unique(self._table["readers"]).to_pylist())
-        return chunks | {row["readers"] for row in (*self._places, *self._originals)}
 
     def _chunk_points(self, numbers: Sequence[int]) -> Iterator[RawPoint]:
         rows = self._chunks.take(pa.array(numbers, pa.int64())).to_pylist()
@@ -173,14 +114,6 @@ class GenerationPoints:
         places, _ = table.windows.places(np.array([row], np.int64))
         return {WINDOWS: table.vectors[places].tolist(), **sparse}
 
-    def _piece(self, number: int) -> RawPoint:
-        sha256, place, readers = self._pieces[number]
-        content = self._content(sha256)[place * PIECE : (place + 1) * PIECE]
-        return RawPoint({"sha256": sha256, "piece": place, "readers": readers, "bytes": content}, {})
-
-    def _read(self, sha256: str) -> bytes:
-        return next(each for each in self.files.originals.values() if each.sha256 == sha256).read()
-
     def _terms(self, number: int) -> RawPoint:
         part = self._vocabularies[number]
         packed = pack_terms(part.terms, part.numbers, part.chunks)
@@ -196,25 +129,6 @@ class GenerationPoints:
     def _places(self) -> list[dict[str, Any]]:
         places: list[dict[str, Any]] = place_table(self.files).to_pylist()
         return places
-
-    @cached_property
-    def _originals(self) -> list[dict[str, Any]]:
-        """The files of pages, each for those who may read all of its page."""
-        files = original_files(self.files)
-        rows = original_table(files).to_pylist()
-        return [{**row, "readers": file.readers} for row, file in zip(rows, files, strict=True)]
-
-    @cached_property
-    def _pieces(self) -> list[tuple[str, int, list[str]]]:
-        """Digest, place and reader classes of every part of a file; a file that several pages have stands once."""
-        files: dict[str, tuple[int, set[str]]] = {}
-        for row in self._originals:
-            files.setdefault(row["sha256"], (row["bytes"], set()))[1].add(row["readers"])
-        return [
-            (sha256, place, sorted(readers))
-            for sha256, (size, readers) in sorted(files.items())
-            for place in range(max(1, -(-size // PIECE)))
-        ]
 
     @cached_property
     def term_counts(self) -> dict[PostingKind, TermCounts]:

@@ -1,17 +1,17 @@
-"""Sending the points of a generation to Qdrant, in batches.
+"""Sending the points of a generation to Qdrant.
 
-Belongs here: making the collection and its indexes, batches, going on with what a killed process had sent.
-Does not belong here: the points (`qdrant_points`), comparing them (`qdrant_checks`), trying again (`indexes.qdrant`).
+Belongs here: making the collection and its indexes, the requests. Does not belong here: batches (`upload`), the points
+(`qdrant_points`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rag_assets.publishing.qdrant_points import GenerationPoints, RawPoint
+from rag_assets.publishing.qdrant_points import QdrantPoints
+from rag_assets.publishing.upload import LISTED, NumberedPoint, Upload
 from rag_serving.config.loading import Config
 from rag_serving.indexes.qdrant import filters
 from rag_serving.indexes.qdrant.layout import (
@@ -21,70 +21,24 @@ from rag_serving.indexes.qdrant.layout import (
     HNSW_M,
     KEYWORD_FIELDS,
     SPARSE,
-    TENANT,
     WINDOWS,
-    PointKind,
-    number_of,
-    point_id,
 )
-from rag_serving.indexes.qdrant.repeated_requests import RepeatedRequests
 from rag_serving.indexes.remote.errors import RemoteDataError
+from rag_serving.indexes.remote.point_ids import number_of, point_id
+from rag_serving.indexes.remote.repeated_requests import RepeatedRequests
+from rag_serving.indexes.remote.stored import TENANT
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
     from qdrant_client.models import CollectionInfo
 
-BATCH = 100
-PIECES = 20  # of files in one batch: some 14 MB, where a server takes 32 MB
-_LISTED = 10_000  # ids of one answer
 
-
-@dataclass(frozen=True)
-class Uploaded:
-    """What an upload did. `present`: points that were there already; `repeats`: requests that were sent again."""
-
-    points: int
-    batches: int
-    present: int
-    repeats: int
-    seconds: float
-
-
-class Upload:
+class QdrantUpload(Upload):
     """One generation on its way to its collection."""
 
-    def __init__(self, requests: RepeatedRequests, collection: str, points: GenerationPoints, config: Config) -> None:
-        self.collection = collection
-        self._requests, self._points = requests, points
-        self._patience_s = config.index.publish_timeout_s
-        self._name = points.manifest.tenant, points.manifest.id
-
-    def send(self, progress: Callable[[int, int], None] | None = None) -> Uploaded:
-        """Send every point that is not there yet; `progress` hears of (points, all points).
-
-        Raises:
-            RemoteError: the server does not take them.
-        """
-        began = time.monotonic()
-        self._ensure_collection()
-        if not self._present("manifest"):  # one that is published already stays whole while it is mended
-            self._put("manifest", [(0, RawPoint(self._points.manifest_payload(complete=False), {}))])
-        sent, batches, everything = 0, 0, sum(self._points.counts.values())
-        present = {kind: self._present(kind) for kind in self._points.counts}
-        done = sum(len(numbers) for numbers in present.values())
-        for kind, count in self._points.counts.items():
-            size = PIECES if kind == "piece" else BATCH
-            for numbers in _batches([number for number in range(count) if number not in present[kind]], size):
-                self._put(kind, [*zip(numbers, self._points.of(kind, numbers), strict=True)])
-                sent, batches = sent + len(numbers), batches + 1
-                if progress:
-                    progress(done + sent, everything)
-        self._await_indexes(began)
-        return Uploaded(sent, batches, done, self._requests.repeats, time.monotonic() - began)
-
-    def complete(self) -> None:
-        """Say that the generation is there as a whole."""
-        self._put("manifest", [(0, RawPoint(self._points.manifest_payload(complete=True), {}))])
+    def __init__(self, requests: RepeatedRequests[Any], collection: str, points: QdrantPoints, config: Config) -> None:
+        super().__init__(requests, collection, points, config)
+        self._is_book = points.is_book
 
     def _ensure_collection(self) -> None:
         if not self._requests.ask(lambda client: client.collection_exists(self.collection)):
@@ -123,7 +77,7 @@ class Upload:
 
         schemas: dict[str, Any] = {TENANT: KeywordIndexParams(type=KeywordIndexType.KEYWORD, is_tenant=True)}
         schemas |= dict.fromkeys(KEYWORD_FIELDS, "keyword")
-        if self._points.is_book:
+        if self._is_book:
             schemas |= BOOK_FIELDS
         for field, schema in schemas.items():
             if field not in indexed:
@@ -133,20 +87,20 @@ class Upload:
                     )
                 )
 
-    def _present(self, kind: PointKind) -> set[int]:
+    def _present(self, kind: str) -> set[int]:
         """Return the numbers of the points of a kind that are there."""
         narrowed, numbers, offset = filters.unread(*self._name, kind), set[int](), None
         while True:
             records, offset = self._requests.ask(
                 lambda client, start=offset: client.scroll(  # type: ignore[misc]
-                    self.collection, scroll_filter=narrowed, limit=_LISTED, offset=start, with_payload=False
+                    self.collection, scroll_filter=narrowed, limit=LISTED, offset=start, with_payload=False
                 )
             )
             numbers |= {number_of(record.id) for record in records}
             if offset is None:
                 return numbers
 
-    def _put(self, kind: PointKind, points: Sequence[tuple[int, RawPoint]]) -> None:
+    def _put(self, kind: str, points: Sequence[NumberedPoint]) -> None:
         from qdrant_client.models import PointStruct
 
         batch = [
@@ -155,7 +109,7 @@ class Upload:
         ]
         self._requests.ask(lambda client: client.upsert(self.collection, points=batch, wait=True))
 
-    def _await_indexes(self, began: float) -> None:
+    def _finish(self, began: float) -> None:
         """Wait until the server has indexed what it was sent; searches are right before, only slower."""
         pause_s = 0.02
         while time.monotonic() - began < self._patience_s:
@@ -163,11 +117,6 @@ class Upload:
                 return
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, 1.0)
-
-
-def _batches(numbers: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    for start in range(0, len(numbers), size):
-        yield numbers[start : start + size]
 
 
 def _dimension(info: CollectionInfo) -> int | None:

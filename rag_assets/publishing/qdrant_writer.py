@@ -1,147 +1,32 @@
-"""Publishing a checked generation in Qdrant: sent in batches, compared, and then named by the tenant's alias.
+"""Publishing a checked generation in Qdrant.
 
-Belongs here: the order of a publication, quotas, what nobody needs any more.
-Does not belong here: the points (`qdrant_points`), sending them (`qdrant_upload`), comparing them (`qdrant_checks`),
-moving the alias (`rag_serving.indexes.qdrant.pointer`).
-
-The alias moves when all points are there and were compared: whoever is killed before leaves what is published as it
-was, and the next publication goes on with what was sent, or removes what is not wanted any more.
+Belongs here: which points, upload and checks are Qdrant's. Does not belong here: the order of a publication
+(`alias_publisher`).
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
-from rag_assets.publishing.qdrant_checks import PROBES, check_points
-from rag_assets.publishing.qdrant_points import GenerationPoints
-from rag_assets.publishing.qdrant_upload import Upload, Uploaded
-from rag_serving.artifacts.store import Store
-from rag_serving.config.loading import Config
-from rag_serving.indexes.generation_files import read_files
-from rag_serving.indexes.qdrant.pointer import Pointer, StoredGeneration
-from rag_serving.indexes.qdrant.removal import remove_generation
-from rag_serving.indexes.remote.errors import RemoteError
-
-LEFT_READABLE = timedelta(hours=1)
-"""How long a generation stays that the alias left: questions may still be reading it."""
-_WARN = 0.8  # of a quota
-
-_log = logging.getLogger(__name__)
+from rag_assets.publishing.alias_publisher import AliasPublisher
+from rag_assets.publishing.generation_points import GenerationPoints
+from rag_assets.publishing.qdrant_checks import QdrantChecks
+from rag_assets.publishing.qdrant_points import QdrantPoints
+from rag_assets.publishing.qdrant_upload import QdrantUpload
+from rag_serving.indexes.generation_files import GenerationFiles
+from rag_serving.indexes.qdrant.pointer import Pointer
 
 
-class QuotaError(RemoteError):
-    """A generation does not fit into the configured quota; the message says how to mend it."""
-
-
-@dataclass(frozen=True)
-class Publication:
-    """What a publication did. `recall`: of sample queries, 0 to 1; `quotas`: what is used of each; `warnings`: what an
-    operator should hear of."""
-
-    generation: str
-    previous: str | None
-    uploaded: Uploaded
-    recall: float
-    removed: tuple[str, ...]
-    quotas: tuple[str, ...]
-    warnings: tuple[str, ...]
-
-    def figures(self) -> dict[str, int | float | str]:
-        """Return what people read of it: numbers and short texts by name."""
-        done = self.uploaded
-        return {
-            "points_sent": done.points,
-            "points_present": done.present,
-            "batches": done.batches,
-            "requests_repeated": done.repeats,
-            "seconds": round(done.seconds, 3),
-            "sample_queries": PROBES,
-            "sample_recall": round(self.recall, 4),
-            "quota": "; ".join(self.quotas) or "none is configured",
-            "warnings": "; ".join(self.warnings) or "none",
-        }
-
-
-class QdrantPublisher(Pointer):
+class QdrantPublisher(AliasPublisher, Pointer):
     """The generations of one tenant in a Qdrant server, for a holder of the tenant's lock (`Store.lock`)."""
 
-    def __init__(self, store: Store, tenant: str, config: Config) -> None:
-        super().__init__(config, tenant)
-        self._store, self._config = store, config
+    def _points(self, files: GenerationFiles, folder: Path) -> QdrantPoints:
+        return QdrantPoints(files, folder)
 
-    def publish(self, generation_id: str, progress: Callable[[int, int], None] | None = None) -> Publication:
-        """Send a generation, compare it, and let the tenant's alias name it. `progress` hears of (points, all points).
+    def _upload(self, points: GenerationPoints) -> QdrantUpload:
+        assert isinstance(points, QdrantPoints)
+        return QdrantUpload(self.requests, self._collection_of(points), points, self._config)
 
-        Raises:
-            StoreError: its folder is missing or damaged.
-            QuotaError: it does not fit; nothing was sent.
-            RemoteError: the server cannot take it; the alias is as it was.
-        """
-        files = read_files(self._store, self.tenant, generation_id, self._config.indexing.memory_bytes)
-        points = GenerationPoints(files, self._store.generation(self.tenant, generation_id))
-        removed = self.prune(also_keep=generation_id)
-        quotas, warnings = self._check_quota(points)
-        upload = Upload(self.requests, self.layout.collection(self.tenant, generation_id), points, self._config)
-        uploaded = upload.send(progress)
-        recall = check_points(self.requests, upload.collection, points, self._config)
-        upload.complete()
-        previous = self.point_to(generation_id)
-        return Publication(generation_id, previous, uploaded, recall, removed, quotas, warnings)
-
-    def prune(self, also_keep: str | None = None) -> tuple[str, ...]:
-        """Remove what a killed publication left, and all but the last `keep_generations`; return their ids.
-
-        What the alias left stays for an hour, for the questions that read it.
-        """
-        stored, current = self.generations(), self.current()
-        kept = {current, also_keep}
-        now = datetime.now(UTC)
-        whole = [each for each in stored if each.is_whole and each.id not in kept]
-        for each in whole:
-            if each.left_at is None:  # the alias left it, and whoever moved it was killed before that was written down
-                self.note_left(each.id, now)
-        whole.sort(key=lambda each: each.left_at or now, reverse=True)
-        doomed = [each for each in stored if each.id not in kept and not each.is_whole]
-        beyond = whole[self._config.indexing.keep_generations - 1 :]
-        doomed += [each for each in beyond if each.left_at and now - each.left_at >= LEFT_READABLE]
-        for each in doomed:
-            remove_generation(self, each)
-        return tuple(sorted(each.id for each in doomed))
-
-    def _check_quota(self, points: GenerationPoints) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return what will be used of each quota, and warnings of those that are nearly used up.
-
-        Raises:
-            QuotaError: one would be exceeded.
-        """
-        settings, shares, warnings = self._config.index, list[str](), list[str]()
-        if settings.quota_vectors is None and settings.quota_bytes is None:
-            return (), ()
-        others = [each.manifest for each in self._everything() if each.manifest and each.id != points.manifest.id]
-        used = sum(each.vectors for each in others), sum(each.bytes for each in others)
-        own = points.manifest.vector_count, points.size
-        quotas = settings.quota_vectors, settings.quota_bytes
-        for name, quota, before, new in zip(("vectors", "bytes"), quotas, used, own, strict=True):
-            if quota is None:
-                continue
-            share = f"{before + new:,} of {quota:,} {name} (index.quota_{name})"
-            shares.append(share)
-            if before + new < _WARN * quota:
-                continue
-            if before + new > quota:
-                raise QuotaError(
-                    f"generation {points.manifest.id} would take Qdrant to {share}; nothing was sent. Lower "
-                    "indexing.keep_generations, index fewer pages, or raise the quota"
-                )
-            warnings.append(f"Qdrant holds {share} with generation {points.manifest.id}")
-            _log.warning("%s", warnings[-1])
-        return tuple(shares), tuple(warnings)
-
-    def _everything(self) -> list[StoredGeneration]:
-        """Return the generations of all tenants under the configured name."""
-        base = self.layout.base
-        names = [name for name in self.collections() if name == base or name.startswith(f"{base}.")]
-        return [each for name in names for each in self.in_collection(name, everybody=True)]
+    def _checks(self, points: GenerationPoints) -> QdrantChecks:
+        assert isinstance(points, QdrantPoints)
+        return QdrantChecks(self.requests, self._collection_of(points), points, self._config)

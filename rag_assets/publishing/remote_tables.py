@@ -24,6 +24,8 @@ from rag_serving.indexes.remote.tables import REMOTE_CHUNKS, REMOTE_ORIGINALS, R
 
 Numbers = NDArray[Any]
 
+_BLOCK = 8192  # rows of a catalog in one block
+
 
 class ClassPostings(NamedTuple):
     """The chunks of one reader class that have a term."""
@@ -39,6 +41,15 @@ class ReaderClasses(NamedTuple):
 
     names: tuple[str, ...]
     of_rows: NDArray[np.int32]
+
+
+class CatalogBlock(NamedTuple):
+    """A part of a table that readers fetch as a whole, of one reader class."""
+
+    kind: str
+    readers: str
+    number: int
+    table: pa.Table
 
 
 class OriginalFile(NamedTuple):
@@ -106,6 +117,23 @@ def original_table(originals: list[OriginalFile]) -> pa.Table:
         ],
         schema=REMOTE_ORIGINALS.columns,
     )
+
+
+def catalog_blocks(files: GenerationFiles) -> Iterator[CatalogBlock]:
+    """Yield the blocks of all tables of a catalog."""
+    for kind, table in (("chunks", chunk_table(files)), ("places", place_table(files))):
+        yield from blocks_by_class(kind, table, table["readers"])
+    if originals := original_files(files):
+        readers = pa.chunked_array([[each.readers for each in originals]], pa.string())
+        yield from blocks_by_class("originals", original_table(originals), readers)
+
+
+def blocks_by_class(kind: str, table: pa.Table, readers: pa.ChunkedArray) -> Iterator[CatalogBlock]:
+    """Yield a table in blocks, apart for each reader class; `readers`: the class of each row."""
+    for name in pc.unique(readers).to_pylist():
+        own = table.filter(pc.equal(readers, name))
+        for number, start in enumerate(range(0, len(own), _BLOCK)):
+            yield CatalogBlock(kind, name, number, own.slice(start, _BLOCK).combine_chunks())
 
 
 def postings_of(files: GenerationFiles, kind: PostingKind, classes: ReaderClasses) -> Iterator[ClassPostings]:

@@ -43,6 +43,7 @@ _OF_DATABASES = {
     "disk": "generations in a database that `index` named earlier",
     "postgres": "what PostgreSQL keeps of deleted rows in its files until it vacuums them, and in its write-ahead log",
     "qdrant": "what Qdrant keeps of deleted points in its segments until it optimizes them, and its snapshots",
+    "opensearch": "what OpenSearch keeps of deleted indexes in its snapshots",
 }
 
 

@@ -26,7 +26,7 @@ class PublishedError(RedactedError):
 
 def count_published(config: Config, tenant: str) -> dict[str, dict[str, int]]:
     """Return what the database of `index` has of a tenant: {database: {table: rows}}, or in Qdrant {database: {aliases,
-    collections or points: how many}}; nothing that there is none of.
+    collections or points: how many}}, in OpenSearch {aliases, indexes or documents}; nothing that there is none of.
 
     Raises:
         PublishedError: it cannot be told.
@@ -41,6 +41,10 @@ def count_published(config: Config, tenant: str) -> dict[str, dict[str, int]]:
             from rag_serving.indexes.qdrant.removal import count_of_tenant as count_points
 
             counts = count_points(config, tenant)
+        elif config.index.kind == "opensearch":
+            from rag_serving.indexes.opensearch.removal import count_of_tenant as count_documents
+
+            counts = count_documents(config, tenant)
     return {f"index ({config.index.kind})": counts} if counts else {}
 
 
@@ -60,6 +64,11 @@ def remove_published(config: Config, tenant: str) -> None:
 
             with Store(config.home).lock(tenant):
                 remove_points(config, tenant)
+        elif config.index.kind == "opensearch":
+            from rag_serving.indexes.opensearch.removal import remove_tenant as remove_documents
+
+            with Store(config.home).lock(tenant):
+                remove_documents(config, tenant)
 
 
 def _publisher(config: Config, tenant: str) -> Publisher:

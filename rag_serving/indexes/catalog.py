@@ -17,6 +17,7 @@ from rag_serving.artifacts.signed_files import read_signed
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.remote.pointers import ALIASED, open_pointer
 
 EVAL_REPORT = "eval_report.json"  # beside the manifest, which does not cover it: it is written after the commit
 
@@ -73,7 +74,7 @@ def move_current(store: Store, tenant: str, generation_id: str, config: Config) 
     Raises:
         StoreError: the generation cannot be opened.
     """
-    Generation.open(store, tenant, generation_id, config).close()
+    Generation.open(store, tenant, generation_id, config, memory_bytes=0).close()
     with store.lock(tenant):
         store.point_current(tenant, generation_id)
 
@@ -85,8 +86,8 @@ def rollback(store: Store, tenant: str, config: Config, generation_id: str | Non
         StoreError: there is none to go back to, or it cannot be opened.
     """
     if config.index.kind != "disk":
-        if config.index.kind == "qdrant":
-            target = _rollback_qdrant(store, tenant, config, generation_id)
+        if config.index.kind in ALIASED:
+            target = _rollback_alias(store, tenant, config, generation_id)
         else:
             target = _rollback_postgres(tenant, config, generation_id)
         if store.generation(tenant, target).is_dir():  # folders follow where there are any
@@ -97,19 +98,17 @@ def rollback(store: Store, tenant: str, config: Config, generation_id: str | Non
     return target
 
 
-def _rollback_qdrant(store: Store, tenant: str, config: Config, generation_id: str | None) -> str:
-    """Let the tenant's alias in Qdrant name a generation, or the one before; returns its id.
+def _rollback_alias(store: Store, tenant: str, config: Config, generation_id: str | None) -> str:
+    """Let the tenant's alias in a server name a generation, or the one before; returns its id.
 
     Raises:
         StoreError: there is none to go back to.
         RemoteError: the server does not have it, or refuses.
     """
-    from rag_serving.indexes.qdrant.pointer import Pointer
-
-    with closing(Pointer(config, tenant)) as pointer, store.lock(tenant):
+    with closing(open_pointer(config, tenant)) as pointer, store.lock(tenant):
         target = generation_id or pointer.previous()
         if target is None:
-            raise StoreError(f"the Qdrant server has no generation of tenant {tenant!r} to go back to")
+            raise StoreError(f"the {pointer.product} server has no generation of tenant {tenant!r} to go back to")
         pointer.point_to(target)
         return target
 

@@ -51,14 +51,22 @@ class Generation(IndexedChunks):
         super().__init__(files.manifest, files.table, readable, parts)
 
     @classmethod
-    def open(cls, store: Store, tenant: str, generation_id: str, config: Config) -> Generation:
-        """Open a complete generation.
+    def open(
+        cls, store: Store, tenant: str, generation_id: str, config: Config, memory_bytes: int | None = None
+    ) -> Generation:
+        """Open a complete generation; `memory_bytes` of its files are held in memory, as the configuration says where
+        nothing is given.
 
         Raises:
             StoreError: it does not exist, or a file is missing, altered or of another version; the message says how
                 to mend it.
         """
-        files = read_files(store, tenant, generation_id, config.indexing.memory_bytes)
+        files = read_files(
+            store,
+            tenant,
+            generation_id,
+            config.indexing.memory_bytes if memory_bytes is None else memory_bytes,
+        )
         return cls(files, place_of(store, tenant, config), config.indexing.dense_search)
 
     def for_reader(self, principal: Principal) -> GenerationView:

@@ -35,12 +35,9 @@ class NumberedWords:
         numbers = self._numbers
         return [numbers.setdefault(word, len(numbers)) for word in words]
 
-    def sorted(self) -> tuple[list[str], Numbers]:
-        """Return the words in their order, and for each number the place of its word there."""
-        spelt = sorted(self._numbers)
-        places = np.empty(len(spelt), np.int32)
-        places[[self._numbers[word] for word in spelt]] = np.arange(len(spelt), dtype=np.int32)
-        return spelt, places
+    def sorted(self, others: Iterable[str] = ()) -> tuple[list[str], Numbers]:
+        """Return the words and some others in their order, and for each number the place of its word there."""
+        return sorted_places(self._numbers, others)
 
     def _of_name(self, name: str) -> list[int]:
         return self.of(words_in(name))
@@ -79,10 +76,15 @@ class NumberLists:
         self._numbers.extend(numbers)
         self._borders.append(len(self._numbers))
 
+    def arrays(self) -> tuple[NDArray[np.int64], Numbers]:
+        """Return where each list begins, with the end of the last, and all numbers."""
+        numbers = np.frombuffer(self._numbers, np.int32) if self._numbers else np.zeros(0, np.int32)
+        return np.array(self._borders, np.int64), numbers
+
     def renumbered(self, places: Numbers) -> Any:
         """Return the lists as an Arrow array, each number replaced by its place."""
-        numbers = np.frombuffer(self._numbers, np.int32) if self._numbers else np.zeros(0, np.int32)
-        return list_array(np.array(self._borders, np.int32), places[numbers])
+        borders, numbers = self.arrays()
+        return list_array(borders.astype(np.int32), places[numbers])
 
     def inverted(self, places: Numbers) -> Any:
         """Return for each place the lists that hold its number, ascending, as an Arrow array."""
@@ -90,6 +92,15 @@ class NumberLists:
         owners = np.repeat(np.arange(len(self), dtype=np.int32), np.diff(np.array(self._borders)))
         borders = np.concatenate([[0], np.cumsum(np.bincount(numbers, minlength=len(places)))])
         return list_array(borders.astype(np.int32), owners[np.argsort(numbers, kind="stable")])
+
+
+def sorted_places(numbers: Mapping[str, int], others: Iterable[str]) -> tuple[list[str], Numbers]:
+    """Return numbered words and some others in code point order, and for each number the place of its word there."""
+    spelt, places = sorted(numbers.keys() | set(others)), np.empty(len(numbers), np.int32)
+    for place, word in enumerate(spelt):
+        if (number := numbers.get(word)) is not None:
+            places[number] = place
+    return spelt, places
 
 
 def list_array(borders: Numbers, numbers: Numbers) -> pa.ListArray:

@@ -13,7 +13,7 @@ from built_wiki import WordEmbedder, publish_wiki
 from restricted_wiki import TENANT, Wiki
 from support.index_backends import REMOTE, Backends
 from support.postgres import Postgres
-from support.qdrant_server import QdrantServer
+from support.stand_in_http import StandIn
 from support.waiting import wait_until
 
 from rag_serving.access.principals import Principal
@@ -39,7 +39,7 @@ ANYBODY = Principal(TENANT)
 
 @dataclass(frozen=True)
 class Served:
-    server: Postgres | QdrantServer
+    server: Postgres | StandIn
     remote: Pipeline
     disk: Pipeline
 

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 from support.qdrant_corpus import TENANT, built, publisher, qdrant_config, restricted_chunks
-from support.qdrant_server import Fault, QdrantServer, started_qdrant
+from support.qdrant_server import QdrantServer, started_qdrant
+from support.stand_in_http import Fault
 
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.erasure.erasing import TenantErasure
 from rag_serving.erasure.published import PublishedError, count_published
-from rag_serving.indexes.qdrant import removal, repeated_requests
+from rag_serving.indexes.qdrant import removal
+from rag_serving.indexes.remote import repeated_requests
 
 NAME = "index (qdrant)"
 NOTHING: dict[str, Any] = {"rows": {}, "folders": {}}

@@ -14,7 +14,8 @@ from rag_serving.config.loading import Config
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.qdrant import filters
 from rag_serving.indexes.qdrant.connection import Connection
-from rag_serving.indexes.qdrant.layout import DENSE, SPARSE, number_of
+from rag_serving.indexes.qdrant.layout import DENSE, SPARSE
+from rag_serving.indexes.remote.point_ids import number_of
 
 
 @pytest.fixture(scope="module")

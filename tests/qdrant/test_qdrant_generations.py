@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from support.qdrant_corpus import TENANT, built, publisher, qdrant_config, restricted_chunks
-from support.qdrant_server import Fault, QdrantServer, started_qdrant
+from support.qdrant_server import QdrantServer, started_qdrant
+from support.stand_in_http import Fault
 from support.synthetic import chunk_row, clustered_vectors
 
 from rag_serving.access.principals import Principal, satisfied_classes
@@ -19,7 +20,6 @@ from rag_serving.config.loading import Config
 from rag_serving.indexes import qdrant
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.qdrant.connection import Connection
-from rag_serving.indexes.qdrant.layout import Layout, number_of, point_id
 from rag_serving.indexes.qdrant.readable_points import Held, ReadablePoints
 from rag_serving.indexes.qdrant.reader import QdrantReader
 from rag_serving.indexes.qdrant.store import QdrantGeneration, QdrantStore
@@ -29,6 +29,8 @@ from rag_serving.indexes.remote.errors import (
     RemoteError,
     RemoteTimeoutError,
 )
+from rag_serving.indexes.remote.layout import Layout
+from rag_serving.indexes.remote.point_ids import number_of, point_id
 from rag_serving.text.analyzer import analyze
 
 PRINCIPALS = [

@@ -6,33 +6,34 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.killed_requests import KilledError, killed_at
 from support.qdrant_corpus import TENANT, built, publisher, qdrant_config, restricted_chunks
-from support.qdrant_server import Fault, QdrantServer, started_qdrant
+from support.qdrant_server import QdrantServer, started_qdrant
+from support.stand_in_http import Fault
 from support.synthetic import clustered_vectors
 from support.waiting import wait_until
 from support.wiki import Passage, publish_paged
 from typer.testing import CliRunner
 
 from rag_assets.evaluation.bench import with_column
-from rag_assets.publishing import qdrant_upload, qdrant_writer
-from rag_assets.publishing.qdrant_checks import check_points
-from rag_assets.publishing.qdrant_writer import QdrantPublisher, QuotaError
+from rag_assets.publishing import alias_publisher, upload
+from rag_assets.publishing.alias_publisher import QuotaError
+from rag_assets.publishing.qdrant_writer import QdrantPublisher
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.cli.main import app
 from rag_serving.config.loading import Config
 from rag_serving.indexes.generation import Generation
-from rag_serving.indexes.qdrant import repeated_requests
 from rag_serving.indexes.qdrant.connection import Connection
 from rag_serving.indexes.qdrant.store import QdrantStore
+from rag_serving.indexes.remote import repeated_requests
 from rag_serving.indexes.remote.errors import RemoteConnectionError, RemoteDataError, RemoteError
 
 READER = Principal(TENANT, "ann", frozenset({"a", "b"}))
@@ -147,34 +148,18 @@ def test_a_server_that_stays_busy_ends_the_publication_and_leaves_the_older_one(
     assert answers(config) == readable(new)
 
 
-class KilledError(BaseException):
-    """The process is gone."""
-
-
 @in_either_layout
 def test_a_publisher_that_dies_at_any_request_leaves_the_older_generation_or_the_whole_new_one(
-    config: Config, publishing: QdrantPublisher, monkeypatch: pytest.MonkeyPatch
+    config: Config, publishing: QdrantPublisher
 ) -> None:
     old = built(config, restricted_chunks(30))
     publishing.publish(old.id)
     new = built(config, restricted_chunks(130, seed=1))
-    ask, counted = Connection.ask, 0
-
-    def counting(self: Connection, request: Callable[..., Any], dies_at: int) -> Any:
-        nonlocal counted
-        counted += 1
-        if counted == dies_at:
-            raise KilledError
-        return ask(self, request)
-
     died = 0
     for moment in (4, 12, 17, 22, 24, 25, 26, 27, 28):
-        counted = 0
-        monkeypatch.setattr(Connection, "ask", lambda self, request, at=moment: counting(self, request, at))
-        with suppress(KilledError):
+        with killed_at(Connection, moment) as requests:
             publishing.publish(new.id)
-        died += counted == moment
-        monkeypatch.setattr(Connection, "ask", ask)
+        died += requests.died
         current = publishing.current()
         assert current in {old.id, new.id}
         assert answers(config) == readable(old if current == old.id else new)
@@ -265,7 +250,7 @@ def test_a_rollback_moves_the_alias_and_old_generations_go_when_nobody_reads_the
     pruning = publisher(few)
     assert pruning.prune() == ()  # left just now
     later = datetime.now(UTC) + timedelta(hours=2)
-    monkeypatch.setattr(qdrant_writer, "datetime", _Clock(later))
+    monkeypatch.setattr(alias_publisher, "datetime", _Clock(later))
     assert pruning.prune() == tuple(sorted(ids[:2]))
     assert {each.id for each in publishing.generations()} == {ids[2], ids[3]}
     assert answers(config) == readable(generations[2])
@@ -323,7 +308,7 @@ def test_points_that_are_not_what_was_sent_are_not_published(
     old = built(config, restricted_chunks(30))
     publishing.publish(old.id)
     new = built(config, restricted_chunks(60, seed=1))
-    monkeypatch.setattr(qdrant_upload.Upload, "complete", _die)
+    monkeypatch.setattr(upload.Upload, "complete", _die)
     with pytest.raises(KilledError):
         publishing.publish(new.id)
     monkeypatch.undo()
@@ -440,9 +425,6 @@ def test_vectors_of_another_dimension_do_not_go_into_a_shared_collection(server:
 def test_sample_queries_are_compared_with_exact_search(config: Config, publishing: QdrantPublisher) -> None:
     disk = built(config, restricted_chunks(60))
     publishing.publish(disk.id)
-    points = qdrant_writer.GenerationPoints(
-        qdrant_writer.read_files(publishing._store, TENANT, disk.id, 1 << 30),
-        publishing._store.generation(TENANT, disk.id),
-    )
-    collection = publishing.layout.collection(TENANT, disk.id)
-    assert check_points(publishing.requests, collection, points, config) == 1
+    files = alias_publisher.read_files(publishing._store, TENANT, disk.id, 1 << 30)
+    points = publishing._points(files, publishing._store.generation(TENANT, disk.id))
+    assert publishing._checks(points).check() == 1

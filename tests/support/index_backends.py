@@ -11,8 +11,8 @@ from typing import Any
 
 import psycopg
 
+from rag_assets.publishing.databases import alias_publisher
 from rag_assets.publishing.postgres_writer import publish_generation
-from rag_assets.publishing.qdrant_writer import QdrantPublisher
 from rag_serving.artifacts.store import Store
 from rag_serving.config.index import Index
 from rag_serving.config.loading import Config
@@ -21,11 +21,13 @@ from rag_serving.indexes.postgres.publisher import Publisher
 from rag_serving.indexes.served import ServedGeneration
 from rag_serving.indexes.sources import open_source
 from support.chroma_server import started_chroma
+from support.opensearch_server import OpenSearchServer
 from support.postgres import Postgres, started_pgvector
 from support.qdrant_server import QdrantServer
+from support.stand_in_http import StandIn
 
-BACKENDS = ("disk", "chroma", "chroma_server", "postgres", "qdrant")
-REMOTE = ("postgres", "qdrant")
+BACKENDS = ("disk", "chroma", "chroma_server", "postgres", "qdrant", "opensearch")
+REMOTE = ("postgres", "qdrant", "opensearch")
 
 Settings = dict[str, Any]
 """Keys of the configuration."""
@@ -62,7 +64,7 @@ class Backends:
     def __init__(self, folder: Path) -> None:
         self._folder, self._stack, self._found = folder, ExitStack(), dict[str, Backend]()
         self._homes = count()
-        self.servers = dict[str, Postgres | QdrantServer]()
+        self.servers = dict[str, Postgres | StandIn]()
         """What can be stopped and started again, by the name of its backend."""
 
     def __enter__(self) -> Backends:
@@ -121,14 +123,19 @@ class Backends:
         return Backend("postgres", settings, publish_in_postgres)
 
     def _qdrant(self) -> Backend:
-        server = QdrantServer()
-        self.servers["qdrant"] = server
+        return self._aliased("qdrant", QdrantServer())
+
+    def _opensearch(self) -> Backend:
+        return self._aliased("opensearch", OpenSearchServer())
+
+    def _aliased(self, kind: str, server: StandIn) -> Backend:
+        self.servers[kind] = server
         self._stack.callback(server.close)
 
         def settings(_: Path) -> Settings:
-            return {"index": {"kind": "qdrant", "url": server.url, "collection": f"contract{next(self._homes)}"}}
+            return {"index": {"kind": kind, "url": server.url, "collection": f"contract{next(self._homes)}"}}
 
-        return Backend("qdrant", settings, publish_in_qdrant)
+        return Backend(kind, settings, publish_under_alias)
 
 
 def point(config: Config, tenant: str, generation_id: str) -> None:
@@ -142,9 +149,9 @@ def publish_in_postgres(config: Config, tenant: str, generation_id: str) -> None
         Publisher(config, tenant).point_to(generation_id)
 
 
-def publish_in_qdrant(config: Config, tenant: str, generation_id: str) -> None:
-    """The same in Qdrant."""
-    publisher = QdrantPublisher(Store(config.home), tenant, config)
+def publish_under_alias(config: Config, tenant: str, generation_id: str) -> None:
+    """The same in Qdrant or OpenSearch."""
+    publisher = alias_publisher(Store(config.home), tenant, config)
     try:
         if generation_id in {one.id for one in publisher.generations()}:
             publisher.point_to(generation_id)

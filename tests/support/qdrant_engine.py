@@ -13,20 +13,14 @@ from uuid import UUID
 
 import qdrant_edge as edge
 
+from support.stand_in_http import RefusedError
+
 _DISTANCES = {"Cosine": edge.Distance.Cosine, "Dot": edge.Distance.Dot}
 _INDEXES = {
     "keyword": edge.KeywordIndexParams,
     "integer": edge.IntegerIndexParams,
     "text": edge.TextIndexParams,
 }
-
-
-class RefusedError(Exception):
-    """What a server answers with an error status."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class Collection:

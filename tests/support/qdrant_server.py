@@ -1,6 +1,7 @@
 """A stand-in for a Qdrant server: its REST interface over loopback, the engine's own shards behind it, faults included.
 
-Belongs here: HTTP, keys, collections and aliases by name. Does not belong here: points (`qdrant_engine`).
+Belongs here: keys, collections and aliases by name. Does not belong here: points (`qdrant_engine`), HTTP and faults
+(`stand_in_http`).
 
 It is one node: no cluster, no write-ahead log that is read after a crash, no limits of a cloud.
 """
@@ -10,36 +11,18 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-import threading
-import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from support.qdrant_engine import Collection, RefusedError
+from support.qdrant_engine import Collection
+from support.stand_in_http import RefusedError, StandIn
 
 
-@dataclass(frozen=True)
-class Fault:
-    """What the next request meets whose path ends in `only`. `cut`: the connection ends before an answer, after the
-    work is done where `late`; `status`: an answer of this status; `slow_s`: a pause before a good answer."""
-
-    only: str = ""
-    status: int = 0
-    retry_after: str | None = None
-    slow_s: float = 0
-    cut: bool = False
-    late: bool = False
-    body: bytes | None = None
-
-
-class QdrantServer:
-    """Collections with points, behind an address. `requests`: (method, path, body) of all that came."""
+class QdrantServer(StandIn):
+    """Collections with points, behind an address."""
 
     def __init__(self, api_key: str | None = None, read_only_key: str | None = None) -> None:
         in_memory = Path("/dev/shm")  # what the engine syncs to disk takes most of a test's time
@@ -47,40 +30,26 @@ class QdrantServer:
         self.api_key, self.read_only_key = api_key, read_only_key
         self.collections: dict[str, Collection] = {}
         self.aliases: dict[str, str] = {}
-        self.faults: deque[Fault] = deque()
-        self.requests: list[tuple[str, str, Any]] = []
-        self.lock = threading.Lock()
         self._made = 0
-        self._server: _Server | None = None
-        self.port = 0
-        self.start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        """Listen, on the same port as before, with all that was stored."""
-        self._server = _Server(self, self.port)
-        self.port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-
-    def stop(self) -> None:
-        """Close the port and every connection."""
-        if self._server:
-            self._server.shutdown()
-            self._server.close_connections()
-            self._server.server_close()
-            self._server = None
+        super().__init__()
 
     def close(self) -> None:
-        self.stop()
+        super().close()
         for collection in self.collections.values():
             collection.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def wrapped(self, result: Any) -> bytes:
+        return super().wrapped({"result": result, "status": "ok", "time": 0.0})
+
+    def error(self, status: int, message: str) -> bytes:  # noqa: ARG002
+        return json.dumps({"status": {"error": message}, "time": 0.0}).encode()
+
+    def forget(self) -> None:
+        for name in [*self.collections]:
+            self.answer("DELETE", f"/collections/{name}", None)
+
     def answer(self, method: str, path: str, body: Any) -> Any:
-        """The result of a request."""
         match method, [unquote(part) for part in urlsplit(path).path.strip("/").split("/")]:
             case "GET", [""]:
                 return {"title": "qdrant - vector search engine", "version": "1.18.0"}
@@ -158,22 +127,14 @@ class QdrantServer:
             self.aliases = aliases
         return True
 
-    def refuses(self, key: str | None, method: str, path: str) -> int | None:
-        """The status by which a key is refused."""
+    def refuses(self, headers: Mapping[str, str], method: str, path: str) -> int | None:
+        key = headers.get("api-key")
         if self.api_key is None or key == self.api_key:
             return None
         if key is None or key != self.read_only_key:
             return 401
         asking = method == "GET" or path.endswith(("/scroll", "/query", "/query/batch", "/count"))
         return None if asking else 403
-
-    def take_fault(self, path: str) -> Fault | None:
-        with self.lock:
-            for fault in self.faults:
-                if path.endswith(fault.only):
-                    self.faults.remove(fault)
-                    return fault
-        return None
 
 
 @contextmanager
@@ -184,83 +145,3 @@ def started_qdrant(api_key: str | None = None, read_only_key: str | None = None)
         yield server
     finally:
         server.close()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    allow_reuse_address = True
-    request_queue_size = 64
-
-    def __init__(self, stand_in: QdrantServer, port: int) -> None:
-        self.stand_in = stand_in
-        self.open: set[Any] = set()
-        super().__init__(("127.0.0.1", port), _Handler)
-
-    def close_connections(self) -> None:
-        for connection in list(self.open):
-            self.shutdown_request(connection)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is what tests are about."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    wbufsize = -1
-    server: _Server
-
-    def setup(self) -> None:
-        super().setup()
-        self.server.open.add(self.request)
-
-    def finish(self) -> None:
-        self.server.open.discard(self.request)
-        with suppress(OSError):
-            super().finish()
-
-    def log_message(self, *_: Any) -> None:
-        """Nothing."""
-
-    def handle_any(self) -> None:
-        stand_in = self.server.stand_in
-        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        path = urlsplit(self.path).path
-        body = json.loads(content) if content else None
-        stand_in.requests.append((self.command, path, body))
-        fault = stand_in.take_fault(path) or Fault()
-        if status := stand_in.refuses(self.headers.get("api-key"), self.command, path):
-            return self._send(status, b"Must provide an API key or an Authorization bearer token")
-        if fault.cut and not fault.late:
-            return self._cut()
-        if fault.status:
-            return self._send(fault.status, fault.body or _error("Service overloaded"), fault.retry_after)
-        time.sleep(fault.slow_s)
-        try:
-            result = json.dumps({"result": stand_in.answer(self.command, self.path, body), "status": "ok", "time": 0.0})
-        except RefusedError as error:
-            return self._send(error.status, _error(str(error)))
-        return self._cut() if fault.cut else self._send(200, fault.body or result.encode())
-
-    do_GET = do_POST = do_PUT = do_DELETE = handle_any
-
-    def _cut(self) -> None:
-        self.close_connection = True
-        self.server.shutdown_request(self.request)
-
-    def _send(self, status: int, content: bytes, retry_after: str | None = None) -> None:
-        try:
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            if retry_after is not None:
-                self.send_header("Retry-After", retry_after)
-            self.end_headers()
-            self.wfile.write(content)
-        except OSError:
-            self.close_connection = True  # the client gave up waiting
-
-
-def _error(message: str) -> bytes:
-    return json.dumps({"status": {"error": message}, "time": 0.0}).encode()

@@ -20,9 +20,10 @@ from rag_serving.config.index import Index
 from rag_serving.indexes.postgres.claims import SignedClaims, Signer, is_storable
 from rag_serving.indexes.postgres.generations import StoredGeneration
 from rag_serving.indexes.postgres.nearest import NearestSearch
-from rag_serving.indexes.postgres.packing import term_hash, unpack_numbers, unpack_tables, unpack_vectors
+from rag_serving.indexes.postgres.packing import unpack_vectors
 from rag_serving.indexes.postgres.sessions import Sessions
 from rag_serving.indexes.remote.errors import RemoteDataError
+from rag_serving.indexes.remote.packing import term_hash, unpack_numbers, unpack_tables
 from rag_serving.indexes.remote.protocol import (
     Nearest,
     PostingKind,

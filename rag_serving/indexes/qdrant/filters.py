@@ -12,15 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rag_serving.indexes.qdrant.layout import GENERATION, POINT, READERS, TENANT, PointKind
+from rag_serving.indexes.remote.stored import GENERATION, POINT, READERS, TENANT
 
 if TYPE_CHECKING:
     from qdrant_client.models import Filter
 
 
-def readable(
-    tenant: str, generation: str, kind: PointKind, classes: Sequence[str], conditions: Sequence[Any] = ()
-) -> Filter:
+def readable(tenant: str, generation: str, kind: str, classes: Sequence[str], conditions: Sequence[Any] = ()) -> Filter:
     """Return the filter of those points of a kind whose reader class is one of `classes`.
 
     Raises:
@@ -31,20 +29,20 @@ def readable(
     return _all(tenant, generation, [_any(READERS, classes), *conditions], kind)
 
 
-def unread(tenant: str, generation: str, kind: PointKind | None = None, conditions: Sequence[Any] = ()) -> Filter:
+def unread(tenant: str, generation: str, kind: str | None = None, conditions: Sequence[Any] = ()) -> Filter:
     """Return the filter of a generation's points whoever may read them: for its manifest, for counts and for whoever
     publishes it."""
     return _all(tenant, generation, conditions, kind)
 
 
-def of_tenant(tenant: str, kind: PointKind | None = None) -> Filter:
+def of_tenant(tenant: str, kind: str | None = None) -> Filter:
     """Return the filter of the points of a kind, or of all, in all generations of a tenant: for whoever publishes."""
     from qdrant_client.models import Filter
 
     return Filter(must=[_is(TENANT, tenant), *([] if kind is None else [_is(POINT, kind)])])
 
 
-def of_kind(kind: PointKind) -> Filter:
+def of_kind(kind: str) -> Filter:
     """Return the filter of the points of a kind of all tenants: for whoever counts what the quota has to hold."""
     from qdrant_client.models import Filter
 
@@ -70,7 +68,7 @@ def with_value(field: str, value: str) -> Any:
     return _is(field, value)
 
 
-def _all(tenant: str, generation: str, conditions: Sequence[Any], kind: PointKind | None) -> Filter:
+def _all(tenant: str, generation: str, conditions: Sequence[Any], kind: str | None) -> Filter:
     from qdrant_client.models import Filter
 
     kinds = [] if kind is None else [_is(POINT, kind)]

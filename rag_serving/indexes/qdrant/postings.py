@@ -19,8 +19,8 @@ import pyarrow as pa
 from rag_serving.indexes.qdrant import filters
 from rag_serving.indexes.qdrant.kept import KeptValues
 from rag_serving.indexes.qdrant.layout import SPARSE
-from rag_serving.indexes.qdrant.payloads import unpack_terms
 from rag_serving.indexes.qdrant.readable_points import ReadablePoints, Search
+from rag_serving.indexes.qdrant.vocabularies import unpack_terms
 from rag_serving.indexes.remote.errors import RemoteDataError
 from rag_serving.indexes.remote.protocol import PostingKind, Postings
 from rag_serving.indexes.remote.tables import REMOTE_TERMS

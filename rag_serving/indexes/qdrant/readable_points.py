@@ -1,7 +1,7 @@
 """The points of one generation that some reader classes open.
 
 Belongs here: requests by a reader, each with the reader's filter, and looking at what comes back.
-Does not belong here: the filter (`filters`), tables (`payloads`, `reader`).
+Does not belong here: the filter (`filters`), tables (`remote.payloads`, `reader`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from rag_serving.indexes.qdrant import filters
 from rag_serving.indexes.qdrant.connection import Connection
-from rag_serving.indexes.qdrant.layout import READERS, PointKind, id_prefix, number_of, point_id
+from rag_serving.indexes.qdrant.layout import PointKind
 from rag_serving.indexes.remote.errors import RemoteDataError
+from rag_serving.indexes.remote.point_ids import id_prefix, number_of, point_id
+from rag_serving.indexes.remote.stored import READERS
 
 if TYPE_CHECKING:
     from qdrant_client.models import QueryRequest, Record, ScoredPoint, SearchParams

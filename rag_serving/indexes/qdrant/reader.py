@@ -7,19 +7,23 @@ Belongs here: tables from points, the nearest chunks. Does not belong here: the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_serving.indexes.qdrant import filters
-from rag_serving.indexes.qdrant.layout import DENSE, WINDOWS, number_of
-from rag_serving.indexes.qdrant.payloads import bytes_of, table_of
+from rag_serving.indexes.qdrant.layout import DENSE, WINDOWS
 from rag_serving.indexes.qdrant.postings import PostingLists
 from rag_serving.indexes.qdrant.readable_points import ReadablePoints, Search
 from rag_serving.indexes.remote.errors import RemoteDataError
+from rag_serving.indexes.remote.nearest import Found, k_nearest, nearest_of
+from rag_serving.indexes.remote.packing import bytes_of
+from rag_serving.indexes.remote.payloads import table_of
+from rag_serving.indexes.remote.point_ids import number_of
 from rag_serving.indexes.remote.protocol import Nearest, PostingKind, Postings, Rows, Vector, WindowVectors
+from rag_serving.indexes.remote.search_settings import SearchSettings
 from rag_serving.indexes.remote.tables import (
     REMOTE_CHUNKS,
     REMOTE_ORIGINALS,
@@ -30,15 +34,6 @@ from rag_serving.indexes.remote.tables import (
 
 _NAMED = 2000  # rows that a request names one by one; of more the best are asked for until enough are among them
 _EF_FOR_EACH = 8  # candidates for each chunk that is asked for: recall@80 0.99, at four 0.97 (20,000 x 384, a filter)
-_SPARE = 16  # chunks asked for beyond k, to see whether further ones are as near as the last
-
-
-class SearchSettings(NamedTuple):
-    """How the vectors of a generation are searched. `ef`: candidates of the graph; None: all are compared."""
-
-    windows: bool
-    dimension: int
-    ef: int | None
 
 
 class QdrantReader:
@@ -93,12 +88,11 @@ class QdrantReader:
     def nearest(self, vector: Vector, k: int, among: Rows | None = None) -> Nearest:
         query = np.asarray(vector, np.float32).tolist()
         if k <= 0 or not self._points.classes or (among is not None and not len(among)):
-            return _nearest([], 0)
-        if among is None:
-            return self._without_ties(query, k, None)
-        if len(among) <= _NAMED:
-            return self._without_ties(query, k, among.tolist())
-        return self._filtered(query, k, among)
+            return nearest_of([], 0)
+        named = among.tolist() if among is not None and len(among) <= _NAMED else None
+        found = k_nearest(lambda asked: self._search(query, asked, named), k, among if named is None else None)
+        assert found  # a search gives as many as it is asked for
+        return found
 
     def postings(self, kind: PostingKind, terms: Sequence[str]) -> dict[str, Postings]:
         return self._postings.of(self._points, kind, terms)
@@ -106,28 +100,8 @@ class QdrantReader:
     def vocabulary(self, kind: PostingKind) -> pa.Table:
         return self._postings.vocabulary(self._points, kind)
 
-    def _without_ties(self, query: list[float], k: int, rows: Sequence[int] | None) -> Nearest:
-        """Return the k nearest; where others are as near as the last of them, those of the first rows."""
-        asked = k + _SPARE
-        while True:
-            found = self._search(query, asked, rows)
-            if len(found) < asked or found[-1][1] < found[k - 1][1]:
-                return _nearest(found, k)
-            asked *= 4
-
-    def _filtered(self, query: list[float], k: int, among: Rows) -> Nearest:
-        """Return the k nearest of many rows: of all that may be read so many that k of them are there."""
-        asked = 4 * k + _SPARE
-        wanted = frozenset(among.tolist())
-        while True:
-            found = self._search(query, asked, None)
-            kept = [hit for hit in found if hit[0] in wanted]
-            if len(found) < asked or (len(kept) >= k and found[-1][1] < kept[k - 1][1]):
-                return _nearest(kept, k)
-            asked *= 4
-
-    def _search(self, query: list[float], limit: int, rows: Sequence[int] | None) -> list[tuple[int, float]]:
-        """Return (row, cosine) of the nearest chunks, the best first. A graph that finds too few is not asked again."""
+    def _search(self, query: list[float], limit: int, rows: Sequence[int] | None) -> Found:
+        """Return the nearest chunks. Where a graph finds too few, all are compared."""
         from qdrant_client.models import SearchParams
 
         ef = self._settings.ef
@@ -136,7 +110,8 @@ class QdrantReader:
         points = self._points.nearest(Search(self._vector, query, limit), params, rows)
         if len(points) < limit and params is not exactly:
             points = self._points.nearest(Search(self._vector, query, limit), exactly, rows)
-        return [(number_of(point.id), point.score) for point in points]
+        hits = [(number_of(point.id), point.score) for point in points]
+        return Found(hits, len(hits) < limit, hits[-1][1] if hits else 0.0)
 
     def _matrix(self, vectors: Any) -> NDArray[np.float32]:
         """Return the vectors [n, d] of one chunk.
@@ -152,9 +127,3 @@ class QdrantReader:
         if matrix.ndim != 2 or not len(matrix) or matrix.shape[1] != self._settings.dimension:
             raise RemoteDataError("a chunk's vector in the Qdrant server is damaged; run `citelock generations repair`")
         return matrix
-
-
-def _nearest(found: list[tuple[int, float]], k: int) -> Nearest:
-    ordered = sorted(found, key=lambda hit: (-hit[1], hit[0]))[:k]
-    rows, scores = ([hit[0] for hit in ordered], [hit[1] for hit in ordered])
-    return Nearest(np.array(rows, np.int64), np.array(scores, np.float32))

@@ -1,4 +1,4 @@
-"""Taking points out of a Qdrant server: one generation, or all that it holds of a tenant.
+"""Taking out of a Qdrant server all that it holds of a tenant.
 
 Belongs here: what is removed, in what order. Does not belong here: which generations nobody needs any more
 (`rag_assets.publishing.qdrant_writer`), the other things that are kept of a tenant (`rag_serving.erasure`).
@@ -13,20 +13,8 @@ from typing import Any, get_args
 from rag_serving.config.index import Collections
 from rag_serving.config.loading import Config
 from rag_serving.indexes.qdrant import filters
-from rag_serving.indexes.qdrant.pointer import Pointer, StoredGeneration
-
-
-def remove_generation(pointer: Pointer, stored: StoredGeneration) -> None:
-    """Remove a generation: its collection, or its points among those of others.
-
-    Raises:
-        RemoteError: the server refuses, or is gone.
-    """
-    if not pointer.layout.shared:
-        pointer.requests.ask(lambda client: client.delete_collection(stored.collection))
-        return
-    selector = filters.selecting(filters.unread(stored.tenant, stored.id))
-    pointer.requests.ask(lambda client: client.delete(stored.collection, points_selector=selector, wait=True))
+from rag_serving.indexes.qdrant.pointer import Pointer
+from rag_serving.indexes.remote.stored import StoredGeneration
 
 
 def count_of_tenant(config: Config, tenant: str) -> dict[str, int]:
@@ -39,7 +27,7 @@ def count_of_tenant(config: Config, tenant: str) -> dict[str, int]:
     counts = {"aliases": 0, "collections": 0, "points": 0}
     for pointer in _in_either_layout(config, tenant):
         counts["aliases"] += len(pointer.targets())
-        names = _collections(pointer)
+        names = pointer.own_collections()
         counts["collections"] += 0 if pointer.layout.shared else len(names)
         counts["points"] += sum(_points(pointer, name) for name in names)
     return {kind: count for kind, count in counts.items() if count}
@@ -54,11 +42,11 @@ def remove_tenant(config: Config, tenant: str) -> None:
     """
     for pointer in _in_either_layout(config, tenant):
         pointer.unpublish()
-        for name in _collections(pointer):
+        for name in pointer.own_collections():
             if pointer.layout.shared:
                 _delete_points(pointer, name, filters.selecting(filters.of_tenant(tenant)))
             else:
-                remove_generation(pointer, StoredGeneration("", tenant, name, None))
+                pointer.remove(StoredGeneration("", tenant, name, None))
 
 
 def _in_either_layout(config: Config, tenant: str) -> Iterator[Pointer]:
@@ -75,13 +63,6 @@ def _pointer(config: Config, tenant: str, collections: Collections) -> Iterator[
         yield pointer
     finally:
         pointer.close()
-
-
-def _collections(pointer: Pointer) -> list[str]:
-    """Return the collections in which points of the tenant may be: each generation's own, or the one of all."""
-    if pointer.layout.shared:
-        return [name for name in pointer.collections() if name == pointer.layout.base]
-    return [name for name in pointer.collections() if pointer.layout.generation_in(pointer.tenant, name)]
 
 
 def _points(pointer: Pointer, name: str) -> int:

@@ -10,21 +10,21 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
 from rag_serving.access.principals import Principal, satisfied_classes
-from rag_serving.artifacts.manifest import Manifest
 from rag_serving.config.index import Index
 from rag_serving.config.loading import Config
 from rag_serving.indexes.qdrant import filters
 from rag_serving.indexes.qdrant.connection import Connection
-from rag_serving.indexes.qdrant.layout import KEYWORD_FIELDS, TENANT, Layout
-from rag_serving.indexes.qdrant.payloads import ManifestPayload, bytes_of, manifest_of
+from rag_serving.indexes.qdrant.layout import KEYWORD_FIELDS
 from rag_serving.indexes.qdrant.postings import PostingLists
 from rag_serving.indexes.qdrant.readable_points import Held, ReadablePoints
-from rag_serving.indexes.qdrant.reader import QdrantReader, SearchSettings
+from rag_serving.indexes.qdrant.reader import QdrantReader
 from rag_serving.indexes.remote.errors import RemoteDataError, RemoteError
+from rag_serving.indexes.remote.layout import Layout
+from rag_serving.indexes.remote.packing import bytes_of
 from rag_serving.indexes.remote.protocol import RemoteManifest
+from rag_serving.indexes.remote.search_settings import search_settings
+from rag_serving.indexes.remote.stored import TENANT, ManifestPayload, manifest_of
 
 if TYPE_CHECKING:
     from qdrant_client.models import CollectionInfo
@@ -85,16 +85,9 @@ class QdrantGeneration:
         """
         self._held = held
         self.manifest = RemoteManifest(bytes_of(payload.content), payload.newest)
-        try:
-            manifest = Manifest.model_validate_json(self.manifest.content)
-        except ValidationError:
-            raise RemoteDataError(
-                f"the manifest of generation {held.generation} is damaged; run `citelock generations repair`"
-            ) from None
         self._classes = frozenset(payload.classes)
         self._postings = PostingLists(settings.cache_bytes // 4)
-        ef = settings.ef_search if manifest.chunks >= settings.ann_chunks else None
-        self._search = SearchSettings(payload.windows, manifest.embedder.dimension, ef)
+        self._search = search_settings(held.generation, payload, settings)
 
     def reader(self, principal: Principal) -> QdrantReader:
         classes = satisfied_classes(principal, self._held.tenant, self._classes)
@@ -116,7 +109,7 @@ def read_manifest(held: Held) -> ManifestPayload:
 
 def _missing(held: Held, manifest: ManifestPayload) -> Iterator[str]:
     for kind, expected in manifest.points.items():
-        narrowed = filters.unread(held.tenant, held.generation, kind)  # type: ignore[arg-type]
+        narrowed = filters.unread(held.tenant, held.generation, kind)
         counted = held.connection.ask(
             lambda client, by=narrowed: client.count(held.collection, count_filter=by, exact=True)  # type: ignore[misc]
         )

@@ -15,6 +15,14 @@ class RemoteConnectionError(RemoteError):
     """The database cannot be reached, refused the connection, or broke it."""
 
 
+class BusyError(RemoteConnectionError):
+    """The server asks to come back later: 408, 429 or 5xx. `retry_after_s`: when, if it says so."""
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class RemoteTimeoutError(RemoteError):
     """The database took longer than it may."""
 

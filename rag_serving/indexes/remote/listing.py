@@ -1,7 +1,7 @@
 """The generations that the database of `index` has of a tenant, whichever database it is.
 
 Belongs here: one shape for all of them. Does not belong here: asking (`indexes.postgres.publisher`,
-`indexes.qdrant.pointer`), folders (`indexes.catalog`), printing.
+`remote.aliases`), folders (`indexes.catalog`), printing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from rag_serving.config.loading import Config
+from rag_serving.indexes.remote.pointers import ALIASED, open_pointer
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ def list_stored(config: Config, tenant: str) -> list[StoredInfo] | None:
     Raises:
         ConfigError, RemoteError: it cannot be asked, and why.
     """
-    if config.index.kind == "qdrant":
-        return _in_qdrant(config, tenant)
+    if config.index.kind in ALIASED:
+        return _under_alias(config, tenant)
     if not config.index.writer_url:
         return None
     from rag_serving.indexes.postgres.publisher import Publisher
@@ -48,10 +49,8 @@ def list_stored(config: Config, tenant: str) -> list[StoredInfo] | None:
     ]
 
 
-def _in_qdrant(config: Config, tenant: str) -> list[StoredInfo]:
-    from rag_serving.indexes.qdrant.pointer import Pointer
-
-    with closing(Pointer(config, tenant, "api_key_env")) as pointer:
+def _under_alias(config: Config, tenant: str) -> list[StoredInfo]:
+    with closing(open_pointer(config, tenant, "api_key_env")) as pointer:
         current = pointer.current()
         return [
             StoredInfo(each.id, each.chunks, each.created_at, each.published_at or each.created_at, each.id == current)

@@ -62,6 +62,10 @@ def open_store(config: Config) -> RemoteStore:
         from rag_serving.indexes.postgres.store import PostgresStore
 
         return PostgresStore(config)
+    if config.index.kind == "opensearch":
+        from rag_serving.indexes.opensearch.store import OpenSearchStore
+
+        return OpenSearchStore(config)
     from rag_serving.indexes.qdrant.store import QdrantStore
 
     return QdrantStore(config)
