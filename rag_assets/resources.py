@@ -20,6 +20,7 @@ from rag_assets.publishing.publish import PublishError
 from rag_assets.sources.attachments import hangs_on_a_page
 from rag_assets.sources.base import SourceError
 from rag_assets.state.locks import LockedError, locked
+from rag_assets.state.shared_home import refresh_sources
 from rag_assets.steps.chunks.select import CollisionError
 from rag_serving.artifacts.schema import TableSchema
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table
@@ -97,9 +98,16 @@ def of_source(partition: str, installation: Installation) -> tuple[str, Config, 
 
 
 def of_tenant(partition: str, installation: Installation) -> tuple[str, Config, Store]:
-    """Return the tenant that a step is run for, the configuration that has it, and the store."""
+    """Return the tenant that a step is run for, the configuration that has it, and the store, in which is what other
+    machines did."""
     config, store = opened(installation)
-    return _configured("tenant", partition, config.tenants), config, store
+    tenant = _configured("tenant", partition, config.tenants)
+    try:
+        refresh_sources(config, config.sources_of(tenant))
+    except ObjectHomeError as error:
+        redact_error(error)
+        raise dg.Failure(str(error)) from error
+    return tenant, config, store
 
 
 def _configured(kind: str, key: str, known: Collection[str]) -> str:

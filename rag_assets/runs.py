@@ -91,13 +91,17 @@ def mark_run(instance: dg.DagsterInstance, run_id: str) -> None:
 
 
 def end_orphans(instance: dg.DagsterInstance) -> list[str]:
-    """Note runs whose process was killed as failed, so that nothing waits for them; return their ids.
+    """Note runs whose process was killed as failed, and free their places in pools, so that nothing waits for them.
+
+    Return their ids.
 
     Dagster itself notices that of the processes that its code server started, as long as the server lives.
     """
     running = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]))
     orphans = [run for run in running if has_ended(run.tags.get(PROCESS, ""))]
     for run in orphans:
+        if instance.event_log_storage.supports_global_concurrency_limits:
+            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
         instance.report_run_failed(run, "The process that ran it has ended, or was killed.")
     return [run.run_id for run in orphans]
 

@@ -39,6 +39,7 @@ from rag_assets.state.observed import (
     watching_folder,
 )
 from rag_assets.state.planning import PublishAttempt, publish_requests, uploads_to_take
+from rag_assets.state.shared_home import refresh_decisions
 from rag_assets.uploads import INBOXES, STARTED_BY, run_config
 from rag_assets.uploads import JOB as ADD_DOCUMENTS
 from rag_serving.artifacts.store import Store
@@ -60,7 +61,11 @@ def configured_sensor(**options: Any) -> Callable[[Decide], dg.SensorDefinition]
         @dg.sensor(default_status=dg.DefaultSensorStatus.RUNNING, **options)
         def tick(context: dg.SensorEvaluationContext, installation: Installation) -> Decision:
             config = configured(installation)
-            return config if isinstance(config, dg.SkipReason) else decide(context, config)
+            if isinstance(config, dg.SkipReason):
+                return config
+            if problem := refresh_decisions(config):
+                return dg.SkipReason(problem)  # nothing is started by what may be old
+            return decide(context, config)
 
         return tick
 

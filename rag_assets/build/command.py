@@ -35,6 +35,7 @@ from rag_assets.state.locks import LockedError, locked
 from rag_assets.state.observed import chunk_digests, published_damage, published_inputs, source_facts, wanted_inputs
 from rag_assets.state.planning import sources_to_ingest, tenants_to_publish
 from rag_assets.state.records import note_unchanged
+from rag_assets.state.shared_home import refresh_sources
 from rag_assets.traced import SERVICE
 from rag_serving.artifacts.schema import SELECTED_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table
@@ -43,7 +44,6 @@ from rag_serving.config.logging import complain
 from rag_serving.escaping.redaction import redacted, redacted_values
 from rag_serving.escaping.targets import for_log, for_terminal
 from rag_serving.models import ModelError, open_embedder
-from rag_serving.object_home.shared_home import shared_home
 from rag_serving.tracing.exporting import close_tracing, open_tracing
 from rag_serving.tracing.spans import span
 
@@ -84,7 +84,7 @@ def command(
     with reporting(as_json, verbose) as reporter:
         try:
             open_tracing(settings.tracing, SERVICE)
-            refresh_home(settings, sources or settings.sources)
+            refresh_sources(settings, sources or settings.sources)
             with scratch_home(settings) if estimate else nullcontext(settings) as used, span("build"):
                 build = Build(used, config, reporter, verbose, override_gates)
                 summary = build.run(sources or [], full, retry_contexts, estimate)
@@ -102,19 +102,6 @@ def command(
     print(payload if as_json else for_terminal(redacted("\n".join(summary.lines()))))
     if summary.errors:
         raise typer.Exit(1)
-
-
-def refresh_home(config: Config, sources: Iterable[str]) -> None:
-    """Fetch what other machines shared of sources and their tenants, so that only what is new is done again.
-
-    Raises:
-        ObjectHomeError: the store of a shared home cannot be used.
-    """
-    if home := shared_home(config):
-        for key in sorted(sources):
-            home.refresh(f"sources/{key}")
-        for tenant in sorted({config.sources[key].tenant for key in sources}):
-            home.refresh(f"tenants/{tenant}")
 
 
 class Build:

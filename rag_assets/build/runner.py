@@ -13,7 +13,7 @@ import dagster as dg
 from rag_assets.definitions import build_defs
 from rag_assets.partitions import register
 from rag_assets.progress import Reporter
-from rag_assets.runs import Jobs, Outcome, RunOptions
+from rag_assets.runs import Jobs, Outcome, RunOptions, end_orphans
 from rag_serving.config.loading import Config
 
 STARTED_BY = {"citelock/started_by": "citelock build"}
@@ -27,6 +27,8 @@ class Runner:
         self._exit = ExitStack()
         self._instance = self._exit.enter_context(dg.DagsterInstance.get() if home else dg.DagsterInstance.ephemeral())
         self._log_level = "INFO" if verbose else "CRITICAL"
+        if home:
+            end_orphans(self._instance)  # a build that was killed has places in pools, which this one would wait for
         register(self._instance, config)
 
     def close(self) -> None:

@@ -117,6 +117,6 @@ def _database(config: Config) -> tuple[tuple[str, str], ...]:
         return ()
     address = urlsplit(config.index.writer_url or config.index.url or "")
     place = f"{address.netloc.rpartition('@')[2]}{address.path}"
-    if config.index.kind == "qdrant":
+    if config.index.kind in {"qdrant", "opensearch"}:
         place += f" {config.index.collection} {config.index.collections}"
     return ((config.index.kind, place),)

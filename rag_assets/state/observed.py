@@ -14,6 +14,7 @@ from rag_assets.sources.registry import open_source
 from rag_assets.state.fingerprints import ingest_settings, tenant_inputs
 from rag_assets.state.planning import SourceFacts
 from rag_assets.state.records import read_publish_state, read_state
+from rag_assets.state.shared_home import is_only_followed
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.documents.inbox import inboxes_of
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
 
 def source_facts(config: Config, store: Store, key: str, fingerprint: str | None) -> SourceFacts:
     """Return a source now and as it was built; tables that are gone were never built."""
-    folder = store.source(key)
     built = read_state(store, key).chunks
-    if not all((folder / f"{table}.parquet").is_file() for table in ("pages", "sections", "chunks")):
+    if not all(_has_table(config, store, key, table) for table in ("pages", "sections", "chunks")):
         built = None
     return SourceFacts(
         key=key,
@@ -66,8 +66,13 @@ def chunk_digests(config: Config, store: Store, tenant: str) -> dict[str, str]:
     return {
         key: state.digest
         for key, state in states.items()
-        if state is not None and (store.source(key) / "chunks.parquet").is_file()
+        if state is not None and _has_table(config, store, key, "chunks")
     }
+
+
+def _has_table(config: Config, store: Store, key: str, table: str) -> bool:
+    """Return whether a source has a table, on this machine or on those that share its home."""
+    return (store.source(key) / f"{table}.parquet").is_file() or is_only_followed(config, store.source(key))
 
 
 def wanted_inputs(config: Config, store: Store, embedder: Embedder, tenants: Iterable[str]) -> dict[str, str]:
@@ -98,6 +103,8 @@ def published_damage(config: Config, store: Store, tenant: str, depth: Depth) ->
     if current is None:
         return []
     fault = publication_fault(store, tenant)
+    if is_only_followed(config, store.tenant(tenant)):
+        return [fault] if fault else []  # its files are on the machines that build
     return [*([fault] if fault else []), *find_damage(store, tenant, current, config, depth)]
 
 

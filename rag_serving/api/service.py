@@ -125,6 +125,10 @@ class Service:
         for pipeline in self.pipelines.values():
             pipeline.published.follow()
 
+    def behind(self, tenant: str) -> str | None:
+        """Return why this machine does not have what was published last of a tenant; None where it has."""
+        return self.follower.problem_of(tenant) if self.follower else None
+
     def measure(self) -> None:
         """Set the metrics of what is now: circuit breakers, rows of telemetry."""
         for tenant, pipeline in self.pipelines.items():
@@ -147,7 +151,8 @@ class Service:
         pipeline = self.pipelines[tenant]
         parts = [self.metrics.exposition(tenant), self._jobs.exposition(tenant), budget_series(pipeline.log.budget)]
         if of_operator:
-            parts.append(status_series(pipeline, self._jobs))
+            is_followed = None if self.follower is None else self.behind(tenant) is None
+            parts.append(status_series(pipeline, self._jobs, is_followed))
         return b"".join(parts)
 
     @cached_property

@@ -20,7 +20,7 @@ router = APIRouter()
 def status(request: HttpRequest, caller: Caller, service: CurrentService) -> JSONResponse:
     """Tell an operator what is published and what does not work; `streams` are those of the tenant in
     this process."""
-    told = status_of(service.pipelines[caller.tenant])
+    told = status_of(service.pipelines[caller.tenant], service.behind(caller.tenant))
     return JSONResponse(
         {**told, "streams": request.app.state.streams.of_tenant(caller.tenant)}, headers={"Cache-Control": "no-store"}
     )

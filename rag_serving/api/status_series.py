@@ -24,14 +24,18 @@ from rag_serving.telemetry.job_series import JobSeries
 from rag_serving.telemetry.series import gauge_of
 
 
-def status_series(pipeline: Pipeline, jobs: JobSeries, now: datetime | None = None) -> bytes:
-    """Return the series in Prometheus' text format. Nothing is waited for but a database, and that for a bounded
-    time."""
+def status_series(
+    pipeline: Pipeline, jobs: JobSeries, is_followed: bool | None = None, now: datetime | None = None
+) -> bytes:
+    """Return the series in Prometheus' text format. Nothing is waited for but a database, and that for a bounded time.
+
+    `is_followed`: whether this machine has what was published last in an object store; None where there is none.
+    """
     registry, config, tenant = CollectorRegistry(), pipeline.config, pipeline.tenant
     _add_generation(registry, pipeline)
     _add_sources(registry, config, tenant, now or datetime.now(UTC))
     parts = gauge_of("part_up", registry)
-    for part, is_up in _parts(pipeline, jobs).items():
+    for part, is_up in {**_parts(pipeline, jobs), "object_store": is_followed}.items():
         if is_up is not None:
             parts.labels(tenant, part).set(is_up)
     free = _free_ratio(config)

@@ -27,8 +27,14 @@ from rag_serving.pipeline.pipeline import Pipeline
 _NO_PAGES = SourcePages(0, None)
 
 
-def status_of(pipeline: Pipeline, now: datetime | None = None) -> dict[str, Any]:
-    """Return the JSON shape of a tenant's state; `now`: the present moment."""
+def status_of(pipeline: Pipeline, behind: str | None = None, now: datetime | None = None) -> dict[str, Any]:
+    """Return the JSON shape of a tenant's state.
+
+    Args:
+        pipeline: the tenant's.
+        behind: why this machine does not have what was published last; None where it has.
+        now: the present moment.
+    """
     moment, config = now or datetime.now(UTC), pipeline.config
     store, tenant = Store(config.home), pipeline.tenant
     generation, pages, problems = _published(pipeline, store)
@@ -42,7 +48,7 @@ def status_of(pipeline: Pipeline, now: datetime | None = None) -> dict[str, Any]
         "phase": _phase(pipeline),
         "features": config.features.model_dump(),
         "breakers": [{"name": name, "state": state} for name, state in breakers.items()],
-        "degraded": [redacted(line) for line in (*problems, *failing)],
+        "degraded": [redacted(line) for line in (*([behind] if behind else []), *problems, *failing)],
         "models": {
             "embedder": _model(config.embedding.provider, config.embedding.model),
             "generator": _model(config.generation.provider, config.generation.model),

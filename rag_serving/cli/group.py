@@ -30,6 +30,7 @@ _MODULES: Mapping[str, tuple[str, str]] = {
         "rag_serving.cli.generations:app",
         "List, show, roll back, verify or repair generations.",
     ),
+    "home": ("rag_serving.cli.home:app", "Look at a home in an object store, and delete what nothing needs."),
     "index": ("rag_serving.cli.index:app", "Prepare or look at the database of published generations."),
     "feedback": ("rag_serving.cli.feedback:command", "Say what an answer was: helpful, or not."),
     "erase": ("rag_serving.cli.erase:command", "Remove everything that is kept of a tenant."),

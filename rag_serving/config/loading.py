@@ -51,13 +51,13 @@ from rag_serving.config.sections import (
     Gates,
     Ingestion,
     Retrieval,
-    Telemetry,
     Tenant,
     Verification,
 )
 from rag_serving.config.serving import Serving
 from rag_serving.config.sessions import Sessions
 from rag_serving.config.sources import SLUG, Source
+from rag_serving.config.telemetry import Telemetry
 from rag_serving.config.tracing import Tracing
 from rag_serving.escaping.redaction import RedactedError, hide
 from rag_serving.privacy.redactor import redact_logs

@@ -35,6 +35,8 @@ class ObjectStore(Section):
     """Seconds without a sign of life after which another machine may write what a killed build was writing."""
     poll_s: float = Field(2, gt=0)
     """Seconds between two looks of a server at what is published."""
+    sweep_after: int = Field(20, ge=0)
+    """Builds after which the next one deletes the objects of a folder that nothing in force needs; 0: never."""
     parallel: int = Field(8, ge=1, le=64)
     """Files that are sent, or fetched, at once."""
 

@@ -2,12 +2,11 @@
 
 Belongs here: what may be set (docs/configuration.md is made from it).
 Does not belong here: reading the file (`config`), kinds of sources (`sources`), reranking (`reranking`),
-indexes (`indexing`), the HTTP API (`serving`), anything that acts on a setting.
+indexes (`indexing`), what is recorded (`telemetry`), the HTTP API (`serving`), anything that acts on a setting.
 """
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
 from typing import Literal
 
@@ -314,22 +313,6 @@ class Evaluation(Section):
     figures each time; configured: as readers ask."""
     entailment: Literal["none", "generation"] = "none"
     """generation: the language model of `generation` also judges whether passages entail what cites them."""
-
-
-class Telemetry(Section):
-    """What is recorded of questions and of readers' verdicts."""
-
-    enabled: bool = True
-    """Record questions and feedback."""
-    url: str | None = None
-    """Database of telemetry and receipts, such as postgresql://user@host/name (password by PGPASSWORD); null:
-    `serving.db` in the home folder. Servers that share it must share `CITELOCK_SECRET`, which signs receipts."""
-    store_questions: bool = False
-    """Keep the text of questions, not only its keyed hash; without this, receipts hold it encrypted."""
-    retention_days: int = Field(90, ge=1)
-    """Days after which rows are deleted."""
-    reports_since: date | None = None
-    """First day that can be reported on in the Dagster UI; null: `retention_days` ago."""
 
 
 class Tenant(Section):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rag_serving.artifacts.signatures import FIELD, signature_fault, signature_of
-from rag_serving.object_home.objects import ObjectHomeError, Objects
+from rag_serving.object_home.objects import ObjectHomeError, Objects, Version
 
 _PURPOSE = "object home"
 _FORMAT = 1
@@ -26,7 +26,8 @@ _FORMAT = 1
 class Head:
     """What is in force of a folder. `number` grows with every tree, `fencing` with every writer, `beat` as it lives.
 
-    `write` is another one each time, so that a writer knows its own head again.
+    `write` is another one each time, so that a writer knows its own head again; `swept` is the number at which objects
+    that no tree needed were deleted last.
     """
 
     folder: str
@@ -36,12 +37,16 @@ class Head:
     holder: str = ""
     beat: int = 0
     write: str = ""
+    swept: int = 0
 
     def taken_by(self, holder: str) -> Head:
         return replace(self, holder=holder, fencing=self.fencing + 1, beat=0)
 
     def after_beat(self) -> Head:
         return replace(self, beat=self.beat + 1)
+
+    def after_sweep(self) -> Head:
+        return replace(self, swept=self.number)
 
     def released(self, tree: str | None) -> Head:
         """Return what is in force once its writer has ended; a tree that is the same has the same number."""
@@ -53,7 +58,7 @@ class Seen(NamedTuple):
     """A head, and the version of its object."""
 
     head: Head
-    version: str
+    version: Version
 
 
 class Heads:
@@ -84,6 +89,8 @@ class Heads:
             if (found := self.read(head.folder)) and found.head == head:
                 return found  # it was written, and the answer was lost
             raise
+        if before is None and version is not None:
+            self._objects.check_conditions(_name(head.folder), content)
         if version is None:  # so it may be, too, where a request was sent twice
             found = self.read(head.folder)
             return found if found and found.head == head else None

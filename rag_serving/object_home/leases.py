@@ -55,6 +55,17 @@ class Lease:
             )
         return written.head
 
+    def note_sweep(self) -> bool:
+        """Note that a sweep begins. Return whether the lease is still held.
+
+        Raises:
+            ObjectHomeError: the store does not answer.
+        """
+        with self._lock:
+            written = self._heads.write(self._seen.head.after_sweep(), self._seen)
+            self._seen = written or self._seen
+        return written is not None
+
     def stop(self) -> None:
         """Give no more signs of life."""
         self._ended.set()

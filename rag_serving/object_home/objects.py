@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,18 +18,28 @@ from rag_serving.config.object_store import ObjectStore
 
 _LARGEST_BYTES = 256 << 20  # of what is read into memory
 _PART_BYTES = 16 << 20
-_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = 8 << 20
+_DELETED_AT_ONCE = 1000  # the most that S3 takes
 
 
 class ObjectHomeError(StoreError):
     """The shared home cannot be used; the message is one line: what, and how to mend it."""
 
 
+class StoreAwayError(ObjectHomeError):
+    """The store does not answer, or says that it fails; another request would fare no better now."""
+
+
+Version = Mapping[str, str]
+"""What a replacement must name: an `e_tag`, on Google Cloud Storage a `version`, the object's generation."""
+_NEVER: Version = {"e_tag": f'"{"0" * 32}"', "version": "1"}
+
+
 class Stored(NamedTuple):
     """The content of an object, and the version that a replacement must name."""
 
     content: bytes
-    version: str
+    version: Version
 
 
 class Objects:
@@ -74,13 +84,13 @@ class Objects:
                 content = bytes(found.bytes())
             except FileNotFoundError:
                 return None
-            return Stored(content, self._version(content, found.meta["e_tag"]))
+            return Stored(content, self._version(content, found.meta))
 
-    def create(self, name: str, content: bytes) -> str | None:
+    def create(self, name: str, content: bytes) -> Version | None:
         """Write a new object. Return its version, or None where there is one of that name already."""
         return self._put(name, content, None)
 
-    def replace(self, name: str, content: bytes, version: str) -> str | None:
+    def replace(self, name: str, content: bytes, version: Version) -> Version | None:
         """Write an object in place of the one with that version. Return the new version, or None where it has another
         one by now."""
         return self._put(name, content, version)
@@ -98,16 +108,19 @@ class Objects:
         with self._reported(name), path.open("rb") as file:
             self._store.put(name, file, chunk_size=_PART_BYTES, max_concurrency=2)
 
-    def blocks(self, name: str) -> Iterator[bytes]:
-        """Yield the content of an object, a few megabytes at a time."""
-        with self._reported(name):
-            try:
-                for block in self._store.get(name).stream(min_chunk_size=_BLOCK_BYTES):
-                    yield bytes(block)
-            except FileNotFoundError:
-                raise ObjectHomeError(
-                    f"{self.url}/{name} is missing; restore it, or delete the head that needs it and build again"
-                ) from None
+    def blocks(self, name: str, size: int) -> Iterator[bytes]:
+        """Yield the first `size` bytes of an object, a few megabytes at a time.
+
+        Each block is a request of its own, which has its own time and is tried again by itself.
+        """
+        for start in range(0, size, _BLOCK_BYTES):
+            with self._reported(name):
+                try:
+                    yield bytes(self._store.get_range(name, start=start, length=min(_BLOCK_BYTES, size - start)))
+                except FileNotFoundError:
+                    raise ObjectHomeError(
+                        f"{self.url}/{name} is missing; restore it, or delete the head that needs it and build again"
+                    ) from None
 
     def names(self, prefix: str) -> Iterator[tuple[str, int, float]]:
         """Yield name, size [bytes] and time of change [s since 1970] of the objects that the store lists."""
@@ -116,25 +129,38 @@ class Objects:
                 for one in page:
                     yield one["path"], one["size"], one["last_modified"].timestamp()
 
-    def delete(self, name: str) -> None:
-        with self._reported(name):
-            try:
-                self._store.delete(name)
-            except FileNotFoundError:
-                return
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete objects; those that are gone already are no error."""
+        chosen = list(names)
+        for start in range(0, len(chosen), _DELETED_AT_ONCE):
+            some = chosen[start : start + _DELETED_AT_ONCE]
+            with self._reported(some[0]), suppress(FileNotFoundError):
+                self._store.delete(some)
 
-    def _put(self, name: str, content: bytes, version: str | None) -> str | None:
+    def check_conditions(self, name: str, content: bytes) -> None:
+        """See that the store refuses a write whose condition does not hold, with an object that is there as it is.
+
+        Raises:
+            ObjectHomeError: it does not, so two builds could put different things in force at once.
+        """
+        if self.create(name, content) is not None or self.replace(name, content, _NEVER) is not None:
+            raise ObjectHomeError(
+                f"{self.url} ignores If-None-Match or If-Match, without which machines cannot share a home; "
+                "use a store that supports conditional writes"
+            )
+
+    def _put(self, name: str, content: bytes, version: Version | None) -> Version | None:
         taken = self._obstore.exceptions.AlreadyExistsError, self._obstore.exceptions.PreconditionError
         with self._reported(name):
             if self._heads is not None and version is not None:
                 return self._put_in_folder(self._heads, name, content, version)
             try:
-                made = self._store.put(name, content, mode={"e_tag": version} if version else "create")
+                made = self._store.put(name, content, mode=version or "create")
             except taken:
                 return None
-            return self._version(content, made["e_tag"])
+            return self._version(content, made)
 
-    def _put_in_folder(self, folder: Path, name: str, content: bytes, version: str) -> str | None:
+    def _put_in_folder(self, folder: Path, name: str, content: bytes, version: Version) -> Version | None:
         """A folder has no conditional writes: a lock file beside the objects stands in for them."""
         from filelock import FileLock
 
@@ -143,10 +169,13 @@ class Objects:
             if found is None or found.version != version:
                 return None
             self._store.put(name, content)
-            return self._version(content, None)
+            return self._version(content, {})
 
-    def _version(self, content: bytes, e_tag: str | None) -> str:
-        return hashlib.sha256(content).hexdigest() if self._heads is not None or not e_tag else e_tag
+    def _version(self, content: bytes, told: Mapping[str, Any]) -> Version:
+        """Return the version that a store told with a content; a folder's is the digest."""
+        if self._heads is not None:
+            return {"e_tag": hashlib.sha256(content).hexdigest()}
+        return {key: str(told[key]) for key in ("e_tag", "version") if told.get(key)}
 
     @contextmanager
     def _reported(self, name: str) -> Iterator[None]:
@@ -157,6 +186,7 @@ class Objects:
             raise
         except (self._obstore.exceptions.BaseError, OSError, ValueError) as error:
             said = " ".join(str(error).split())[:300] or type(error).__name__
-            raise ObjectHomeError(
+            kind = StoreAwayError if isinstance(error, self._obstore.exceptions.GenericError) else ObjectHomeError
+            raise kind(
                 f"{self.url}: {name} cannot be used ({said}); see that the store answers and its credentials are set"
             ) from error

@@ -41,14 +41,31 @@ _KEPT = "cache/"
 Wanted = Callable[[str], bool]
 
 
+def notes_of(home: Path, name: str) -> Path:
+    """Return the file in which this machine notes what it knows of a folder."""
+    return home / NOTES / f"{name.replace('/', '~')}.json"
+
+
+def is_followed(home: Path, name: str) -> bool:
+    """Return whether this machine knows a folder from the store, and never had the whole of it."""
+    try:
+        return not json.loads(notes_of(home, name).read_bytes())["builds"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 class SharedFolder:
-    """One folder below the home, by its path such as `tenants/acme`."""
+    """One folder below the home, by its path such as `tenants/acme`.
+
+    `builds`: whether this machine ever had the whole of it, as builds do, so that nothing of it is to be deleted here
+    which the store still has.
+    """
 
     def __init__(self, objects: Objects, home: Path, name: str, parallel: int) -> None:
         self.name, self.folder = name, home / name
-        self._objects, self._parallel = objects, parallel
-        self._notes = home / NOTES / f"{name.replace('/', '~')}.json"
-        self._number, self._tree, self._known = self._noted()
+        self.objects, self._parallel = objects, parallel
+        self._notes = notes_of(home, name)
+        self._number, self._tree, self._known, self.builds = self._noted()
 
     def fetch(self, head: Head, wanted: Wanted | None = None) -> None:
         """Make the folder what the head says. A machine that only reads names the `wanted` files, and deletes none.
@@ -76,7 +93,7 @@ class SharedFolder:
             self._fetch_files({path: fact for path, fact in chosen.items() if local.get(path) != fact})
             if wanted is None:
                 self._delete(path for path in local if path not in tree and not path.startswith(_KEPT))
-        self._note(head, tree if wanted is None else None)
+        self._note(head, is_whole=wanted is None)
 
     def send(self, head: Head) -> str:
         """Store what the folder has and the head's tree has not. Return the digest of the folder's tree."""
@@ -88,15 +105,15 @@ class SharedFolder:
         content = content_of(tree)
         digest = hashlib.sha256(content).hexdigest()
         if digest != head.tree:
-            self._objects.create(tree_name(self.name, digest), content)
+            self.objects.create(tree_name(self.name, digest), content)
         return digest
 
     def tree(self, head: Head) -> Tree:
         """Return the tree that a head names."""
         assert head.tree
-        stored = self._objects.read(tree_name(self.name, head.tree))
+        stored = self.objects.read(tree_name(self.name, head.tree))
         if stored is None:
-            raise ObjectHomeError(f"{self._objects.url}/{tree_name(self.name, head.tree)} is missing; restore it")
+            raise ObjectHomeError(f"{self.objects.url}/{tree_name(self.name, head.tree)} is missing; restore it")
         return tree_of(stored.content, head.tree)
 
     def content(self, head: Head, path: str) -> bytes | None:
@@ -104,14 +121,14 @@ class SharedFolder:
         fact = self.tree(head).get(path)
         if fact is None:
             return None
-        content = b"".join(self._objects.blocks(blob_name(self.name, fact.digest)))
+        content = b"".join(self.objects.blocks(blob_name(self.name, fact.digest), fact.size))
         if hashlib.sha256(content).hexdigest() != fact.digest:
             raise self._altered(fact)
         return content
 
     def sent(self, head: Head) -> None:
         """Remember that the folder is what this head says."""
-        self._note(head, {})
+        self._note(head, is_whole=True)
 
     def forget(self) -> None:
         """Delete what this machine noted of the store."""
@@ -125,9 +142,9 @@ class SharedFolder:
     def _send_file(self, path: Path, fact: FileFact) -> None:
         name = blob_name(self.name, fact.digest)
         if fact.size <= _LARGE_BYTES:
-            self._objects.create(name, _content(path, fact))
-        elif not self._objects.has(name, fact.size):
-            self._objects.upload(name, path)
+            self.objects.create(name, _content(path, fact))
+        elif not self.objects.has(name, fact.size):
+            self.objects.upload(name, path)
 
     def _fetch_files(self, files: Tree) -> None:
         """Fetch files beside their places, then move all of them in, those that name others last."""
@@ -150,11 +167,9 @@ class SharedFolder:
         place.parent.mkdir(parents=True, exist_ok=True)
         made, size = hashlib.sha256(), 0
         with place.open("wb") as file:
-            for block in self._objects.blocks(blob_name(self.name, fact.digest)):
+            for block in self.objects.blocks(blob_name(self.name, fact.digest), fact.size):
                 made.update(block)
                 size += len(block)
-                if size > fact.size:
-                    break
                 file.write(block)
             file.flush()
             os.fsync(file.fileno())
@@ -163,7 +178,7 @@ class SharedFolder:
 
     def _altered(self, fact: FileFact) -> ObjectHomeError:
         return ObjectHomeError(
-            f"{self._objects.url}/{blob_name(self.name, fact.digest)} is not what its name says; restore it, or delete "
+            f"{self.objects.url}/{blob_name(self.name, fact.digest)} is not what its name says; restore it, or delete "
             "it and build again where the folder is whole"
         )
 
@@ -180,21 +195,24 @@ class SharedFolder:
             for done in [threads.submit(call, path, fact) for call, path, fact in calls]:
                 done.result()
 
-    def _noted(self) -> tuple[int, str | None, Known]:
+    def _noted(self) -> tuple[int, str | None, Known, bool]:
         try:
             found = json.loads(self._notes.read_bytes())
             known = {path: (Stamp(*stamp), digest) for path, (stamp, digest) in found["known"].items()}
-            return found["number"], found["tree"], known
+            return found["number"], found["tree"], known, found["builds"]
         except (OSError, ValueError, KeyError, TypeError):
-            return 0, None, {}
+            return 0, None, {}, False
 
-    def _note(self, head: Head, whole: Tree | None) -> None:
-        """`whole`: None where only a part of the tree was fetched, which is no ground to build upon."""
-        self._number, self._tree = head.number, head.tree if whole is not None else None
+    def _note(self, head: Head, is_whole: bool) -> None:
+        """Remember what the folder is now; a part of a tree is no ground to build upon."""
+        is_whole = is_whole or head.tree == self._tree
+        self._number, self._tree = head.number, head.tree if is_whole else None
+        self.builds = self.builds or is_whole
         there = {path for path, _ in shared_files(self.folder)}
         self._known = {path: fact for path, fact in self._known.items() if path in there}
         self._notes.parent.mkdir(parents=True, exist_ok=True)
-        write_json(self._notes, {"number": self._number, "tree": self._tree, "known": self._known})
+        noted = {"number": self._number, "tree": self._tree, "known": self._known, "builds": self.builds}
+        write_json(self._notes, noted)
 
 
 def _content(path: Path, fact: FileFact) -> bytes:

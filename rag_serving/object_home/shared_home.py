@@ -19,10 +19,11 @@ from filelock import FileLock, Timeout
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.loading import Config
 from rag_serving.config.object_store import ObjectStore
-from rag_serving.object_home.heads import Heads
+from rag_serving.object_home.heads import Head, Heads
 from rag_serving.object_home.leases import Lease, take_lease
 from rag_serving.object_home.objects import ObjectHomeError, Objects
 from rag_serving.object_home.shared_folder import SharedFolder
+from rag_serving.object_home.sweeping import Listed, listed, sweep, sweep_if_due
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +57,28 @@ class SharedHome:
             if is_free and (seen := self.heads.read(name)):
                 self.folder(name).fetch(seen.head)
 
+    def listed(self, name: str) -> Listed:
+        """Return what the store lists of a folder.
+
+        Raises:
+            ObjectHomeError: the store cannot be used.
+        """
+        seen = self.heads.read(name)
+        return listed(self.folder(name), seen.head if seen else Head(name))
+
+    def sweep(self, name: str, wait_s: float = 0.0) -> Listed:
+        """Delete the objects of a folder that its tree in force does not need. Return what was listed before.
+
+        Raises:
+            HeldError: another machine writes there.
+            ObjectHomeError: the store cannot be used.
+        """
+        lease = take_lease(self.heads, name, self.settings.lease_s, wait_s)
+        try:
+            return sweep(self.folder(name), lease)
+        finally:
+            _let_go(lease)
+
     def count(self, name: str) -> int:
         """Return how many objects of a folder the store lists."""
         return sum(1 for _ in self.objects.names(f"{name}/"))
@@ -66,9 +89,8 @@ class SharedHome:
         Raises:
             ObjectHomeError: the store cannot be used; what is left is deleted by the next try.
         """
-        self.objects.delete(f"{name}/head")
-        for path in [path for path, _, _ in self.objects.names(f"{name}/")]:
-            self.objects.delete(path)
+        self.objects.delete([f"{name}/head"])
+        self.objects.delete([path for path, _, _ in self.objects.names(f"{name}/")])
         self.folder(name).forget()
 
     @contextmanager
@@ -100,6 +122,7 @@ class SharedHome:
         is_told = True
         try:
             folder.fetch(lease.head)
+            sweep_if_due(folder, lease, self.settings.sweep_after)
             is_told = False
             yield
         except Exception:

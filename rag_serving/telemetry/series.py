@@ -176,10 +176,11 @@ SERIES: Mapping[str, Series] = {
         _state(
             "part_up",
             "Parts that fail",
-            "Whether a part answers: the home folder, where pages are served from it; the "
-            "database of `telemetry.url`; the database of `index`. Absent where it is not configured.",
+            "Whether a part answers: the home folder, where pages are served from it; the database of "
+            "`telemetry.url`; the database of `index`; the object store that the home is shared by (0: this machine "
+            "does not have what was published last). Absent where it is not configured.",
             "flag",
-            part="`home`, `database`, `index`",
+            part="`home`, `database`, `index`, `object_store`",
         ),
         _state(
             "home_free_ratio", "Parts that fail", "Share of the home's disk that is free, in steps of 0.01.", "ratio"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -30,6 +31,8 @@ from rag_serving.config.loading import Config
 
 LOGS = "How long does each broker keep logs?"
 CALLERS = 4
+CHOSEN_S = 1.0
+"""After which a connection that was handed to an address has sent its request."""
 
 
 @dataclass
@@ -126,12 +129,14 @@ def test_replicas_come_and_go_and_generations_with_them_and_nobody_asks_in_vain(
         for caller in callers:
             caller.start()
         third = replicas.start()
-        balancer.ports = [second.port, third.port]  # as an orchestrator does before it ends a replica
+        balancer.ports = [second.port, third.port]
+        time.sleep(CHOSEN_S)  # as an orchestrator waits until balancers know
         first.stop()
         published = replicas.publish(Passage("20", "News", "The dashboard shows the lag of every broker."))
         seen_by(published, second, third)
         fourth = replicas.start()
         balancer.ports = [third.port, fourth.port]
+        time.sleep(CHOSEN_S)
         second.stop()
         done.set()
         for caller in callers:

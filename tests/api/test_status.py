@@ -60,7 +60,7 @@ def client(home: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
 def status(home: Path, now: datetime = NOON, **more: Any) -> dict[str, Any]:
     pipeline = Pipeline.open(configuration(home, **{**MORE, **more}), "acme")
     try:
-        return status_of(pipeline, now)
+        return status_of(pipeline, now=now)
     finally:
         pipeline.close()
 

@@ -16,10 +16,13 @@ import pytest
 from support.command_line import CITELOCK
 from support.s3_server import BUCKET, faulty
 
+from rag_assets.state.observed import published_damage, published_inputs, wanted_inputs
+from rag_assets.state.shared_home import refresh_decisions
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import load_config
 from rag_serving.indexes.catalog import list_generations
+from rag_serving.models import open_embedder
 from rag_serving.object_home.follower import Follower, open_follower
 from rag_serving.object_home.shared_home import shared_home
 from rag_serving.pipeline.pipeline import Pipeline
@@ -125,6 +128,7 @@ def test_what_one_machine_publishes_another_answers_from(s3: str, config: Any, p
     assert store.current("demo") == first["generation"]
 
 
+@pytest.mark.timeout(120 + 30 * KILLS)
 def test_builds_that_are_killed_leave_what_is_published_whole(config: Any, pages: Path) -> None:
     """Killed at random moments on two machines in turn; a third one always finds a generation that is whole."""
     dice = random.Random(11)
@@ -148,3 +152,54 @@ def test_builds_that_are_killed_leave_what_is_published_whole(config: Any, pages
         pipeline.close()
     last = build(config("a"))["tenants"]["demo"]["generation"]
     assert build(config("c"))["tenants"]["demo"]["generation"] == last
+
+
+def test_a_machine_that_only_decides_fetches_small_files_and_sees_what_is_due(config: Any, pages: Path) -> None:
+    """As Dagster's daemon, whose runs are started elsewhere."""
+    build(config("a"))
+    settings = load_config(config("daemon"))
+    store, embedder = Store(settings.home), open_embedder(settings.embedding)
+    assert refresh_decisions(settings) is None
+    wanted = wanted_inputs(settings, store, embedder, ["demo"])
+    assert wanted == {"demo": published_inputs(store, "demo")}
+    assert not published_damage(settings, store, "demo", "sizes")
+    assert sum(path.stat().st_size for path in settings.home.rglob("*") if path.is_file()) < 300_000
+    assert not list(settings.home.rglob("*.parquet"))
+
+    change(pages, "The harbour crane is greased with walnut oil on the ninth of May.")
+    newer = build(config("a"))["tenants"]["demo"]["generation"]
+    time.sleep(settings.object_store.poll_s)
+    assert refresh_decisions(settings) is None
+    assert store.current("demo") == newer
+    now = wanted_inputs(settings, store, embedder, ["demo"])
+    assert now == {"demo": published_inputs(store, "demo")} != wanted
+
+
+def test_the_home_is_listed_and_swept(config: Any, pages: Path) -> None:
+    build(config("a"))
+    change(pages, "The harbour crane is greased with walnut oil on the ninth of May.")
+    build(config("a"))
+
+    def told(*command: str) -> list[dict[str, Any]]:
+        arguments = [*CITELOCK, "home", *command, "--json", "--config", str(config("b"))]
+        done = subprocess.run(arguments, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        found: list[dict[str, Any]] = json.loads(done.stdout)
+        return found
+
+    before = told("list")
+    assert [each["folder"] for each in before] == ["sources/ops", "tenants/demo"]
+    assert all(each["old_bytes"] > 0 for each in before)
+    assert told("sweep", "--dry-run")[1]["old_objects"] == before[1]["old_objects"]
+    assert told("list") == before
+    told("sweep")
+    after = told("list")
+    assert [each["old_objects"] for each in after] == [0, 0]
+    assert after[1]["objects"] == before[1]["objects"] - before[1]["old_objects"]
+    reading = load_config(config("reader"))
+    follower = open_follower(reading, ["demo"])
+    assert follower
+    follower.fetch()
+    pipeline = Pipeline.open(reading, "demo")
+    assert pipeline.search(_NOBODY, QUESTION, 5).payload()["results"]
+    pipeline.close()

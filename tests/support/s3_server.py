@@ -47,7 +47,7 @@ def s3_server() -> Iterator[str]:
 
 Fault = Callable[[str, str], str]
 """By method and path: "" for none, "500", "cut" (no answer), "cut after" (done, but no answer), "flip" (a bit of the
-body), "empty list", "slow"."""
+body), "empty list", "slow", "unconditional" (conditions of writes are ignored)."""
 
 
 class FaultyProxy(ThreadingHTTPServer):
@@ -90,6 +90,9 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "500":
             self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
             return
+        if fault == "unconditional":
+            for name in ("If-Match", "If-None-Match"):
+                del self.headers[name]
         status, headers, content = self._forwarded(body)
         if fault == "cut after":
             self.close_connection = True

@@ -1,0 +1,59 @@
+"""A home that machines share: fetching what others did, before something is done or decided.
+
+Belongs here: what is fetched for it. Does not belong here: writing there (`locks`), the store itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from rag_serving.config.loading import Config
+from rag_serving.object_home.followed_folder import to_decide
+from rag_serving.object_home.follower import Follower, open_follower
+from rag_serving.object_home.shared_folder import is_followed
+from rag_serving.object_home.shared_home import shared_home
+
+
+def refresh_sources(config: Config, sources: Iterable[str]) -> None:
+    """Fetch what other machines shared of sources and their tenants, so that only what is new is done again.
+
+    Raises:
+        ObjectHomeError: the store of a shared home cannot be used.
+    """
+    if home := shared_home(config):
+        chosen = sorted(sources)
+        for key in chosen:
+            home.refresh(f"sources/{key}")
+        for tenant in sorted({config.sources[key].tenant for key in chosen}):
+            home.refresh(f"tenants/{tenant}")
+
+
+def refresh_decisions(config: Config) -> str | None:
+    """Fetch the small files that say what was synced and published, unless that was done a moment ago.
+
+    Return why all that is here may be older than what other machines did, None where some of it is not: what is wrong
+    with one tenant is logged, and holds up no other.
+    """
+    if not config.object_store.url:
+        return None
+    follower = _follower(config.model_dump_json())
+    follower.fetch_if_due()
+    return follower.problem if follower.is_away else None
+
+
+@lru_cache(maxsize=4)
+def _follower(config: str) -> Follower:
+    settings = Config.model_validate_json(config)
+    follower = open_follower(settings, settings.tenants, to_decide)
+    assert follower
+    return follower
+
+
+def is_only_followed(config: Config, folder: Path) -> bool:
+    """Return whether a folder of the home has but the small files of one that other machines write."""
+    if not config.object_store.url:
+        return False
+    home = config.home.absolute()
+    return is_followed(home, folder.absolute().relative_to(home).as_posix())

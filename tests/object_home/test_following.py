@@ -1,0 +1,166 @@
+"""Machines that only read: one tenant's fault is its own, large files come in ranges, builders keep what they have."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.s3_server import BUCKET, faulty
+from support.waiting import wait_until
+
+from rag_serving.config.loading import Config, load_config
+from rag_serving.object_home.follower import Follower
+from rag_serving.object_home.objects import ObjectHomeError
+from rag_serving.object_home.shared_home import SharedHome
+
+LARGE = 20 << 20
+
+
+def config_of(home: SharedHome, tmp_path: Path) -> Config:
+    store = home.settings.model_dump(mode="json")
+    content = {
+        "home": store.pop("url"),
+        "object_store": {**store, "cache": str(home.home), "poll_s": 0.05},
+        "tenants": {"acme": {}, "globex": {}},
+        "sources": {
+            key: {"kind": "files", "tenant": key, "path": str(tmp_path), "readers": "everyone"}
+            for key in ("acme", "globex")
+        },
+    }
+    path = tmp_path / "app.yaml"
+    path.write_text(json.dumps(content))
+    return load_config(path)
+
+
+def publish(home: SharedHome, tenant: str, generation: str, **more: bytes) -> None:
+    """Put a generation of one file in force, and keep those before."""
+    with home.writing(f"tenants/{tenant}"):
+        folder = home.home / "tenants" / tenant
+        (folder / "generations" / generation).mkdir(parents=True)
+        (folder / "generations" / generation / "manifest.json").write_text(generation)
+        (folder / "published.json").write_text(json.dumps({"current": generation}))
+        for name, content in more.items():
+            (folder / "generations" / generation / name).write_bytes(content)
+
+
+def generations(home: SharedHome, tenant: str) -> set[str]:
+    return {path.parent.name for path in (home.home / "tenants" / tenant).glob("generations/*/manifest.json")}
+
+
+def test_a_fault_of_one_tenant_is_its_own(machine: Any, tmp_path: Path) -> None:
+    home, reader = machine("a"), machine("b")
+    publish(home, "acme", "1")
+    publish(home, "globex", "1")
+    follower = Follower(reader, config_of(reader, tmp_path), ["acme", "globex"])
+    stored = home.objects.read("tenants/acme/head")
+    home.objects.replace("tenants/acme/head", b"{}", stored.version)
+    follower.fetch()
+    assert generations(reader, "globex") == {"1"}
+    assert follower.problem_of("globex") is None
+    assert follower.problem_of("acme")
+    assert not follower.is_away
+    publish(home, "globex", "2")
+    follower.fetch()
+    assert generations(reader, "globex") == {"1", "2"}
+
+
+@pytest.mark.parametrize("settings", ["s3"], indirect=True)
+def test_a_large_generation_of_one_holds_up_no_other(machine: Any, s3: str, tmp_path: Path) -> None:
+    home = machine("a")
+    publish(home, "acme", "1", vectors=os.urandom(LARGE))
+    publish(home, "globex", "1")
+    with faulty(s3) as proxy:
+        reader = machine("b", endpoint=proxy.url)
+        proxy.fault = lambda _method, path: "slow" if "/acme/blobs/" in path else ""
+        follower = Follower(reader, config_of(reader, tmp_path), ["acme", "globex"])
+        follower.follow()
+        wait_until(lambda: generations(reader, "globex") == {"1"})
+        assert not generations(reader, "acme"), "its vectors take three slow requests"
+        follower.fetch()
+        ranges = [one for one in proxy.asked if "/acme/blobs/" in one]
+    assert generations(reader, "acme") == {"1"}
+    large = max(set(ranges), key=ranges.count)
+    assert ranges.count(large) == 3, "eight megabytes a request"
+    content = (reader.home / "tenants/acme/generations/1/vectors").read_bytes()
+    assert content == (home.home / "tenants/acme/generations/1/vectors").read_bytes()
+
+
+@pytest.mark.parametrize("settings", ["s3"], indirect=True)
+def test_a_range_that_fails_once_is_asked_for_again(machine: Any, s3: str, tmp_path: Path) -> None:
+    home = machine("a")
+    publish(home, "acme", "1", vectors=os.urandom(LARGE))
+    with faulty(s3) as proxy:
+        reader = machine("b", endpoint=proxy.url)
+        failed: list[str] = []
+
+        def once(_method: str, path: str) -> str:
+            if "/blobs/" in path and len(failed) < 2:
+                failed.append(path)
+                return "500" if len(failed) == 1 else "cut"
+            return ""
+
+        proxy.fault = once
+        follower = Follower(reader, config_of(reader, tmp_path), ["acme"])
+        follower.fetch()
+    assert follower.problem is None
+    assert len(failed) == 2
+    assert generations(reader, "acme") == {"1"}
+
+
+@pytest.mark.parametrize("settings", ["s3"], indirect=True)
+def test_a_store_that_is_away_is_told_once_and_asked_again(
+    machine: Any, s3: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = machine("a")
+    publish(home, "acme", "1")
+    publish(home, "globex", "1")
+    with faulty(s3) as proxy:
+        reader = machine("b", endpoint=proxy.url, retry_s=0)
+        follower = Follower(reader, config_of(reader, tmp_path), ["acme", "globex"])
+        proxy.fault = lambda _method, _path: "500"
+        with caplog.at_level(logging.ERROR):
+            began = time.monotonic()
+            for _ in range(3):
+                follower.fetch()
+        assert time.monotonic() - began < 10
+        assert follower.problem_of("acme")
+        assert follower.problem_of("globex")
+        assert follower.is_away
+        proxy.fault = lambda _method, _path: ""
+        follower.fetch()
+    assert follower.problem is None
+    assert generations(reader, "acme") == generations(reader, "globex") == {"1"}
+    assert len([one for one in caplog.records if "goes on answering" in one.message]) <= 4
+
+
+def test_a_machine_that_builds_keeps_its_generations(machine: Any, tmp_path: Path) -> None:
+    home, other, reader = machine("a"), machine("b"), machine("c")
+    for name in ("1", "2", "3"):
+        publish(home, "acme", name)
+    follower = Follower(home, config_of(home, tmp_path), ["acme"])
+    follower.fetch()
+    publish(other, "acme", "4")
+    follower.fetch()
+    assert generations(home, "acme") == {"1", "2", "3", "4"}
+    reading = Follower(reader, config_of(reader, tmp_path), ["acme"])
+    reading.fetch()
+    publish(home, "acme", "5")
+    reading.fetch()
+    publish(home, "acme", "6")
+    reading.fetch()
+    assert generations(reader, "acme") == {"5", "6"}
+
+
+@pytest.mark.parametrize("settings", ["s3"], indirect=True)
+def test_a_store_without_conditional_writes_is_refused(machine: Any, s3: str) -> None:
+    with faulty(s3) as proxy:
+        home = machine("a", endpoint=proxy.url)
+        proxy.fault = lambda method, _path: "unconditional" if method == "PUT" else ""
+        with pytest.raises(ObjectHomeError, match="conditional writes"):
+            publish(home, "acme", "1")
+    assert home.settings.url.startswith(f"s3://{BUCKET}")
