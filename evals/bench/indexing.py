@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _indexed(home: Path, inputs: Path, embedder: str) -> dict[str, float]:
     """Index, check and publish in this process."""
-    from rag_assets.publishing.build import build_generation
+    from rag_assets.publishing.build import build_dense, build_lexical_index, commit_generation
     from rag_assets.publishing.checks import Coverage, check_generation
     from rag_assets.publishing.publish import publish
 
@@ -84,10 +85,9 @@ def _indexed(home: Path, inputs: Path, embedder: str) -> dict[str, float]:
     started, processor = time.perf_counter(), time.process_time()
     table = pa.ipc.open_file(pa.memory_map(str(inputs / _CHUNKS))).read_all()
     vectors = np.load(inputs / _VECTORS, mmap_mode="r")
-    generation = build_generation(store, TENANT, table, vectors, config, embedder)
-    name = generation.id
-    generation.close()
-    del generation  # what it holds in memory is not wanted beside what is checked
+    build_dense(store, TENANT, table, vectors, config, embedder)
+    build_lexical_index(store, TENANT, table)
+    name = commit_generation(store, TENANT, config).id
     gc.collect()
     built, building = time.perf_counter(), rss("VmHWM")
     coverage, chunks = Coverage({TENANT: frozenset(table["page_id"].unique().to_pylist())}, {}), len(table)
@@ -147,7 +147,7 @@ def _made(inputs: Path, chunks: int, dimension: int) -> None:
 
 
 def change_pages(inputs: Path, share: float) -> None:
-    """Give a share of the pages, evenly spread, a sentence more in every chunk."""
+    """Give a share of the pages, evenly spread, a sentence more in every chunk, and these chunks other vectors."""
     table = pa.ipc.open_file(pa.memory_map(str(inputs / _CHUNKS))).read_all()
     pages = table["page_id"].unique().to_pylist()
     changed = set(pages[:: max(round(1 / share), 1)] if share else ())
@@ -157,9 +157,26 @@ def change_pages(inputs: Path, share: float) -> None:
     ]
     place = table.column_names.index("text")
     table = table.set_column(place, table.schema.field("text"), pa.array(new, pa.string()))
+    _change_vectors(inputs / _VECTORS, table["page_id"], changed)
+    keys = [[f"{key[0]}:changed"] if page in changed else key for page, key in _keys(table)]
+    place = table.column_names.index("vector_keys")
+    table = table.set_column(place, table.schema.field("vector_keys"), pa.array(keys, pa.list_(pa.string())))
     (inputs / _CHUNKS).unlink()
     with pa.ipc.new_file(str(inputs / _CHUNKS), table.schema) as file:
         file.write_table(table.combine_chunks())
+
+
+def _keys(table: pa.Table) -> Iterator[tuple[str, list[str]]]:
+    return zip(table["page_id"].to_pylist(), table["vector_keys"].to_pylist(), strict=True)
+
+
+def _change_vectors(path: Path, pages: pa.ChunkedArray, changed: set[str]) -> None:
+    """Turn the vectors of some pages a little."""
+    vectors, random = np.load(path, mmap_mode="r+"), np.random.default_rng(_SEED)
+    rows = np.array([row for row, page in enumerate(pages.to_pylist()) if page in changed], np.int64)
+    turned = vectors[rows] + np.float32(0.01) * random.standard_normal((len(rows), vectors.shape[1]), dtype=np.float32)
+    vectors[rows] = turned / np.linalg.norm(turned, axis=1, keepdims=True)
+    vectors.flush()
 
 
 def _options(arguments: list[str] | None) -> Any:

@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
 def build(home: Path, chunks: int, dimension: int) -> None:
     """Publish a generation of real sentences whose dense index has no graphs: opening reads none."""
     from rag_assets.evaluation.cli.bench import Progress
-    from rag_assets.publishing.arrange import arranged, with_shards
+    from rag_assets.publishing.arrange import arranged, lexical_digest, with_shards
     from rag_assets.publishing.build import build_lexical_index, commit_generation
     from rag_assets.publishing.content_digests import values_digest
     from rag_assets.publishing.workspace import BuildWorkspace
@@ -67,7 +67,13 @@ def build(home: Path, chunks: int, dimension: int) -> None:
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     table, vectors = arranged(table, vectors)
     table = with_shards(table, config.indexing.max_shard_chunks)
-    facts = {"embedder": "chance", "dimension": dimension, "shards": [], "inputs_digest": values_digest(table)}
+    facts = {
+        "embedder": "chance",
+        "dimension": dimension,
+        "shards": [],
+        "inputs_digest": values_digest(table),
+        "lexical_digest": lexical_digest(table),
+    }
     BuildWorkspace.of(store, TENANT).write_dense(table, vectors, facts)
     build_lexical_index(store, TENANT, table)
     store.point_current(TENANT, commit_generation(store, TENANT, config).id)

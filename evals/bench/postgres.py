@@ -28,7 +28,7 @@ from evals.bench.plot import plot_readers
 from evals.bench.real_text import read_sentences
 from rag_assets.evaluation.bench import TENANT, with_column
 from rag_assets.evaluation.cli.bench import Progress
-from rag_assets.publishing.arrange import arranged, with_shards
+from rag_assets.publishing.arrange import arranged, lexical_digest, with_shards
 from rag_assets.publishing.build import build_lexical_index, commit_generation
 from rag_assets.publishing.content_digests import values_digest
 from rag_assets.publishing.postgres_writer import publish_generation
@@ -101,7 +101,13 @@ def build(config: Config, chunks: int, distinct: int) -> None:
     table, spread = arranged(table, _spread(vectors[:distinct], chunks)[order])
     table = with_shards(table, config.indexing.max_shard_chunks)
     dimension = spread.shape[1]
-    facts = {"embedder": embedder.name, "dimension": dimension, "shards": [], "inputs_digest": values_digest(table)}
+    facts = {
+        "embedder": embedder.name,
+        "dimension": dimension,
+        "shards": [],
+        "inputs_digest": values_digest(table),
+        "lexical_digest": lexical_digest(table),
+    }
     workspace = BuildWorkspace.of(store, TENANT)
     workspace.write_dense(table, spread, facts)
     workspace.write_originals(ORIGINALS.empty())

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from rag_assets.publishing.content_digests import values_digest
 from rag_assets.publishing.shards import shard_count, shard_name
 from rag_assets.steps.contexts.context_prefix import under_prefixes
+from rag_serving.artifacts.contents import let_go
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.escaping.redaction import RedactedError
 from rag_serving.indexes.exact import Vectors
@@ -69,9 +70,10 @@ def is_sorted(order: pa.Array) -> bool:
 def _first_infinite(vectors: Vectors) -> int | None:
     """Return the first vector that is not of finite numbers."""
     for start in range(0, len(vectors), _BLOCK):
-        wrong = np.flatnonzero(~np.isfinite(vectors[start : start + _BLOCK]).all(axis=1))
-        if len(wrong):
-            return start + int(wrong[0])
+        finite = np.isfinite(vectors[start : start + _BLOCK])
+        let_go(vectors)
+        if not finite.all():
+            return start + int(np.flatnonzero(~finite.all(axis=1))[0])
     return None
 
 

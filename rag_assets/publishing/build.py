@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
 from itertools import chain
 from typing import Any
 
@@ -23,7 +22,7 @@ import pyarrow as pa
 from rag_assets.publishing import shard_writer
 from rag_assets.publishing.arrange import arranged, in_order, lexical_digest, values, with_shards
 from rag_assets.publishing.content_digests import values_digest
-from rag_assets.publishing.lexical_writer import build_lexical
+from rag_assets.publishing.earlier_generation import library_versions, write_keywords, write_lexical
 from rag_assets.publishing.manifest_writer import create_manifest, folder_facts, pages_digest, signed, write_manifest
 from rag_assets.publishing.passage_vectors import count_vectors, vectors_at
 from rag_assets.publishing.sentences import Embed, build_sentences
@@ -122,8 +121,10 @@ def build_dense(
             "dimension": vectors.shape[1],
             "shards": [shard.model_dump() for shard in shards],
             "inputs_digest": values_digest(table),
+            "lexical_digest": lexical_digest(table),
         }
-        BuildWorkspace.of(store, tenant).write_dense(table, vectors, facts)
+        write_words = partial(write_keywords, store, tenant)
+        BuildWorkspace.of(store, tenant).write_dense(table, vectors, facts, write_words)
     return DenseBuild(shards, built, len(shards) - built, len(table), vectors.shape[1])
 
 
@@ -135,7 +136,7 @@ def build_lexical_index(store: Store, tenant: str, chunks: pa.Table, progress: P
     needed = ["source", "page_id", "chunk_idx", "chunk_id", "lexical_prefix", "text", "lang"]
     table = in_order(chunks.select(needed))
     with store.lock(tenant), BuildWorkspace.of(store, tenant).lexical() as folder:
-        size = build_lexical(folder, table, progress)
+        size = write_lexical(store, tenant, folder, table, progress)
     return LexicalBuild(len(table), size)
 
 
@@ -157,7 +158,7 @@ def commit_generation(
     with store.lock(tenant):
         candidate = BuildWorkspace.of(store, tenant)
         table, facts = candidate.table(), candidate.facts()
-        if candidate.lexical_content() != lexical_digest(table):
+        if candidate.lexical_content() != facts.get("lexical_digest"):
             raise StoreError(
                 f"the indexes under {candidate.folder} are of different chunks (two builds at the same time?); "
                 "run `citelock build`"
@@ -179,7 +180,7 @@ def commit_generation(
                 "dense": _hnsw(),
             },
             files=folder_facts(working),
-            versions={library: version(library) for library in ("chromadb", "numpy", "pyarrow")},
+            versions=library_versions(),
         )
         if whole := _whole(store, tenant, manifest.id, config):
             remove_folder(working)

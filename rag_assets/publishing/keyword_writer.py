@@ -2,57 +2,155 @@
 
 Belongs here: making its tables of a chunk table. Does not belong here: searching them
 (`rag_serving.indexes.keyword_index`), what a word is (`rag_serving.text.keyword_words`).
+
+What an earlier index has of rows that did not change is copied; the bytes are those that all rows would give.
 """
 
 from __future__ import annotations
 
 from array import array
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from rag_assets.publishing.posting_lists import PART, Numbers, Part, counted, merged
+from rag_assets.publishing.kept_rows import KeptRows, rows_of
+from rag_assets.publishing.number_lists import Lists
+from rag_assets.publishing.posting_lists import PART, KeptPostings, Numbers, Part, blocks, counted
 from rag_assets.publishing.token_lists import TokenLists
+from rag_serving.artifacts.columns import combine_chunks, dictionary_encode
 from rag_serving.artifacts.keyword_tables import KEYWORD_PAGES, KEYWORD_ROWS, KEYWORD_WORDS
 from rag_serving.artifacts.store import write_mapped
 from rag_serving.indexes.keyword_index import PAGES_FILE, ROWS_FILE, WORDS_FILE
-from rag_serving.indexes.word_lists import (
-    NamedRows,
-    NumberedWords,
-    headings_below,
-    keyword_table,
-    list_array,
-    words_table,
-)
+from rag_serving.indexes.word_lists import NamedRows, NumberedWords, headings_below, keyword_table, words_table
 from rag_serving.text.keyword_words import tokens_in, words_of_token
 
-_COLUMNS = ["page_id", "title", "heading_path", "labels", "text"]
+COLUMNS = ["page_id", "title", "heading_path", "labels", "text"]
+"""What the index is made of."""
 
 
-def write_keyword_index(folder: Path, chunks: pa.Table) -> None:
-    """Write the files for a table of GENERATION_CHUNKS in its order; the same table gives the same bytes."""
-    words, lists = NumberedWords(), TokenLists()
-    named, parts, lengths = NamedRows(words), list[Part](), list[Numbers]()
-    for start in range(0, len(chunks), PART):
-        found, owners = _contents(chunks.slice(start, PART), words, lists, named)
-        parts.append(counted(found, owners, start))
-        lengths.append(np.bincount(owners, minlength=min(PART, len(chunks) - start)).astype(np.int32))
-    spelt, renumbered = words.sorted()
-    contents = merged(parts, renumbered)
-    by_row = {
-        "page": np.frombuffer(named.pages, np.int32),
-        "length": np.concatenate([np.zeros(0, np.int32), *lengths]),
-        "terms": named.terms.renumbered(renumbered),
-    }
-    pages = {"title": named.titles.renumbered(renumbered), "labels": named.labels.renumbered(renumbered)}
+class EarlierKeywords(NamedTuple):
+    """The tables of an index of which most rows did not change, and which these are."""
+
+    words: pa.Table
+    rows: pa.Table
+    pages: pa.Table
+    kept: KeptRows
+
+
+def write_keyword_index(folder: Path, chunks: pa.Table, earlier: EarlierKeywords | None = None) -> None:
+    """Write the files for a table of GENERATION_CHUNKS in its order; the same table gives the same bytes, whatever is
+    taken from an earlier index."""
+    counts = _Counts(chunks.select(COLUMNS), earlier)
+    spelt, places = counts.words.sorted(earlier.words["word"].to_pylist() if earlier else ())
+    known = _places_of(earlier.words["word"], spelt) if earlier else np.zeros(0, np.int32)
+    content = _content(counts, places, len(spelt), earlier, known)
+    terms, titles, labels = (lists.renumbered(known, places) for lists in (counts.terms, counts.titles, counts.labels))
+    stands = np.diff(content.starts) > 0
+    for lists in (terms, titles, labels):
+        stands[lists.values] = True
+    final = (np.cumsum(stands) - 1).astype(np.int32)
+    terms, titles, labels = (lists.replaced(final) for lists in (terms, titles, labels))
+    words = [spelt[place] for place in np.flatnonzero(stands).tolist()]
+    rows = Lists(np.append(content.starts[:-1][stands], content.starts[-1]), content.values)
+    by_row = {"page": counts.page_of, "length": counts.lengths, "terms": terms.sorted(len(words)).arrow()}
+    by_page = {"title": titles.arrow(), "labels": labels.sorted(len(words)).arrow()}
     tables = {
-        WORDS_FILE: (KEYWORD_WORDS, words_table(spelt, list_array(contents.starts.astype(np.int32), contents.rows))),
+        WORDS_FILE: (KEYWORD_WORDS, words_table(words, rows.arrow())),
         ROWS_FILE: (KEYWORD_ROWS, keyword_table(KEYWORD_ROWS, by_row)),
-        PAGES_FILE: (KEYWORD_PAGES, keyword_table(KEYWORD_PAGES, pages)),
+        PAGES_FILE: (KEYWORD_PAGES, keyword_table(KEYWORD_PAGES, by_page)),
     }
     for name, (schema, table) in tables.items():
         write_mapped(folder / name, table, schema)
+
+
+class _Counts:
+    """The words of a chunk table's rows and pages: those of an earlier index, and those that are counted."""
+
+    def __init__(self, chunks: pa.Table, earlier: EarlierKeywords | None) -> None:
+        self.words, self.parts = NumberedWords(), list[Part]()
+        self.lengths = np.zeros(len(chunks), np.int32)
+        rows, pages, self.page_of, firsts = _sources(chunks, earlier)
+        named = self._count(chunks, np.flatnonzero(rows < 0))
+        titled = NamedRows(self.words)
+        _add_names(titled, rows_of(chunks, firsts[pages < 0]))
+        if earlier:
+            kept = np.flatnonzero(rows >= 0)
+            self.lengths[kept] = _numbers(earlier.rows["length"])[rows[kept]]
+        self.terms = _Chosen(earlier and earlier.rows["terms"], rows, Lists.of(named.terms))
+        self.titles = _Chosen(earlier and earlier.pages["title"], pages, Lists.of(titled.titles))
+        self.labels = _Chosen(earlier and earlier.pages["labels"], pages, Lists.of(titled.labels))
+
+    def _count(self, chunks: pa.Table, fresh: NDArray[np.int64]) -> NamedRows:
+        lists, named = TokenLists(), NamedRows(self.words)
+        for start in range(0, len(fresh), PART):
+            rows = fresh[start : start + PART]
+            found, owners = _contents(rows_of(chunks, rows), self.words, lists, named)
+            self.parts.append(counted(found, owners, rows.astype(np.int32)))
+            self.lengths[rows] = np.bincount(owners, minlength=len(rows))
+        return named
+
+
+class _Chosen(NamedTuple):
+    """Lists of words, some of an earlier index and the others new ones in their order."""
+
+    earlier: pa.ChunkedArray | None
+    numbers: Numbers  # of each list in the earlier index, -1: the next new one
+    fresh: Lists
+
+    def renumbered(self, known: Numbers, places: Numbers) -> Lists:
+        """Return all lists, their words numbered by place: `known` of an earlier number, `places` of a new one."""
+        fresh = self.fresh.replaced(places)
+        if self.earlier is None:
+            return fresh
+        return Lists.of_column(self.earlier).replaced(known).chosen(self.numbers, fresh)
+
+
+def _sources(chunks: pa.Table, earlier: EarlierKeywords | None) -> tuple[Numbers, Numbers, Numbers, NDArray[np.int64]]:
+    """Return where rows and pages stand in an earlier index, -1 where they do not, the page of every row, and the first
+    row of every page. A page's names are those of its first row."""
+    codes = dictionary_encode(chunks["page_id"])[1]
+    begins = np.diff(codes, prepend=-1) != 0
+    firsts = np.flatnonzero(begins)
+    page_of = (np.cumsum(begins) - 1).astype(np.int32)
+    if earlier is None:
+        return np.full(len(chunks), -1, np.int32), np.full(len(firsts), -1, np.int32), page_of, firsts
+    rows, known = earlier.kept.earlier, _numbers(earlier.rows["page"])
+    began = np.diff(known, prepend=-1) != 0
+    first = rows[firsts]
+    same = first >= 0
+    same[same] = began[first[same]]
+    pages = np.full(len(firsts), -1, np.int32)
+    pages[same] = known[first[same]]
+    return rows, pages, page_of, firsts
+
+
+def _content(counts: _Counts, places: Numbers, words: int, earlier: EarlierKeywords | None, known: Numbers) -> Lists:
+    """Return the rows of every word; `known`: the places of an earlier index's words."""
+    kept, most = None, sum(len(part.counts) for part in counts.parts)
+    if earlier:
+        lists = Lists.of_column(earlier.words["rows"])
+        kept = KeptPostings(known, lists.starts, lists.values, None, earlier.kept.renumbered)
+        most += len(lists.values)
+    rows, starts = np.empty(most, np.int32), np.zeros(words + 1, np.int64)
+    done = first = 0
+    for block in blocks(counts.parts, places, words, kept):
+        rows[done : done + len(block.rows)] = block.rows
+        done += len(block.rows)
+        starts[first + 1 : first + 1 + len(block.sizes)] = block.sizes
+        first += len(block.sizes)
+    return Lists(np.cumsum(starts), rows[:done])
+
+
+def _places_of(words: pa.ChunkedArray, spelt: list[str]) -> Numbers:
+    numbers = dict(zip(spelt, range(len(spelt)), strict=True))
+    return np.fromiter(map(numbers.__getitem__, words.to_pylist()), np.int32, len(words))
+
+
+def _numbers(column: pa.ChunkedArray) -> Numbers:
+    return np.asarray(np.from_dlpack(combine_chunks(column))) if len(column) else np.zeros(0, np.int32)
 
 
 def _contents(rows: pa.Table, words: NumberedWords, lists: TokenLists, named: NamedRows) -> tuple[Numbers, Numbers]:
@@ -61,7 +159,7 @@ def _contents(rows: pa.Table, words: NumberedWords, lists: TokenLists, named: Na
     heading = lists.tokens("heading", words.of_name)
     token = lists.tokens("text", lambda token: words.of(words_of_token(token)))
     tokens, borders = array("i"), [0]
-    for page_id, title, path, labels, text in zip(*(rows[name].to_pylist() for name in _COLUMNS), strict=True):
+    for page_id, title, path, labels, text in zip(*(rows[name].to_pylist() for name in COLUMNS), strict=True):
         headings = headings_below(title, path)
         tokens.extend(map(heading, headings))
         tokens.extend(map(token, tokens_in(text)))
@@ -70,3 +168,8 @@ def _contents(rows: pa.Table, words: NumberedWords, lists: TokenLists, named: Na
     found, sizes = lists.members(np.array(tokens, np.int32))
     owners = np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(borders))
     return found, np.repeat(owners, sizes)
+
+
+def _add_names(named: NamedRows, rows: pa.Table) -> None:
+    for page_id, title, path, labels in zip(*(rows[name].to_pylist() for name in COLUMNS[:4]), strict=True):
+        named.add(page_id, title, headings_below(title, path), labels or ())

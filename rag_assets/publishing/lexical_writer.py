@@ -4,7 +4,9 @@ Belongs here: building the index. Does not belong here: reading and searching it
 of rows by term (`posting_lists`).
 
 Every word is analyzed once for each language that it comes in; the rest is counting numbers. bm25s itself holds all
-documents as lists of Python objects, five times the memory and twice the time.
+documents as lists of Python objects, five times the memory and twice the time. What an earlier index counted of rows
+that did not change is not counted again: the bytes are the same either way. Weights are made anew, because they depend
+on all rows.
 """
 
 from __future__ import annotations
@@ -12,46 +14,59 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_assets.publishing.arrange import lexical_digest, lexical_documents
-from rag_assets.publishing.posting_lists import PART, Numbers, Part, Postings, counted, merged
+from rag_assets.publishing.array_files import ArrayFile
+from rag_assets.publishing.kept_rows import KeptRows, rows_of
+from rag_assets.publishing.posting_lists import PART, Block, KeptPostings, Numbers, Part, blocks, counted
 from rag_assets.publishing.token_lists import TokenLists
 from rag_serving.indexes.bm25 import K1, METHOD, B, idf
-from rag_serving.indexes.lexical import ARRAYS, FACTS_FILE, FORMAT, IDS_FILE, VOCABULARY_FILE
+from rag_serving.indexes.lexical import ARRAYS, FACTS_FILE, FORMAT, IDS_FILE, VOCABULARY_FILE, LexicalIndex
+from rag_serving.indexes.word_lists import sorted_places
 from rag_serving.text.analyzer import ANALYZER_VERSION, tokens_of, words_of
 from rag_serving.text.stemming import word_terms
 
 Progress = Callable[[int, int], None]
 
 _PROGRESS_EVERY = 500
-_WEIGHED = 1 << 22  # postings whose weights are computed at once
 
 
-def build_lexical(folder: Path, table: pa.Table, progress: Progress | None = None) -> int:
+class EarlierLexical(NamedTuple):
+    """An index of which most rows did not change, and which these are."""
+
+    lexical: LexicalIndex
+    kept: KeptRows
+
+
+def build_lexical(
+    folder: Path, table: pa.Table, progress: Progress | None = None, earlier: EarlierLexical | None = None
+) -> int:
     """Write the index of chunks into a folder; returns the size of its vocabulary.
 
-    The same chunks in the same order give the same bytes. `table`: the columns chunk_id, lexical_prefix, text and lang
-    of GENERATION_CHUNKS; a language says by which stems beside the English ones a text is found. `progress` hears of
-    (texts analyzed, texts in all), which is most of the work.
+    The same chunks in the same order give the same bytes, whatever is taken from an earlier index. `table`: the columns
+    chunk_id, lexical_prefix, text and lang of GENERATION_CHUNKS; a language says by which stems beside the English ones
+    a text is found. `progress` hears of (texts analyzed, texts to analyze), which is most of the work.
     """
-    terms, parts, lengths = TermNumbers(), list[Part](), list[Numbers]()
-    for start in range(0, len(table), PART):
-        texts, languages = lexical_documents(table.slice(start, PART))
-        told = _told(texts, start, len(table), progress)
+    terms, parts = TermNumbers(), list[Part]()
+    lengths = np.zeros(len(table), np.int32)
+    fresh = earlier.kept.fresh if earlier else np.arange(len(table))
+    for start in range(0, len(fresh), PART):
+        rows = fresh[start : start + PART]
+        texts, languages = lexical_documents(rows_of(table, rows))
+        told = _told(texts, start, len(fresh), progress)
         found, owners = terms.of(told, languages)
-        parts.append(counted(found, owners, start))
-        lengths.append(np.bincount(owners, minlength=len(texts)).astype(np.int32))
-    vocabulary, places = terms.sorted()
-    postings = merged(parts, places)
+        parts.append(counted(found, owners, rows.astype(np.int32)))
+        lengths[rows] = np.bincount(owners, minlength=len(texts))
     folder.mkdir(parents=True, exist_ok=True)
-    _save(folder, postings, np.concatenate([np.zeros(0, np.int32), *lengths]))
+    vocabulary = _save(folder, terms, parts, lengths, earlier)
     _dump(folder / VOCABULARY_FILE, {term: number for number, term in enumerate(vocabulary)}, (",", ":"))
     _dump(folder / IDS_FILE, table["chunk_id"].to_pylist())
     facts = {
@@ -83,12 +98,9 @@ class TermNumbers:
         owners = np.repeat(np.arange(len(borders) - 1, dtype=np.int32), np.diff(borders))
         return terms, np.repeat(owners, sizes)
 
-    def sorted(self) -> tuple[list[str], Numbers]:
-        """Return the terms in their order, and for each number the place of its term there."""
-        spelt = sorted(self._numbers)
-        places = np.empty(len(spelt), np.int32)
-        places[[self._numbers[term] for term in spelt]] = np.arange(len(spelt), dtype=np.int32)
-        return spelt, places
+    def sorted(self, others: Iterable[str] = ()) -> tuple[list[str], Numbers]:
+        """Return the terms and some others in their order, and for each number the place of its term there."""
+        return sorted_places(self._numbers, others)
 
     def _of_token(self, language: str | None, token: str) -> Iterator[int]:
         terms, numbers = word_terms(language), self._numbers
@@ -102,37 +114,78 @@ def _told(texts: Sequence[str], before: int, total: int, progress: Progress | No
             progress(number, total)
 
 
-def _save(folder: Path, postings: Postings, lengths: Numbers) -> None:
-    """Write the arrays, and the parameters as bm25s writes them."""
+def _save(
+    folder: Path, terms: TermNumbers, parts: Sequence[Part], lengths: Numbers, earlier: EarlierLexical | None
+) -> list[str]:
+    """Write the arrays, and the parameters as bm25s writes them; returns the vocabulary in its order."""
+    spelt, places, kept = _with_earlier(terms, earlier, lengths) if earlier else (*terms.sorted(), None)
+    _save_parameters(folder, len(lengths))
+    weigh, sizes = _Weights(lengths), list[NDArray[np.int64]]()
+    with (
+        ArrayFile(folder / ARRAYS["rows"], np.int32) as rows,
+        ArrayFile(folder / ARRAYS["counts"], np.int32) as counts,
+        ArrayFile(folder / ARRAYS["weights"], np.float32) as weights,
+    ):
+
+        def write(block: Block) -> None:
+            rows.append(block.rows)
+            counts.append(block.counts)
+            weights.append(weigh(block))
+
+        written = Future[None]()
+        written.set_result(None)
+        with ThreadPoolExecutor(1) as beside:  # one block is weighed while the next one is put together
+            for block in blocks(parts, places, len(spelt), kept):
+                written.result()
+                written = beside.submit(write, block)
+                sizes.append(block.sizes)
+            written.result()
+    frequencies = np.concatenate([np.zeros(0, np.int64), *sizes])
+    found = np.flatnonzero(frequencies)
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(frequencies[found])])
+    np.save(folder / ARRAYS["starts"], starts, allow_pickle=False)
+    np.save(folder / ARRAYS["lengths"], lengths, allow_pickle=False)
+    return [spelt[place] for place in found.tolist()]
+
+
+def _with_earlier(
+    terms: TermNumbers, earlier: EarlierLexical, lengths: Numbers
+) -> tuple[list[str], Numbers, KeptPostings]:
+    """Return the terms of an earlier index and of what is counted, the places of the latter, and what is kept; fill in
+    the lengths of rows that are kept."""
+    known, starts, rows, counts = earlier.lexical.postings()
+    spelt, places = terms.sorted(known)
+    numbers = dict(zip(spelt, range(len(spelt)), strict=True))
+    own = np.fromiter(map(numbers.__getitem__, known), np.int32, len(known))
+    kept = np.flatnonzero(earlier.kept.earlier >= 0)
+    lengths[kept] = earlier.lexical.lengths[earlier.kept.earlier[kept]]
+    return spelt, places, KeptPostings(own, starts, rows, counts, earlier.kept.renumbered)
+
+
+def _save_parameters(folder: Path, chunks: int) -> None:
     import bm25s
 
     index: Any = bm25s.BM25(k1=K1, b=B, method=METHOD, csc_backend="numpy", backend="numpy")
     index.vocab_dict, index.nonoccurrence_array = {}, None
-    index.scores = {
-        "data": _weights(postings, lengths),
-        "indices": postings.rows,
-        "indptr": postings.starts,
-        "num_docs": len(lengths),
-    }
+    nothing = np.zeros(0, np.int32)  # the arrays are written after
+    index.scores = {"data": nothing, "indices": nothing, "indptr": nothing, "num_docs": chunks}
     index.save(folder, show_progress=False)
-    np.save(folder / ARRAYS["counts"], postings.counts, allow_pickle=False)
-    np.save(folder / ARRAYS["lengths"], lengths, allow_pickle=False)
 
 
-def _weights(postings: Postings, lengths: Numbers) -> NDArray[np.float32]:
-    """Return the weight of each term in each row that has it, rounded where bm25s rounds."""
-    mean = int(lengths.sum(dtype=np.int64)) / max(len(lengths), 1)
-    frequencies = np.diff(postings.starts)
-    rare = {count: idf(count, len(lengths)) for count in np.unique(frequencies).tolist()}
-    factors = np.array([rare[count] for count in frequencies.tolist()], np.float32)
-    weights = np.empty(len(postings.rows), np.float32)
-    for start in range(0, len(weights), _WEIGHED):
-        part = slice(start, start + _WEIGHED)
-        counts = postings.counts[part].astype(np.float32)
-        saturation = counts / (K1 * ((1 - B) + B * lengths[postings.rows[part]] / mean) + counts)
-        places = np.searchsorted(postings.starts, np.arange(start, start + len(counts)), side="right") - 1
-        weights[part] = (factors[places] * saturation).astype(np.float32)
-    return weights
+class _Weights:
+    """The weight of each term in each row that has it, rounded where bm25s rounds."""
+
+    def __init__(self, lengths: Numbers) -> None:
+        self._population = len(lengths)
+        mean = int(lengths.sum(dtype=np.int64)) / max(len(lengths), 1)
+        self._norms = K1 * ((1 - B) + B * lengths / mean) if mean else np.zeros(len(lengths))
+
+    def __call__(self, block: Block) -> NDArray[np.float32]:
+        rare = {count: idf(count, self._population) for count in np.flatnonzero(np.bincount(block.sizes)).tolist()}
+        factors = np.array([rare[count] for count in block.sizes.tolist()], np.float32)
+        counts = block.counts.astype(np.float32)
+        saturation = counts / (self._norms[block.rows] + counts)
+        return (np.repeat(factors, block.sizes) * saturation).astype(np.float32)
 
 
 def _dump(path: Path, value: object, separators: tuple[str, str] | None = None) -> None:

@@ -1,15 +1,17 @@
-"""Which rows hold which terms and how often: counted part by part of the rows, then put together.
+"""Which rows hold which terms and how often: counted part by part of the rows, then put together term by term.
 
 Belongs here: arrays of numbers. Does not belong here: what a term is, what they are written as (`lexical_writer`,
-`keyword_writer`).
+`keyword_writer`), which rows an earlier index had already (`kept_rows`).
 
-A part keeps eight bytes for each row of each term; the texts that it was counted from are forgotten. Terms are numbered
-as they come, and by their order among all only when all parts are there.
+A part keeps three bytes for each row of each term; the texts that it was counted from are forgotten. Terms are numbered
+as they come, and by their order among all only when all parts are there. What an earlier index holds of rows that did
+not change is copied under their new numbers. No more than some millions of postings are put together at once.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,8 @@ Borders = NDArray[np.int64]
 
 PART = 25_000
 """Rows that are counted at once: 4 million words of some 150 each."""
+BLOCK = 1 << 22
+"""Postings that are put together at once."""
 
 
 class Part(NamedTuple):
@@ -26,47 +30,120 @@ class Part(NamedTuple):
 
     terms: Numbers
     starts: Borders  # [terms + 1]
+    places: NDArray[Any]  # of rows, among `rows`
+    counts: NDArray[Any]
     rows: Numbers
-    counts: Numbers
 
 
-class Postings(NamedTuple):
-    """Rows and counts of every term by its place; those of term i are `[starts[i]:starts[i+1]]`."""
+class KeptPostings(NamedTuple):
+    """Postings of an earlier index, those of its term i are `[starts[i]:starts[i+1]]`."""
 
+    places: Numbers  # of each of its terms in the order of all, ascending
     starts: Borders
+    rows: Numbers  # as it numbered them
+    counts: Numbers | None  # None: not wanted
+    renumbered: Numbers  # by its numbers: the row's number now, -1 where it is counted again or gone; else ascending
+
+
+class Block(NamedTuple):
+    """The postings of some terms that follow each other, rows ascending."""
+
+    sizes: Borders  # [terms]
     rows: Numbers
     counts: Numbers
 
 
-def counted(terms: Numbers, owners: Numbers, first_row: int) -> Part:
-    """Return how often each term stands in each row, of one term number and one row (from 0) for each occurrence."""
-    width = int(owners[-1]) + 1 if len(owners) else 1
+def counted(terms: Numbers, owners: Numbers, rows: Numbers) -> Part:
+    """Return how often each term stands in each row, of one term number and the place of its row for each occurrence.
+
+    `rows`: the numbers of the rows, ascending.
+    """
+    width = max(len(rows), 1)
     keys = terms.astype(np.int64) * width + owners
     keys.sort()
     begins = np.flatnonzero(np.diff(keys, prepend=-1))
-    counts = np.diff(begins, append=len(keys)).astype(np.int32)
-    own, rows = np.divmod(keys[begins], width)
+    counts = np.diff(begins, append=len(keys))
+    own, places = np.divmod(keys[begins], width)
     starts = np.flatnonzero(np.diff(own, prepend=-1))
-    rows += first_row
-    return Part(own[starts].astype(np.int32), np.append(starts, len(own)), rows.astype(np.int32), counts)
+    return Part(own[starts].astype(np.int32), np.append(starts, len(own)), _small(places), _small(counts), rows)
 
 
-def merged(parts: list[Part], places: Numbers) -> Postings:
-    """Return the postings of all parts, whose rows follow each other; the list is empty after it.
+def _small(numbers: Borders) -> NDArray[Any]:
+    """Return numbers, none below zero, in as few bytes as they need."""
+    return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
-    `places`: where each term number stands in the order of the terms.
+
+def blocks(parts: Sequence[Part], places: Numbers, terms: int, kept: KeptPostings | None = None) -> Iterator[Block]:
+    """Yield the postings of all terms in their order, some millions at a time.
+
+    `parts`: their rows follow each other; `places`: where each of their term numbers stands in the order of the `terms`
+    terms. A term of which no row is left has no posting.
     """
-    lengths = np.zeros(len(places), np.int64)
-    for part in parts:
-        lengths[places[part.terms]] += np.diff(part.starts)
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    rows, counts = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.int32)
-    free = starts[:-1].copy()
-    parts.reverse()
-    while parts:
-        part = parts.pop()
-        own, sizes = places[part.terms], np.diff(part.starts)
-        targets = np.repeat(free[own] - part.starts[:-1], sizes) + np.arange(len(part.rows))
-        rows[targets], counts[targets] = part.rows, part.counts
-        free[own] += sizes
-    return Postings(starts, rows, counts)
+    ordered = [_Ordered.of(part, places) for part in parts]
+    ends = np.zeros(terms, np.int64)
+    for part in ordered:
+        ends[part.places] += part.sizes
+    if kept:
+        ends[kept.places] += np.diff(kept.starts)
+    np.cumsum(ends, out=ends)
+    first = 0
+    while first < terms:
+        done = int(ends[first - 1]) if first else 0
+        last = max(int(np.searchsorted(ends, done + BLOCK, side="right")), first + 1)
+        block = _counted_block(ordered, first, last)
+        yield _with_kept(block, kept, first, last) if kept else block
+        first = last
+
+
+class _Ordered(NamedTuple):
+    """The terms of a part by their places in the order of all."""
+
+    places: Numbers
+    starts: Borders
+    sizes: Borders
+    part: Part
+
+    @classmethod
+    def of(cls, part: Part, places: Numbers) -> _Ordered:
+        own = places[part.terms]
+        order = np.argsort(own)
+        return cls(own[order], part.starts[:-1][order], np.diff(part.starts)[order], part)
+
+
+def _counted_block(ordered: Sequence[_Ordered], first: int, last: int) -> Block:
+    """Return what was counted of the terms from `first` to before `last`."""
+    ranges = [(one, slice(*np.searchsorted(one.places, (first, last)))) for one in ordered]
+    sizes = np.zeros(last - first, np.int64)
+    for one, own in ranges:
+        sizes[one.places[own] - first] += one.sizes[own]
+    free = np.cumsum(sizes) - sizes
+    rows, counts = np.empty(int(sizes.sum()), np.int32), np.empty(int(sizes.sum()), np.int32)
+    for one, own in ranges:
+        terms, lengths = one.places[own] - first, one.sizes[own]
+        steps = np.arange(int(lengths.sum()))
+        before = np.cumsum(lengths) - lengths
+        sources = np.repeat(one.starts[own] - before, lengths) + steps
+        targets = np.repeat(free[terms] - before, lengths) + steps
+        rows[targets] = one.part.rows[one.part.places[sources]]
+        counts[targets] = one.part.counts[sources]
+        free[terms] += lengths
+    return Block(sizes, rows, counts)
+
+
+def _with_kept(new: Block, kept: KeptPostings, first: int, last: int) -> Block:
+    """Return a block with the postings that are kept, each where its row belongs."""
+    begin, end = np.searchsorted(kept.places, (first, last))
+    postings = slice(kept.starts[begin], kept.starts[end])
+    rows = kept.renumbered[kept.rows[postings]]
+    terms = np.repeat(kept.places[begin:end] - first, np.diff(kept.starts[begin : end + 1]))
+    counts = rows if kept.counts is None else kept.counts[postings]
+    stays = rows >= 0
+    if not stays.all():
+        rows, terms, counts = rows[stays], terms[stays], counts[stays]
+    sizes = np.bincount(terms, minlength=last - first) + new.sizes
+    if len(new.rows):
+        width = np.int64(max(int(rows.max(initial=0)), int(new.rows.max())) + 1)
+        owners = np.repeat(np.arange(last - first), new.sizes)
+        targets = np.searchsorted(terms * width + rows, owners * width + new.rows)
+        rows, counts = np.insert(rows, targets, new.rows), np.insert(counts, targets, new.counts)
+    return Block(sizes, rows, counts)

@@ -10,19 +10,24 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.contents import map_file
+from rag_serving.artifacts.contents import let_go, map_file
 from rag_serving.indexes.exact import FILE, Vectors, VectorsError, vectors_of
 from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE
 
 _LEVELS = 127
-_BLOCK = 16_384
+_BLOCK = 1024  # vectors that are coded at once: what is computed of them stays in the processor's cache
+_WRITTEN = 65_536  # vectors after which the memory of mapped ones is let go
 
 
 def save_vectors(folder: Path, vectors: Vectors) -> None:
     """Write L2-normalized vectors [n, d] into a folder, under their final name only when complete."""
     temporary = folder / f".{FILE}"
     with temporary.open("wb") as file:
-        np.save(file, np.ascontiguousarray(vectors, dtype=np.float32), allow_pickle=False)
+        header = {"descr": "<f4", "fortran_order": False, "shape": vectors.shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, len(vectors), _WRITTEN):
+            file.write(np.ascontiguousarray(vectors[start : start + _WRITTEN], dtype="<f4").data)
+            let_go(vectors)
     temporary.replace(folder / FILE)
 
 
@@ -49,6 +54,8 @@ def save_codes(folder: Path, vectors: NDArray[np.float32]) -> None:
     for start in range(0, count, _BLOCK):
         part = slice(start, start + _BLOCK)
         codes[:, part], facts[:, part] = _coded(np.asarray(vectors[part], np.float32))
+        if not start % _WRITTEN:
+            let_go(vectors)
     codes.flush()
     with (folder / FACTS_FILE).open("wb") as file:
         np.save(file, facts, allow_pickle=False)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,15 +52,26 @@ class BuildWorkspace:
     def of(cls, store: Store, tenant: str) -> BuildWorkspace:
         return cls(store.candidate(tenant))
 
-    def write_dense(self, table: pa.Table, vectors: Vectors, facts: Mapping[str, Any]) -> None:
-        """Leave the arranged table, its vectors and what was made of them."""
+    def write_dense(
+        self,
+        table: pa.Table,
+        vectors: Vectors,
+        facts: Mapping[str, Any],
+        write_words: Callable[[Path, pa.Table], None] = write_keyword_index,
+    ) -> None:
+        """Leave the arranged table, its vectors and what was made of them; `write_words` makes the keyword index."""
         with self._part(_DENSE) as working:
-            write_table(working / CHUNKS_FILE, table, GENERATION_CHUNKS)
-            write_mapped(working / MAPPED_FILE, table, GENERATION_CHUNKS)
-            write_page_readers(working, table)
-            write_keyword_index(working, table)
-            save_vectors(working, vectors)
-            save_codes(working, vectors)
+            with ThreadPoolExecutor(1) as beside:  # Arrow and numpy leave the other core to the words
+                files = [
+                    beside.submit(write_table, working / CHUNKS_FILE, table, GENERATION_CHUNKS),
+                    beside.submit(write_mapped, working / MAPPED_FILE, table, GENERATION_CHUNKS),
+                    beside.submit(save_vectors, working, vectors),
+                    beside.submit(save_codes, working, vectors),
+                ]
+                write_page_readers(working, table)
+                write_words(working, table)
+                for file in files:
+                    file.result()
             write_json(working / _FACTS, dict(facts))
 
     @contextmanager
