@@ -119,6 +119,9 @@ ablation: $(VENV)/.installed  ## Measure each stage of retrieval on and off on .
 bench-gpu: $(VENV)/.installed-test  ## Measure reranker and embedder geometries on this machine's GPU (JSON on standard output).
 	@python -m evals.bench.gpu
 
+load: $(VENV)/.installed-test  ## Put load on a server of the sample (LOAD="--profile burst", "--soak 30"; docs/load.md).
+	@python -m evals.load $(LOAD)
+
 docs: $(VENV)/.installed-test  ## Write the generated parts of the docs.
 	@python scripts/generate_docs.py
 	@python scripts/generate_monitoring.py
@@ -132,4 +135,4 @@ examples: $(VENV)/.installed-test  ## Write what the product prints for README's
 clean:  ## Remove artifacts (.citelock) and the environment.
 	rm -rf $(VENV) .citelock
 
-.PHONY: help install demo demo-documents up lint test test-nightly lock sbom bench ablation bench-gpu docs web examples clean
+.PHONY: help install demo demo-documents up lint test test-nightly lock sbom bench ablation bench-gpu load docs web examples clean

@@ -1,0 +1,94 @@
+"""Put load on a server: `python -m evals.load --profile mixed` starts one of the sample wiki and prints JSON.
+
+Every answer is compared with what the server said before the load began. Ends with 1 where a request failed, an answer
+was another one, or, with --soak, resident memory was not flat.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evals.bench.clients import started
+from evals.bench.machine import load, machine
+from evals.load.installation import Installation, gold_questions, sample
+from evals.load.profiles import PROFILES
+from evals.load.running import Target, run, scaling, soak
+
+SOAK_MINUTES = 2.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure as the command line says; the exit code."""
+    options = _options(arguments)
+    profile = PROFILES[options.profile]
+    if options.clients:
+        profile = profile.with_clients(options.clients)
+    told = machine()
+    with _target(options, profile.tenants) as target:
+        if options.scaling:
+            found, is_good = scaling(target, profile, options.clients or 8, options.seconds, options.rounds)
+        elif options.soak:
+            found, is_good = soak(target, profile, options.soak * 60)
+        else:
+            results = run(target, profile, options.seconds, options.requests)
+            found, is_good = results.figures() | {"wrong": results.wrong}, results.is_clean
+        if target.server:
+            found["resident_mb"] = round(target.server.resident_mb(), 1)
+    asked = {"profile": profile.name, "clients": max(stage.clients for stage in profile.stages), "url": options.url}
+    told["load_after"] = load()
+    print(json.dumps({**asked, "workers": options.workers, **found, "machine": told}, indent=2))
+    return 0 if is_good else 1
+
+
+@contextmanager
+def _target(options: argparse.Namespace, tenants: int) -> Iterator[Target]:
+    """Yield a server that is ready, and what may be asked of it."""
+    questions = _questions(options.questions) or gold_questions()
+    if options.url:
+        token = {"": sys.stdin.readline().strip()} if options.token else {}
+        yield Target(options.url, Installation(None, ("",), token, questions), None)
+    elif options.config:
+        with started(options.config, options.workers) as server:
+            yield Target(server.url, Installation(options.config, ("",), {}, questions), server)
+    else:
+        with sample(options.home, tenants) as built:
+            assert built.config
+            with started(built.config, options.workers) as server:
+                yield Target(server.url, built, server)
+
+
+def _questions(file: Path | None) -> tuple[str, ...]:
+    lines = file.read_text(encoding="utf-8").splitlines() if file else []
+    return tuple(line.strip() for line in lines if line.strip())
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m evals.load", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--profile", choices=[*PROFILES], default="steady")
+    parser.add_argument("--clients", type=int, help="at once, in the profile's fullest stage")
+    parser.add_argument("--seconds", type=float, default=30, help="of load; with --scaling of each turn")
+    parser.add_argument("--requests", type=int, default=0, help="end after so many, if that is sooner")
+    parser.add_argument("--workers", type=int, default=2, help="processes of the server that is started")
+    parser.add_argument("--scaling", action="store_true", help="one client and many in turns: the ratio of their rates")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each kind with --scaling")
+    parser.add_argument(
+        "--soak", type=float, nargs="?", const=SOAK_MINUTES, metavar="MINUTES", help="watch memory meanwhile"
+    )
+    parser.add_argument("--home", type=Path, help="folder in which the sample is built, or was")
+    parser.add_argument("--config", type=Path, help="serve this configuration, without sign-in, in place of the sample")
+    parser.add_argument("--url", help="ask a server that runs, such as http://127.0.0.1:8088")
+    parser.add_argument("--token", action="store_true", help="read the token for --url from standard input")
+    parser.add_argument("--questions", type=Path, help="one a line, for --config and --url")
+    options = parser.parse_args(arguments)
+    if (options.url or options.config) and PROFILES[options.profile].tenants > 1:
+        parser.error(f"the profile {options.profile} needs the tenants of the sample")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""Answers of calm servers to each question, and whether a server under load says the same.
+
+Belongs here: what of an answer must be the same, verdicts. Does not belong here: asking (`users`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rag_serving.records.flags import CACHED, CACHED_OLDER, FINDINGS
+
+Verdict = Literal["same", "degraded", "refused", "wrong"]
+"""same: what the calm server said; degraded: another answer, known, which says what was missing; refused: it says that
+it has none at the moment; wrong: anything else."""
+
+_CITED = ("page_id", "page_version", "url", "quote")
+_EARLIER = {CACHED, CACHED_OLDER}
+
+
+def substance(payload: Mapping[str, Any]) -> str:
+    """Return a digest of what a reader is told by an answer or a search; times, ids of receipts and flags are left
+    out."""
+    if "results" in payload:
+        kept: Any = [result["chunk_id"] for result in payload["results"]]
+    else:
+        cited = [[citation[name] for name in _CITED] for citation in payload["citations"]]
+        clarification = payload["clarification"] if not _EARLIER.intersection(payload["flags"]) else None
+        kept = [payload["status"], payload["answer"], cited, clarification]
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def degraded(payload: Mapping[str, Any]) -> list[str]:
+    """Return the flags of an answer or a search that say what was missing."""
+    return sorted(set(payload.get("flags", payload.get("degraded", ()))) - FINDINGS)
+
+
+@dataclass
+class Expected:
+    """Answers that may be given, by tenant, door and question: the calm server's first, then those of servers that lack
+    a part."""
+
+    known: dict[str, list[str]] = field(default_factory=dict)
+
+    def learn(self, asked: Iterable[str], payload: Mapping[str, Any]) -> bool:
+        """Take an answer of a calm server; return whether it was known."""
+        answers, told = self.known.setdefault(_key(asked), []), substance(payload)
+        if told in answers:
+            return True
+        answers.append(told)
+        return False
+
+    def verdict(self, asked: Iterable[str], payload: Mapping[str, Any], any_degraded: bool = False) -> Verdict:
+        """Return what an answer is. `any_degraded`: one that says what was missing need not be known."""
+        if payload.get("status") == "unavailable":
+            return "refused"
+        answers, told, missing = self.known[_key(asked)], substance(payload), degraded(payload)
+        if told == answers[0]:
+            return "degraded" if missing else "same"
+        return "degraded" if missing and (any_degraded or told in answers) else "wrong"
+
+
+def _key(asked: Iterable[str]) -> str:
+    return "\n".join(asked)

@@ -1,0 +1,126 @@
+"""Installations that are asked: the sample wiki as three tenants, or an installation of the caller's own.
+
+Belongs here: configurations, tokens, questions, what the calm server says. Does not belong here: load (`users`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from evals.bench.clients import CITELOCK
+from evals.load.expected import Expected, degraded
+from evals.load.profiles import ASK, SEARCH
+from rag_serving.artifacts.store import Store, write_json
+
+ROOT = Path(__file__).parents[2]
+TENANTS = {"demo": ("ENG", "OPS"), "engineering": ("ENG",), "operations": ("OPS",)}
+"""Each has a part of the sample of its own, so that an answer of another tenant's pages is another answer."""
+SEARCHED = 10
+PATHS = {ASK: "/v1/ask", SEARCH: "/v1/search"}
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A configuration that was built, and what may be asked of it.
+
+    Attributes:
+        tenants: their names, or one empty name where a server is asked without a token.
+        tokens: by tenant; none where the server wants none.
+    """
+
+    config: Path | None
+    tenants: tuple[str, ...]
+    tokens: dict[str, str]
+    questions: tuple[str, ...]
+
+    def headers(self, tenant: str) -> dict[str, str]:
+        token = self.tokens.get(tenant)
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+@contextmanager
+def sample(home: Path | None, tenants: int) -> Iterator[Installation]:
+    """Yield the sample as so many tenants, built in a temporary folder or, where it is not there, in `home`."""
+    with tempfile.TemporaryDirectory(prefix="citelock-load-") as folder:
+        place = (home or Path(folder)).resolve()
+        names = tuple(TENANTS)[:tenants]
+        config = place / "load.yaml"
+        place.mkdir(parents=True, exist_ok=True)
+        write_json(config, _settings(place / "home", names))  # JSON is YAML
+        os.environ["CITELOCK_TOKENS"] = json.dumps({_token(name): {"tenant": name, "user": "ann"} for name in names})
+        store = Store(place / "home")
+        if not all(store.current(name) for name in names):
+            subprocess.run([*CITELOCK, "build", "--config", str(config)], check=True, stdout=sys.stderr)
+        yield Installation(config, names, {name: _token(name) for name in names}, gold_questions())
+
+
+def _token(tenant: str) -> str:
+    return f"load-{tenant}"
+
+
+def gold_questions() -> tuple[str, ...]:
+    """Return the questions about the sample that anybody may ask."""
+    content = yaml.safe_load((ROOT / "evals/gold/sample.yaml").read_text(encoding="utf-8"))
+    rows: list[dict[str, Any]] = content["questions"]
+    return tuple(str(row["question"]) for row in rows if "groups" not in row and "user" not in row)
+
+
+def _settings(home: Path, tenants: Sequence[str]) -> dict[str, Any]:
+    sources = {
+        f"{space.lower()}_{tenant}": {
+            "kind": "confluence_dump", "tenant": tenant, "path": str(ROOT / "sample" / space), "readers": "everyone"
+        }
+        for tenant in tenants
+        for space in TENANTS[tenant]
+    }  # fmt: skip
+    limits = {"rate_limit_per_minute": 0, "address_limit_per_minute": 0, "streams_per_caller": 64}
+    serving = {"auth": "tokens", **limits}
+    return {"home": str(home), "tenants": {name: {} for name in tenants}, "sources": sources, "serving": serving}
+
+
+def calm_answers(url: str, installation: Installation) -> Expected:
+    """Ask every question of every tenant twice, one after the other.
+
+    Raises:
+        RuntimeError: an answer is degraded, or the second one is another one: nothing could be compared with it.
+    """
+    expected = Expected()
+    with httpx.Client(base_url=url, timeout=120) as client:
+        for tenant in installation.tenants:
+            for door, path in PATHS.items():
+                for question in installation.questions:
+                    asked = tenant, door, question
+                    first, second = (
+                        _answer(client, path, body_of(door, question), installation.headers(tenant)) for _ in "12"
+                    )
+                    expected.learn(asked, first)
+                    if degraded(first) or expected.verdict(asked, second) != "same":
+                        flags = degraded(first) + degraded(second)
+                        raise RuntimeError(f"the calm server is not sure of its answer ({flags}): {asked}")
+    return expected
+
+
+def body_of(door: str, question: str) -> dict[str, Any]:
+    """Return what is sent through a door."""
+    if door == SEARCH:
+        return {"query": question, "k": SEARCHED}
+    return {"question": question, **({} if door == ASK else {"stream": True})}
+
+
+def _answer(client: httpx.Client, path: str, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
+    response = client.post(path, json=body, headers=headers)
+    response.raise_for_status()
+    found: dict[str, Any] = response.json()
+    return found

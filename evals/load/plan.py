@@ -1,0 +1,119 @@
+"""Plans and results of the process that sends the load: two files of JSON.
+
+Belongs here: their content, figures of what was reported. Does not belong here: sending (`users`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evals.load.profiles import Profile, Stage
+from rag_serving.artifacts.store import write_json
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A profile and what it is asked with.
+
+    Attributes:
+        requests: after how many it ends; 0: after `seconds` alone.
+        expected: what the calm server said (`expected.Expected.known`).
+        results: the file that is written at the end.
+    """
+
+    profile: Profile
+    seconds: float
+    requests: int
+    tenants: tuple[str, ...]
+    tokens: dict[str, str]
+    questions: tuple[str, ...]
+    expected: dict[str, list[str]]
+    results: str
+
+    def write(self, path: Path) -> None:
+        write_json(path, asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> Plan:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        stages = tuple(Stage(**stage) for stage in content["profile"]["stages"])
+        return cls(**{**content, "profile": Profile(**{**content["profile"], "stages": stages})})
+
+
+@dataclass
+class Results:
+    """Outcomes of all requests."""
+
+    ms: list[float] = field(default_factory=list)
+    doors: list[str] = field(default_factory=list)
+    first_ms: list[float] = field(default_factory=list)  # of streams: their first event
+    faults: Counter[str] = field(default_factory=Counter)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    wrong: list[dict[str, Any]] = field(default_factory=list)  # the first few
+    began: float = 0.0  # of the first request, by the clock that never goes back
+    ended: float = 0.0
+
+    def add(self, door: str, ms: float, fault: str, first_ms: float | None = None) -> None:
+        self.ended = time.monotonic()
+        self.began = self.began or self.ended - ms / 1000
+        self.ms.append(ms)
+        self.doors.append(door)
+        if fault:
+            self.faults[fault] += 1
+        if first_ms is not None:
+            self.first_ms.append(first_ms)
+
+    def write(self, path: Path) -> None:
+        write_json(path, vars(self))
+
+    @classmethod
+    def read(cls, path: Path) -> Results:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return cls(
+            **{**content, "faults": Counter(content["faults"]), "verdicts": Counter(content["verdicts"])},
+        )
+
+    @property
+    def per_s(self) -> float:
+        return len(self.ms) / max(self.ended - self.began, 1e-9)
+
+    @property
+    def is_clean(self) -> bool:
+        return bool(self.ms) and not self.faults and not self.wrong
+
+    def figures(self) -> dict[str, Any]:
+        """Return counts, rates and times."""
+        errors = sum(self.faults.values())
+        shown: dict[str, Any] = {
+            "requests": len(self.ms),
+            "seconds": round(self.ended - self.began, 1),
+            "per_s": round(self.per_s, 1),
+            "errors": errors,
+            "error_rate": round(errors / max(1, len(self.ms)), 5),
+            "faults": dict(self.faults),
+            "answers": dict(self.verdicts),
+            "wrong_answers": self.verdicts["wrong"],
+            "ms": {
+                door: quantiles([ms for ms, one in zip(self.ms, self.doors, strict=True) if one == door])
+                for door in sorted(set(self.doors))
+            },
+        }
+        if self.first_ms:
+            shown["first_event_ms"] = quantiles(self.first_ms)
+        return shown
+
+
+def quantiles(ms: Sequence[float]) -> dict[str, float]:
+    """Return the median, what 95 and 99 of a hundred did not exceed, and the longest."""
+    ordered = sorted(ms)
+    at = {name: ordered[min(len(ordered) - 1, int(share * len(ordered)))] for name, share in _SHARES.items()}
+    return {name: round(value, 1) for name, value in {**at, "longest": ordered[-1]}.items()}
+
+
+_SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}

@@ -1,0 +1,140 @@
+"""A locustfile: clients of a profile. `python -m locust -f evals/load/users.py --headless --plan FILE -H URL`.
+
+Belongs here: what a client sends, what it makes of the answer, counting. Does not belong here: starting the server and
+writing the plan (`running`). Locust runs it in a process of its own, whose sockets gevent replaces.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from locust import LoadTestShape, events, task
+from locust.contrib.fasthttp import FastHttpUser
+
+from evals.load.expected import Expected
+from evals.load.installation import PATHS, body_of
+from evals.load.plan import Plan, Results
+from evals.load.profiles import ASK, SEARCH, STREAM
+
+_TIMEOUT_S = 120.0
+_NUMBERS = count()
+
+
+class State:
+    """Of this process: what it was told to do, and what came of it."""
+
+    plan: Plan
+    expected: Expected
+    results: Results
+
+
+@events.init_command_line_parser.add_listener  # type: ignore[untyped-decorator]
+def _(parser: Any) -> None:
+    parser.add_argument("--plan", required=True, help="what is to be done, as evals.load writes it")
+
+
+@events.init.add_listener  # type: ignore[untyped-decorator]
+def _begin(environment: Any, **_: Any) -> None:
+    State.plan = Plan.read(Path(environment.parsed_options.plan))
+    State.expected = Expected(State.plan.expected)
+    State.results = Results()
+
+
+@events.quitting.add_listener  # type: ignore[untyped-decorator]
+def _end(**_: Any) -> None:
+    State.results.write(Path(State.plan.results))
+
+
+class Stages(LoadTestShape):
+    """The profile's stages until its time is over, or enough was asked."""
+
+    def tick(self) -> tuple[int, float] | None:
+        plan, passed = State.plan, self.get_run_time()  # type: ignore[no-untyped-call]
+        if passed >= plan.seconds or (plan.requests and len(State.results.ms) >= plan.requests):
+            return None
+        clients = plan.profile.clients_at(passed)
+        return clients, float(clients)
+
+
+class Client(FastHttpUser):
+    """One client with one connection: it asks, reads the whole answer, compares it, and waits."""
+
+    connection_timeout = network_timeout = _TIMEOUT_S
+
+    def on_start(self) -> None:
+        plan, number = State.plan, next(_NUMBERS)
+        self.tenant = plan.tenants[number % len(plan.tenants)]
+        self.token = plan.tokens.get(self.tenant)
+        self.dice = random.Random(number)
+        self.questions: Iterator[str] = iter(())
+
+    def wait_time(self) -> float:
+        return self.dice.expovariate(1 / State.plan.profile.pause_s) if State.plan.profile.pause_s else 0.0
+
+    @task
+    def request(self) -> None:
+        doors = State.plan.profile.doors
+        door = self.dice.choices([*doors], [*doors.values()])[0]
+        question = self._next_question()
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        began = time.perf_counter()
+        path, body = PATHS[SEARCH if door == SEARCH else ASK], body_of(door, question)
+        with self.client.post(
+            path, json=body, headers=headers, name=door, stream=door == STREAM, catch_response=True
+        ) as response:
+            fault, first_ms = self._read(door, question, response, began)
+            if fault:
+                response.failure(fault)
+            else:
+                response.success()
+        State.results.add(door, (time.perf_counter() - began) * 1000, fault, first_ms)
+
+    def _next_question(self) -> str:
+        question = next(self.questions, None)
+        if question is None:
+            self.questions = iter(self.dice.sample(State.plan.questions, len(State.plan.questions)))
+            question = next(self.questions)
+        return question
+
+    def _read(self, door: str, question: str, response: Any, began: float) -> tuple[str, float | None]:
+        """Return what is wrong with an answer, or nothing, and after how many milliseconds a stream's first event
+        came."""
+        if response.status_code != 200:
+            return f"HTTP {response.status_code} {response.error or ''}".strip(), None
+        try:
+            payload, first_ms = _streamed(response, began) if door == STREAM else (response.json(), None)
+        except Exception as error:  # of a connection, in gevent's own kinds
+            return f"{type(error).__name__}: {error}", None
+        kind = SEARCH if door == SEARCH else ASK
+        verdict = State.expected.verdict((self.tenant, kind, question), payload, any_degraded=True)
+        State.results.verdicts[verdict] += 1
+        if verdict in ("same", "degraded"):
+            return "", first_ms
+        if verdict == "wrong" and len(State.results.wrong) < 5:
+            State.results.wrong.append({"tenant": self.tenant, "question": question, "answer": payload})
+        return verdict, first_ms
+
+
+def _streamed(response: Any, began: float) -> tuple[dict[str, Any], float]:
+    """Read events to the last one, which is the answer.
+
+    Raises:
+        ValueError: it is none.
+    """
+    first_ms, name, payload = 0.0, "", {}
+    while line := response.stream.readline(b"\n"):
+        text = line.decode()
+        first_ms = first_ms or (time.perf_counter() - began) * 1000
+        if text.startswith("event: "):
+            name = text.removeprefix("event: ").strip()
+        elif text.startswith("data: ") and name in ("answer", "error"):
+            payload = json.loads(text.removeprefix("data: "))
+    if name != "answer":
+        raise ValueError(f"a stream ended with {name or 'nothing'}: {payload.get('code', '')}")
+    return payload, first_ms
