@@ -7,8 +7,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from support.stand_in_http import StandInServer
 
 FAULTS = (
     "killed",
@@ -73,23 +75,10 @@ def sidecar() -> Iterator[StandInSidecar]:
             stand_in.stop()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    allow_reuse_address = True
-    request_queue_size = 64
-
+class _Server(StandInServer):
     def __init__(self, stand_in: StandInSidecar, port: int = 0) -> None:
         self.stand_in = stand_in
-        self.open: set[Any] = set()
-        super().__init__(("127.0.0.1", port), _Handler)
-
-    def close_connections(self) -> None:
-        for connection in list(self.open):
-            self.shutdown_request(connection)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is what the tests are about."""
+        super().__init__(_Handler, port)
 
 
 class _Handler(BaseHTTPRequestHandler):
