@@ -11,6 +11,7 @@ from typing import Any
 
 import dagster as dg
 import pyarrow as pa
+from dagster._core.execution.context.compute import current_execution_context
 
 from rag_assets.embedding_jobs.waiting import DeadTextsError
 from rag_assets.evaluation.evaluate import EvaluationError
@@ -126,7 +127,9 @@ def writing(config: Config, folder: Path, run: str | None = None) -> Iterator[No
     `run`: the id of a run whose other steps may write other files there meanwhile; None: nobody else may.
     """
     try:
-        with locked(config, folder, STEP_WAIT_SECONDS, run):
+        own_run, step = _step()
+        with locked(config, folder, STEP_WAIT_SECONDS, own_run, step if run else None):
+            _refuse_late(own_run)
             yield
     except ObjectHomeError as error:
         redact_error(error)
@@ -140,6 +143,20 @@ def writing(config: Config, folder: Path, run: str | None = None) -> Iterator[No
     except Exception as error:
         redact_error(error)  # Dagster stores the messages of all errors that this one came from
         raise
+
+
+def _step() -> tuple[str | None, str | None]:
+    """Return the id of the run and the name of the step that this process executes; None outside of a step."""
+    context = current_execution_context.get()
+    return (context.run.run_id, context.op_execution_context.op.name) if context else (None, None)
+
+
+def _refuse_late(run_id: str | None) -> None:
+    """Refuse to write for a run that has ended: an attempt that was given up may come back to life much later."""
+    context = current_execution_context.get()
+    run = context.instance.get_run_by_id(run_id) if context and run_id else None
+    if run is not None and run.is_finished:
+        raise dg.Failure(f"run {run_id} has ended; this late attempt of its step writes nothing", allow_retries=False)
 
 
 def override_of(context: dg.AssetExecutionContext) -> str | None:

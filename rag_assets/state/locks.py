@@ -3,11 +3,15 @@
 Belongs here: taking and holding a lock between processes, alone or with other steps of the same run; the kernel lets
 go of it when a process dies.
 Does not belong here: what is written under it.
+
+An executor may start a second attempt of a step while the first one still runs, because it cannot reach the first
+worker. The second attempt waits for as long as the first one lives: both would write the same files.
 """
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -21,8 +25,11 @@ from rag_serving.object_home.leases import HeldError
 from rag_serving.object_home.shared_home import written_with
 
 _POLL_S = 0.2
-_RUN_WAIT_S = 3600.0
-"""For steps of the same run, which end."""
+_LOOK_S = 2.0
+RUN_WAIT_S = 86_400.0
+"""How long a step waits for another attempt of itself, or for another step of its run."""
+
+_log = logging.getLogger(__name__)
 
 
 class LockedError(Exception):
@@ -42,69 +49,68 @@ def is_held(folder: Path) -> bool:
 
 
 @contextmanager
-def exclusive(folder: Path, wait_s: float = 0.0) -> Iterator[None]:
+def exclusive(folder: Path, wait_s: float = 0.0, run: str = "") -> Iterator[None]:
     """Hold the folder's lock; a process that holds it already simply goes on.
+
+    `run`: whose steps, and other attempts of this one, are waited for until they end.
 
     Raises:
         LockedError: another process still holds it after `wait_s` seconds.
     """
-    folder = folder.resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / ".lock"
+    path = _lock_file(folder)
     lock = FileLock(path, thread_local=False, is_singleton=True, fallback_to_soft=False)
+    patience = _Patience(path, run, wait_s)
+    while True:
+        try:
+            lock.acquire(timeout=min(wait_s, _LOOK_S), poll_interval=_POLL_S)
+            break
+        except Timeout:
+            patience.refuse_at_end()
+            time.sleep(_POLL_S)
     try:
-        lock.acquire(timeout=wait_s, poll_interval=_POLL_S)
-    except Timeout:
-        holder = path.read_text(encoding="utf-8").partition(" ")[0] or "unknown"
-        raise LockedError(_refusal(holder, folder)) from None
-    try:
-        path.write_text(str(os.getpid()), encoding="utf-8")
+        path.write_text(f"{os.getpid()} {run}".rstrip(), encoding="utf-8")
         yield
     finally:
         lock.release()
 
 
 @contextmanager
-def shared_by_run(folder: Path, run: str, wait_s: float = 0.0) -> Iterator[None]:
+def shared_by_run(folder: Path, run: str, step: str, wait_s: float = 0.0) -> Iterator[None]:
     """Hold the folder's lock together with other steps of the same run, in whatever process, that write other files.
 
-    Anybody else waits for all of them. A process that holds the lock exclusively already simply goes on.
+    Another attempt of the same step is waited for until it ends. Anybody else waits for all of them. A process that
+    holds the lock exclusively already simply goes on.
 
     Raises:
         LockedError: somebody else still holds it after `wait_s` seconds.
     """
-    folder = folder.resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / ".lock"
+    path = _lock_file(folder)
     if FileLock(path, thread_local=False, is_singleton=True, fallback_to_soft=False).is_locked:
         yield
         return
-    until = time.monotonic() + wait_s
-    number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        while not _joined(number, run):
-            if time.monotonic() >= until:
-                holder = path.read_text(encoding="utf-8").partition(" ")[0] or "unknown"
-                raise LockedError(_refusal(holder, folder))
-            time.sleep(_POLL_S)
+    with _held_by_run(path.with_name(f".lock.{step}"), run, wait_s, alone=True), _held_by_run(path, run, wait_s):
         yield
-    finally:
-        os.close(number)
 
 
 @contextmanager
-def locked(config: Config, folder: Path, wait_s: float = 0.0, run: str | None = None) -> Iterator[None]:
+def locked(
+    config: Config, folder: Path, wait_s: float = 0.0, run: str | None = None, shared_as: str | None = None
+) -> Iterator[None]:
     """Hold a folder of the home, against other processes of this machine and, where the home is shared, other machines.
 
-    `run`: its other steps may write other files there meanwhile; those on other machines wait for each other.
+    `run`: the id of the run whose step this is; `shared_as`: the step's name, if other steps of its run may write other
+    files there meanwhile. On other machines they wait for each other.
 
     Raises:
         LockedError: somebody else still holds it after `wait_s` seconds.
         ObjectHomeError: the store of a shared home cannot be used.
     """
-    is_shared_by_run = run is not None and not config.object_store.url
-    patient_s = _RUN_WAIT_S if run is not None and config.object_store.url else wait_s
-    lock = shared_by_run(folder, str(run), wait_s) if is_shared_by_run else exclusive(folder, patient_s)
+    is_remote = bool(config.object_store.url)
+    patient_s = RUN_WAIT_S if run and is_remote else wait_s
+    if run and shared_as and not is_remote:
+        lock = shared_by_run(folder, run, shared_as, wait_s)
+    else:
+        lock = exclusive(folder, patient_s, run or "")
     with lock, ExitStack() as stack:
         try:
             stack.enter_context(written_with(config, folder, patient_s))
@@ -113,8 +119,53 @@ def locked(config: Config, folder: Path, wait_s: float = 0.0, run: str | None = 
         yield
 
 
-def _joined(number: int, run: str) -> bool:
-    """Return whether an open lock file is now held as one of a run's steps.
+class _Patience:
+    """How long a lock is waited for: `wait_s`, but `RUN_WAIT_S` while the own run holds it."""
+
+    def __init__(self, path: Path, run: str, wait_s: float) -> None:
+        self._path, self._run, self._wait_s = path, run, wait_s
+        self._began, self._has_told = time.monotonic(), False
+
+    def refuse_at_end(self) -> None:
+        """Raise LockedError if the holder was waited for long enough."""
+        holder, _, run = _content(self._path).partition(" ")
+        is_own_run = bool(self._run) and run == self._run
+        if is_own_run and not self._has_told:
+            self._has_told = True
+            _log.warning("waits until process %s, of the same run, has written %s", holder, self._path.parent)
+        if time.monotonic() - self._began >= (RUN_WAIT_S if is_own_run else self._wait_s):
+            raise LockedError(_refusal(holder or "unknown", self._path.parent))
+
+
+@contextmanager
+def _held_by_run(path: Path, run: str, wait_s: float, alone: bool = False) -> Iterator[None]:
+    """Hold a lock file for a run, with its other steps unless `alone`."""
+    number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    patience = _Patience(path, run, wait_s)
+    try:
+        while not _joined(number, run, alone):
+            patience.refuse_at_end()
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(number)
+
+
+def _lock_file(folder: Path) -> Path:
+    folder = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / ".lock"
+
+
+def _content(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _joined(number: int, run: str, alone: bool) -> bool:
+    """Return whether an open lock file is now held as one of a run's steps, or as the only one.
 
     The first step takes it alone, writes the run's name and lets others in. Between these another run may take it
     (flock(2) gives up a lock before it changes it), so the name is read again.
@@ -122,6 +173,10 @@ def _joined(number: int, run: str) -> bool:
     if _locked(number, fcntl.LOCK_EX):
         os.ftruncate(number, 0)
         os.pwrite(number, f"{os.getpid()} {run}".encode(), 0)
+        if alone:
+            return True
+    if alone:
+        return False
     if not _locked(number, fcntl.LOCK_SH):
         return False
     if os.pread(number, 200, 0).decode(errors="replace").partition(" ")[2] == run:

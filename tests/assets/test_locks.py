@@ -21,7 +21,7 @@ with exclusive(pathlib.Path(sys.argv[1])):
     sys.stdin.read()
 """
 
-JOIN = HOLD.replace("exclusive", "shared_by_run").replace("(sys.argv[1])", "(sys.argv[1]), 'a run'")
+JOIN = HOLD.replace("exclusive", "shared_by_run").replace("(sys.argv[1])", "(sys.argv[1]), 'a run', 'one'")
 
 
 @contextmanager
@@ -75,20 +75,20 @@ def test_whoever_waits_gets_the_lock_once_it_is_free(tmp_path: Path) -> None:
 
 def test_steps_of_one_run_hold_a_folder_together_and_shut_everybody_else_out(tmp_path: Path) -> None:
     with held_by_another_process(tmp_path, JOIN) as process:
-        with shared_by_run(tmp_path, "a run"):
+        with shared_by_run(tmp_path, "a run", "two"):
             assert is_held(tmp_path)
-        for other in (exclusive(tmp_path), shared_by_run(tmp_path, "another run", 0.3)):
+        for other in (exclusive(tmp_path), shared_by_run(tmp_path, "another run", "two", 0.3)):
             with pytest.raises(LockedError, match=f"process {process.pid}"), other:
                 pass
 
 
 def test_the_last_step_of_a_run_lets_the_next_run_in(tmp_path: Path) -> None:
-    with held_by_another_process(tmp_path, JOIN) as process, shared_by_run(tmp_path, "a run"):
+    with held_by_another_process(tmp_path, JOIN) as process, shared_by_run(tmp_path, "a run", "two"):
         process.kill()
         process.wait()
-        with pytest.raises(LockedError), shared_by_run(tmp_path, "another run"):
+        with pytest.raises(LockedError), shared_by_run(tmp_path, "another run", "two"):
             pass
-    with shared_by_run(tmp_path, "another run"):
+    with shared_by_run(tmp_path, "another run", "two"):
         pass
     with exclusive(tmp_path):
         pass
@@ -98,13 +98,46 @@ def test_a_step_waits_for_a_build_that_has_the_folder_alone(tmp_path: Path) -> N
     with (
         held_by_another_process(tmp_path) as process,
         pytest.raises(LockedError, match=f"process {process.pid}"),
-        shared_by_run(tmp_path, "a run"),
+        shared_by_run(tmp_path, "a run", "two"),
     ):
         pass
 
 
 def test_a_step_in_the_process_of_a_build_goes_on(tmp_path: Path) -> None:
-    with exclusive(tmp_path), shared_by_run(tmp_path, "a run"):
+    with exclusive(tmp_path), shared_by_run(tmp_path, "a run", "two"):
         assert is_held(tmp_path)
     with held_by_another_process(tmp_path):
         pass
+
+
+def test_a_second_attempt_of_a_step_waits_for_as_long_as_the_first_one_lives(tmp_path: Path) -> None:
+    with held_by_another_process(tmp_path, JOIN) as process:
+        threading.Timer(1.0, process.kill).start()
+        with shared_by_run(tmp_path, "a run", "one", wait_s=0.1):
+            assert process.wait(10)
+
+
+def test_the_same_step_of_another_run_is_refused_after_the_usual_time(tmp_path: Path) -> None:
+    with (
+        held_by_another_process(tmp_path, JOIN) as process,
+        pytest.raises(LockedError, match=f"process {process.pid}"),
+        shared_by_run(tmp_path, "another run", "one", wait_s=0.1),
+    ):
+        pass
+
+
+def test_a_step_that_writes_alone_waits_for_others_of_its_run_alone(tmp_path: Path) -> None:
+    with held_by_another_process(tmp_path, JOIN) as process:
+        with pytest.raises(LockedError), exclusive(tmp_path, 0.1, "another run"):
+            pass
+        threading.Timer(1.0, process.kill).start()
+        with exclusive(tmp_path, 0.1, "a run"):
+            assert process.wait(10)
+
+
+def test_a_second_attempt_of_a_step_that_writes_alone_waits_too(tmp_path: Path) -> None:
+    alone = HOLD.replace("(sys.argv[1])", "(sys.argv[1]), run='a run'")
+    with held_by_another_process(tmp_path, alone) as process:
+        threading.Timer(1.0, process.kill).start()
+        with exclusive(tmp_path, 0.1, "a run"):
+            assert process.wait(10)
