@@ -56,8 +56,8 @@ def build(home: Path, chunks: int, dimension: int) -> None:
     from rag_assets.evaluation.cli.bench import Progress
     from rag_assets.publishing.arrange import arranged, lexical_digest, with_shards
     from rag_assets.publishing.build import build_lexical_index, commit_generation
-    from rag_assets.publishing.content_digests import values_digest
     from rag_assets.publishing.workspace import BuildWorkspace
+    from rag_serving.artifacts.content_digests import values_digest
     from rag_serving.models import open_tokenizer
 
     config, store = _config(home), Store(home)

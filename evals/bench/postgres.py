@@ -30,11 +30,11 @@ from rag_assets.evaluation.bench import TENANT, with_column
 from rag_assets.evaluation.cli.bench import Progress
 from rag_assets.publishing.arrange import arranged, lexical_digest, with_shards
 from rag_assets.publishing.build import build_lexical_index, commit_generation
-from rag_assets.publishing.content_digests import values_digest
 from rag_assets.publishing.postgres_writer import publish_generation
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_assets.state.vector_cache import VectorCache
 from rag_serving.access.principals import Principal
+from rag_serving.artifacts.content_digests import values_digest
 from rag_serving.artifacts.schema import ORIGINALS
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config

@@ -89,8 +89,11 @@ class AliasPublisher(AliasPointer):
     def _checks(self, points: GenerationPoints) -> PointChecks:
         """Return what compares it."""
 
-    def publish(self, generation_id: str, progress: Callable[[int, int], None] | None = None) -> Publication:
-        """Send a generation, compare it, and let the tenant's alias name it. `progress` hears of (points, all points).
+    def publish(
+        self, generation_id: str, progress: Callable[[int, int], None] | None = None, resend: bool = False
+    ) -> Publication:
+        """Send a generation, compare it, and let the tenant's alias name it. `progress` hears of (points, all points);
+        `resend`: points that are there are sent, too.
 
         Raises:
             StoreError: its folder is missing or damaged.
@@ -102,7 +105,7 @@ class AliasPublisher(AliasPointer):
         removed = self.prune(also_keep=generation_id)
         quotas, warnings = self._check_quota(points)
         upload = self._upload(points)
-        uploaded = upload.send(progress)
+        uploaded = upload.send(progress, resend)
         recall = self._checks(points).check()
         upload.complete()
         previous = self.point_to(generation_id)

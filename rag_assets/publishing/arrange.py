@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rag_assets.publishing.content_digests import values_digest
 from rag_assets.publishing.shards import shard_count, shard_name
 from rag_assets.steps.contexts.context_prefix import under_prefixes
+from rag_serving.artifacts.content_digests import values_digest
 from rag_serving.artifacts.contents import let_go
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.escaping.redaction import RedactedError

@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from rag_assets.publishing import shard_writer
 from rag_assets.publishing.arrange import arranged, in_order, lexical_digest, values, with_shards
-from rag_assets.publishing.content_digests import values_digest
 from rag_assets.publishing.earlier_generation import library_versions, write_keywords, write_lexical
 from rag_assets.publishing.manifest_writer import create_manifest, folder_facts, pages_digest, signed, write_manifest
 from rag_assets.publishing.passage_vectors import count_vectors, vectors_at
@@ -30,6 +29,7 @@ from rag_assets.publishing.shard_writer import ShardContent, ShardWriter, discar
 from rag_assets.publishing.shards import content_digest
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_serving.artifacts import keyword_tables
+from rag_serving.artifacts.content_digests import values_digest
 from rag_serving.artifacts.manifest import EmbedderFacts, Manifest, Shard, SourcePages, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS
 from rag_serving.artifacts.store import Store, StoreError, commit_folder, remove_folder

@@ -21,6 +21,9 @@ def command(
     generation: Annotated[str | None, typer.Argument(help="Generation id; default: the published one.")] = None,
     config: ConfigPath = None,
     tenant: Tenant = None,
+    resend: Annotated[
+        bool, typer.Option("--resend", help="Send all of it to the database of `index` anew, whatever is there.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Restore the damaged parts of a generation from what else there is, to the last bit as they were.
@@ -30,9 +33,10 @@ def command(
     citelock generations repair 3f9c2a71d05e4b88 --json
 
     Files come from a sound copy, from the other file with the same rows, or from the tenant's cache of vectors; indexes
-    are made again. Where `index` names a database, what it lacks of the published generation is copied there. No source
-    is asked and no model is called. What cannot be restored is named (exit code 1), and the
-    next `citelock build` makes the published generation again though nothing changed.
+    are made again. Where `index` names a database, what it lacks of the published generation is copied there; with
+    --resend all of it, also what was altered there (in PostgreSQL the tenant's questions find nothing meanwhile). No
+    source is asked and no model is called. What cannot be restored is named (exit code 1), and the next `citelock build`
+    makes the published generation again though nothing changed.
     """
     from rag_assets.publishing.databases import publish_to_database
     from rag_assets.publishing.repair import repair
@@ -42,7 +46,7 @@ def command(
     which = existing_generation(store, name, generation)
     done = repair(store, name, which, settings)
     if settings.index.kind != "disk" and not done.left and which == store.current(name):
-        publish_to_database(store, name, which, settings)
+        publish_to_database(store, name, which, settings, resend)
     if as_json:
         print_damage(name, which, done.left, restored=list(done.restored))
     else:

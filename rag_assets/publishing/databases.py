@@ -26,9 +26,9 @@ Figures = Mapping[str, int | float | str]
 _log = logging.getLogger(__name__)
 
 
-def publish_to_database(store: Store, tenant: str, generation_id: str, config: Config) -> Figures:
+def publish_to_database(store: Store, tenant: str, generation_id: str, config: Config, resend: bool = False) -> Figures:
     """Copy a checked generation to the configured database and let its pointer name it; return what was done, nothing
-    where there is none.
+    where there is none. `resend`: what the database has of it is sent again.
 
     Raises:
         ConfigError, RemoteError: it cannot be done, and why; what the database has published is as it was.
@@ -37,13 +37,13 @@ def publish_to_database(store: Store, tenant: str, generation_id: str, config: C
         from rag_assets.publishing.postgres_writer import publish_generation
 
         began = time.monotonic()
-        copied = publish_generation(store, tenant, generation_id, config)
+        copied = publish_generation(store, tenant, generation_id, config, resend)
         rows = {f"rows_of_{table}": count for table, count in copied.items()}
         seconds = round(time.monotonic() - began, 3)
         return {"rows_copied": sum(copied.values()), **rows, "seconds": seconds}
     if config.index.kind in ALIASED:
         with closing(alias_publisher(store, tenant, config)) as publisher, store.lock(tenant):
-            return publisher.publish(generation_id).figures()
+            return publisher.publish(generation_id, resend=resend).figures()
     return {}
 
 

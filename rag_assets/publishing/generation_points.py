@@ -16,7 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow.compute as pc
 
-from rag_assets.publishing.remote_tables import original_files, original_table, place_table
+from rag_assets.publishing.remote_tables import CatalogBlock, original_files, original_table, place_table
+from rag_assets.publishing.seals import seal_blocks
 from rag_serving.artifacts.manifest import FILE as MANIFEST_FILE
 from rag_serving.artifacts.store import read_text
 from rag_serving.indexes.generation_files import GenerationFiles
@@ -47,9 +48,9 @@ class GenerationPoints(ABC):
     batch_sizes: ClassVar[Mapping[str, int]] = {}
     """How many points of a kind go in one request, where they are large."""
 
-    def __init__(self, files: GenerationFiles, folder: Path) -> None:
-        """`files` were read from `folder`, and so compared with the manifest."""
-        self.files, self._folder = files, folder
+    def __init__(self, files: GenerationFiles, folder: Path, home: Path) -> None:
+        """`files` were read from `folder`, and so compared with the manifest; the secret of `home` seals them."""
+        self.files, self._folder, self._home = files, folder, home
         self.manifest, self._table = files.manifest, files.table
         self.chunks = len(files.table)
         self._content = lru_cache(maxsize=1)(self._read)
@@ -102,6 +103,11 @@ class GenerationPoints(ABC):
         chunks = pc.unique(self._table["readers"]).to_pylist()
         places = pc.unique(place_table(self.files)["readers"]).to_pylist()
         return frozenset({*chunks, *places, *(row["readers"] for row in self._originals)})
+
+    @cached_property
+    def _seals(self) -> list[CatalogBlock]:
+        """What shows that nobody altered the rows of a reader class, in parts."""
+        return [*seal_blocks(self.files, self._home)]
 
     @cached_property
     def original_bytes(self) -> int:

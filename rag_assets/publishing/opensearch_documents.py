@@ -148,7 +148,7 @@ class OpenSearchDocuments(GenerationPoints):
                 chunks.append(len(rows))
             table = pa.table([pa.array(terms, pa.string()), pa.array(chunks, pa.int64())], schema=REMOTE_TERMS.columns)
             blocks += blocks_by_class(kind, table, pa.chunked_array([pa.array(names, pa.string())]))
-        return blocks
+        return blocks + self._seals  # at the end: those of an older program keep their numbers
 
     @cached_property
     def _groups(self) -> list[PostingGroup]:

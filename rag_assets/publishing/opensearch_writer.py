@@ -23,7 +23,7 @@ class OpenSearchPublisher(AliasPublisher, Pointer):
     """The generations of one tenant in an OpenSearch server, for a holder of the tenant's lock (`Store.lock`)."""
 
     def _points(self, files: GenerationFiles, folder: Path) -> OpenSearchDocuments:
-        return OpenSearchDocuments(files, folder)
+        return OpenSearchDocuments(files, folder, self._config.home)
 
     def _upload(self, points: GenerationPoints) -> OpenSearchUpload:
         assert isinstance(points, OpenSearchDocuments)

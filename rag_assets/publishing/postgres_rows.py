@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple, get_args
 from uuid import UUID
 
@@ -18,6 +19,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from rag_assets.publishing.remote_tables import (
+    CatalogBlock,
     ReaderClasses,
     catalog_blocks,
     classes_of_chunks,
@@ -25,6 +27,7 @@ from rag_assets.publishing.remote_tables import (
     place_table,
     postings_of,
 )
+from rag_assets.publishing.seals import seal_blocks
 from rag_serving.access.principals import clauses_of
 from rag_serving.indexes.generation_files import GenerationFiles
 from rag_serving.indexes.postgres.claims import Signer, is_storable
@@ -75,10 +78,11 @@ PARTITIONED: Mapping[str, TableColumns] = {
 
 
 class GenerationRows:
-    """One generation as rows. `placement`: the tenant's id where it has partitions of its own, or its bucket."""
+    """One generation as rows. `placement`: the tenant's id where it has partitions of its own, or its bucket; `home`:
+    whose secret seals the rows."""
 
-    def __init__(self, files: GenerationFiles, signer: Signer, placement: UUID) -> None:
-        self.files, self._signer = files, signer
+    def __init__(self, files: GenerationFiles, signer: Signer, placement: UUID, home: Path) -> None:
+        self.files, self._signer, self._home = files, signer, home
         self.tenant, self.generation = files.manifest.tenant, files.manifest.id
         self.tenant_id = signer.tenant_id(self.tenant)
         self.placement = placement
@@ -144,8 +148,11 @@ class GenerationRows:
 
     def catalog_blocks(self) -> Iterator[Row]:
         """Yield tenant, generation, kind, class, number and content of every block."""
-        for kind, readers, number, table in catalog_blocks(self.files):
-            yield self.tenant_id, self.generation, kind, self._id_of(readers), number, pack_table(table)
+        yield from self._blocks(catalog_blocks(self.files))
+
+    def seal_blocks(self) -> Iterator[Row]:
+        """Yield the same of the seals."""
+        yield from self._blocks(seal_blocks(self.files, self._home))
 
     def original_rights(self) -> set[Row]:
         """Return tenant, generation, digest and class of every file."""
@@ -153,6 +160,10 @@ class GenerationRows:
             (self.tenant_id, self.generation, each.original.sha256, self._id_of(each.readers))
             for each in self.originals
         }
+
+    def _blocks(self, blocks: Iterable[CatalogBlock]) -> Iterator[Row]:
+        for kind, readers, number, table in blocks:
+            yield self.tenant_id, self.generation, kind, self._id_of(readers), number, pack_table(table)
 
     def _every_class(self) -> set[str]:
         places = pc.unique(place_table(self.files)["readers"]).to_pylist()

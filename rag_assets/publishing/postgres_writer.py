@@ -10,11 +10,12 @@ answers, and nothing is left that the next publication would have to mend. Publi
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from rag_assets.publishing.postgres_rows import PARTITIONED, GenerationRows, batches, newest_as_json
+from rag_assets.publishing.postgres_rows import PARTITIONED, GenerationRows, Row, batches, newest_as_json
 from rag_serving.artifacts.manifest import FILE as MANIFEST
 from rag_serving.artifacts.store import Store, StoreError, open_file
 from rag_serving.config.loading import Config
@@ -46,8 +47,23 @@ class PostgresPublisher(Publisher):
             copied: dict[str, int] = {}
             if not _exists(connection, self.tenant_id, files.manifest.id):
                 copied = self._copy(connection, files, manifest)
-            move_pointer(connection, self.tenant_id, files.manifest.id, self.settings.hybrid_weights)
+            elif not _is_sealed(connection, self.tenant_id, files.manifest.id):
+                _fill_seals(connection, GenerationRows(files, self.signer, self.tenant_id, self.home))
+            move_pointer(connection, self.tenant_id, files.manifest.id, self.settings)
         return copied
+
+    def withdraw(self, generation_id: str) -> None:
+        """Remove a generation though the pointer names it: the tenant has none until another is published.
+
+        Raises:
+            RemoteError: the database refuses, is gone, or somebody keeps reading; all is as it was.
+        """
+        with self.transaction() as connection:
+            connection.execute(
+                "DELETE FROM citelock.pointers WHERE tenant_id = %s AND generation = %s",
+                (self.tenant_id, generation_id),
+            )
+            remove_generation(connection, self.tenant_id, generation_id)
 
     def prune(self, keep: int) -> tuple[str, ...]:
         """Drop all but the `keep` newest generations, the published one, and those left less than an hour ago; returns
@@ -71,7 +87,7 @@ class PostgresPublisher(Publisher):
     def _copy(self, connection: Any, files: GenerationFiles, manifest: bytes) -> dict[str, int]:
         own = files.manifest.chunks >= self.settings.partition_chunks
         placement = self.tenant_id if own else _bucket(connection, self.tenant_id)
-        rows = GenerationRows(files, self.signer, placement)
+        rows = GenerationRows(files, self.signer, placement, self.home)
         ann = self._ann(files)
         counts: dict[str, int] = {}
         for table in PARTITIONED:
@@ -87,6 +103,7 @@ class PostgresPublisher(Publisher):
                 connection.execute("SELECT citelock.attach(%s, %s)", (table, files.manifest.id))
         counts["chunk_windows"] = rows.windows
         _fill_plain(connection, rows)
+        _fill_seals(connection, rows)
         _fill_originals(connection, rows)
         _require_whole(connection, rows, counts)
         connection.execute(
@@ -109,10 +126,13 @@ class PostgresPublisher(Publisher):
         return "none" if few or files.manifest.embedder.dimension > _ANN_DIMENSIONS[kind] else kind
 
 
-def publish_generation(store: Store, tenant: str, generation_id: str, config: Config) -> dict[str, int]:
+def publish_generation(
+    store: Store, tenant: str, generation_id: str, config: Config, resend: bool = False
+) -> dict[str, int]:
     """Copy a generation from its folder, every file compared with its digest, and let the pointer name it.
 
-    Returns the rows that were copied, by table; none where the database had it already.
+    Returns the rows that were copied, by table; none where the database had it already. `resend`: what it has is
+    removed first, and the tenant's questions find nothing until the copy is there.
 
     Raises:
         ConfigError, RemoteError: the database cannot take it; what it has published is as it was.
@@ -122,12 +142,23 @@ def publish_generation(store: Store, tenant: str, generation_id: str, config: Co
     files = read_files(store, tenant, generation_id, config.indexing.memory_bytes)
     with open_file(store.generation(tenant, generation_id) / MANIFEST) as file:
         manifest = file.read()
+    if resend:
+        publisher.withdraw(generation_id)
     return publisher.publish(files, manifest)
 
 
 def _exists(connection: Any, tenant_id: UUID, generation_id: str) -> bool:
     row = connection.execute(
         "SELECT FROM citelock.generations WHERE tenant_id = %s AND generation = %s", (tenant_id, generation_id)
+    ).fetchone()
+    return row is not None
+
+
+def _is_sealed(connection: Any, tenant_id: UUID, generation_id: str) -> bool:
+    """Return whether a generation has seals: one that an older program published has none."""
+    row = connection.execute(
+        "SELECT FROM citelock.catalog_blocks WHERE tenant_id = %s AND generation = %s AND kind = 'seals' LIMIT 1",
+        (tenant_id, generation_id),
     ).fetchone()
     return row is not None
 
@@ -171,11 +202,21 @@ def _fill_plain(connection: Any, rows: GenerationRows) -> None:
         )
         for batch in batches(rows.documents(), 1000):
             cursor.executemany(f"INSERT INTO citelock.documents VALUES ({', '.join(['%s'] * 12)})", batch)
-        for batch in batches(rows.catalog_blocks(), 8):
-            cursor.executemany("INSERT INTO citelock.catalog_blocks VALUES (%s, %s, %s, %s, %s, %s)", batch)
+        _fill_blocks(cursor, rows.catalog_blocks())
         cursor.executemany(
             "INSERT INTO citelock.original_rights VALUES (%s, %s, %s, %s)", sorted(rows.original_rights())
         )
+
+
+def _fill_seals(connection: Any, rows: GenerationRows) -> None:
+    """Write the seals of every reader class."""
+    with connection.cursor() as cursor:
+        _fill_blocks(cursor, rows.seal_blocks())
+
+
+def _fill_blocks(cursor: Any, blocks: Iterable[Row]) -> None:
+    for batch in batches(blocks, 8):
+        cursor.executemany("INSERT INTO citelock.catalog_blocks VALUES (%s, %s, %s, %s, %s, %s)", batch)
 
 
 def _fill_originals(connection: Any, rows: GenerationRows) -> None:

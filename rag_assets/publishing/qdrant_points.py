@@ -20,6 +20,7 @@ from rag_assets.publishing.remote_tables import chunk_table, classes_of_chunks, 
 from rag_serving.indexes.qdrant.layout import DENSE, SPARSE, WINDOWS
 from rag_serving.indexes.qdrant.vocabularies import pack_terms
 from rag_serving.indexes.remote.protocol import PostingKind
+from rag_serving.indexes.remote.seals import DIGEST_BYTES
 from rag_serving.indexes.remote.tables import TEXT_COLUMNS
 from rag_serving.indexes.sentence_vectors import record_type
 
@@ -62,7 +63,7 @@ class Vocabulary(NamedTuple):
 class QdrantPoints(GenerationPoints):
     """The points of one generation in Qdrant, made when they are asked for."""
 
-    batch_sizes: ClassVar = {"piece": 20}  # some 14 MB, where a server takes 32 MB
+    batch_sizes: ClassVar = {"piece": 20, "seal": 20}  # some 14 MB, where a server takes 32 MB
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
@@ -72,6 +73,7 @@ class QdrantPoints(GenerationPoints):
             "original": len(self._originals),
             "piece": len(self._pieces),
             "terms": len(self._vocabularies),
+            "seal": len(self._seals),
         }
 
     @property
@@ -87,6 +89,7 @@ class QdrantPoints(GenerationPoints):
             "original": lambda which: (RawPoint(self._originals[number], {}) for number in which),
             "piece": self._piece_points,
             "terms": lambda which: (self._terms(number) for number in which),
+            "seal": lambda which: (RawPoint(self._seals[number].table.to_pylist()[0], {}) for number in which),
         }
 
     @cached_property
@@ -95,7 +98,8 @@ class QdrantPoints(GenerationPoints):
         postings = sum(len(counts.numbers) for counts in self.term_counts.values())
         sentences = len(self.files.sentences or ()) * record_type(self.manifest.embedder.dimension).itemsize
         vectors = 4 * self.manifest.vector_count * self.manifest.embedder.dimension
-        encoded = (sentences + self.original_bytes) * 4 // 3
+        digests = DIGEST_BYTES * self.chunks
+        encoded = (sentences + self.original_bytes + digests) * 4 // 3
         return int(vectors + self._chunks.nbytes + 8 * postings + encoded)
 
     def _chunk_points(self, numbers: Sequence[int]) -> Iterator[RawPoint]:

@@ -21,7 +21,7 @@ class QdrantPublisher(AliasPublisher, Pointer):
     """The generations of one tenant in a Qdrant server, for a holder of the tenant's lock (`Store.lock`)."""
 
     def _points(self, files: GenerationFiles, folder: Path) -> QdrantPoints:
-        return QdrantPoints(files, folder)
+        return QdrantPoints(files, folder, self._config.home)
 
     def _upload(self, points: GenerationPoints) -> QdrantUpload:
         assert isinstance(points, QdrantPoints)

@@ -62,8 +62,9 @@ class Upload(ABC):
     def _finish(self, began: float) -> None:
         """Wait until what was sent can be searched; `began`: when sending did, of `time.monotonic`."""
 
-    def send(self, progress: Callable[[int, int], None] | None = None) -> Uploaded:
-        """Send every point that is not there yet; `progress` hears of (points, all points).
+    def send(self, progress: Callable[[int, int], None] | None = None, resend: bool = False) -> Uploaded:
+        """Send every point that is not there yet; `resend`: also those that are there, in whose place they are put.
+        `progress` hears of (points, all points).
 
         Raises:
             RemoteError: the server does not take them.
@@ -73,7 +74,7 @@ class Upload(ABC):
         if not self._present("manifest"):  # one that is published already stays whole while it is mended
             self._put("manifest", [(0, RawPoint(self._points.manifest_payload(complete=False), {}))])
         sent, batches, everything = 0, 0, sum(self._points.counts.values())
-        present = {kind: self._present(kind) for kind in self._points.counts}
+        present = {kind: set[int]() if resend else self._present(kind) for kind in self._points.counts}
         done = sum(len(numbers) for numbers in present.values())
         for kind, count in self._points.counts.items():
             size = self._points.batch_sizes.get(kind, BATCH)

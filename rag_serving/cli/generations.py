@@ -17,7 +17,13 @@ from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.config.loading import load_config
 from rag_serving.config.logging import complain
 from rag_serving.escaping.targets import for_json, for_terminal_line
-from rag_serving.indexes.catalog import current_generation, list_generations, rollback, show_generation
+from rag_serving.indexes.catalog import (
+    current_generation,
+    list_generations,
+    published_generation,
+    rollback,
+    show_generation,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +116,7 @@ def rollback_command(
     name = chosen_tenant(settings, tenant)
     store = Store(settings.home)
     with written_with(settings, store.tenant(name)):
-        before = store.current(name)
+        before = published_generation(store, name, settings)
         record(settings, name, Event("generation.rolled_back", subject=generation, details={"from": before}))
         now = rollback(store, name, settings, generation)
     if as_json:

@@ -1,7 +1,7 @@
-"""`citelock index`: migrate and status of the database of published generations.
+"""`citelock index`: migrate, status and claims of the database of published generations.
 
 Belongs here: arguments and printing. Does not belong here: the schema (`indexes.postgres.migrations.upgrade`), what is
-published (`indexes.remote.listing`).
+published (`indexes.remote.listing`), signing (`indexes.postgres.claims`).
 """
 
 from __future__ import annotations
@@ -9,18 +9,21 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rag_serving.cli.group import FAILED, UsageError
-from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
+from rag_serving.cli.options import AsJson, ConfigPath, Groups, Tenant, User, chosen_tenant
 from rag_serving.config.loading import Config, load_config
 from rag_serving.config.logging import complain
 from rag_serving.escaping.targets import for_terminal_line
 
 if TYPE_CHECKING:
     from rag_serving.indexes.remote.listing import StoredInfo
+
+LONGEST_MINUTES = 60
+"""For which claims are signed: they cannot be revoked."""
 
 app = typer.Typer(help="Prepare or look at the database of published generations.", no_args_is_help=True)
 
@@ -76,6 +79,69 @@ def status_command(config: ConfigPath = None, tenant: Tenant = None, as_json: As
         complain(f"{name}: {fault}")
     if faults:
         raise typer.Exit(FAILED)
+
+
+@app.command("claims")
+def claims_command(
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    user: User = None,
+    group: Groups = None,
+    minutes: Annotated[int, typer.Option("--minutes", min=1, max=LONGEST_MINUTES, help="How long they hold.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Sign claims by which another program reads the database in the name of a caller, as SQL.
+
+    \b
+    citelock index claims --tenant acme --user ann --group staff
+    citelock index claims --group staff --minutes 2 --json | jq -r .claims
+
+    The statements belong at the beginning of a transaction of the user citelock_app and end with it. Whoever has the
+    output can read what the caller may read until the claims expire: treat it as a password. The audit log, where it is
+    on, has whose claims were signed, and for how long.
+    """
+    from rag_serving.audit.events import Event
+    from rag_serving.audit.log import record
+
+    settings = _of_postgres(config)
+    name, groups = chosen_tenant(settings, tenant), sorted(group or ())
+    for given in (user, *groups):
+        _require_storable(given)
+    record(settings, name, Event("index.claims_signed", subject=user, details={"minutes": minutes, "groups": groups}))
+    signed = _signed_claims(settings, name, user, groups, minutes)
+    if as_json:
+        typer.echo(json.dumps(signed))
+        return
+    for field in ("claims", "signature"):
+        typer.echo(f"SET LOCAL request.jwt.{field} = {_literal(signed[field])};")
+
+
+def _signed_claims(
+    settings: Config, tenant: str, user: str | None, groups: Sequence[str], minutes: int
+) -> dict[str, Any]:
+    """Return claims, signature, the tenant's id in the database, and when they expire (seconds since 1970)."""
+    from rag_serving.access.principals import Principal
+    from rag_serving.artifacts.secret import derived_key
+    from rag_serving.indexes.postgres.claims import KEY_PURPOSE, Signer
+
+    signer = Signer(derived_key(settings.home, KEY_PURPOSE))
+    signed = signer.until(Principal(tenant, user, frozenset(groups)), 60 * minutes)
+    expires = json.loads(signed.claims)["exp"]
+    return {**signed._asdict(), "tenant_id": str(signer.tenant_id(tenant)), "expires_at": expires}
+
+
+def _require_storable(name: str | None) -> None:
+    """Refuse a name that no reader class of the database can hold: its claims would open less than they say."""
+    from rag_serving.indexes.postgres.claims import is_storable
+
+    if name is not None and not (name and is_storable(name) and name.isprintable()):
+        raise UsageError(f"{name!r} is no name of a user or group: empty, or with characters that cannot be printed")
+
+
+def _literal(text: str) -> str:
+    """Return a text as a literal of SQL that reads the same whatever the session's settings are."""
+    escaped = text.replace("\\", "\\\\").replace("'", "''")
+    return f"E'{escaped}'"
 
 
 def _of_postgres(path: Any) -> Config:

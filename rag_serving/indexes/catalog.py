@@ -98,6 +98,22 @@ def rollback(store: Store, tenant: str, config: Config, generation_id: str | Non
     return target
 
 
+def published_generation(store: Store, tenant: str, config: Config) -> str | None:
+    """Return the generation that questions are answered from: in the folder, or in the database of `index`.
+
+    Raises:
+        ConfigError, RemoteError: the database cannot be asked.
+    """
+    if config.index.kind == "disk":
+        return store.current(tenant)
+    if config.index.kind in ALIASED:
+        with closing(open_pointer(config, tenant)) as pointer:
+            return pointer.current()
+    from rag_serving.indexes.postgres.publisher import Publisher
+
+    return next((info.id for info in Publisher(config, tenant).listed() if info.current), None)
+
+
 def _rollback_alias(store: Store, tenant: str, config: Config, generation_id: str | None) -> str:
     """Let the tenant's alias in a server name a generation, or the one before; returns its id.
 

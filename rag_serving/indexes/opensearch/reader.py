@@ -29,6 +29,7 @@ from rag_serving.indexes.remote.tables import (
     REMOTE_CHUNKS,
     REMOTE_ORIGINALS,
     REMOTE_PLACES,
+    REMOTE_SEALS,
     REMOTE_SENTENCES,
     REMOTE_TERMS,
     REMOTE_TEXTS,
@@ -66,6 +67,9 @@ class OpenSearchReader:
         if not pieces:
             raise RemoteDataError("the file of a page is not in the OpenSearch server, or may not be read")
         return b"".join(pieces)
+
+    def seals(self) -> pa.Table:
+        return self._table("seals", REMOTE_SEALS.columns, ["readers", "part"])
 
     def texts(self, rows: Sequence[int]) -> pa.Table:
         return table_of(REMOTE_TEXTS, [*self._documents.of_rows("chunk", rows, TEXT_COLUMNS)])

@@ -58,6 +58,10 @@ class Signer:
         user = principal.user if principal.user and is_storable(principal.user) else None
         return self._signed(principal.tenant, "reader", seconds, user, filter(is_storable, principal.groups))
 
+    def until(self, principal: Principal, seconds: float) -> SignedClaims:
+        """Return the claims of a caller for exactly so many seconds."""
+        return self.for_reader(principal, seconds - MARGIN_S)
+
     def for_role(self, tenant: str, role: Role, seconds: float) -> SignedClaims:
         """Return the claims of the serving process itself, or of a publisher."""
         return self._signed(tenant, role, seconds)

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
+from rag_serving.config.index import Index
 from rag_serving.indexes.postgres.claims import Signer
 from rag_serving.indexes.postgres.sessions import SignFor
 
@@ -69,18 +70,20 @@ def list_published(connection: Any, tenant_id: UUID) -> list[PublishedGeneration
     return [PublishedGeneration(*row) for row in rows]
 
 
-def move_pointer(connection: Any, tenant_id: UUID, generation_id: str, weights: tuple[float, float]) -> bool:
+def move_pointer(connection: Any, tenant_id: UUID, generation_id: str, settings: Index) -> bool:
     """Let the pointer name a generation that is there; returns False where it is not.
 
-    `connection`: in a publisher's name. The one that it left is kept for the questions that began on it.
+    `connection`: in a publisher's name; `settings`: how `search_chunks_hybrid` searches it. The generation that the
+    pointer left is kept for the questions that began on it.
     """
     moved = connection.execute(
-        "INSERT INTO citelock.pointers (tenant_id, generation, placement, dimension, ann, weights) "
-        "SELECT tenant_id, generation, placement, dimension, ann, %s::float8[] FROM citelock.generations "
-        "WHERE tenant_id = %s AND generation = %s "
+        "INSERT INTO citelock.pointers (tenant_id, generation, placement, dimension, ann, weights, ann_chunks, "
+        "ef_search) SELECT tenant_id, generation, placement, dimension, ann, %s::float8[], %s, %s "
+        "FROM citelock.generations WHERE tenant_id = %s AND generation = %s "
         "ON CONFLICT (tenant_id) DO UPDATE SET generation = excluded.generation, placement = excluded.placement, "
-        "dimension = excluded.dimension, ann = excluded.ann, weights = excluded.weights, moved_at = clock_timestamp()",
-        (list(weights), tenant_id, generation_id),
+        "dimension = excluded.dimension, ann = excluded.ann, weights = excluded.weights, "
+        "ann_chunks = excluded.ann_chunks, ef_search = excluded.ef_search, moved_at = clock_timestamp()",
+        (list(settings.hybrid_weights), settings.ann_chunks, settings.ef_search, tenant_id, generation_id),
     )
     connection.execute(
         "UPDATE citelock.generations SET left_at = CASE WHEN generation = %s THEN NULL "

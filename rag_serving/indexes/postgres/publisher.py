@@ -41,7 +41,7 @@ class Publisher:
             raise ConfigError(
                 "index.writer_url is not set: postgresql://citelock_writer@host/name (CITELOCK_INDEX__WRITER_URL)"
             )
-        self.settings, self.tenant = config.index, tenant
+        self.settings, self.tenant, self.home = config.index, tenant, config.home
         self.signer = Signer(derived_key(config.home, KEY_PURPOSE))
 
     @property
@@ -55,7 +55,7 @@ class Publisher:
             RemoteDataError: it is not.
         """
         with self.transaction() as connection:
-            if not move_pointer(connection, self.tenant_id, generation_id, self.settings.hybrid_weights):
+            if not move_pointer(connection, self.tenant_id, generation_id, self.settings):
                 raise RemoteDataError(
                     f"generation {generation_id} is not in the database of `index`; "
                     f"`citelock index status --tenant {self.tenant}` lists what is"

@@ -37,6 +37,7 @@ from rag_serving.indexes.remote.tables import (
     REMOTE_CHUNKS,
     REMOTE_ORIGINALS,
     REMOTE_PLACES,
+    REMOTE_SEALS,
     REMOTE_SENTENCES,
     REMOTE_TERMS,
     REMOTE_TEXTS,
@@ -96,6 +97,10 @@ class PostgresReader:
         if not rows:
             raise RemoteDataError("the file of a page is not in the database of `index`")
         return bytes(rows[0][0])
+
+    def seals(self) -> pa.Table:
+        """Return REMOTE_SEALS of the satisfied classes, by `readers` and `part`."""
+        return self._catalog("seals", REMOTE_SEALS.columns, ["readers", "part"])
 
     def texts(self, rows: Sequence[int]) -> pa.Table:
         """Return REMOTE_TEXTS of some chunks, in any order."""

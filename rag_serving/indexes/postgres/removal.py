@@ -85,8 +85,8 @@ def remove_tenant(publisher: Publisher) -> None:
 def _remove_tenant(publisher: Publisher) -> None:
     with publisher.transaction() as connection:
         set_locally(connection, {"lock_timeout": f"{LOCK_S}s"})
-        # Of no generation: the tenant's own partitions, with those of all generations in them.
-        connection.execute("SELECT citelock.drop_partitions(NULL)")
+        connection.execute("DELETE FROM citelock.pointers WHERE tenant_id = %s", (publisher.tenant_id,))
+        connection.execute("SELECT citelock.erase_partitions()")
         for table in _OF_TENANTS:
             publisher.renew(connection)
             connection.execute(f"DELETE FROM citelock.{table} WHERE tenant_id = %s", (publisher.tenant_id,))

@@ -13,10 +13,10 @@ from typing import Literal
 
 from rag_serving.indexes.remote.stored import GENERATION, POINT, READERS
 
-PointKind = Literal["chunk", "place", "original", "piece", "terms", "manifest"]
+PointKind = Literal["chunk", "place", "original", "piece", "terms", "seal", "manifest"]
 """chunk: a chunk with its text and vectors. place: another place of a chunk's text. original: the file of a page.
-piece: a part of its bytes. terms: a part of the vocabulary of a reader class. manifest: what the generation says of
-itself."""
+piece: a part of its bytes. terms: a part of the vocabulary of a reader class. seal: a part of what seals a reader
+class (REMOTE_SEALS). manifest: what the generation says of itself."""
 
 DENSE, WINDOWS = "dense", "windows"
 """Vectors of chunks: one for each, or a multivector of its windows, of which the nearest counts."""

@@ -28,6 +28,7 @@ from rag_serving.indexes.remote.tables import (
     REMOTE_CHUNKS,
     REMOTE_ORIGINALS,
     REMOTE_PLACES,
+    REMOTE_SEALS,
     REMOTE_SENTENCES,
     REMOTE_TEXTS,
 )
@@ -64,6 +65,10 @@ class QdrantReader:
             raise RemoteDataError("the file of a page is not in the Qdrant server, or may not be read")
         pieces = [point.payload or {} for point in self._points.scroll("piece", ["bytes"], named)]
         return b"".join(bytes_of(piece.get("bytes", "")) for piece in pieces)
+
+    def seals(self) -> pa.Table:
+        payloads = [point.payload or {} for point in self._points.scroll("seal", REMOTE_SEALS.columns.names)]
+        return table_of(REMOTE_SEALS, payloads).sort_by([("readers", "ascending"), ("part", "ascending")])
 
     def texts(self, rows: Sequence[int]) -> pa.Table:
         points = self._points.of_rows(rows, REMOTE_TEXTS.columns.names)

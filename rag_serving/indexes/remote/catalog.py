@@ -1,6 +1,6 @@
 """What one set of reader classes may see of a generation in a database, as the chunks of an index of its own.
 
-Belongs here: fetching it once, comparing it with the classes, putting it together with what is read by rows.
+Belongs here: fetching it once, comparing it with classes and seals, putting it together with what is read by rows.
 Does not belong here: keeping catalogs (`catalogs`), searching (`indexes.indexed_chunks`).
 
 Its rows are numbered by themselves: an installation without the other pages gives the same rows.
@@ -9,10 +9,10 @@ Its rows are numbered by themselves: an installation without the other pages giv
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ from rag_serving.indexes.remote.keywords import RemoteKeywords
 from rag_serving.indexes.remote.postings import RecentPostings, RemoteLexical
 from rag_serving.indexes.remote.protocol import RemoteReader
 from rag_serving.indexes.remote.rows import RowNumbers
+from rag_serving.indexes.remote.seals import Digests, GenerationSeals, checked_texts
 from rag_serving.indexes.remote.tables import REMOTE_CHUNKS, REMOTE_ORIGINALS, REMOTE_PLACES
 from rag_serving.indexes.remote.texts import RemoteTexts
 from rag_serving.indexes.remote.vectors import RemoteDense, RemoteSentences
@@ -39,21 +40,48 @@ _BYTES_A_TERM = 160
 _FACTS = ("sha256", "media_type", "bytes", "page_count", "received_sha256")
 
 
+@dataclass(frozen=True)
+class Trust:
+    """What of a database's answers is used. `altered`: chunks whose texts were found to be others than was published;
+    `report` hears of further ones."""
+
+    seals: GenerationSeals
+    altered: frozenset[int]
+    report: Callable[[frozenset[int]], None]
+
+
+class HandedOut(NamedTuple):
+    """The tables of one reader, compared with their seals. `digests` [chunks, 32]: of their texts."""
+
+    chunks: pa.Table
+    places: pa.Table
+    originals: pa.Table
+    digests: Digests
+
+    def without(self, altered: frozenset[int]) -> tuple[RowNumbers, pa.Table, Digests]:
+        """Return the numbers, columns and digests of the chunks but those that were altered."""
+        numbers = numbers_of(self.chunks["row"])
+        refused = altered.intersection(numbers.tolist()) if altered else frozenset()
+        used = np.isin(numbers, sorted(refused), invert=True)
+        if refused:
+            return RowNumbers(numbers[used], refused), self.chunks.filter(pa.array(used)), self.digests[used]
+        return RowNumbers(numbers), self.chunks, self.digests
+
+
 class Catalog(IndexedChunks):
     """The chunks of a generation that some reader classes open. Safe to use from several threads."""
 
-    def __init__(self, manifest: Manifest, reader: RemoteReader, classes: frozenset[str]) -> None:
-        """Fetch what `classes` open, which are those of `reader`.
+    def __init__(self, manifest: Manifest, reader: RemoteReader, classes: frozenset[str], trust: Trust) -> None:
+        """Fetch what `classes` open, which are those of `reader`, and compare it with its seals.
 
         Raises:
             RemoteError: the database cannot answer, or handed out something else.
         """
-        chunks = _checked(reader.chunks(), REMOTE_CHUNKS.columns, classes)
-        if len(chunks) > manifest.chunks:
-            raise RemoteDataError("the database has more passages than were published; publish the pages again")
-        numbers = RowNumbers(numbers_of(chunks["row"]))
+        handed = _handed_out(manifest, reader, classes, trust.seals)
+        numbers, chunks, digests = handed.without(trust.altered)
+        places = handed.places
         self._postings = RecentPostings(reader, numbers, "lexical"), RecentPostings(reader, numbers, "keyword")
-        self._shown = RemoteTexts(reader, numbers)
+        self._shown = RemoteTexts(reader, numbers, digests, trust.report)
         lexical, keywords = self._postings
         sentences = None
         if "sentences" in manifest.formats:
@@ -62,13 +90,13 @@ class Catalog(IndexedChunks):
             RemoteDense(reader, numbers),
             RemoteLexical(lexical, numbers_of(chunks["terms"]).astype(np.int32)),
             RemoteKeywords(chunks, keywords),
-            _places(_checked(reader.places(), REMOTE_PLACES.columns, classes), numbers),
+            _places(places, numbers),
             sentences,
-            _originals(reader) if "originals" in manifest.formats else {},
+            {row["page_id"]: _original(row, reader) for row in handed.originals.to_pylist()},
             self._shown.columns(),
         )
         super().__init__(manifest, chunks, ReadableRows(chunks["readers"]), parts)
-        self._columns_bytes = int(chunks.nbytes)
+        self._columns_bytes = int(chunks.nbytes + digests.nbytes)
 
     @property
     def bytes(self) -> int:
@@ -99,6 +127,23 @@ class RemoteOriginal(Original):
         return content
 
 
+def _handed_out(manifest: Manifest, reader: RemoteReader, classes: frozenset[str], seals: GenerationSeals) -> HandedOut:
+    """Fetch the tables of a reader.
+
+    Raises:
+        RemoteDataError: there are more chunks than were published, or something was altered.
+    """
+    chunks = _checked(reader.chunks(), REMOTE_CHUNKS.columns, classes)
+    if len(chunks) > manifest.chunks:
+        raise RemoteDataError("the database has more passages than were published; publish the pages again")
+    places = _checked(reader.places(), REMOTE_PLACES.columns, classes)
+    originals = reader.originals() if "originals" in manifest.formats else REMOTE_ORIGINALS.empty()
+    if originals.schema.names != REMOTE_ORIGINALS.columns.names:
+        raise RemoteDataError(f"the database handed out {originals.schema.names} of files")
+    digests = checked_texts(seals, reader.seals(), classes, (chunks, places, originals))
+    return HandedOut(chunks, places, originals, digests)
+
+
 def _checked(table: pa.Table, columns: pa.Schema, classes: frozenset[str]) -> pa.Table:
     """Return a table of these columns.
 
@@ -118,14 +163,6 @@ def _places(table: pa.Table, numbers: RowNumbers) -> DuplicateLocations:
     fields = table.drop_columns(["row", "place"])
     placed = fields.filter(pa.array(known)).append_column("row", indices(rows[known]))
     return DuplicateLocations(placed, len(numbers), fields.filter(pa.array(~known)))
-
-
-def _originals(reader: RemoteReader) -> Mapping[str, Original]:
-    """Return the files of pages by page id."""
-    table = reader.originals()
-    if table.schema.names != REMOTE_ORIGINALS.columns.names:
-        raise RemoteDataError(f"the database handed out {table.schema.names} of files")
-    return {row["page_id"]: _original(row, reader) for row in table.to_pylist()}
 
 
 def _original(row: Mapping[str, Any], reader: RemoteReader) -> Original:

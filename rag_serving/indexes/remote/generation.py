@@ -6,29 +6,32 @@ which generation is published (`source`).
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
-from rag_serving.access.principals import READER, Principal
+from rag_serving.access.principals import READER, Principal, satisfied_classes
 from rag_serving.artifacts.manifest import Manifest, manifest_of
 from rag_serving.artifacts.store import StoreError
 from rag_serving.indexes.protocols import ReaderView
-from rag_serving.indexes.remote.catalog import Catalog
+from rag_serving.indexes.remote.catalog import Catalog, Trust
 from rag_serving.indexes.remote.catalogs import CatalogKey, Catalogs
 from rag_serving.indexes.remote.errors import RemoteDataError
 from rag_serving.indexes.remote.protocol import RemoteGeneration
+from rag_serving.indexes.remote.seals import RESEND, GenerationSeals
 from rag_serving.indexes.view import GenerationView
 
+_log = logging.getLogger(__name__)
 _REMEMBERED = 1024  # readers whose classes are known
 
 
 class DatabaseGeneration:
     """A published generation in a database. Safe to use from several threads."""
 
-    degraded: tuple[str, ...] = ()
     is_altered = False
 
     def __init__(
@@ -48,10 +51,19 @@ class DatabaseGeneration:
         if (self.manifest.id, self.manifest.tenant) != (generation_id, tenant):
             raise RemoteDataError(f"{where} is of generation {self.manifest.id} of {self.manifest.tenant!r}")
         self._remote, self._catalogs = remote, catalogs
+        self._seals = GenerationSeals(home, tenant, generation_id)
+        self._altered: frozenset[int] = frozenset()
+        self._reporting = threading.Lock()
         self._classes = lru_cache(maxsize=_REMEMBERED)(self._fetch_classes)
 
     def __len__(self) -> int:
         return self.manifest.chunks
+
+    @property
+    def degraded(self) -> tuple[str, ...]:
+        """Return what was found to be altered since it was opened, in a line."""
+        count = len(self._altered)
+        return (f"{count} altered passages of the database are not used; {RESEND}",) if count else ()
 
     @property
     def newest(self) -> Mapping[str, datetime]:
@@ -66,7 +78,8 @@ class DatabaseGeneration:
         """
         classes = self.classes_for(principal)
         reader = self._remote.reader(replace(principal, roles=READER))
-        catalog = self._catalogs.of(CatalogKey(self, classes), lambda: Catalog(self.manifest, reader, classes))
+        trust = Trust(self._seals, self._altered, self._refuse)
+        catalog = self._catalogs.of(CatalogKey(self, classes), lambda: Catalog(self.manifest, reader, classes, trust))
         self._catalogs.trim()
         return GenerationView(catalog, classes)
 
@@ -94,4 +107,22 @@ class DatabaseGeneration:
         self._catalogs.forget(self)
 
     def _fetch_classes(self, user: str | None, groups: frozenset[str]) -> frozenset[str]:
-        return self._remote.reader(Principal(self.tenant, user, groups)).classes()
+        """Return the classes that the database opens to a principal.
+
+        Raises:
+            RemoteDataError: one of them does not name the principal.
+        """
+        principal = Principal(self.tenant, user, groups)
+        classes = self._remote.reader(principal).classes()
+        if satisfied_classes(principal, self.tenant, classes) != classes:
+            raise RemoteDataError(
+                f"the rules of who may read what were altered in the database; nothing is read by them; {RESEND}"
+            )
+        return classes
+
+    def _refuse(self, numbers: frozenset[int]) -> None:
+        """Use some chunks no more, from the next question on."""
+        with self._reporting:
+            self._altered |= numbers
+        _log.error("generation %s: %s", self.id, "; ".join(self.degraded))
+        self._catalogs.forget(self)

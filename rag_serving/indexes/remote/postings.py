@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rag_serving.indexes.bm25 import Allowed, Bm25, Occurrences
 from rag_serving.indexes.remote.protocol import PostingKind, RemoteReader
 from rag_serving.indexes.remote.recent import Recent
-from rag_serving.indexes.remote.rows import RowNumbers
+from rag_serving.indexes.remote.rows import RowNumbers, Rows
 
 LIMIT = 16 << 20
 """Bytes of postings that one catalog keeps of each kind."""
@@ -45,8 +45,12 @@ class RecentPostings:
 
     def _fetch(self, terms: list[str]) -> Mapping[str, Occurrences]:
         found = self._reader.postings(self._kind, terms)
-        held = {term: Occurrences(self._numbers.inward(rows), counts) for term, (rows, counts) in found.items()}
+        held = {term: self._held(rows, counts) for term, (rows, counts) in found.items()}
         return {term: held.get(term, _NOWHERE) for term in terms}
+
+    def _held(self, rows: Rows, counts: NDArray[np.int32]) -> Occurrences:
+        used = self._numbers.used(rows)
+        return Occurrences(self._numbers.inward(rows[used]), counts[used])
 
 
 class RemoteLexical(Bm25):

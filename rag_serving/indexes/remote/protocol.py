@@ -22,7 +22,8 @@ would answer. A backend that cannot tell who asks (no row-level security) must s
 - postings of kind `lexical` (terms, rows and counts of `lexical/`), and of kind `keyword` (words and rows of
   KEYWORD_WORDS), to be found by term under the chunk's reader class. Titles, labels and headings need no postings:
   they are read from the chunks;
-- originals (REMOTE_ORIGINALS) under the intersection of their page's classes, and their bytes by SHA-256.
+- originals (REMOTE_ORIGINALS) under the intersection of their page's classes, and their bytes by SHA-256;
+- seals (REMOTE_SEALS), a class's under that class: by them the serving process sees that nobody altered rows or texts.
 
 What was published never changes under its id. The pointer of a tenant moves when all of it is there, at once. A
 generation that the pointer left stays readable for at least an hour, for the questions that began on it.
@@ -147,6 +148,11 @@ class RemoteReader(Protocol):
     def original(self, sha256: str) -> bytes:
         """Return the bytes of one of the `originals`; RemoteDataError where it is none of them. Its digest is compared
         by the caller."""
+        ...
+
+    def seals(self) -> pa.Table:
+        """Return REMOTE_SEALS of the classes of `classes`, by `readers` and `part`; none of a generation that an older
+        program published."""
         ...
 
     def texts(self, rows: Sequence[int]) -> pa.Table:

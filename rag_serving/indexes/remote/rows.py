@@ -18,15 +18,16 @@ Rows = NDArray[np.int64]
 class RowNumbers:
     """Which chunk of the generation each row of a catalog is."""
 
-    def __init__(self, numbers: Rows) -> None:
-        """`numbers` [rows]: ascending.
+    def __init__(self, numbers: Rows, refused: frozenset[int] = frozenset()) -> None:
+        """`numbers` [rows]: ascending; `refused`: chunks of which the database may speak, and which are not used.
 
         Raises:
-            RemoteDataError: they are not.
+            RemoteDataError: the numbers are not ascending.
         """
         if len(numbers) and (int(numbers[0]) < 0 or not np.all(np.diff(numbers) > 0)):
             raise RemoteDataError("the database handed out chunks out of their order, or twice; publish them again")
         self._numbers = numbers
+        self.refused = np.array(sorted(refused), np.int64)
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -45,6 +46,10 @@ class RowNumbers:
         if not known.all():
             raise RemoteDataError("the database handed out a chunk that its reader may not see; it is not used")
         return rows
+
+    def used(self, numbers: Rows) -> NDArray[np.bool_] | slice:
+        """Return which of some chunks are not refused, as what an array is indexed with."""
+        return np.isin(numbers, self.refused, invert=True) if len(self.refused) else slice(None)
 
     def known(self, numbers: Rows) -> tuple[Rows, NDArray[np.bool_]]:
         """Return the rows of some chunks, any row for those that are not in the catalog, and which ones are."""

@@ -81,3 +81,16 @@ REMOTE_ORIGINALS = table_schema(
 )
 """The file that a page was read from. Its reader class is the intersection (`access.principals.intersect_readers`) of
 the classes of all chunks and places of the page: who may not read some of the text may not have the file."""
+
+REMOTE_SEALS = table_schema(
+    "remote_seals",
+    1,
+    [
+        ("readers", pa.string(), "the reader class that is sealed"),
+        ("part", pa.int32(), "which part of it, from 0: a part has the digests of so many chunks"),
+        ("texts", pa.binary(), "digests of the texts of the class's chunks (`remote.seals.text_digest`), by `row`"),
+        ("originals", pa.binary(), "of part 0: digests of the class's rows of REMOTE_ORIGINALS, ascending"),
+        ("seal", pa.binary(), "of part 0: the seal over all rows of the class (`remote.seals.GenerationSeals`)"),
+    ],
+)
+"""What shows that nobody altered the rows of a reader class, under that class."""

@@ -41,8 +41,10 @@ class RemoteDense:
         if k <= 0:
             return []
         vector = np.ascontiguousarray(vector, np.float32)
-        found = self._reader.nearest(vector, k, None if mask is None else self._numbers.outward(rows))
-        return best(self._numbers.inward(found.rows), np.asarray(found.scores, np.float32), k)
+        asked = k + len(self._numbers.refused)
+        found = self._reader.nearest(vector, asked, None if mask is None else self._numbers.outward(rows))
+        used = self._numbers.used(found.rows)
+        return best(self._numbers.inward(found.rows[used]), np.asarray(found.scores, np.float32)[used], k)
 
     def similarities(self, vector: Vector, rows: Rows) -> NDArray[np.float32]:
         """Return the cosine similarity [n] of some rows to `vector` [d], of each its nearest vector's."""

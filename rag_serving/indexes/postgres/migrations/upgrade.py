@@ -16,7 +16,7 @@ from rag_serving.config.loading import Config, ConfigError
 from rag_serving.escaping.targets import one_line
 from rag_serving.indexes.postgres.claims import KEY_PURPOSE, pads
 from rag_serving.indexes.postgres.migrations.statements import run_statements
-from rag_serving.indexes.postgres.migrations.versions.v0001_isolation import revision
+from rag_serving.indexes.postgres.migrations.versions.v0002_search import revision
 from rag_serving.indexes.remote.errors import RemoteConnectionError, RemoteDataError
 
 OWNER, READER, WRITER = "citelock_owner", "citelock_app", "citelock_writer"

@@ -1,7 +1,8 @@
 """Digests of what a table says, whatever its layout in memory.
 
 Belongs here: SHA-256 over the values of Arrow columns, block by block, without a Python object for each.
-Does not belong here: which columns identify a generation (`arrange`, `lexical_writer`), digests of files.
+Does not belong here: which columns identify a generation (`rag_assets.publishing.arrange`), digests of files
+(`digests`).
 """
 
 from __future__ import annotations
