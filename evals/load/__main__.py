@@ -1,7 +1,7 @@
 """Put load on a server: `python -m evals.load --profile mixed` starts one of the sample wiki and prints JSON.
 
 Every answer is compared with what the server said before the load began. Ends with 1 where a request failed, an answer
-was another one, or, with --soak, resident memory was not flat.
+was another one, memory was not flat (--soak), or many clients were served too slowly (--scaling --at-least 1.8).
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from pathlib import Path
 from evals.bench.clients import started
 from evals.bench.machine import load, machine
 from evals.load.installation import Installation, gold_questions, sample
-from evals.load.profiles import PROFILES
+from evals.load.planting import planted
+from evals.load.profiles import ASK, PROFILES, SEARCH
 from evals.load.running import Target, run, scaling, soak
+from evals.load.wordings import MOST_WORDINGS, worded
 
 SOAK_MINUTES = 2.0
 
@@ -29,9 +31,11 @@ def main(arguments: list[str] | None = None) -> int:
     if options.clients:
         profile = profile.with_clients(options.clients)
     told = machine()
-    with _target(options, profile.tenants) as target:
+    with planted(options.plant_leak / options.workers), _target(options, profile.tenants) as target:
+        target.doors = tuple(dict.fromkeys(SEARCH if door == SEARCH else ASK for door in profile.doors))
         if options.scaling:
-            found, is_good = scaling(target, profile, options.clients or 8, options.seconds, options.rounds)
+            clients, seconds = options.clients or 8, options.seconds
+            found, is_good = scaling(target, profile, clients, seconds, options.rounds, options.at_least)
         elif options.soak:
             found, is_good = soak(target, profile, options.soak * 60)
         else:
@@ -48,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
 @contextmanager
 def _target(options: argparse.Namespace, tenants: int) -> Iterator[Target]:
     """Yield a server that is ready, and what may be asked of it."""
-    questions = _questions(options.questions) or gold_questions()
+    questions = worded(_questions(options.questions) or gold_questions(), options.wordings)
     if options.url:
         token = {"": sys.stdin.readline().strip()} if options.token else {}
         yield Target(options.url, Installation(None, ("",), token, questions), None)
@@ -56,7 +60,7 @@ def _target(options: argparse.Namespace, tenants: int) -> Iterator[Target]:
         with started(options.config, options.workers) as server:
             yield Target(server.url, Installation(options.config, ("",), {}, questions), server)
     else:
-        with sample(options.home, tenants) as built:
+        with sample(options.home, tenants, options.wordings) as built:
             assert built.config
             with started(built.config, options.workers) as server:
                 yield Target(server.url, built, server)
@@ -75,6 +79,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--requests", type=int, default=0, help="end after so many, if that is sooner")
     parser.add_argument("--workers", type=int, default=2, help="processes of the server that is started")
     parser.add_argument("--scaling", action="store_true", help="one client and many in turns: the ratio of their rates")
+    parser.add_argument("--at-least", type=float, default=0.0, metavar="RATIO", help="fail below, with --scaling")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each kind with --scaling")
     parser.add_argument(
         "--soak", type=float, nargs="?", const=SOAK_MINUTES, metavar="MINUTES", help="watch memory meanwhile"
@@ -83,6 +88,10 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--config", type=Path, help="serve this configuration, without sign-in, in place of the sample")
     parser.add_argument("--url", help="ask a server that runs, such as http://127.0.0.1:8088")
     parser.add_argument("--token", action="store_true", help="read the token for --url from standard input")
+    parser.add_argument("--wordings", type=int, default=2, choices=range(1, MOST_WORDINGS + 1), help="of each question")
+    parser.add_argument(
+        "--plant-leak", type=float, default=0.0, metavar="MB", help="of memory in an hour, to see that --soak finds it"
+    )
     parser.add_argument("--questions", type=Path, help="one a line, for --config and --url")
     options = parser.parse_args(arguments)
     if (options.url or options.config) and PROFILES[options.profile].tenants > 1:

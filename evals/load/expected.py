@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 from rag_serving.records.flags import CACHED, CACHED_OLDER, FINDINGS
 
-Verdict = Literal["same", "degraded", "refused", "wrong"]
-"""same: what the calm server said; degraded: another answer, known, which says what was missing; refused: it says that
-it has none at the moment; wrong: anything else."""
+Verdict = Literal["same", "degraded", "unproved", "refused", "wrong"]
+"""same: what the calm server said; degraded: the same or another known answer, which says what was missing; unproved:
+an answer that says so and is not known, to be compared with the pages (`proofs`); refused: it says that it has none at
+the moment; wrong: anything else."""
 
 _CITED = ("page_id", "page_version", "url", "quote")
 _EARLIER = {CACHED, CACHED_OLDER}
@@ -40,8 +41,8 @@ def degraded(payload: Mapping[str, Any]) -> list[str]:
 
 @dataclass
 class Expected:
-    """Answers that may be given, by tenant, door and question: the calm server's first, then those of servers that lack
-    a part."""
+    """Answers that may be given, by tenant, door and question: the calm server's first, then those of the same server
+    with another generation, or without a part."""
 
     known: dict[str, list[str]] = field(default_factory=dict)
 
@@ -53,14 +54,18 @@ class Expected:
         answers.append(told)
         return False
 
-    def verdict(self, asked: Iterable[str], payload: Mapping[str, Any], any_degraded: bool = False) -> Verdict:
-        """Return what an answer is. `any_degraded`: one that says what was missing need not be known."""
+    def verdict(self, asked: Iterable[str], payload: Mapping[str, Any]) -> Verdict:
+        """Return what an answer is. One to a question that the calm server was not asked is unproved."""
         if payload.get("status") == "unavailable":
             return "refused"
-        answers, told, missing = self.known[_key(asked)], substance(payload), degraded(payload)
+        answers, told, missing = self.known.get(_key(asked)), substance(payload), degraded(payload)
+        if answers is None:
+            return "unproved"
         if told == answers[0]:
             return "degraded" if missing else "same"
-        return "degraded" if missing and (any_degraded or told in answers) else "wrong"
+        if not missing:
+            return "wrong"
+        return "degraded" if told in answers else "unproved"
 
 
 def _key(asked: Iterable[str]) -> str:

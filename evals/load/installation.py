@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ import yaml
 from evals.bench.clients import CITELOCK
 from evals.load.expected import Expected, degraded
 from evals.load.profiles import ASK, SEARCH
+from evals.load.wordings import worded
 from rag_serving.artifacts.store import Store, write_json
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +52,7 @@ class Installation:
 
 
 @contextmanager
-def sample(home: Path | None, tenants: int) -> Iterator[Installation]:
+def sample(home: Path | None, tenants: int, wordings: int = 1) -> Iterator[Installation]:
     """Yield the sample as so many tenants, built in a temporary folder or, where it is not there, in `home`."""
     with tempfile.TemporaryDirectory(prefix="citelock-load-") as folder:
         place = (home or Path(folder)).resolve()
@@ -63,7 +64,7 @@ def sample(home: Path | None, tenants: int) -> Iterator[Installation]:
         store = Store(place / "home")
         if not all(store.current(name) for name in names):
             subprocess.run([*CITELOCK, "build", "--config", str(config)], check=True, stdout=sys.stderr)
-        yield Installation(config, names, {name: _token(name) for name in names}, gold_questions())
+        yield Installation(config, names, {name: _token(name) for name in names}, worded(gold_questions(), wordings))
 
 
 def _token(tenant: str) -> str:
@@ -87,11 +88,15 @@ def _settings(home: Path, tenants: Sequence[str]) -> dict[str, Any]:
     }  # fmt: skip
     limits = {"rate_limit_per_minute": 0, "address_limit_per_minute": 0, "streams_per_caller": 64}
     serving = {"auth": "tokens", **limits}
-    return {"home": str(home), "tenants": {name: {} for name in tenants}, "sources": sources, "serving": serving}
+    tenant_sections: dict[str, Any] = {name: {} for name in tenants}
+    embedding = {"query_cache": 0}  # else the load would leave the embedding out after its first minute
+    return {
+        "home": str(home), "tenants": tenant_sections, "sources": sources, "serving": serving, "embedding": embedding
+    }  # fmt: skip
 
 
-def calm_answers(url: str, installation: Installation) -> Expected:
-    """Ask every question of every tenant twice, one after the other.
+def calm_answers(url: str, installation: Installation, doors: Iterable[str] = PATHS) -> Expected:
+    """Ask every question of every tenant twice through the doors, one after the other.
 
     Raises:
         RuntimeError: an answer is degraded, or the second one is another one: nothing could be compared with it.
@@ -99,7 +104,7 @@ def calm_answers(url: str, installation: Installation) -> Expected:
     expected = Expected()
     with httpx.Client(base_url=url, timeout=120) as client:
         for tenant in installation.tenants:
-            for door, path in PATHS.items():
+            for door, path in ((door, PATHS[door]) for door in doors):
                 for question in installation.questions:
                     asked = tenant, door, question
                     first, second = (

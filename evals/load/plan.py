@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from evals.load.profiles import Profile, Stage
 from rag_serving.artifacts.store import write_json
+
+MOST_UNPROVED = 1_000
+"""Different answers of one run that are compared with the pages."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Results:
     faults: Counter[str] = field(default_factory=Counter)
     verdicts: Counter[str] = field(default_factory=Counter)
     wrong: list[dict[str, Any]] = field(default_factory=list)  # the first few
+    unproved: dict[str, dict[str, Any]] = field(default_factory=dict)  # by substance: one answer, and who asked
     began: float = 0.0  # of the first request, by the clock that never goes back
     ended: float = 0.0
 
@@ -68,6 +72,26 @@ class Results:
             self.faults[fault] += 1
         if first_ms is not None:
             self.first_ms.append(first_ms)
+
+    def keep_unproved(self, tenant: str, question: str, payload: dict[str, Any], key: str) -> None:
+        """Keep an answer that is to be compared with the pages; of equal ones the first, of all a bounded number."""
+        if len(self.unproved) < MOST_UNPROVED:
+            kept = {"tenant": tenant, "question": question, "answer": payload, "count": 0}
+            self.unproved.setdefault(f"{tenant} {key}", kept)
+        if (entry := self.unproved.get(f"{tenant} {key}")) is not None:
+            entry["count"] += 1
+
+    def prove(self, fault_of: Callable[[str, dict[str, Any]], str]) -> None:
+        """Count each kept answer as degraded or wrong, by its tenant and its content; those beyond stay unproved."""
+        for entry in self.unproved.values():
+            fault = fault_of(entry["tenant"], entry["answer"])
+            self.verdicts["unproved"] -= entry["count"]
+            self.verdicts["wrong" if fault else "proved"] += entry["count"]
+            if fault:
+                self.faults[f"wrong: {fault}"] += entry["count"]
+                self.wrong.append({**entry, "fault": fault})
+        self.unproved.clear()
+        self.verdicts = +self.verdicts
 
     def write(self, path: Path) -> None:
         write_json(path, vars(self))
