@@ -15,13 +15,14 @@ from typing import Annotated, Any, Literal
 import typer
 
 from rag_assets.embedding_jobs.listing import JobRow, find_jobs, list_jobs
-from rag_assets.embedding_jobs.payloads import PayloadError, Payloads
+from rag_assets.embedding_jobs.opening import open_payloads
+from rag_assets.embedding_jobs.payloads import PayloadError
 from rag_assets.embedding_jobs.queue import JobQueue
 from rag_assets.embedding_jobs.records import Claim
 from rag_assets.embedding_jobs.usage_rows import PageUsage, read_usage
 from rag_assets.embedding_jobs.worker_rows import WorkerRegister
 from rag_assets.state.throughput import duration
-from rag_serving.artifacts.store import Store
+from rag_serving.artifacts.store import StoreError
 from rag_serving.cli.group import FAILED, UsageError
 from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.config.loading import Config, load_config
@@ -157,8 +158,8 @@ def _items(config: Config, job: JobRow) -> list[dict[str, str]]:
     """Return the pages and the beginnings of a job's texts; none where its file is gone, as those of done jobs are."""
     claim = Claim(job.id, job.tenant, job.model, job.keys, job.tokens, job.attempts, 0)
     try:
-        items = Payloads(Store(config.home)).load(claim)
-    except PayloadError:
+        items = open_payloads(config).load(claim)
+    except (PayloadError, StoreError, OSError):
         return []
     return [{"key": item.key, "page_id": item.page_id, "text": item.text[:_SHOWN_CHARS]} for item in items]
 

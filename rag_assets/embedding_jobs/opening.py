@@ -11,18 +11,23 @@ from dataclasses import dataclass
 from functools import partial
 
 from rag_assets.embedding_jobs.database import JobsDatabase
+from rag_assets.embedding_jobs.job_files import SEAL_PURPOSE as JOBS_SEAL
+from rag_assets.embedding_jobs.job_files import FolderFiles, ObjectFiles
+from rag_assets.embedding_jobs.payloads import FOLDER, Payloads
 from rag_assets.embedding_jobs.queue import JobQueue
 from rag_assets.embedding_jobs.records import JobsError
+from rag_assets.embedding_jobs.results import CachedResults, Results, SharedResults
 from rag_assets.embedding_jobs.usage import UsageCounter, UsageLog
 from rag_assets.embedding_jobs.usage_rows import PageUsage, forget_usage, read_usage, since
 from rag_assets.embedding_jobs.waiting import WaitFigures, WorkerVectors
-from rag_assets.embedding_jobs.worker import MeteredModel, Worker
+from rag_assets.embedding_jobs.worker import JobShelf, MeteredModel, Worker
 from rag_assets.state.vector_cache import SEAL_PURPOSE, EmbeddingObserver, TextVectors, VectorCache
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store
 from rag_serving.budgets.opening import open_budgets
 from rag_serving.config.loading import Config
 from rag_serving.models.protocols import Embedder, ModelError
+from rag_serving.object_home.shared_home import shared_home
 
 
 @dataclass
@@ -80,10 +85,31 @@ def open_worker(config: Config, queue: JobQueue, embedder: Embedder, tenant: str
 
     Raises:
         ModelError: the model's name is a server's to tell, which does not answer.
+        ObjectHomeError: the store of a shared home cannot be used.
     """
     budgets = open_budgets(config, config.tenants if tenant is None else [tenant])
     model = MeteredModel(embedder, UsageCounter(config.embedding), budgets)
-    return Worker(queue, Store(config.home), model, tenant)
+    shelf = JobShelf(open_payloads(config), _results(config, queue, embedder.name))
+    return Worker(queue, shelf, model, tenant)
+
+
+def open_payloads(config: Config) -> Payloads:
+    """Return the texts of jobs: files of the home, or objects of the store that is the home.
+
+    Raises:
+        ObjectHomeError: the store cannot be used.
+    """
+    home = shared_home(config)
+    if home is None:
+        return Payloads(FolderFiles(Store(config.home), FOLDER))
+    return Payloads(ObjectFiles(home.objects, Seal(config.home, JOBS_SEAL), "texts"))
+
+
+def _results(config: Config, queue: JobQueue, model: str) -> Results:
+    home = shared_home(config)
+    if home is None:
+        return CachedResults(Store(config.home), model)
+    return SharedResults(ObjectFiles(home.objects, Seal(config.home, JOBS_SEAL), "vectors"), queue)
 
 
 @contextmanager
@@ -94,11 +120,13 @@ def _by_workers(
     helper = open_worker(config, queue, embedder, tenant)
     try:
         state = queue.state(tenant, embedder.name)
+        cache = _cache(config, tenant, embedder)
         helper.payloads.sweep(tenant, [*state.open, *state.dead])
+        helper.results.sweep(cache, tenant)
         with queue.database.writing() as connection:
             forget_usage(connection, config.telemetry.retention_days, queue.clock())
         before = _usage(queue, tenant, embedder.name)
-        vectors = WorkerVectors(queue, _cache(config, tenant, embedder), helper, tell, observer)
+        vectors = WorkerVectors(queue, cache, helper, tell, observer)
         taken = partial(_taken_since, queue, tenant, embedder.name, before)
         yield BuildVectors(vectors, taken, vectors.figures)
     except JobsError as error:

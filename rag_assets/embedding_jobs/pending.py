@@ -2,7 +2,7 @@
 
 Belongs here: the bookkeeping, without a clock or a database. Does not belong here: waiting (`waiting`).
 
-Batches are cut as the build itself would cut them, the longest texts first, so that their vectors are the same.
+Batches are cut as the build itself would cut them, the longest texts first, by the number of texts and of tokens.
 """
 
 from __future__ import annotations
@@ -70,9 +70,19 @@ class Pending:
 
     def batches(self) -> list[Batch]:
         """Return what the queue has room for of the texts that were not enqueued."""
-        size = self._settings.texts_per_job
-        keys = [*self._unasked][: self._room * size]
-        return [self._batch(keys[start : start + size]) for start in range(0, len(keys), size)]
+        parts: list[list[str]] = []
+        tokens = 0
+        for key in self._unasked:
+            own = len(self.items[key].text) // CHARS_PER_TOKEN
+            is_full = tokens + own > self._settings.tokens_per_job
+            if not parts or is_full or len(parts[-1]) == self._settings.texts_per_job:
+                if len(parts) == self._room:
+                    break
+                parts.append([])
+                tokens = 0
+            parts[-1].append(key)
+            tokens += own
+        return [self._batch(part) for part in parts]
 
     def accept(self, batches: Sequence[Batch]) -> None:
         """Note batches as enqueued."""
@@ -80,6 +90,14 @@ class Pending:
             for item in batch.items:
                 self._unasked.pop(item.key, None)
                 self._open.add(item.key)
+
+    def take_back(self, keys: Sequence[str]) -> None:
+        """Note texts as in no job any more: they are enqueued again."""
+        for key in keys:
+            if key in self.items:
+                self._open.discard(key)
+                self._over.discard(key)
+                self._unasked[key] = None
 
     def _batch(self, keys: Sequence[str]) -> Batch:
         items = tuple(self.items[key] for key in keys)

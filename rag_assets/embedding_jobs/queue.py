@@ -27,6 +27,7 @@ from rag_serving.telemetry.job_tables import JOBS, SHARES
 
 OPEN = ("waiting", "running")
 ENDED = "the worker that had it ended, or gave no sign of life"
+LACKS_TEXTS = "the texts of the job are missing"
 _ALL = ""  # the row of SHARES with the clock of all
 _REASON_CHARS = 500
 _DAY_S = 86_400.0
@@ -142,11 +143,18 @@ class JobQueue:
             _insert(connection, [self._part_row(claim, part, now, attempts=attempts, reason=ENDED) for part in parts])
         return True
 
-    def drop(self, claim: Claim) -> bool:
-        """Forget a job whose texts are gone: a build that needs them enqueues them again. Return False where it was
-        lost."""
+    def withdraw(self, tenant: str, ids: Sequence[str]) -> None:
+        """Forget jobs whose texts are missing and that nobody has: a build enqueues what it needs of them again."""
+        chosen = JOBS.c.tenant == tenant, JOBS.c.id.in_(ids), JOBS.c.state.in_(["waiting", "dead"])
         with self.database.writing() as connection:
-            return self._remove(connection, claim)
+            connection.execute(delete(JOBS).where(*chosen, JOBS.c.reason.startswith(LACKS_TEXTS)))
+
+    def done(self, tenant: str, model: str | None) -> dict[tuple[str, int], frozenset[str]]:
+        """Return the keys of a tenant's jobs that are done, of a model or of all, by id and fence."""
+        query = select(JOBS.c.id, JOBS.c.fence, JOBS.c.text_keys).where(JOBS.c.tenant == tenant, JOBS.c.state == "done")
+        query = query.where(JOBS.c.model == model) if model is not None else query
+        with self.database.reading() as connection:
+            return {(row.id, row.fence): frozenset(row.text_keys) for row in connection.execute(query)}
 
     def retry(self, tenant: str | None, ids: Sequence[str] = ()) -> list[str]:
         """Let jobs that were put aside wait again: those of the ids, or all; return the ids."""
@@ -161,7 +169,7 @@ class JobQueue:
 
     def state(self, tenant: str, model: str) -> QueueState:
         """Return what is open and what was put aside of a tenant, and when any tenant's job was last done."""
-        columns = JOBS.c.id, JOBS.c.state, JOBS.c.text_keys, JOBS.c.reason
+        columns = JOBS.c.id, JOBS.c.state, JOBS.c.text_keys, JOBS.c.reason, JOBS.c.attempts
         mine = select(*columns).where(JOBS.c.tenant == tenant, JOBS.c.model == model, JOBS.c.state != "done")
         last = select(func.max(JOBS.c.finished_at)).where(JOBS.c.state == "done", JOBS.c.model == model)
         with self.database.reading() as connection:
@@ -171,6 +179,7 @@ class JobQueue:
             open={row.id: tuple(row.text_keys) for row in rows if row.state in OPEN},
             dead={row.id: Failure(tuple(row.text_keys), row.reason or "") for row in rows if row.state == "dead"},
             running=sum(row.state == "running" for row in rows),
+            lacking={row.id: row.attempts for row in rows if _lacks_texts(row)},
             last_reason=next((row.reason for row in rows if row.state in OPEN and row.reason), None),
             last_finished_at=finished_at,
         )
@@ -252,6 +261,10 @@ class JobQueue:
 
     def _row(self, batch: Batch, now: float) -> dict[str, Any]:
         return _new_row(batch.tenant, batch.model, [item.key for item in batch.items], batch.tokens, now)
+
+
+def _lacks_texts(row: Any) -> bool:
+    return row.state != "running" and (row.reason or "").startswith(LACKS_TEXTS)
 
 
 def _new_row(tenant: str, model: str, keys: list[str], tokens: int, now: float) -> dict[str, Any]:

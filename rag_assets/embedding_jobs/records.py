@@ -67,6 +67,7 @@ class QueueState:
     open: dict[str, tuple[str, ...]]
     dead: dict[str, Failure]
     running: int
+    lacking: dict[str, int]  # jobs that wait or were put aside because their texts are missing, with their tries
     last_reason: str | None
     last_finished_at: float | None  # of any tenant
 

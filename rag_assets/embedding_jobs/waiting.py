@@ -1,4 +1,4 @@
-"""A build that has workers embed what is missing: enqueues it, waits, and takes the vectors from the tenant's cache.
+"""A build that has workers embed what is missing: enqueues it, waits, and takes their vectors.
 
 Belongs here: how long is waited, for what, and what is told meanwhile. Does not belong here: which texts are still to
 come (`pending`), the queue's changes (`queue`), what a worker does (`worker`).
@@ -62,10 +62,11 @@ class WorkerVectors:
         observer: EmbeddingObserver | None = None,
     ) -> None:
         """`helper`: does the jobs of the tenant in this process where there is no worker; `tell`: the run's log."""
-        self._queue, self._cache, self._payloads = queue, cache, helper.payloads
+        self._queue, self._cache, self._payloads, self._results = queue, cache, helper.payloads, helper.results
         self._helper, self._tell, self._observer = helper, tell, observer
         self._workers = WorkerRegister(queue)
         self._tenant = helper.tenant or ""
+        self._written: dict[str, int] = {}  # jobs whose texts this build wrote again, with their tries
         self.figures = WaitFigures()
 
     def embed(
@@ -86,13 +87,15 @@ class WorkerVectors:
         model = self._cache.model
         keys = [vector_key(model, text) for text in texts]
         by_key = dict(zip(keys, texts, strict=True))
-        missing = longest_first(by_key, self._cache.known(by_key.keys()))
+        missing = longest_first(by_key, self._known(by_key))
         page_of = pages_by_key(keys, pages)
         items = [Item(key, by_key[key], page_of.get(key, "")) for key in missing]
         if self._observer:
             self._observer.expect([item.page_id for item in items])
         if items:
             self._wait(Pending(self._tenant, model, items, self._queue.settings), progress)
+            if lost := set(missing) - self._known({key: by_key[key] for key in missing}):
+                self._tell(f"the vectors of {len(lost)} texts were lost: this build embeds them itself")
         embedded = self._cache.embed(embedder, texts)
         return EmbeddedTexts(embedded.vectors, embedded.keys, len(missing))
 
@@ -102,7 +105,7 @@ class WorkerVectors:
         while True:
             try:
                 state = self._queue.state(self._tenant, pending.model)
-                self._report(pending, pending.note(state), progress)
+                self._report(pending, pending.note(self._mended(pending, state)), progress)
                 patience.note(pending.done, state)
                 if pending.is_over:
                     break
@@ -118,6 +121,32 @@ class WorkerVectors:
             self.figures.held_up_s += pause_s if pending.is_held_up else 0.0
         self.figures.waited_s += time.monotonic() - began
         self._refuse_dead(pending, state)
+
+    def _known(self, keys: dict[str, str]) -> set[str]:
+        """Return those of some keys that the cache has, with what workers have done so far."""
+        known = self._cache.known(keys)
+        if len(known) == len(keys):
+            return known
+        has_more = self._results.collect(self._cache, self._tenant, keys.keys() - known)
+        return self._cache.known(keys) if has_more else known
+
+    def _mended(self, pending: Pending, state: QueueState) -> QueueState:
+        """Write the texts of jobs that lack them again, once for each try; return the state as it is then."""
+        news = {job: tries for job, tries in state.lacking.items() if self._written.get(job) != tries}
+        for job, tries in news.items():
+            keys = state.open[job] if job in state.open else state.dead[job].keys
+            needed = [key for key in keys if key in pending.items]
+            is_first = job not in self._written
+            if needed:
+                self._written[job] = tries
+            if len(needed) == len(keys):
+                self._payloads.save(self._tenant, pending.model, [pending.items[key] for key in keys])
+                if job in state.dead and is_first:
+                    self._queue.retry(self._tenant, [job])
+            elif needed:  # nobody has the other texts any more
+                self._queue.withdraw(self._tenant, [job])
+                pending.take_back(needed)
+        return self._queue.state(self._tenant, pending.model) if news else state
 
     def _report(self, pending: Pending, finished: Sequence[Item], progress: Progress | None) -> None:
         if finished and self._observer:

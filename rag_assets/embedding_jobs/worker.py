@@ -1,4 +1,4 @@
-"""A worker: takes the job whose turn it is, embeds its texts, keeps their vectors in the tenant's cache.
+"""A worker: takes the job whose turn it is, embeds its texts, keeps their vectors where the build finds them.
 
 Belongs here: one job from claim to end, and the loop. Does not belong here: the queue's changes (`queue`), which text
 of a batch a model refuses (`isolation`), the command (`worker_command`).
@@ -16,19 +16,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Event
 
-import numpy as np
-
 from rag_assets.embedding_jobs.heartbeat import BEATS_A_LEASE, Heartbeat
 from rag_assets.embedding_jobs.isolation import IsolatedVectors, embed_isolated
 from rag_assets.embedding_jobs.payloads import PayloadError, Payloads
 from rag_assets.embedding_jobs.queue import JobQueue
 from rag_assets.embedding_jobs.records import Claim, Failure, Item, JobsError
+from rag_assets.embedding_jobs.results import Results
 from rag_assets.embedding_jobs.usage import UsageCounter
 from rag_assets.embedding_jobs.usage_rows import PageUsage
 from rag_assets.embedding_jobs.worker_rows import WorkerRegister, new_name
-from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache
-from rag_serving.artifacts.signatures import Seal
-from rag_serving.artifacts.store import Store
+from rag_serving.artifacts.store import StoreError
 from rag_serving.budgets.budget import BudgetError, BudgetsAwayError, TenantBudget
 from rag_serving.models.protocols import Embedder, ModelError
 
@@ -54,6 +51,14 @@ class Tally:
 
 
 @dataclass(frozen=True)
+class JobShelf:
+    """Where the texts of jobs come from, and where their vectors go."""
+
+    payloads: Payloads
+    results: Results
+
+
+@dataclass(frozen=True)
 class MeteredModel:
     """A model, what counts its tokens, and the budgets of tenants that have one."""
 
@@ -65,19 +70,18 @@ class MeteredModel:
 class Worker:
     """One worker, which has one job at a time. Several of them share a queue and a home, in processes of their own."""
 
-    def __init__(self, queue: JobQueue, store: Store, model: MeteredModel, tenant: str | None = None) -> None:
+    def __init__(self, queue: JobQueue, shelf: JobShelf, model: MeteredModel, tenant: str | None = None) -> None:
         """`tenant`: whose jobs alone it takes; None: those of all, in turn.
 
         Raises:
             ModelError: the model's name is a server's to tell, which does not answer.
         """
         self.name, self.model, self.tally = new_name(), model.embedder.name, Tally()
-        self.payloads = Payloads(store)
-        self._queue, self._store, self._metered = queue, store, model
+        self.payloads, self.results = shelf.payloads, shelf.results
+        self._queue, self._metered = queue, model
         self._register = None if tenant else WorkerRegister(queue)  # one tenant's helps no other build
         self._signed_at = float("-inf")
         self.tenant = tenant
-        self._caches: dict[str, VectorCache] = {}
 
     def run(self, stop: Event, until_idle: bool = False) -> Tally:
         """Work until it is told to stop, or until nothing is due; a job that was begun is ended first."""
@@ -112,25 +116,20 @@ class Worker:
 
         Raises:
             JobsError: the database cannot be used; the job that was begun goes to another worker when its lease ends.
-            ModelError: the model, or the tenant's disk, is away; the job was given back, no text is to blame.
+            ModelError: the model, or the tenant's disk or store, is away; the job was given back, no text is to blame.
         """
         claim = self._queue.claim(self.name, self.model, self.tenant)
         if claim is None:
             return False
         try:
-            items = self.payloads.load(claim)
-        except PayloadError as error:
-            _log.warning("job %s of %s is forgotten: %s", claim.id, claim.tenant, error)
-            self._queue.drop(claim)
-            return True
-        if claim.attempts >= self._queue.settings.attempts and len(items) > 1:
-            self._halve(claim, items)
-            return True
-        try:
-            self._work(claim, items)
+            self._do(claim)
+        except PayloadError as error:  # the build that needs the texts writes them again
+            _log.warning("job %s of %s: %s", claim.id, claim.tenant, error)
+            self._queue.finish(claim, [], [Failure(claim.keys, str(error))])
+            self.tally.failed += len(claim.keys)
         except (BudgetError, BudgetsAwayError) as error:  # other tenants' jobs go on
             self._queue.give_back(claim, str(error), SPENT_S)
-        except (ModelError, OSError) as error:
+        except (ModelError, OSError, StoreError) as error:
             self._queue.give_back(claim, str(error), AWAY_S)
             raise ModelError(str(error)) from error
         return True
@@ -149,14 +148,20 @@ class Worker:
         if budget := self._metered.budgets.get(tenant):
             budget.check()
 
+    def _do(self, claim: Claim) -> None:
+        items = self.payloads.load(claim)
+        if claim.attempts >= self._queue.settings.attempts and len(items) > 1:
+            self._halve(claim, items)
+        else:
+            self._work(claim, items)
+
     def _work(self, claim: Claim, items: list[Item]) -> None:
         self.check_budget(claim.tenant)
-        cache = self._cache(claim.tenant)
         with Heartbeat(self._queue, claim, self._sign) as heartbeat:
-            known = cache.known(claim.keys)
+            known = self.results.known(claim)
             vectors = embed_isolated(self._metered.embedder, [item for item in items if item.key not in known])
-            if vectors.items:  # also where the job was lost: whoever has it now need not compute them
-                cache.keep([item.key for item in vectors.items], np.stack(vectors.vectors))
+            # Also where the job was lost: whoever has it now need not compute them.
+            self.results.keep(claim, [item.key for item in vectors.items], vectors.vectors)
         usage = self._metered.usage.of([(item.page_id, item.text) for item in vectors.items])
         if budget := self._metered.budgets.get(claim.tenant):
             budget.spend("embedding", sum(page.tokens for page in usage), sum(page.cost for page in usage))
@@ -202,12 +207,6 @@ class Worker:
             self.payloads.save(claim.tenant, claim.model, half)
         if self._queue.split(claim, [[item.key for item in half] for half in halves]):
             self.payloads.remove(claim)
-
-    def _cache(self, tenant: str) -> VectorCache:
-        if tenant not in self._caches:
-            seal = Seal(self._store.home, SEAL_PURPOSE)
-            self._caches[tenant] = VectorCache(self._store.cache(tenant), self.model, seal)
-        return self._caches[tenant]
 
     def _sign(self, note: str | None = None) -> None:
         """Give a sign of life, unless the last one is not old."""

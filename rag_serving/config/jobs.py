@@ -38,10 +38,12 @@ class Jobs(Section):
 
     embedding: Literal["in_process", "workers"] = "in_process"
     """in_process: the build embeds, no queue is used; workers: it enqueues what is missing and waits for workers, which
-    share its home folder."""
+    have the same `home`. Where that is an object store, `telemetry.url` must name a database that all of them reach."""
     texts_per_job: int = Field(64, ge=1, le=1024)
-    """Texts of a job. A worker that is killed loses at most one job's work, and a tenant waits for at most one job of
-    another on each worker."""
+    """Texts of a job, at most. A worker that is killed loses at most one job's work, and a tenant waits for at most one
+    job of another on each worker."""
+    tokens_per_job: int = Field(32_768, ge=1)
+    """Tokens of a job, at most (four characters count as one); a longer text is a job of its own."""
     concurrency: int = Field(4, ge=1, le=1000)
     """Jobs of one tenant that are under way at once."""
     jobs_per_minute: float = Field(0, ge=0)

@@ -19,7 +19,7 @@ from support.postgres import Postgres
 from support.waiting import wait_until
 
 from rag_assets.embedding_jobs import worker as worker_module
-from rag_assets.embedding_jobs.queue import ENDED
+from rag_assets.embedding_jobs.queue import ENDED, LACKS_TEXTS
 from rag_assets.embedding_jobs.records import Failure, JobsError
 from rag_assets.embedding_jobs.usage_rows import PageUsage, read_usage
 from rag_assets.state.vector_cache import vector_key
@@ -74,7 +74,6 @@ def test_a_lease_that_ended_gives_the_job_to_another_and_the_late_worker_changes
     assert not home.queue.finish(late, [PageUsage("p", 1, 1, 1.0)], [failure])
     assert not home.queue.give_back(late)
     assert not home.queue.split(late, [late.keys[:2], late.keys[2:]])
-    assert not home.queue.drop(late)
     assert home.states("large") == (1, 0)
     assert home.queue.finish(other, [])
     assert home.states("large") == (0, 0)
@@ -255,8 +254,8 @@ def test_a_model_that_is_away_costs_no_try_and_no_text(install: Install) -> None
     assert home.known("large", TEXTS[:9]) == 9
 
 
-def test_a_job_whose_texts_were_deleted_or_altered_is_forgotten(install: Install) -> None:
-    home = install(texts_per_job=1)
+def test_a_job_whose_texts_were_deleted_or_altered_is_put_aside_with_the_reason(install: Install) -> None:
+    home = install(texts_per_job=1, attempts=2, backoff_s=1)
     home.enqueue("large", TEXTS[:2])
     first, second = sorted((home.store.cache("large") / "embedding_jobs").iterdir())
     first.unlink()
@@ -265,8 +264,15 @@ def test_a_job_whose_texts_were_deleted_or_altered_is_forgotten(install: Install
     assert worker.step()
     assert worker.step()
     assert not worker.step()
-    assert home.states("large") == (0, 0)
-    assert len(home.enqueue("large", TEXTS[:2])) == 2
+    assert home.states("large") == (2, 0)
+    home.clock.now += 2
+    assert worker.step()
+    assert worker.step()
+    assert {failure.reason for failure in home.queue.state("large", MODEL).dead.values()} == {
+        f"{LACKS_TEXTS}: workers and builds must share the home, and its secret",
+        f"{LACKS_TEXTS}: one was altered",
+    }
+    assert home.known("large", TEXTS[:2]) == 0
 
 
 def test_a_batch_that_ends_its_workers_is_halved_until_the_text_is_found(install: Install) -> None:

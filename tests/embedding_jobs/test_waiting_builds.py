@@ -253,3 +253,50 @@ def test_a_tenant_whose_budget_is_spent_waits_and_no_other_and_its_build_says_so
         embed(home)
     assert len(home.queue.state("large", MODEL).open) == 3
     worker.close()
+
+
+def test_a_build_writes_the_texts_again_that_a_job_lacks(tmp_path: Path) -> None:
+    home = Installation(tmp_path / "home", None, {"without_workers_s": 0, "attempts": 2, "backoff_s": 0})
+    home.queue.clock = time.time
+    home.enqueue("large", TEXTS[:64])
+    for path in (home.store.cache("large") / "embedding_jobs").iterdir():
+        path.unlink()
+    worker = home.worker()
+    assert worker.step()
+    assert worker.step()
+    assert home.states("large") == (0, 1)
+    assert embed(home).computed == len(TEXTS)
+    assert home.states("large") == (0, 0)
+
+
+def test_a_build_takes_back_what_it_needs_of_a_job_whose_other_texts_are_gone(tmp_path: Path) -> None:
+    home = Installation(tmp_path / "home", None, {"without_workers_s": 0, "attempts": 1, "backoff_s": 0})
+    home.queue.clock = time.time
+    home.enqueue("large", [*TEXTS[:5], "a text of a page that was deleted"])
+    for path in (home.store.cache("large") / "embedding_jobs").iterdir():
+        path.unlink()
+    assert home.worker().step()
+    assert home.states("large") == (0, 1)
+    figures = Figures()
+    assert embed(home, figures, TEXTS[:9]).computed == 9
+    assert figures.waits is not None
+    assert (figures.waits.jobs, figures.waits.own_jobs) == (1, 1)
+    assert home.states("large") == (0, 0)
+
+
+def test_a_worker_that_never_finds_the_texts_ends_the_build_with_the_reason(tmp_path: Path) -> None:
+    """Its home is another folder: only the queue is the same."""
+    database = {"telemetry": {"url": None}}
+    home = Installation(tmp_path / "home", None, {"without_workers_s": 60, "attempts": 2, "backoff_s": 0}, database)
+    home.queue.clock = time.time
+    elsewhere = Installation(tmp_path / "elsewhere", None, {"attempts": 2, "backoff_s": 0})
+    elsewhere.queue = home.queue
+    worker, stop = elsewhere.worker(), threading.Event()
+    working = threading.Thread(target=worker.run, args=[stop])
+    working.start()
+    try:
+        with pytest.raises(DeadTextsError, match="the texts of the job are missing: workers and builds must share"):
+            embed(home, texts=TEXTS[:5])
+    finally:
+        stop.set()
+        working.join()

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_assets.embedding_jobs.opening import open_worker
-from rag_assets.embedding_jobs.payloads import Payloads
+from rag_assets.embedding_jobs.opening import open_payloads, open_worker
 from rag_assets.embedding_jobs.pending import Pending
 from rag_assets.embedding_jobs.queue import JobQueue
 from rag_assets.embedding_jobs.records import Claim, Item
@@ -56,17 +55,17 @@ class Installation:
     """Two tenants that share a queue."""
 
     def __init__(
-        self, home: Path, url: str | None, jobs: Mapping[str, object], more: Mapping[str, object] | None = None
+        self, home: Path | str, url: str | None, jobs: Mapping[str, object], more: Mapping[str, object] | None = None
     ) -> None:
         """`jobs`: of the configuration's section; `more`: other sections."""
         content: dict[str, Any] = {"home": str(home), "jobs": {"embedding": "workers", **jobs}}
         content |= {"tenants": {name: {} for name in TENANTS}, "telemetry": {"url": url}, **(more or {})}
         self.content = content
         self.config: Config = parse_config(content)
-        self.store = Store(home)
+        self.store = Store(self.config.home)
         self.clock = Clock()
         self.queue = JobQueue.of(self.config, self.clock)
-        self.payloads = Payloads(self.store)
+        self.payloads = open_payloads(self.config)
 
     def enqueue(self, tenant: str, texts: Sequence[str]) -> list[str]:
         """Enqueue texts, each on a page of its own name; return the ids of the new jobs."""
