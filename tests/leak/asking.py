@@ -62,16 +62,18 @@ class Asker:
     def leaks(self, pairs: int) -> Iterator[str]:
         """A line for each leak among so many (principal, query) pairs."""
         for _ in range(pairs):
-            who = self.principal(self.dice)
-            target = self.dice.choice(self.judge.page_ids)
-            query = self.query(target)
-            kind = self.dice.choices(list(_SHARES), list(_SHARES.values()))[0]
-            self.asked[kind] += 1
-            self.asked["about a page that may not be read"] += not self.judge.may_read(who, target)
-            payload = without_echo(self.payload(kind, who, query, target), query)
-            self.asked["results"] += len(payload.get("results") or payload.get("citations") or ())
-            for fault in self.faults(who, payload):
-                yield f"{kind} {query!r} by {who} tells of {fault}"
+            yield from self.leaks_of(self.dice.choice(self.judge.page_ids))
+
+    def leaks_of(self, target: str) -> Iterator[str]:
+        """Ask about one page as some principal; a line for each leak."""
+        who, query = self.principal(self.dice), self.query(target)
+        kind = self.dice.choices(list(_SHARES), list(_SHARES.values()))[0]
+        self.asked[kind] += 1
+        self.asked["about a page that may not be read"] += not self.judge.may_read(who, target)
+        payload = without_echo(self.payload(kind, who, query, target), query)
+        self.asked["results"] += len(payload.get("results") or payload.get("citations") or ())
+        for fault in self.faults(who, payload):
+            yield f"{kind} {query!r} by {who} tells of {fault}"
 
     def query(self, target: str) -> str:
         """Words that would find the target: its title, its own text, its id; or only common words."""

@@ -70,18 +70,18 @@ def tokenizer() -> Tokenizer:
     return open_tokenizer(Config().embedding)
 
 
-def configuration(home: Path, wiki: Wiki, **more: Any) -> Config:
+def configuration(home: Path, wiki: Wiki, tenant: str = TENANT, **more: Any) -> Config:
     """The wiki's dumps under `home` as the sources of one tenant."""
-    usual = {"kind": "confluence_dump", "tenant": TENANT, "attachments": "text"}
+    usual = {"kind": "confluence_dump", "tenant": tenant, "attachments": "text"}
     sources = {
         key: {**usual, "path": str(home / "dumps" / key), "readers": wiki.readers[key]} for key in wiki.envelopes
     }
-    return parse_config({"home": str(home), "tenants": {TENANT: {}}, "sources": sources, **more})
+    return parse_config({"home": str(home), "tenants": {tenant: {}}, "sources": sources, **more})
 
 
-def publish_wiki(home: Path, wiki: Wiki, embedder: Embedder | None = None) -> Config:
+def publish_wiki(home: Path, wiki: Wiki, embedder: Embedder | None = None, tenant: str = TENANT, **more: Any) -> Config:
     """Envelope → page with readers → sections → chunks without duplicates → both indexes; gives the configuration."""
-    config, store = configuration(home, wiki), Store(home)
+    config, store = configuration(home, wiki, tenant, **more), Store(home)
     embedder = embedder or WordEmbedder()
     shutil.rmtree(home / "dumps", ignore_errors=True)
     tables = {}
@@ -104,9 +104,9 @@ def publish_wiki(home: Path, wiki: Wiki, embedder: Embedder | None = None) -> Co
     kept = without_duplicates(selected.chunks, duplicates)
     chunks = contextualized(kept, build_contexts(kept, "metadata"))
     vectors = embedder.embed_documents(embedded_texts(chunks))
-    generation = build_generation(store, TENANT, chunks, vectors, config, embedder.name)
+    generation = build_generation(store, tenant, chunks, vectors, config, embedder.name)
     generation.close()
-    store.point_current(TENANT, generation.id)
+    store.point_current(tenant, generation.id)
     return config
 
 

@@ -57,15 +57,15 @@ class Wiki:
         return Wiki({source: envelopes for source, envelopes in kept.items() if envelopes}, self.readers)
 
 
-def restricted_wiki(pages: int, seed: int, including: float = 0.0) -> Wiki:
+def restricted_wiki(pages: int, seed: int, including: float = 0.0, first: int = 0) -> Wiki:
     """`pages` envelopes over four sources; a third of the pages carry restrictions of their own.
 
-    `including` is the share of pages that take in the text of another one of their space.
+    `including` is the share of pages that take in the text of another one of their space; ids are counted from `first`.
     """
     dice = random.Random(seed)
     shares = {"open": 0.5, "staff": 0.25, "few": 0.2, "shut": 0.05}
     envelopes: dict[str, list[Envelope]] = {}
-    number = 0
+    number = first
     texts: list[str] = []
     for source in SOURCES:
         found: list[Envelope] = []
@@ -96,18 +96,18 @@ def page_of(marker: str) -> str:
     return str(8_800_000_000 + int(number))
 
 
-def some_principal(dice: random.Random) -> Principal:
+def some_principal(dice: random.Random, tenant: str = TENANT) -> Principal:
     """Anybody: without identity, with groups alone, with names that look like reader classes."""
     kind = dice.random()
     if kind < 0.08:
-        return Principal(TENANT)
+        return Principal(tenant)
     user = None if kind < 0.2 else dice.choice(USERS)
     if kind > 0.97:
         user = dice.choice(["everyone", "nobody", "group:staff", "u1|u2", "", "U3", " u3"])
     groups = dice.sample(GROUPS, dice.choice([0, 1, 2, 4, 8, 16]))
     if dice.random() < 0.4:
         groups.append("staff")
-    return Principal(TENANT, user, frozenset(groups))
+    return Principal(tenant, user, frozenset(groups))
 
 
 def sentence(dice: random.Random, length: int = 9) -> str:

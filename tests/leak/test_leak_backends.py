@@ -1,6 +1,8 @@
-"""A generation in a database tells no more than its folder, and answers as one without the hidden pages.
+"""What several tenants have in one database: nobody receives anything of a page that they may not read, and answers are
+those of a folder, and of an installation without the hidden pages.
 
-CITELOCK_LEAK_BACKENDS asks so many (principal, query) pairs of each backend; more of them go with more pages.
+CITELOCK_LEAK_BACKENDS is the number of (tenant, principal, query) triples for each backend, CITELOCK_LEAK_COMPARISONS
+the number of comparisons, CITELOCK_LEAK_SEED makes other wikis, principals and questions.
 """
 
 from __future__ import annotations
@@ -8,87 +10,108 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import Asker, told_by_markers
-from brute_force import Judge
 from built_wiki import WordEmbedder, publish_wiki
 from equal_payloads import difference
 from partial_wikis import SECRET, some_query
-from restricted_wiki import TENANT, Wiki, restricted_wiki, some_principal
-from support.index_backends import REMOTE, Backends
+from restricted_wiki import Wiki, some_principal
+from several_tenants import (
+    TENANTS,
+    TenantsAsker,
+    TenantsJudge,
+    opened_pipelines,
+    publish_tenants,
+    wikis_of_tenants,
+)
+from support.index_backends import BACKENDS, REMOTE, Backends
 
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SECRET_ENV
+from rag_serving.config.index import Index
+from rag_serving.config.loading import Config
 from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.queries import Filters
 
-PAIRS = int(os.environ.get("CITELOCK_LEAK_BACKENDS", "40"))
-PAGES = 1_000 if PAIRS >= 1_000 else 150
+QUESTIONS = int(os.environ.get("CITELOCK_LEAK_BACKENDS", "60"))
+COMPARISONS = int(os.environ.get("CITELOCK_LEAK_COMPARISONS", "20"))
+PAGES = 80
+"""Of each tenant."""
 _OF_THE_BUILD = frozenset({"timings_ms", "generation", "receipt_id", "created_at", "sealed", "signature", "id"})
 
 
 @dataclass(frozen=True)
 class Served:
-    """A wiki in a database and in its folder."""
+    """The wikis of several tenants in one database.
 
-    wiki: Wiki
-    judge: Judge
-    remote: Pipeline
-    disk: Pipeline
+    Attributes:
+        opened: the pipeline of each tenant.
+        config: that of the server.
+    """
+
+    wikis: Mapping[str, Wiki]
+    judge: TenantsJudge
+    opened: Mapping[str, Pipeline]
+    config: Config
 
 
 @pytest.fixture(scope="module")
-def wiki(seed: int) -> Wiki:
-    return restricted_wiki(PAGES, seed + 2000, including=0.1)
-
-
-@pytest.fixture(scope="module", params=REMOTE)
 def served(
-    request: pytest.FixtureRequest, backends: Backends, wiki: Wiki, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, backends: Backends, seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
-    home = tmp_path_factory.mktemp("served")
+    home, wikis = tmp_path_factory.mktemp("served"), wikis_of_tenants(PAGES, seed + 2000)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SECRET_ENV, SECRET)
-        config = publish_wiki(home, wiki)
-        remote = backends.moved(str(request.param), config, TENANT)
-        opened = Served(wiki, Judge(wiki), *(Pipeline.open(each, TENANT, WordEmbedder()) for each in (remote, config)))
-        yield opened
-        opened.remote.close()
-        opened.disk.close()
+        config = publish_tenants(home, wikis, backends.get(str(request.param)))
+        with opened_pipelines(config) as opened:
+            yield Served(wikis, TenantsJudge(wikis), opened, config)
 
 
-def test_a_database_tells_nobody_of_a_page_that_he_may_not_read(served: Served, seed: int) -> None:
-    dice = random.Random(f"backends {seed}")
-    asker = Asker(served.remote, WordEmbedder(), served.judge, told_by_markers(served.judge), dice)
-    assert list(asker.leaks(PAIRS)) == []
-    assert asker.asked["about a page that may not be read"] > PAIRS / 4
-    assert asker.asked["results"] > PAIRS
+@pytest.mark.parametrize("served", BACKENDS, indirect=True)
+def test_nobody_receives_anything_of_a_page_that_he_may_not_read_or_of_another_tenant(
+    served: Served, seed: int
+) -> None:
+    asker = TenantsAsker(served.opened, served.judge, random.Random(f"backends {seed}"))
+    assert list(asker.leaks(QUESTIONS)) == []
+    assert asker.asked("about a page that may not be read") > QUESTIONS / 3
+    assert asker.asked("results") > QUESTIONS
 
 
-def test_it_finds_what_the_folder_finds(served: Served, seed: int) -> None:
-    compare(served.remote, served.disk, Asked(served.judge, random.Random(f"same {seed}"), some_principal), PAIRS // 2)
-
-
-def test_hidden_pages_might_as_well_not_be_in_the_database(served: Served, tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("served", REMOTE, indirect=True)
+def test_what_is_received_is_what_the_folder_gives_without_the_hidden_pages(
+    served: Served, tmp_path: Path, seed: int
+) -> None:
+    """One principal of a tenant drawn at random; the folder has neither the hidden pages nor the other tenants."""
     dice = random.Random(f"without {seed}")
-    who = some_principal(dice)
-    hidden = served.judge.unreadable(who)
+    tenant = dice.choice(TENANTS)
+    who, judge = some_principal(dice, tenant), served.judge.of[tenant]
+    hidden = judge.unreadable(who)
     assert hidden
-    rest = Pipeline.open(publish_wiki(tmp_path, served.wiki.without(hidden)), TENANT, WordEmbedder())
-    compare(served.remote, rest, Asked(served.judge, dice, lambda _: who), PAIRS // 2)
-    rest.close()
+    config = publish_wiki(tmp_path, served.wikis[tenant].without(hidden), tenant=tenant)
+    with closing(Pipeline.open(config, tenant, WordEmbedder())) as rest:
+        compare(served.opened[tenant], rest, Asked(served.judge, dice, lambda _: who), COMPARISONS)
+
+
+@pytest.mark.parametrize("served", REMOTE, indirect=True)
+def test_it_finds_what_the_folder_finds(served: Served, seed: int) -> None:
+    dice = random.Random(f"same {seed}")
+    tenant = dice.choice(TENANTS)
+    config = served.config.model_copy(update={"index": Index()})
+    asked = Asked(served.judge, dice, lambda dice: some_principal(dice, tenant))
+    with closing(Pipeline.open(config, tenant, WordEmbedder())) as disk:
+        compare(served.opened[tenant], disk, asked, COMPARISONS)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Questions, the same for the same dice."""
+    """Questions about pages of all tenants, the same for the same dice."""
 
-    judge: Judge
+    judge: TenantsJudge
     dice: random.Random
     principal: Callable[[random.Random], Principal]
 
@@ -110,7 +133,7 @@ def compare(first: Pipeline, second: Pipeline, asked: Asked, count: int) -> None
 
 
 def payloads(pipeline: Pipeline, who: Principal, query: str, filters: Filters | None) -> list[dict[str, Any]]:
-    """Everything that one question brings."""
+    """Return everything that one question brings."""
     answers = (pipeline.search(who, query, 50, filters, explain=True), pipeline.ask(who, query, filters, explain=True))
     return [
         {name: value for name, value in json.loads(json.dumps(answer.payload())).items() if name not in _OF_THE_BUILD}
