@@ -15,7 +15,9 @@ from pathlib import Path
 
 from evals.bench.clients import started
 from evals.bench.machine import load, machine
+from evals.load.faults import FAULTS, Times, measure_all
 from evals.load.installation import Installation, gold_questions, sample
+from evals.load.outcomes import table
 from evals.load.planting import planted
 from evals.load.profiles import ASK, PROFILES, SEARCH
 from evals.load.running import Target, run, scaling, soak
@@ -27,6 +29,8 @@ SOAK_MINUTES = 2.0
 def main(arguments: list[str] | None = None) -> int:
     """Measure as the command line says; the exit code."""
     options = _options(arguments)
+    if options.faults:
+        return _faults(options)
     profile = PROFILES[options.profile]
     if options.clients:
         profile = profile.with_clients(options.clients)
@@ -47,6 +51,16 @@ def main(arguments: list[str] | None = None) -> int:
     told["load_after"] = load()
     print(json.dumps({**asked, "workers": options.workers, **found, "machine": told}, indent=2))
     return 0 if is_good else 1
+
+
+def _faults(options: argparse.Namespace) -> int:
+    """Measure faults; prints their figures as JSON, and as a table to standard error."""
+    names = [*FAULTS] if options.faults == "all" else options.faults.split(",")
+    told = machine()
+    figures = measure_all(names, Times(options.calm, options.fault, options.heal), options.home)
+    print(json.dumps({"faults": figures, "machine": {**told, "load_after": load()}}, indent=2))
+    print(table([one for one in figures if "failed" not in one]), file=sys.stderr)
+    return 0 if all(one["good"] for one in figures) else 1
 
 
 @contextmanager
@@ -84,6 +98,10 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--soak", type=float, nargs="?", const=SOAK_MINUTES, metavar="MINUTES", help="watch memory meanwhile"
     )
+    parser.add_argument("--faults", metavar="NAMES", help=f"all, or some of {', '.join(FAULTS)}")
+    parser.add_argument("--calm", type=float, default=Times.calm_s, help="seconds before a fault")
+    parser.add_argument("--fault", type=float, default=Times.fault_s, help="seconds that a fault lasts at least")
+    parser.add_argument("--heal", type=float, default=Times.heal_s, help="seconds to wait for recovery at most")
     parser.add_argument("--home", type=Path, help="folder in which the sample is built, or was")
     parser.add_argument("--config", type=Path, help="serve this configuration, without sign-in, in place of the sample")
     parser.add_argument("--url", help="ask a server that runs, such as http://127.0.0.1:8088")
@@ -94,6 +112,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--questions", type=Path, help="one a line, for --config and --url")
     options = parser.parse_args(arguments)
+    unknown = sorted({*(options.faults or "all").split(",")} - {"all", *FAULTS})
+    if unknown:
+        parser.error(f"there is no fault {', '.join(unknown)}; there are {', '.join(FAULTS)}")
     if (options.url or options.config) and PROFILES[options.profile].tenants > 1:
         parser.error(f"the profile {options.profile} needs the tenants of the sample")
     return options

@@ -59,7 +59,7 @@ def sample(home: Path | None, tenants: int, wordings: int = 1) -> Iterator[Insta
         names = tuple(TENANTS)[:tenants]
         config = place / "load.yaml"
         place.mkdir(parents=True, exist_ok=True)
-        write_json(config, _settings(place / "home", names))  # JSON is YAML
+        write_json(config, settings(place / "home", names))  # JSON is YAML
         os.environ["CITELOCK_TOKENS"] = json.dumps({_token(name): {"tenant": name, "user": "ann"} for name in names})
         store = Store(place / "home")
         if not all(store.current(name) for name in names):
@@ -78,7 +78,8 @@ def gold_questions() -> tuple[str, ...]:
     return tuple(str(row["question"]) for row in rows if "groups" not in row and "user" not in row)
 
 
-def _settings(home: Path, tenants: Sequence[str]) -> dict[str, Any]:
+def settings(home: Path | str, tenants: Sequence[str]) -> dict[str, Any]:
+    """Return the configuration of the sample as these tenants."""
     sources = {
         f"{space.lower()}_{tenant}": {
             "kind": "confluence_dump", "tenant": tenant, "path": str(ROOT / "sample" / space), "readers": "everyone"
