@@ -35,8 +35,8 @@ def command(
     Files come from a sound copy, from the other file with the same rows, or from the tenant's cache of vectors; indexes
     are made again. Where `index` names a database, what it lacks of the published generation is copied there; with
     --resend all of it, also what was altered there (in PostgreSQL the tenant's questions find nothing meanwhile). No
-    source is asked and no model is called. What cannot be restored is named (exit code 1), and the next `citelock build`
-    makes the published generation again though nothing changed.
+    source is asked and no model is called. What cannot be restored is named (exit code 1), and the next
+    `citelock build` makes the published generation again though nothing changed.
     """
     from rag_assets.publishing.databases import publish_to_database
     from rag_assets.publishing.repair import repair

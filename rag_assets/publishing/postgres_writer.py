@@ -28,6 +28,7 @@ from rag_serving.indexes.source_dates import newest_pages
 
 KEPT_S = 3600
 """How long a generation that the pointer left stays, for the questions that began on it."""
+_ALTERED_FILES = "DELETE FROM citelock.original_files WHERE tenant_id = %s AND encode(sha256(content), 'hex') <> sha256"
 _ANN_DIMENSIONS = {"vector": 2000, "halfvec": 4000}  # pgvector's limits of an HNSW index
 
 
@@ -64,6 +65,7 @@ class PostgresPublisher(Publisher):
                 (self.tenant_id, generation_id),
             )
             remove_generation(connection, self.tenant_id, generation_id)
+            connection.execute(_ALTERED_FILES, (self.tenant_id,))
 
     def prune(self, keep: int) -> tuple[str, ...]:
         """Drop all but the `keep` newest generations, the published one, and those left less than an hour ago; returns
@@ -194,7 +196,8 @@ def _fill_plain(connection: Any, rows: GenerationRows) -> None:
     with connection.cursor() as cursor:
         statement = (
             "INSERT INTO citelock.reader_classes (tenant_id, id, class, clauses, anchor) "
-            "VALUES (%s, %s, %s, %s, %s) ON CONFLICT (tenant_id, id) DO NOTHING"
+            "VALUES (%s, %s, %s, %s, %s) ON CONFLICT (tenant_id, id) DO UPDATE SET clauses = excluded.clauses, "
+            "anchor = excluded.anchor WHERE reader_classes.class = excluded.class"
         )
         cursor.executemany(statement, [*rows.reader_classes()])
         cursor.executemany(

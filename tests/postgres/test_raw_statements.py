@@ -362,6 +362,14 @@ class TestPublisher:
                 connection.execute("SELECT citelock.drop_partitions(%s)", (current,))
             connection.rollback()
             set_claims(connection, attacked.signer.for_role("acme", "publisher", 30))
+            with pytest.raises(psycopg.errors.NullValueNotAllowed):
+                connection.execute("SELECT citelock.drop_partitions(NULL)")
+            connection.rollback()
+            set_claims(connection, attacked.signer.for_role("acme", "publisher", 30))
+            with pytest.raises(psycopg.errors.ObjectInUse):
+                connection.execute("SELECT citelock.erase_partitions()")
+            connection.rollback()
+            set_claims(connection, attacked.signer.for_role("acme", "publisher", 30))
             (leaf,) = connection.execute("SELECT citelock.stage('postings', 'y')").fetchone()
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(f"SELECT * FROM citelock.{leaf}")

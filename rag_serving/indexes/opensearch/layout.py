@@ -17,7 +17,8 @@ from rag_serving.indexes.remote.stored import GENERATION, POINT, TENANT
 DocumentKind = Literal["chunk", "window", "block", "posting", "piece", "manifest"]
 """chunk: a chunk's text, sentences and, if it has one alone, its vector. window: a vector of a chunk with several.
 block: rows of a table that readers fetch as a whole (`remote_tables`, `lexical` and `keyword` for vocabularies,
-`seals`). posting: where some terms stand. piece: a part of a page's file. manifest: what the generation says of itself."""
+`seals`). posting: where some terms stand. piece: a part of a page's file. manifest: what the generation says of
+itself."""
 
 DENSE, VECTOR = "dense", "vector"
 """A vector as it is searched, and its float32 components as bytes, by which what is found is compared again."""

@@ -29,8 +29,7 @@ class AlteredTextError(RemoteDataError):
     """Texts are not those that were published. `numbers`: of which chunks of the generation."""
 
     def __init__(self, numbers: frozenset[int]) -> None:
-        what = "a passage was" if len(numbers) == 1 else f"{len(numbers)} passages were"
-        super().__init__(f"the text of {what} altered in the database and is not used; {RESEND}")
+        super().__init__(f"the text of {len(numbers)} passages was altered in the database and is not used; {RESEND}")
         self.numbers = numbers
 
 

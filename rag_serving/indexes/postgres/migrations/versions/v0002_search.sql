@@ -1,10 +1,13 @@
 -- Hybrid search that finds as much above `index.ann_chunks` as below, whoever asks.
--- {ext}: the schema of pgvector. {match}: the operator that finds words, in an index where that may be used.
+-- {match}: the operator that finds words, in an index where that may be used.
 --
 -- The settings that stand beside the function hold inside of it alone. The body sets those that depend on the question:
 -- - whoever may read few chunks has all of them compared: an index of all rows would be walked to its end for them;
 -- - else the HNSW index is walked on until enough rows passed the policies (hnsw.iterative_scan);
 -- - no statistics of values are kept, so that the planner cannot know that the index is quicker than reading all rows.
+
+-- Loads pgvector's library: only a superuser may name settings that no library of the session knows.
+DO $$ BEGIN PERFORM '[1]'::{ext}.vector; END $$;
 
 CREATE OR REPLACE FUNCTION citelock.search_chunks_hybrid(
   query_embedding {ext}.vector,
