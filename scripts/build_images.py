@@ -23,6 +23,8 @@ IMAGES = ("serving", "assets", "reranker")
 DEBIAN = "debian"
 LOCAL_BASE = "localhost/python:3.11-debian"
 PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
+_SOURCES = ("index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "default-timeout")
+"""The settings of pip that say where packages are; others, such as constraints, name files of this machine."""
 _BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
@@ -32,16 +34,25 @@ class Builder:
     def __init__(self, store: Path) -> None:
         self._store = store
         store.mkdir(parents=True, exist_ok=True)
+        self._driver = "overlay" if self._buildah("overlay", "info").returncode == 0 else "vfs"
 
     def run(self, *words: str) -> str:
-        """Run a command of buildah; what it printed.
+        """Run a command of buildah and return its output.
 
         Raises:
             subprocess.CalledProcessError: it failed.
         """
-        where = ["--root", str(self._store / "root"), "--runroot", str(self._store / "run"), "--storage-driver", "vfs"]
-        done = subprocess.run(["buildah", *where, *words], check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        done = self._buildah(self._driver, *words)
+        if done.returncode:
+            sys.stderr.write(f"{done.stdout[-5000:]}\n{done.stderr[-5000:]}\n")
+        done.check_returncode()
         return done.stdout.strip()
+
+    def _buildah(self, driver: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run buildah with a storage driver: `overlay` shares layers, `vfs` copies them and works everywhere."""
+        store = self._store / driver
+        where = ["--root", str(store / "root"), "--runroot", str(store / "run"), "--storage-driver", driver]
+        return subprocess.run(["buildah", *where, *words], capture_output=True, text=True, cwd=ROOT)
 
     def make_base(self) -> str:
         """Return the name of a base image made of Debian's packages, unless the store has it already."""
@@ -61,7 +72,7 @@ class Builder:
         """Build one image; its name."""
         tag = f"localhost/citelock-{name}:test"
         with tempfile.TemporaryDirectory() as folder:
-            options = ["--isolation", "chroot", "--format", "docker", "--network", "host", *_registry(Path(folder))]
+            options = ["--layers", "--isolation", "chroot", "--format", "docker", "--network", "host", *_registry(Path(folder))]
             given = {"PYTHON_IMAGE": base, **arguments}
             options += [word for key, value in given.items() for word in ("--build-arg", f"{key}={value}")]
             file = str(ROOT / "deploy" / name / "Dockerfile")
@@ -91,6 +102,7 @@ def _registry(folder: Path) -> list[str]:
     shown = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
     settings = dict(line.split("=", 1) for line in shown.stdout.splitlines())
     lines = {name.partition(".")[2].strip("."): value.strip("'") for name, value in settings.items()}
+    lines = {name: value for name, value in lines.items() if name in _SOURCES}
     lines["cert"] = "/etc/pip-authorities.crt"
     lines["break-system-packages"] = "true"
     file = folder / "pip.conf"

@@ -1,4 +1,7 @@
-"""The chart, rendered by the real helm with values of several installations, validated by Kubernetes' own schemas."""
+"""The chart, rendered by the real helm with values of several installations, validated by Kubernetes' own schemas.
+
+Its monitors and rules are in test_helm_monitoring.py, the values for Dagster's chart in test_dagster_values.py.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,7 @@ def test_each_object_is_valid_in_each_version_of_kubernetes(
     objects = release(case)
     assert {"Deployment", "Service", "ConfigMap"} <= {each["kind"] for each in objects}
     for each in objects:
-        if each["apiVersion"] != "monitoring.coreos.com/v1":  # of the Prometheus operator, not of Kubernetes
+        if each["apiVersion"] != "monitoring.coreos.com/v1":  # test_helm_monitoring.py
             kubernetes_validate.validate(each, version, strict=True)
 
 
@@ -185,9 +188,47 @@ def test_a_reranker_with_a_gpu_asks_for_one_and_serving_asks_it(release: Callabl
     assert {"name": "CITELOCK_RERANKER__URL", "value": "http://citelock-reranker:8000/rerank"} in serving["env"]
 
 
+def test_a_home_in_an_object_store_is_fetched_into_a_volume_of_each_pod(release: Callable[[str], Objects]) -> None:
+    objects = release("object-store")
+    assert "PersistentVolumeClaim" not in {each["kind"] for each in objects}
+    pod = one(objects, "Deployment", "citelock-serving")["spec"]["template"]["spec"]
+    (home,) = [each for each in pod["volumes"] if each["name"] == "home"]
+    assert home == {"name": "home", "emptyDir": {"sizeLimit": "40Gi"}}
+    serving = pod["containers"][0]
+    assert {"name": "home", "mountPath": "/var/lib/citelock", "readOnly": False} in serving["volumeMounts"]
+    assert serving["resources"]["requests"]["ephemeral-storage"] == "40Gi"
+    probe = serving["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == 1200
+    content = yaml.safe_load(one(objects, "ConfigMap", "citelock")["data"]["app.yaml"])
+    assert parse_config(content).object_store.url == "s3://acme-citelock/prod"
+
+
+def test_a_home_in_a_volume_starts_within_three_minutes(release: Callable[[str], Objects]) -> None:
+    pod = one(release("minimal"), "Deployment", "citelock-serving")["spec"]["template"]["spec"]
+    probe = pod["containers"][0]["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == 180
+
+
+def test_serving_reaches_every_kind_of_index_at_its_usual_port(release: Callable[[str], Objects]) -> None:
+    rules = one(release("minimal"), "NetworkPolicy", "citelock-serving")["spec"]["egress"]
+    ports = {each["port"] for rule in rules for each in rule["ports"]}
+    assert {53, 443, 5432, 6333, 9200} <= ports  # DNS, https, Postgres, Qdrant, OpenSearch
+
+
+def test_a_tenant_that_floods_a_server_is_bounded_by_default() -> None:
+    tenants = parse_config(VALUES["config"]).tenants
+    assert {tenant.requests_at_once for tenant in tenants.values()} == {1}
+
+
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
+        ("home.kind=objectStore", "config.home"),
+        ("config.home=s3://acme/prod", "objectStore"),
+        ("home.kind=objectStore,config.home=s3://acme/prod,serving.homeReadOnly=true", "homeReadOnly"),
+        ("home.kind=objectStore,config.home=s3://acme/prod,dagster.enabled=true", "emptyDir"),
+        ("monitoring.serviceMonitor.enabled=true", "tenants"),
+        ("monitoring.prometheusRule.runbookUrl=runbook.md", "runbookUrl"),
         ("image.tag=latest", "image/tag|image.tag"),
         ("serving.replica=3", "replica"),
         ("home.kind=existing", "claimName"),
@@ -201,39 +242,3 @@ def test_values_that_cannot_work_are_refused(chart: Path, setting: str, told: st
     run = run_helm("template", "citelock", str(chart), "--set", setting)
     assert run.returncode != 0
     assert re.search(told, run.stderr)
-
-
-@pytest.mark.parametrize("name", ["rules.yaml", "dashboard.json"])
-def test_rules_and_dashboard_of_the_chart_are_those_of_monitoring(name: str) -> None:
-    assert (CHART / "files" / name).read_bytes() == (ROOT / "deploy" / "monitoring" / name).read_bytes()
-
-
-def test_rules_and_dashboard_arrive_whole(release: Callable[[str], Objects]) -> None:
-    objects = release("production")
-    rules = one(objects, "PrometheusRule", "citelock")["spec"]
-    assert rules == yaml.safe_load((ROOT / "deploy/monitoring/rules.yaml").read_text())
-    data = one(objects, "ConfigMap", "citelock-dashboard")["data"]["citelock.json"]
-    assert data == (ROOT / "deploy/monitoring/dashboard.json").read_text()
-
-
-def test_dagsters_chart_is_the_version_that_is_locked_and_runs_our_image_and_code() -> None:
-    """What can be checked of Dagster's chart without having it: our values for it."""
-    (dependency,) = yaml.safe_load((CHART / "Chart.yaml").read_text())["dependencies"]
-    locked = re.findall(r"^dagster==(\S+)", (ROOT / "requirements/assets.txt").read_text(), re.MULTILINE)
-    assert [dependency["version"]] == locked
-    assert dependency["condition"] == "dagster.enabled"
-    values = VALUES["dagster"]
-    (code,) = values["dagster-user-deployments"]["deployments"]
-    assert code["codeServerArgs"] == ["--module-name", "rag_assets.definitions", "--location-name", "citelock"]
-    images = [values["dagsterWebserver"]["image"], values["dagsterDaemon"]["image"], code["image"]]
-    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
-    ours = f"{VALUES['image']['registry']}/citelock-assets:{version}"
-    assert {f"{each['repository']}:{each['tag']}" for each in images} == {ours}
-    for part in (values["dagsterWebserver"], values["dagsterDaemon"], code):
-        assert unknown_variable(Config, part["env"], {}) is None
-        assert part["securityContext"]["allowPrivilegeEscalation"] is False
-        assert part["resources"]["limits"]["memory"]
-    instance = yaml.safe_load((ROOT / "dagster_home/dagster.yaml").read_text())
-    coordinator = values["dagsterDaemon"]["runCoordinator"]["config"]["customRunCoordinator"]
-    assert coordinator == instance["run_coordinator"]
-    assert values["additionalInstanceConfig"]["concurrency"] == instance["concurrency"]

@@ -24,6 +24,17 @@ def selectors(expression: str) -> list[Selector]:
     return list(_selectors(promql.parse(expression), ()))
 
 
+def matchers(expression: str) -> list[tuple[str, str, str, str]]:
+    """The matchers of an expression's selectors: metric, label, operator (`MatchOp.Equal`, `MatchOp.Re` …) and value."""
+    nodes = (getattr(node, "vector_selector", node) for node in _nodes(promql.parse(expression)))
+    return [
+        (str(node.name), each.name, str(each.op), each.value)
+        for node in nodes
+        if isinstance(node, promql.VectorSelector)
+        for each in node.matchers.matchers
+    ]
+
+
 def grouped_labels(expression: str) -> set[str]:
     """The labels that an expression names outside of selectors: in by, without, on, ignoring and group_left."""
     found: set[str] = set()

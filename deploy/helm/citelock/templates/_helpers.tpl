@@ -22,6 +22,24 @@ app.kubernetes.io/component: {{ .component }}
 {{- if .digest }}{{ printf "%s@%s" $repository .digest }}{{ else }}{{ printf "%s:%s%s" $repository (.root.Values.image.tag | default .root.Chart.AppVersion) (.suffix | default "") }}{{ end }}
 {{- end }}
 
+{{/* Fails where the kind of home and the configuration do not fit together. */}}
+{{- define "citelock.checked" -}}
+{{- $address := get .Values.config "home" | default "" | toString }}
+{{- $isAddress := regexMatch "^(s3|gs|az)://" $address }}
+{{- if eq .Values.home.kind "objectStore" }}
+{{- if not $isAddress }}{{ fail "home.kind objectStore needs config.home, the address of the store: s3://BUCKET/PREFIX" }}{{ end }}
+{{- if .Values.serving.homeReadOnly }}{{ fail "serving.homeReadOnly must be false with home.kind objectStore: a pod writes what it fetches" }}{{ end }}
+{{- if .Values.dagster.enabled }}
+{{- $volumes := list (dig "dagsterDaemon" "volumes" list .Values.dagster) (dig "runLauncher" "config" "k8sRunLauncher" "volumes" list .Values.dagster) }}
+{{- range dig "dagster-user-deployments" "deployments" list .Values.dagster }}{{ $volumes = append $volumes (.volumes | default list) }}{{ end }}
+{{- range $volumes }}{{ range . }}
+{{- if and (eq .name "home") .persistentVolumeClaim }}{{ fail "home.kind objectStore: give Dagster's pods an emptyDir as `home` too (ci/object-store.yaml)" }}{{ end }}
+{{- end }}{{ end }}
+{{- end }}
+{{- else if $isAddress }}{{ fail "config.home is an address of an object store: set home.kind objectStore" }}
+{{- end }}
+{{- end }}
+
 {{- define "citelock.claim" -}}
 {{- if eq .Values.home.kind "existing" }}{{ required "home.claimName names the claim of home.kind existing" .Values.home.claimName }}{{ else }}{{ include "citelock.fullname" . }}-home{{ end }}
 {{- end }}
