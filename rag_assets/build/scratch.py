@@ -29,7 +29,7 @@ def scratch_home(config: Config) -> Iterator[Config]:
         home = Path(folder)
         if config.home.is_dir():
             _copy(config.home, home)
-        with _environment({"CITELOCK_HOME": folder, "DAGSTER_HOME": None}):
+        with _environment({"CITELOCK_HOME": folder, "CITELOCK_OBJECT_STORE__URL": "", "DAGSTER_HOME": None}):
             yield config.model_copy(update={"home": home, "object_store": ObjectStore()})
 
 

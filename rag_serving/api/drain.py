@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any
@@ -35,13 +36,23 @@ _CLOSED = 0
 
 
 class Drain:
-    """Ends this process, within `drain_s` and END_S, once a signal said so."""
+    """Ends this process, within `drain_s` and END_S, once a signal said so; after SIGTERM it goes on for `leave_s`
+    before that, where `leaves` says that the server ends, and not this process of it alone."""
 
-    def __init__(self, drain_s: float, end_requests: Callable[[], object], flush: Callable[[float], object]) -> None:
+    def __init__(
+        self,
+        drain_s: float,
+        end_requests: Callable[[], object],
+        flush: Callable[[float], object],
+        leave_s: float = 0.0,
+        leaves: Callable[[], bool] = lambda: True,
+    ) -> None:
         """`end_requests` tells requests under way to end, `flush` writes telemetry within so many seconds."""
         self._drain_s, self._end_requests, self._flush = drain_s, end_requests, flush
+        self._leave_s, self._leaves = leave_s, leaves
         self._news = SimpleQueue[int]()  # of signal handlers: its `put` may interrupt itself
-        self._was_signalled = False
+        self._was_signalled = self._is_leaving = False
+        self._begin: Callable[[], object] = lambda: None
 
     def watch_signals(self) -> None:
         """Hear the signals that end this process, beside whoever does so far. Only in the main thread."""
@@ -56,6 +67,11 @@ class Drain:
         """Whether a signal said that the process is to end."""
         return self._was_signalled
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the server is to end, and still takes requests."""
+        return self._is_leaving
+
     def closed(self) -> None:
         """Everything is closed: what is still running is not waited for."""
         self._news.put(_CLOSED)
@@ -63,9 +79,13 @@ class Drain:
     def _handler(self, before: Any) -> Callable[[int, FrameType | None], None]:
         def handle(number: int, frame: FrameType | None) -> None:
             first, self._was_signalled = not self._was_signalled, True
-            self._news.put(number)
             if first and callable(before):
-                before(number, frame)
+                self._is_leaving = number == signal.SIGTERM and self._leave_s > 0 and self._leaves()
+                if self._is_leaving:
+                    self._begin = partial(before, number, frame)
+                else:
+                    before(number, frame)
+            self._news.put(number)
 
         return handle
 
@@ -73,6 +93,9 @@ class Drain:
         number = self._news.get()
         if number == _CLOSED:
             return
+        if self._is_leaving:
+            self._wait(self._leave_s, _CLOSED, *_SIGNALS)
+            self._begin()
         if self._wait(self._drain_s, _CLOSED, signal.SIGINT) != _CLOSED:
             self._end_requests()
             if self._wait(END_S - FLUSH_S, _CLOSED) != _CLOSED:

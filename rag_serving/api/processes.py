@@ -41,19 +41,33 @@ class Processes(Multiprocess):
 
     _renew: Callable[[], bool]
     _replaced: Callable[[], object]
+    _leaves: Callable[[], object]
     _had_terminal: bool
+    _leave_s: float
 
     @classmethod
-    def listening(cls, config: uvicorn.Config, renew: Callable[[], bool], replaced: Callable[[], object]) -> Processes:
+    def listening(
+        cls,
+        config: uvicorn.Config,
+        renew: Callable[[], bool],
+        replaced: Callable[[], object],
+        leaves: Callable[[], object],
+        leave_s: float,
+    ) -> Processes:
         """Return the supervisor of processes that share the socket which is bound here; `replaced` is called when some
-        were.
+        were, `leaves` before all are told to end, for which they may take `leave_s` longer.
 
         Raises:
             SystemExit: the address cannot be listened on; the reason was logged.
         """
         made = cls(config, [config.bind_socket()])
         made._renew, made._replaced, made._had_terminal = renew, replaced, _has_terminal()
+        made._leaves, made._leave_s = leaves, leave_s
         return made
+
+    def handle_term(self) -> None:
+        self._leaves()
+        super().handle_term()
 
     def handle_hup(self) -> None:
         if self._had_terminal and not _has_terminal():
@@ -69,7 +83,7 @@ class Processes(Multiprocess):
 
     def join_all(self) -> None:
         """Wait for the processes, which end by themselves within their bound; kill one that does not."""
-        patience_s = (self.config.timeout_graceful_shutdown or 0) + END_S + _LATE_S
+        patience_s = self._leave_s + (self.config.timeout_graceful_shutdown or 0) + END_S + _LATE_S
         until = time.monotonic() + patience_s
         for process in self.processes:
             process.process.join(max(0.0, until - time.monotonic()))

@@ -109,6 +109,7 @@ class Reload:
             old = self._state.service
             try:
                 service = Service.open(self._file.load(), like=old)
+                service.fetch()
                 service.warm()
             except ConfigError as error:
                 _log.error("the configuration is not used: %s", error)

@@ -30,11 +30,12 @@ from rag_serving.api.reload import ConfigFile
 from rag_serving.api.service import Service
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.config.logging import log_to_stderr
+from rag_serving.config.object_store import where_home_is
 from rag_serving.config.serving import Serving
 from rag_serving.telemetry.metrics import forget_ended
 
 _FOLDER, _FILE = "CITELOCK_WORKERS_FOLDER", "CITELOCK_WORKERS_FILE"
-_CONFIG, _METRICS = "config.json", "metrics"
+_CONFIG, _METRICS, _LEAVES = "config.json", "metrics", "leaves"
 _REMOVALS = 20
 _CONNECTION = "rag_serving.api.connections:Connection"
 
@@ -52,6 +53,8 @@ def serve(config: Config, path: Path) -> None:
         SystemExit: the address cannot be listened on; the reason was logged.
     """
     serving, file = config.serving, ConfigFile(path, config.serving)
+    if config.object_store.url:
+        _log.warning("home: %s", where_home_is(config.object_store, config.home))
     address = uvicorn_settings(serving)
     app = create_app(config, file=file)  # here, so that errors come before any process starts
     if serving.workers == 1:
@@ -64,7 +67,8 @@ def serve(config: Config, path: Path) -> None:
         os.environ[_FOLDER], os.environ[_FILE] = folder, str(path)
         settings = uvicorn.Config(f"{__name__}:worker", factory=True, workers=serving.workers, **address, **_QUIET)
         replaced = partial(forget_ended, Path(folder) / _METRICS)
-        Processes.listening(settings, lambda: _renew(Path(folder), file), replaced).run()
+        leaves = (Path(folder) / _LEAVES).touch
+        Processes.listening(settings, lambda: _renew(Path(folder), file), replaced, leaves, serving.leave_s).run()
 
 
 def uvicorn_settings(serving: Serving) -> dict[str, Any]:
@@ -87,7 +91,8 @@ def worker() -> FastAPI:
     folder = Path(os.environ[_FOLDER])
     threading.Thread(target=_end_with_parent, args=(folder,), name="parent", daemon=True).start()
     config = Config.model_validate_json((folder / _CONFIG).read_text("utf-8"))
-    return create_app(config, folder / _METRICS, ConfigFile(Path(os.environ[_FILE]), config.serving))
+    file = ConfigFile(Path(os.environ[_FILE]), config.serving)
+    return create_app(config, folder / _METRICS, file, leaves=(folder / _LEAVES).exists)
 
 
 def _leave(folder: Path, config: Config) -> None:

@@ -33,9 +33,10 @@ class Watch:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._closed.wait(self._every_s):
+        while not self._closed.is_set():
             for look in self._looks:
                 try:
                     look()
                 except Exception as error:  # the next look may go well
                     _log.error("looking for changes failed: %s: %s", type(error).__name__, error)
+            self._closed.wait(self._every_s)

@@ -26,6 +26,7 @@ from rag_serving.cli.phase import phase_of
 from rag_serving.cli.provider_check import look_at, look_at_issuer
 from rag_serving.cli.records_check import examine_records
 from rag_serving.config.loading import DEFAULT_CONFIG, Config, ConfigError, load_config
+from rag_serving.config.object_store import where_home_is
 from rag_serving.config.sections import ChatModel
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.integrity import publication_fault
@@ -93,6 +94,8 @@ def _home(config: Config) -> Finding:
             pass
     except OSError as error:
         return Finding("home", "fail", f"{home} cannot be written ({error.strerror})", "set `home:` or CITELOCK_HOME")
+    if config.object_store.url:
+        return Finding("home", "ok", where_home_is(config.object_store, home))
     return Finding("home", "ok", f"{home}" if home.exists() else f"{home}, made by the first `citelock build`")
 
 

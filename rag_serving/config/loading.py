@@ -35,7 +35,7 @@ from rag_serving.config.keys import (
 )
 from rag_serving.config.keyword import Keyword
 from rag_serving.config.monitoring import Monitoring
-from rag_serving.config.object_store import ObjectStore, with_object_store
+from rag_serving.config.object_store import HomeVariable, ObjectStore, with_object_store
 from rag_serving.config.orchestration import ExecutorKind, Orchestration
 from rag_serving.config.phases import PHASES, VARIABLES, Degradation, DocVariables, PhaseSettings, TenantRetrieval
 from rag_serving.config.privacy import Privacy
@@ -145,6 +145,15 @@ class Config(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _workers_share_a_queue(self) -> Config:
+        if self.jobs.embedding == "workers" and self.object_store.url and not self.telemetry.url:
+            raise ValueError(
+                "jobs.embedding: workers of a home in an object store find their jobs in a database that all machines "
+                "reach; set telemetry.url to a Postgres, or jobs.embedding to in_process"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _canaries_name_switches(self) -> Config:
         canaries = [self.retrieval.canary, *(tenant.retrieval.canary for tenant in self.tenants.values())]
         for canary in filter(None, canaries):
@@ -164,7 +173,8 @@ class Config(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Environment over file (the file's content comes as init arguments)."""
-        return env_settings, DocVariables(init_settings()), init_settings  # type: ignore[return-value]
+        content = init_settings()
+        return HomeVariable(content), env_settings, DocVariables(content), init_settings  # type: ignore[return-value]
 
     def sources_of(self, tenant: str) -> dict[str, Source]:
         """Return the sources of one tenant, by key."""

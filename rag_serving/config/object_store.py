@@ -5,6 +5,7 @@ Belongs here: its settings. Does not belong here: what is kept there (`object_ho
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,26 @@ from pydantic import Field
 from rag_serving.config.sources import Section
 
 SCHEMES = ("s3", "gs", "az", "file")
+DEFAULT_CACHE = ".citelock"
 
 
 class ObjectStore(Section):
     """The object store that machines share their home by. `home: s3://BUCKET/PREFIX` (also `gs://`, `az://`, `file://`)
-    sets `url`; what a machine needs of it lies in `cache`. Credentials come from the provider's own variables, such as
-    `AWS_ACCESS_KEY_ID`; `CITELOCK_SECRET` must be the same everywhere."""
+    sets `url`; what a machine needs of it lies in `cache`. Where the file names such an address and `CITELOCK_HOME` is
+    a folder, as in the images, the address stays the home and the folder becomes `cache`, unless `cache` is set, too;
+    with an empty `CITELOCK_OBJECT_STORE__URL` as well, the folder is the home and no store is used. Credentials come
+    from the provider's own variables, such as `AWS_ACCESS_KEY_ID`; `CITELOCK_SECRET` must be the same everywhere."""
 
     url: str | None = Field(None, pattern=rf"^({'|'.join(SCHEMES)})://\S+$")
     """Where the home is; null: it is a folder of this machine."""
-    cache: Path = Path(".citelock")
+    cache: Path = Path(DEFAULT_CACHE)
     """Folder of this machine for what it builds and for what it has fetched."""
+    cache_bytes: int = Field(0, ge=0)
+    """Bytes of generations above which a machine that only reads keeps none but the published one of a tenant; 0: it
+    always keeps the one before, too. Tenants that are no longer configured are deleted from `cache`."""
+    start_wait_s: float = Field(1, ge=0, le=60)
+    """Seconds that a server which has a generation from before waits at its start for the store to say what is
+    published; then it answers from that generation, flagged `stale_generation`, until the store answers."""
     endpoint: str | None = None
     """Address of an S3-compatible server; null: the provider's. An address with `http:` is asked without encryption."""
     timeout_s: float = Field(30, gt=0)
@@ -41,15 +51,63 @@ class ObjectStore(Section):
     """Files that are sent, or fetched, at once."""
 
 
+def where_home_is(settings: ObjectStore, folder: Path) -> str:
+    """Return the address of a shared home and its folder on this machine, in one line."""
+    why = " (CITELOCK_HOME)" if str(folder) == _given().get(_HOME) else ""
+    return f"{settings.url}; its cache on this machine is {folder}{why}"
+
+
 def with_object_store(content: Any) -> Any:
-    """Return a configuration's content with an address under `home` moved to `object_store.url`."""
+    """Return a configuration's content with an address under `home` moved to `object_store.url`, and one folder of this
+    machine under both `home` and `object_store.cache`."""
     home = content.get("home") if isinstance(content, Mapping) else None
-    if not isinstance(home, str) or "://" not in home:
-        return content
-    if home.partition("://")[0] not in SCHEMES:
+    if _is_address(home) and home.partition("://")[0] not in SCHEMES:
         raise ValueError(f"home: {home!r} is neither a folder nor one of {', '.join(f'{one}://' for one in SCHEMES)}")
-    given = content.get("object_store") or {}
-    cache = given.get("cache", ".citelock") if isinstance(given, Mapping) else ".citelock"
+    given = content.get("object_store") if isinstance(content, Mapping) else None
+    given = {**given} if isinstance(given, Mapping) else {}
+    url = home if _is_address(home) else given.get("url")
+    if not url:
+        return content
+    folder = given.get("cache") or DEFAULT_CACHE
+    if home and not _is_address(home) and str(folder) == DEFAULT_CACHE:
+        folder = home
     # Chroma's files stay on the machine that made them: an exact search finds the same everywhere.
-    indexing = {"max_graph_chunks": 0, **(content.get("indexing") or {})}
-    return {**content, "home": cache, "object_store": {**given, "url": home}, "indexing": indexing}
+    indexing = content.get("indexing") or {}
+    if isinstance(indexing, Mapping):
+        indexing = {"max_graph_chunks": 0, **indexing}
+    return {**content, "home": folder, "object_store": {**given, "url": url, "cache": folder}, "indexing": indexing}
+
+
+class HomeVariable:
+    """Reads `CITELOCK_HOME` as the folder of a shared home, where the file names the home's address."""
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        """`content`: what the file says."""
+        self._content = content
+
+    def __call__(self) -> dict[str, Any]:
+        """Return the keys that go before those of other variables."""
+        given, own = _given(), self._content.get("object_store")
+        own = own if isinstance(own, Mapping) else {}
+        folder, url = given.get(_HOME), given.get(_URL)
+        address = url or self._content.get("home")
+        if not folder or _is_address(folder):
+            return {}
+        if url == "":
+            return {"home": folder, "object_store": {"url": None}}
+        if not _is_address(address):
+            return {"home": own["cache"]} if own.get("url") and own.get("cache") else {}
+        is_set = given.get(_CACHE) or own.get("cache")
+        return {"home": address, **({} if is_set else {"object_store": {"cache": folder}})}
+
+
+_HOME, _URL, _CACHE = "citelock_home", "citelock_object_store__url", "citelock_object_store__cache"
+
+
+def _given() -> dict[str, str]:
+    """Return the variables of the environment by their names in lower case, as the configuration reads them."""
+    return {name.lower(): value for name, value in os.environ.items()}
+
+
+def _is_address(home: Any) -> bool:
+    return isinstance(home, str) and "://" in home

@@ -6,45 +6,71 @@ Belongs here: which files are fetched, what is evicted. Does not belong here: wh
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
-from pathlib import Path
+from typing import NamedTuple
 
+from rag_serving.object_home.eviction import make_room
 from rag_serving.object_home.heads import Head, Seen
 from rag_serving.object_home.objects import ObjectHomeError
 from rag_serving.object_home.shared_folder import SharedFolder
 from rag_serving.object_home.shared_home import SharedHome, unless_written
 
-KEPT_GENERATIONS = 2
-"""Of a tenant, the newest that were fetched; one that was replaced may still be answering."""
 _BUILDS_ONLY = ("cache/", "candidate/")
 _TRIES = 3
 
-Needs = Callable[[str], bool]
-"""Whether a file of the tenant, or of the published generation, by its path there, is needed."""
+Needs = Callable[[str, bool], bool]
+"""Whether a file of the tenant, or (true) of the published generation, by its path there, is needed."""
 
 
-def to_answer(_: str) -> bool:
+def to_answer(_path: str, _is_generation: bool) -> bool:
     """All files are needed to answer from what is published."""
     return True
 
 
-def to_decide(path: str) -> bool:
+def to_answer_from_a_database(_path: str, is_generation: bool) -> bool:
+    """No file of a generation is needed where the pages are in the database of `index`."""
+    return not is_generation
+
+
+def to_decide(path: str, _is_generation: bool) -> bool:
     """Small files say what was published, and what it was made from."""
     return "/" not in path and (path.endswith(".json") or path == "current")
 
 
+class Look(NamedTuple):
+    """What the store said last: when [s of the monotonic clock], and whether this machine has an older state."""
+
+    at: float
+    is_older: bool
+
+
 class FollowedFolder:
-    """Keeps a folder of this machine what was published last. `problem`: why it is not; None where it is."""
+    """Keeps a folder of this machine what was published last. `problem`: why it is not; None where it is. `look`: what
+    the store said last, None where it has said nothing yet."""
 
     def __init__(self, home: SharedHome, name: str, needs: Needs = to_answer) -> None:
         self.name = name
         self.problem: str | None = None
+        self.look: Look | None = None
         self._home, self._needs, self._number = home, needs, -1
 
-    def is_behind(self, seen: Seen | None) -> bool:
-        """Return whether a head is another one than that which was fetched."""
-        return seen is not None and seen.head.number != self._number
+    def is_behind(self, seen: Seen) -> bool:
+        """Return whether a head is another one than that which this process fetched, or found fetched."""
+        return seen.head.number != self._number
+
+    def is_older(self, seen: Seen | None) -> bool:
+        """Return whether this machine has another state than the one of a head, whichever process fetched it.
+
+        Raises:
+            ObjectHomeError: the store lost the head.
+        """
+        if seen is not None and not self.is_behind(seen):
+            return False
+        folder = self._home.folder(self.name)
+        if seen is None:
+            folder.refuse_older(None)
+            return False
+        return folder.number != seen.head.number
 
     def fetch(self, seen: Seen) -> None:
         """Fetch what a head names; where that was replaced, and its objects deleted meanwhile, what does now.
@@ -67,27 +93,30 @@ class FollowedFolder:
             if not is_free:
                 return  # a build of this machine has it, and what it publishes is here
             folder = self._home.folder(self.name)  # read anew: another process may have fetched since
-            if head.tree and self.name.startswith("tenants/"):
+            if head.in_force and self.name.startswith("tenants/"):
                 self._fetch_tenant(folder, head)
-            elif head.tree:
+            elif head.in_force or head.erased:
                 folder.fetch(head, _is_told_of)
         self._number = head.number
 
     def _fetch_tenant(self, folder: SharedFolder, head: Head) -> None:
-        tree = folder.tree(head)
+        files = folder.tree(head).files
         current = _published(folder, head)
         prefix = f"generations/{current}/"
 
         def is_wanted(path: str) -> bool:
             if path.startswith(prefix):
-                return folder.builds or self._needs(path.removeprefix(prefix))
-            return self._needs(path) and not path.startswith(("generations/", *_BUILDS_ONLY))
+                return folder.builds or self._needs(path.removeprefix(prefix), True)
+            return self._needs(path, False) and not path.startswith(("generations/", *_BUILDS_ONLY))
 
-        if current and not any(path.startswith(prefix) for path in tree):
+        if current and not any(path.startswith(prefix) for path in files):
             raise ObjectHomeError(f"{folder.name} names generation {current}, and the store has none of its files")
+        limit = self._home.settings.cache_bytes
+        if limit:
+            new = (fact.size for path, fact in files.items() if is_wanted(path) and not (folder.folder / path).exists())
+            make_room(self._home.home, max(1, limit - sum(new)))
         folder.fetch(head, is_wanted)
-        if not folder.builds:
-            _evict(folder.folder, current)
+        make_room(self._home.home, limit)
 
 
 def _published(folder: SharedFolder, head: Head) -> str:
@@ -98,14 +127,6 @@ def _published(folder: SharedFolder, head: Head) -> str:
         return str(json.loads(content)["current"])
     except (ValueError, KeyError, TypeError):
         raise ObjectHomeError(f"what is published of {folder.name} cannot be read; build again") from None
-
-
-def _evict(folder: Path, current: str) -> None:
-    """Delete the oldest generations of this machine, beyond those that are kept."""
-    there = [place for place in (folder / "generations").glob("*") if place.is_dir() and place.name != current]
-    there.sort(key=lambda place: place.stat().st_mtime, reverse=True)
-    for place in there[KEPT_GENERATIONS - 1 :]:
-        shutil.rmtree(place, ignore_errors=True)
 
 
 def _is_told_of(path: str) -> bool:

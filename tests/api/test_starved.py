@@ -11,9 +11,11 @@ import httpx
 import pytest
 from support.api_client import QUESTION, bearer
 from support.running import running
+from support.waiting import status_of, wait_until
 from support.wiki import configuration
 
 from rag_serving.api import app as api
+from rag_serving.api import readiness
 from rag_serving.api.app import create_app
 
 POOL = 40  # threads of anyio's pool
@@ -71,12 +73,14 @@ def test_probes_metrics_and_refusals_need_none_of_the_threads_that_answer(
 
 def test_a_tenant_whose_disk_hangs_makes_no_other_one_unready(wiki_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "READY_S", 0.5)
+    monkeypatch.setattr(readiness, "OPEN_WAIT_S", 0.0)
     app = create_app(configuration(wiki_home, tenants={"acme": {}, "slow": {}}))
     end = threading.Event()
     slow = app.state.service.pipelines["slow"]
     monkeypatch.setattr(slow, "problem", lambda: end.wait(60) and None)
     with running(app) as url:
         before = threading.active_count()
+        wait_until(lambda: status_of(f"{url}/readyz") == 200)
         found = [httpx.get(f"{url}/readyz", timeout=20) for _ in range(4)]
         assert {response.status_code for response in found} == {200}
         assert found[-1].json()["tenants"]["acme"] == "ok"

@@ -1,0 +1,67 @@
+"""Whether a process may be sent questions: `GET /readyz`.
+
+Belongs here: the rule, and its answer. Does not belong here: what keeps a tenant from being answered (`pipeline`,
+`object_home.follower`), the route (`app`).
+
+At its start a process waits for every tenant that has a published generation, so that a replica which takes the place
+of another can answer what that one could. Once it was ready, it is while any tenant can be answered: all replicas see
+the same new tenant, or the same damaged generation, at the same time, and none of that may take them all away.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fastapi.responses import JSONResponse
+
+from rag_serving.api.wire import error_body
+
+OPEN_WAIT_S = 60.0
+"""Seconds since its start that a process waits for a tenant whose generation is being opened: a disk may hang."""
+LEAVING = "this server ends; send questions to another one"
+
+
+class TenantState(NamedTuple):
+    """Why a tenant cannot be answered, None where it can, and what it waits for: fetching, or opening."""
+
+    problem: str | None
+    fetching: str | None = None
+    is_opening: bool = False
+
+
+class Readiness:
+    """The readiness of a process since its start. Used by the event loop's thread alone."""
+
+    def __init__(self) -> None:
+        self._began, self._was_ready = time.monotonic(), False
+
+    def of(self, states: Mapping[str, TenantState]) -> bool:
+        """Return whether the process may be sent questions."""
+        can_answer = any(state.problem is None for state in states.values())
+        is_ready = can_answer and (self._was_ready or not any(map(self._is_waited_for, states.values())))
+        self._was_ready = self._was_ready or is_ready
+        return is_ready
+
+    def _is_waited_for(self, state: TenantState) -> bool:
+        is_opening = state.is_opening and time.monotonic() - self._began < OPEN_WAIT_S
+        return state.fetching is not None or is_opening
+
+
+def readiness_response(is_ready: bool, states: Mapping[str, TenantState], show: bool) -> JSONResponse:
+    """Return the answer of `/readyz`; names and reasons only where `show`: nobody else can ask."""
+    told = {tenant: state.fetching or state.problem for tenant, state in states.items()}
+    content: dict[str, Any] = {"ready": is_ready}
+    if not is_ready:
+        content |= error_body("NOT_READY", next(filter(None, told.values()), "no tenant is configured"))
+    if not show:
+        content.pop("message", None)
+    else:
+        content["tenants"] = {tenant: problem or "ok" for tenant, problem in told.items()}
+    return JSONResponse(content, 200 if is_ready else 503)
+
+
+def leaving_response() -> JSONResponse:
+    """Return the answer of `/readyz` in a process that was told to end, and still answers for a while."""
+    return JSONResponse({"ready": False, **error_body("NOT_READY", LEAVING)}, 503)
