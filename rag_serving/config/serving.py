@@ -81,6 +81,9 @@ class Serving(Section):
     trusted_proxies: list[str] = Field([], max_length=100)
     """Addresses or networks (10.0.0.0/8) of the reverse proxies whose `X-Forwarded-For` is believed: limits are counted
     by the address that they name. Empty: of none, and where `auth` is loopback a request that has it is refused."""
+    leave_s: int = Field(0, ge=0, le=300)
+    """Seconds that the server goes on taking requests after SIGTERM while `/readyz` says 503, so that balancers send
+    them elsewhere; then `drain_s` begins. A second signal, and Ctrl-C, do not wait."""
     drain_s: int = Field(30, ge=1, le=3600)
     """Seconds that requests under way may still take when the server is told to end (SIGTERM, Ctrl-C); then they are
     told to ask again (503), and the process ends at most 8 s later, whatever hangs. Ctrl-C again: at once."""
