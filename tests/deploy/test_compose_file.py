@@ -43,8 +43,8 @@ def test_the_file_is_valid_by_the_specification_and_a_wrong_one_is_not(tmp_path:
 
 def test_the_whole_is_there() -> None:
     assert set(SERVICES) == {
-        "serving", "code", "webserver", "daemon", "worker", "inboxes", "postgres", "redis", "ollama", "reranker",
-        "reranker-cpu",
+        "serving", "code", "webserver", "daemon", "worker", "inboxes", "postgres", "redis", "ollama", "ollama-model",
+        "reranker", "reranker-cpu",
     }  # fmt: skip
 
 
@@ -94,6 +94,58 @@ def test_each_file_that_is_mounted_or_built_from_exists(name: str) -> None:
         assert (FOLDER / build["context"] / build["dockerfile"]).exists()
 
 
+def configured(monkeypatch: pytest.MonkeyPatch, variables: dict[str, Any], **given: str) -> Config:
+    """The configuration that a container loads, with what a person exported before `docker compose up`."""
+    monkeypatch.chdir(ROOT)
+    for name, value in variables.items():
+        if name.startswith("CITELOCK_") and name not in ("CITELOCK_SECRET", "CITELOCK_TOKENS"):
+            default = re.sub(r"\$\{(\w+):[-?]([^}]*)\}", lambda found: given.get(found[1], found[2]), str(value))
+            monkeypatch.setenv(name, default)
+    return load_config(FOLDER / "app.yaml")
+
+
+def test_serving_calls_the_reranker_and_the_model_of_the_profiles_that_were_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    variables = SERVICES["serving"]["environment"]
+    without = configured(monkeypatch, variables)
+    assert without.reranker.url is None
+    assert without.generation.provider == "extractive"
+    url = f"http://reranker:{RerankService().port}/rerank"
+    given = {"CITELOCK_RERANKER__URL": url, "CITELOCK_GENERATION__PROVIDER": "ollama"}
+    config = configured(monkeypatch, variables, **given)
+    assert config.reranker.url == url
+    assert config.reranker.token_env == "RERANK_TOKEN"
+    assert config.generation.provider == "ollama"
+    assert config.generation.base_url == "http://ollama:11434"
+    assert SERVICES["ollama-model"]["command"] == [variables["CITELOCK_GENERATION__MODEL"]]
+    assert SERVICES["reranker-cpu"]["networks"]["inside"]["aliases"] == ["reranker"]
+    for service in ("serving", "reranker", "reranker-cpu"):  # an empty token would end the sidecar again and again
+        assert SERVICES[service]["environment"]["RERANK_TOKEN"].startswith("${RERANK_TOKEN:?")
+
+
+def test_a_reranker_on_processors_has_the_memory_of_its_model() -> None:
+    memory = SERVICES["reranker-cpu"]["deploy"]["resources"]["limits"]["memory"]
+    assert int(memory.removesuffix("g")) >= 4
+
+
+def test_a_tenant_that_floods_the_server_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    tenants = configured(monkeypatch, {}).tenants
+    assert {tenant.requests_at_once for tenant in tenants.values()} == {1}
+
+
+def test_the_override_moves_the_home_of_every_service_to_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    override = FOLDER / "object-store.yaml"
+    assert valid(override).returncode == 0
+    services = yaml.safe_load(override.read_text())["services"]
+    of_home = {name for name, service in OURS.items() if "home:/var/lib/citelock" in service["volumes"]}
+    assert set(services) == of_home
+    for service in services.values():
+        config = configured(monkeypatch, service["environment"], CITELOCK_OBJECT_STORE__URL="s3://acme/prod")
+        assert config.object_store.url == "s3://acme/prod"
+        assert config.home == config.object_store.cache == Path("/var/lib/citelock")
+
+
 def test_no_secret_stands_in_the_file() -> None:
     for service in SERVICES.values():
         for key, value in service.get("environment", {}).items():
@@ -108,7 +160,8 @@ def test_the_configuration_of_the_containers_is_valid_and_fits_the_ports(monkeyp
     assert SERVICES["serving"]["ports"] == [f"${{CITELOCK_PORT:-127.0.0.1:{Serving().port}}}:{Serving().port}"]
     assert f":{RerankService().port}/readyz" in json.dumps(SERVICES["reranker"]["healthcheck"])
     grace = int(SERVICES["serving"]["stop_grace_period"].removesuffix("s"))
-    assert grace >= config.serving.drain_s + 10
+    variables = SERVICES["serving"]["environment"]
+    assert grace >= int(variables["CITELOCK_SERVING__LEAVE_S"]) + config.serving.drain_s + 10
     for source in config.sources.values():
         assert (ROOT / "sample" / Path(str(source.path)).name).is_dir()
 
