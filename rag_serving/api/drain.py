@@ -81,11 +81,10 @@ class Drain:
             first, self._was_signalled = not self._was_signalled, True
             if first and callable(before):
                 self._is_leaving = number == signal.SIGTERM and self._leave_s > 0 and self._leaves()
-                if self._is_leaving:
-                    self._begin = partial(before, number, frame)
-                else:
-                    before(number, frame)
+                self._begin = partial(before, number, frame)
             self._news.put(number)
+            if first and not self._is_leaving:
+                self._begin()
 
         return handle
 

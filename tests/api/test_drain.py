@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import sqlite3
@@ -18,6 +19,7 @@ import httpx
 import pytest
 from support.api_client import QUESTION, events_in
 from support.command_line import CITELOCK, write_config
+from support.server_process import Server
 from support.waiting import status_of, wait_until
 from support.wiki import publish
 
@@ -117,6 +119,35 @@ def test_a_second_interrupt_does_not_wait_for_answers(wiki_home: Path, tmp_path:
         process.send_signal(signal.SIGINT)
         assert ended_within(process, END_S + LATE_S)
         assert waiting.result(60).status_code == 503
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_server_that_leaves_answers_and_says_that_it_is_not_ready(
+    wiki_home: Path, tmp_path: Path, processes: int
+) -> None:
+    server = Server(write_config(tmp_path, wiki_home, "serving: {leave_s: 300, drain_s: 5}\n"), tmp_path, processes)
+    try:
+        assert server.ask() == "answered"
+        server.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: status_of(f"{server.url}/readyz") == 503)
+        for _ in range(4):  # over connections of their own, so by any process
+            wait_until(lambda: "ends" in httpx.get(f"{server.url}/readyz", timeout=20).json().get("message", ""))
+            assert status_of(f"{server.url}/healthz") == 200
+            assert server.ask() == "answered"
+        for number in server.workers() or [server.process.pid]:
+            os.kill(number, signal.SIGTERM)
+        assert ended_within(server.process, 5 + END_S + LATE_S)
+    finally:
+        server.kill()
+
+
+def test_a_server_leaves_for_as_long_as_is_configured(wiki_home: Path, tmp_path: Path) -> None:
+    config = write_config(tmp_path, wiki_home, "serving: {leave_s: 2, drain_s: 5}\n")
+    with serving(CITELOCK, config) as (process, _):
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert ended_within(process, 2 + END_S + LATE_S)
+        assert time.monotonic() - began >= 2
 
 
 def test_a_server_ends_while_it_opens_a_generation(tmp_path: Path) -> None:
