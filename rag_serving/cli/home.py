@@ -1,6 +1,7 @@
-"""`citelock home`: list, sweep.
+"""`citelock home`: list, sweep, repair.
 
-Belongs here: arguments and printing. Does not belong here: what the store has (`object_home.sweeping`).
+Belongs here: arguments and printing. Does not belong here: what the store has (`object_home.sweeping`,
+`object_home.repairing`).
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from rag_serving.escaping.targets import for_terminal_line
 
 if TYPE_CHECKING:
     from rag_serving.config.loading import Config
+    from rag_serving.object_home.repairing import Repaired
     from rag_serving.object_home.shared_home import SharedHome
     from rag_serving.object_home.sweeping import Listed
 
-app = typer.Typer(help="Look at a home in an object store, and delete what nothing needs.", no_args_is_help=True)
+app = typer.Typer(
+    help="Look at a home in an object store, delete what nothing needs, put back what was lost.", no_args_is_help=True
+)
 
 
 @app.command("list")
@@ -39,9 +43,11 @@ def list_folders(config: ConfigPath = None, as_json: AsJson = False) -> None:
     for name in _names(settings):
         seen, found = home.heads.read(name), home.listed(name)
         number, writer = (seen.head.number, seen.head.holder.rpartition(":")[0]) if seen else (0, "")
-        told.append({"folder": name, "number": number, "writer": writer, **_sizes(found)})
+        is_erased = bool(seen and seen.head.erased)
+        told.append({"folder": name, "number": number, "erased": is_erased, "writer": writer, **_sizes(found)})
         if not as_json:
-            writes = f", {for_terminal_line(writer)} writes" if writer else ""
+            writes = ", erased" if is_erased else ""
+            writes += f", {for_terminal_line(writer)} writes" if writer else ""
             typer.echo(
                 f"{name}  state {number}, {found.objects} objects of {_mega(found.size)}, "
                 f"{len(found.old)} of {_mega(found.old_size)} from older states{writes}"
@@ -81,6 +87,58 @@ def sweep_folders(
         typer.echo(json.dumps(told, indent=1))
     if failed:
         raise typer.Exit(FAILED)
+
+
+@app.command("repair")
+def repair_folders(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what is lost.")] = False,
+    without_lost: Annotated[
+        bool,
+        typer.Option(
+            "--without-lost", help="Put folders in force without files that are lost and not on this machine."
+        ),
+    ] = False,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare all objects with their digests, and send again what is lost or altered and this machine has.
+
+    \b
+    citelock home repair --dry-run
+
+    Run it on the machine that builds, and where files are still lost on others. It reads all that is in force. A head
+    that is missing, or older than this machine saw, is put back, too. Exit code 1: files of a folder stay lost. After
+    `--without-lost`, `citelock build` makes them again.
+    """
+    settings = load_config(config)
+    home, told, failed = _shared(settings), [], False
+    for name in _names(settings):
+        try:
+            found = home.repair(name, dry_run, without_lost)
+        except StoreError as error:
+            complain(str(error))
+            failed = True
+            continue
+        failed = failed or (bool(found.lost) and not (without_lost and not dry_run))
+        told.append({"folder": name, "repaired": not dry_run, **found._asdict()})
+        if not as_json:
+            _print_repaired(name, found, dry_run, without_lost)
+    if as_json:
+        typer.echo(json.dumps(told, indent=1))
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def _print_repaired(name: str, found: Repaired, dry_run: bool, without_lost: bool) -> None:
+    if not (found.parts or found.healed or found.lost):
+        typer.echo(f"{name}  {found.objects} objects are what their names say")
+    for part in found.parts:
+        typer.echo(f"{name}  its {part} was lost: {'would be' if dry_run else 'is'} put back")
+    for path in found.healed:
+        typer.echo(f"{name}  {for_terminal_line(path)} was lost: {'would be' if dry_run else 'is'} sent again")
+    last = "left out" if without_lost and not dry_run else "not on this machine"
+    for path in found.lost:
+        typer.echo(f"{name}  {for_terminal_line(path)} is lost: {last}")
 
 
 def _shared(config: Config) -> SharedHome:

@@ -46,6 +46,15 @@ _OF_DATABASES = {
     "opensearch": "what OpenSearch keeps of deleted indexes in its snapshots",
 }
 
+_OF_OBJECT_STORES = (
+    "copies on other machines until they look at the store: servers do within object_store.poll_s, builds when they "
+    "begin, machines that are off when they start; a machine that is taken out of use keeps its copy",
+    "earlier versions of objects, where the bucket keeps versions",
+    "objects that no state named, of builds that were killed, where the store did not list them; and what a build that "
+    "runs elsewhere sends until it hears of the erasure, within a third of object_store.lease_s: `citelock home sweep` "
+    "deletes both",
+)
+
 
 class EraseError(RedactedError):
     """A tenant cannot be erased; the message says why."""
@@ -91,9 +100,7 @@ class TenantErasure:
         for _, engine in self._databases():
             with self._reported(engine), opened_for_erasing(engine) as connection:
                 delete_rows(connection, self._tenant)
-        if home := shared_home(self._config):
-            for name in self._shared():
-                home.erase(name)
+        shared = self._erase_shared()
         try:
             for path in self._paths():
                 if path.is_dir():
@@ -112,7 +119,7 @@ class TenantErasure:
                 "and run the command again"
             )
         finished = datetime.now(UTC)
-        proof = {**record, "finished_at": finished.isoformat(timespec="seconds"), "left": left}
+        proof = {**record, **shared, "finished_at": finished.isoformat(timespec="seconds"), "left": left}
         file = self._begun.with_name(f"{self._tenant}-{finished:%Y%m%dT%H%M%S}.json")
         write_signed(self._store, file, proof)
         self._begun.unlink(missing_ok=True)
@@ -130,10 +137,23 @@ class TenantErasure:
             "begun_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "removed": self.found(),
             "audit_head": self._audit_head(),
-            "not_covered": [*_NOT_COVERED, _OF_DATABASES[self._config.index.kind]],
+            "not_covered": [*self._not_covered()],
         }
         write_signed(self._store, self._begun, record)
         return record
+
+    def _erase_shared(self) -> dict[str, Any]:
+        """Erase the tenant's folders in the object store of a shared home. Return what the proof says of it."""
+        home = shared_home(self._config)
+        if home is None:
+            return {}
+        return {"object_store": {name: home.erase(name)._asdict() for name in self._shared()}}
+
+    def _not_covered(self) -> Iterator[str]:
+        yield from _NOT_COVERED
+        yield _OF_DATABASES[self._config.index.kind]
+        if self._config.object_store.url:
+            yield from _OF_OBJECT_STORES
 
     def _tell_servers(self) -> None:
         """Let servers that run drop answers and vectors of the tenant."""

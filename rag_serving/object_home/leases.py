@@ -26,10 +26,16 @@ class HeldError(ObjectHomeError):
 
 
 class Lease:
-    """The right to write one folder, kept alive by a thread until `release`."""
+    """The right to write one folder, kept alive by a thread until `release`.
+
+    `edition` is in the names of all contents that are sent under this lease, and of no others; `sent` are the names of
+    all objects that were.
+    """
 
     def __init__(self, heads: Heads, seen: Seen, lease_s: float) -> None:
         self._heads, self._seen, self._every_s = heads, seen, lease_s / 3
+        self.edition, self.sent = secrets.token_hex(8), set[str]()
+        self._is_lost = False
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._live, name=f"lease {seen.head.folder}", daemon=True)
         self._thread.start()
@@ -46,14 +52,30 @@ class Lease:
             ObjectHomeError: the store does not answer.
         """
         self.stop()
+        wanted = self._seen.head.released(tree)
         with self._lock:
-            written = self._heads.write(self._seen.head.released(tree), self._seen)
+            written = self._heads.write(wanted, self._seen)
+        if written is None and tree != self._seen.head.tree:  # no other writer makes this tree
+            newer = self._heads.read(wanted.folder)
+            written = newer if newer and newer.head.in_force == tree else None
         if written is None:
-            raise HeldError(
-                f"another machine took over {self._seen.head.folder}, because this one gave no sign of life for "
-                "object_store.lease_s; nothing of this run was shared: run it again"
-            )
+            raise self._taken()
         return written.head
+
+    def check(self) -> None:
+        """See that nobody took the lease, as far as this machine has heard.
+
+        Raises:
+            HeldError: somebody did.
+        """
+        if self._is_lost:
+            raise self._taken()
+
+    def _taken(self) -> HeldError:
+        return HeldError(
+            f"another machine took over {self._seen.head.folder}, because this one gave no sign of life for "
+            "object_store.lease_s, or erased it; nothing of this run was shared: run it again"
+        )
 
     def note_sweep(self) -> bool:
         """Note that a sweep begins. Return whether the lease is still held.
@@ -64,6 +86,7 @@ class Lease:
         with self._lock:
             written = self._heads.write(self._seen.head.after_sweep(), self._seen)
             self._seen = written or self._seen
+            self._is_lost = written is None
         return written is not None
 
     def stop(self) -> None:
@@ -77,14 +100,16 @@ class Lease:
                 with self._lock:
                     written = self._heads.write(self._seen.head.after_beat(), self._seen)
                     if written is None:
-                        return  # taken: `release` says so
+                        self._is_lost = True
+                        return
                     self._seen = written
             except ObjectHomeError as error:  # the next sign may be taken
                 _log.warning("%s", error)
 
 
-def take_lease(heads: Heads, folder: str, lease_s: float, wait_s: float) -> Lease:
-    """Wait until nobody writes a folder, and take the right to.
+def take_lease(heads: Heads, folder: str, lease_s: float, wait_s: float, known: Head | None = None) -> Lease:
+    """Wait until nobody writes a folder, and take the right to. `known`: the head to go on from, unless the store has
+    one that is as new.
 
     Raises:
         HeldError: somebody still writes there after `wait_s`, and lives.
@@ -100,7 +125,10 @@ def take_lease(heads: Heads, folder: str, lease_s: float, wait_s: float) -> Leas
             last, changed = seen, now
         is_free = seen is None or not seen.head.holder or now - changed >= lease_s
         if is_free:
-            taken = heads.write((seen.head if seen else Head(folder)).taken_by(me), seen)
+            head = seen.head if seen else Head(folder)
+            if known and not head.erased and head.number < known.number:
+                head = known
+            taken = heads.write(head.taken_by(me), seen)
             if taken:
                 return Lease(heads, taken, lease_s)
         elif lives and now - began >= wait_s:

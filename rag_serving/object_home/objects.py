@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,10 +17,13 @@ from typing import Any, NamedTuple
 from rag_serving.artifacts.store import StoreError
 from rag_serving.config.object_store import ObjectStore
 
+PART_BYTES = 8 << 20
+"""Of uploads in parts, and of what one request fetches; files below are sent by one request."""
 _LARGEST_BYTES = 256 << 20  # of what is read into memory
-_PART_BYTES = 16 << 20
-_BLOCK_BYTES = 8 << 20
+_PARTS = 9_000  # S3 takes 10,000
+_PARTS_AT_ONCE = 2
 _DELETED_AT_ONCE = 1000  # the most that S3 takes
+_DELETED_SINGLY_AT_ONCE = 8
 
 
 class ObjectHomeError(StoreError):
@@ -28,6 +32,10 @@ class ObjectHomeError(StoreError):
 
 class StoreAwayError(ObjectHomeError):
     """The store does not answer, or says that it fails; another request would fare no better now."""
+
+
+class MissingError(ObjectHomeError):
+    """There is no object of that name."""
 
 
 Version = Mapping[str, str]
@@ -64,7 +72,7 @@ class Objects:
         if self.url.startswith("file://"):
             self._heads = Path(self.url.removeprefix("file://"))
             return store.LocalStore(prefix=str(self._heads), mkdir=True)
-        endpoint = settings.endpoint or os.environ.get("AWS_ENDPOINT_URL") or ""
+        endpoint = _endpoint(settings, self.url.partition("://")[0])
         timeout, retry = timedelta(seconds=settings.timeout_s), timedelta(seconds=settings.retry_s)
         more: dict[str, Any] = {"endpoint": endpoint} if endpoint else {}
         return store.from_url(
@@ -74,17 +82,27 @@ class Objects:
             **more,
         )
 
-    def read(self, name: str) -> Stored | None:
-        """Return an object, None where there is none."""
+    def read(self, name: str, largest: int = _LARGEST_BYTES, known: Stored | None = None) -> Stored | None:
+        """Return an object of at most `largest` bytes, None where there is none.
+
+        Where the store says that it is still the `known` one, its content is not sent again.
+        """
         with self._reported(name):
             try:
-                found = self._store.get(name)
-                if found.meta["size"] > _LARGEST_BYTES:
-                    raise ObjectHomeError(f"{self.url}/{name} is larger than {_LARGEST_BYTES >> 20} MB; it is not ours")
+                found = self._store.get(name, options=self._unless(known))
+                if found.meta["size"] > largest:
+                    raise ObjectHomeError(f"{self.url}/{name} is larger than {largest / 1e6:.1f} MB; it is not ours")
                 content = bytes(found.bytes())
             except FileNotFoundError:
                 return None
+            except self._obstore.exceptions.NotModifiedError:
+                return known
             return Stored(content, self._version(content, found.meta))
+
+    def _unless(self, known: Stored | None) -> dict[str, str] | None:
+        """Return the condition that an object is another one than the known; a folder has no such requests."""
+        tag = known.version.get("e_tag") if known and self._heads is None else None
+        return {"if_none_match": tag} if tag else None
 
     def create(self, name: str, content: bytes) -> Version | None:
         """Write a new object. Return its version, or None where there is one of that name already."""
@@ -95,31 +113,37 @@ class Objects:
         one by now."""
         return self._put(name, content, version)
 
-    def has(self, name: str, size: int) -> bool:
-        """Return whether there is an object of that name and size."""
+    def size(self, name: str) -> int | None:
+        """Return the size of an object [bytes], None where there is none."""
         with self._reported(name):
             try:
-                return bool(self._store.head(name)["size"] == size)
+                return int(self._store.head(name)["size"])
             except FileNotFoundError:
-                return False
+                return None
 
-    def upload(self, name: str, path: Path) -> None:
-        """Write a file as an object, in parts where it is large."""
-        with self._reported(name), path.open("rb") as file:
-            self._store.put(name, file, chunk_size=_PART_BYTES, max_concurrency=2)
+    def upload(self, name: str, blocks: Iterator[bytes], size: int) -> None:
+        """Write an object of `size` bytes in parts. Where `blocks` raises an error, nothing is written."""
+        part = max(PART_BYTES, -(-size // _PARTS))
+        with self._reported(name):
+            self._store.put(name, blocks, use_multipart=True, chunk_size=part, max_concurrency=_PARTS_AT_ONCE)
 
     def blocks(self, name: str, size: int) -> Iterator[bytes]:
         """Yield the first `size` bytes of an object, a few megabytes at a time.
 
         Each block is a request of its own, which has its own time and is tried again by itself.
+
+        Raises:
+            MissingError: there is no such object.
+            ObjectHomeError: the store cannot be used.
         """
-        for start in range(0, size, _BLOCK_BYTES):
+        for start in range(0, size, PART_BYTES):
             with self._reported(name):
                 try:
-                    yield bytes(self._store.get_range(name, start=start, length=min(_BLOCK_BYTES, size - start)))
+                    yield bytes(self._store.get_range(name, start=start, length=min(PART_BYTES, size - start)))
                 except FileNotFoundError:
-                    raise ObjectHomeError(
-                        f"{self.url}/{name} is missing; restore it, or delete the head that needs it and build again"
+                    raise MissingError(
+                        f"{self.url}/{name} is missing; `citelock home repair` on a machine that has the file sends it "
+                        "again"
                     ) from None
 
     def names(self, prefix: str) -> Iterator[tuple[str, int, float]]:
@@ -134,8 +158,21 @@ class Objects:
         chosen = list(names)
         for start in range(0, len(chosen), _DELETED_AT_ONCE):
             some = chosen[start : start + _DELETED_AT_ONCE]
-            with self._reported(some[0]), suppress(FileNotFoundError):
-                self._store.delete(some)
+            with self._reported(some[0]):
+                try:
+                    self._store.delete(some)
+                except FileNotFoundError:  # says nothing of the others: Azure ends there
+                    self._delete_singly(some)
+
+    def _delete_singly(self, names: list[str]) -> None:
+        with ThreadPoolExecutor(_DELETED_SINGLY_AT_ONCE) as threads:
+            list(threads.map(self._delete_one, names))
+
+    def _delete_one(self, name: str) -> None:
+        try:
+            self._store.delete(name)
+        except FileNotFoundError:
+            return
 
     def check_conditions(self, name: str, content: bytes) -> None:
         """See that the store refuses a write whose condition does not hold, with an object that is there as it is.
@@ -190,3 +227,12 @@ class Objects:
             raise kind(
                 f"{self.url}: {name} cannot be used ({said}); see that the store answers and its credentials are set"
             ) from error
+
+
+def _endpoint(settings: ObjectStore, scheme: str) -> str:
+    """Return the address of the store's server, "" for the provider's own."""
+    if scheme == "gs" and settings.endpoint:
+        raise ObjectHomeError("object_store.endpoint is for s3:// and az://, and home is a gs:// address; remove it")
+    if settings.endpoint:
+        return settings.endpoint
+    return os.environ.get("AWS_ENDPOINT_URL", "") if scheme == "s3" else ""

@@ -1,7 +1,7 @@
-"""One folder of this machine and its tree in the store: fetching what changed, sending what changed.
+"""One folder of this machine and its tree in the store: fetching what changed, and what this machine knows of both.
 
 Belongs here: files and objects, in an order in which a killed process leaves nothing half.
-Does not belong here: who may write (`leases`), when (`shared_home`, `follower`).
+Does not belong here: sending (`sending`), who may write (`leases`), when (`shared_home`, `follower`).
 """
 
 from __future__ import annotations
@@ -10,33 +10,27 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rag_serving.artifacts.digests import Stamp
 from rag_serving.artifacts.store import write_json
+from rag_serving.object_home.downloads import Downloads
 from rag_serving.object_home.heads import Head
-from rag_serving.object_home.objects import ObjectHomeError, Objects
-from rag_serving.object_home.trees import (
-    FileFact,
-    Known,
-    Tree,
-    blob_name,
-    content_of,
-    scanned,
-    shared_files,
-    tree_name,
-    tree_of,
-)
+from rag_serving.object_home.objects import MissingError, ObjectHomeError, Objects
+from rag_serving.object_home.scanning import Known, scanned, shared_files
+from rag_serving.object_home.trees import FileFact, Files, Tree, tree_name, tree_of
 
 NOTES = ".object-home"
 """Folder of the home for what this machine knows of the store."""
-_LARGE_BYTES = 64 << 20
-_LAST = ("published.json", "current")
 _KEPT = "cache/"
 """What was paid for and is named by its content stays, though the store does not have it yet."""
+_LOCKS = ".lock"
 
 Wanted = Callable[[str], bool]
 
@@ -65,7 +59,9 @@ class SharedFolder:
         self.name, self.folder = name, home / name
         self.objects, self._parallel = objects, parallel
         self._notes = notes_of(home, name)
-        self._number, self._tree, self._known, self.builds = self._noted()
+        self._trees = self._notes.with_suffix(".tree")
+        self._cached: tuple[str, Tree] | None = None
+        self._seen, self._tree, self._known, self.builds = self._noted()
 
     def fetch(self, head: Head, wanted: Wanted | None = None) -> None:
         """Make the folder what the head says. A machine that only reads names the `wanted` files, and deletes none.
@@ -76,110 +72,159 @@ class SharedFolder:
             ObjectHomeError: the head is older than one that was seen, a file is missing or not what it should be; the
                 folder is then as it was, or has newer files beside those that answer.
         """
-        if head.number < self._number:
-            raise ObjectHomeError(
-                f"the head of {self.name} is number {head.number}, and this machine saw {self._number}: somebody put "
-                f"an older state back; if that is right, delete {self._notes}"
-            )
-        if head.tree is None:
+        self.refuse_older(head)
+        if head.erasure > self._seen.number:
+            self.empty(head)
+        if head.in_force is None:
             return
-        tree = self.tree(head)
-        chosen = {path: fact for path, fact in tree.items() if wanted is None or wanted(path)}
+        files = self.tree(head).files
+        chosen = {path: fact for path, fact in files.items() if wanted is None or wanted(path)}
         if head.tree == self._tree:
             missing = {path: fact for path, fact in chosen.items() if not (self.folder / path).exists()}
-            self._fetch_files(missing)
+            self._fetch_files(head, missing)
         else:
-            local, self._known = scanned(self.folder, self._known)
-            self._fetch_files({path: fact for path, fact in chosen.items() if local.get(path) != fact})
+            local = self.scan()
+            self._fetch_files(head, {path: fact for path, fact in chosen.items() if local.get(path) != fact})
             if wanted is None:
-                self._delete(path for path in local if path not in tree and not path.startswith(_KEPT))
+                self._delete(path for path in local if path not in files and not path.startswith(_KEPT))
         self._note(head, is_whole=wanted is None)
 
-    def send(self, head: Head) -> str:
-        """Store what the folder has and the head's tree has not. Return the digest of the folder's tree."""
-        before = self.tree(head) if head.tree else {}
-        tree, self._known = scanned(self.folder, self._known)
-        there = {fact.digest for fact in before.values()}
-        new = {fact.digest: path for path, fact in tree.items() if fact.digest not in there}
-        self._together([(self._send_file, self.folder / path, tree[path]) for path in new.values()])
-        content = content_of(tree)
-        digest = hashlib.sha256(content).hexdigest()
-        if digest != head.tree:
-            self.objects.create(tree_name(self.name, digest), content)
-        return digest
+    def refuse_older(self, head: Head | None) -> None:
+        """Raise ObjectHomeError where this machine saw a newer head than the one that the store has."""
+        if head is None and self._seen.number:
+            raise ObjectHomeError(
+                f"the head of {self.name} is missing, and this machine saw number {self._seen.number}: if it was lost, "
+                "`citelock home repair` on the machine that builds puts it back"
+            )
+        if head is not None and head.number < self._seen.number:
+            raise ObjectHomeError(
+                f"the head of {self.name} is number {head.number}, and this machine saw {self._seen.number}: somebody "
+                f"put an older state back; if that is right, delete {self._notes}; if not, `citelock home repair` on "
+                "the machine that builds puts the newer one back"
+            )
+
+    def empty(self, head: Head) -> None:
+        """Delete all that this machine has of a folder from before its last erasure, and note that it was erased."""
+        if self.folder.is_dir():
+            for place in self.folder.iterdir():
+                if place.name.startswith(_LOCKS):
+                    continue
+                if place.is_dir() and not place.is_symlink():
+                    shutil.rmtree(place)
+                else:
+                    place.unlink(missing_ok=True)
+        self._trees.unlink(missing_ok=True)
+        self._cached, self._known = None, {}
+        self._write_notes(Head(self.name, number=head.erasure, erased=True, erasure=head.erasure), None)
+
+    def scan(self) -> Files:
+        """Return the files of the folder as they are now, and remember their digests."""
+        files, self._known = scanned(self.folder, self._known)
+        return files
+
+    def local_facts(self) -> Files:
+        """Return digests and sizes of the files as they were scanned last."""
+        return {path: FileFact(digest, stamp.size) for path, (stamp, digest) in self._known.items()}
 
     def tree(self, head: Head) -> Tree:
-        """Return the tree that a head names."""
+        """Return the tree that a head names, from this machine's copy where it has one.
+
+        Raises:
+            MissingError: the store has no such object.
+            ObjectHomeError: it is not what its name says, or the store cannot be used.
+        """
         assert head.tree
-        stored = self.objects.read(tree_name(self.name, head.tree))
+        return self.known_tree(head.tree) or self.stored_tree(head.tree)
+
+    def known_tree(self, digest: str) -> Tree | None:
+        """Return a tree that this machine remembers, None where it does not."""
+        if self._cached and self._cached[0] == digest:
+            return self._cached[1]
+        with suppress(OSError, ObjectHomeError):
+            self._cached = (digest, tree_of(self._trees.read_bytes(), digest))
+            return self._cached[1]
+        return None
+
+    def stored_tree(self, digest: str) -> Tree:
+        """Return a tree as the store has it; raises as `tree` does."""
+        stored = self.objects.read(tree_name(self.name, digest))
         if stored is None:
-            raise ObjectHomeError(f"{self.objects.url}/{tree_name(self.name, head.tree)} is missing; restore it")
-        return tree_of(stored.content, head.tree)
+            raise MissingError(
+                f"{self.objects.url}/{tree_name(self.name, digest)} is missing; `citelock home repair` on the machine "
+                "that builds puts it back"
+            )
+        tree = tree_of(stored.content, digest)
+        self.cache_tree(stored.content)
+        self._cached = (digest, tree)
+        return tree
+
+    def cache_tree(self, content: bytes) -> None:
+        """Remember a tree on this machine."""
+        self._trees.parent.mkdir(parents=True, exist_ok=True)
+        place = self._trees.with_name(f"{self._trees.name}-{secrets.token_hex(4)}")
+        place.write_bytes(content)
+        place.replace(self._trees)
 
     def content(self, head: Head, path: str) -> bytes | None:
         """Return the content of one file of a head's tree, None where the tree has none of that name."""
-        fact = self.tree(head).get(path)
+        tree = self.tree(head)
+        fact = tree.files.get(path)
         if fact is None:
             return None
-        content = b"".join(self.objects.blocks(blob_name(self.name, fact.digest), fact.size))
+        content = b"".join(self.objects.blocks(tree.blob(self.name, fact.digest), fact.size))
         if hashlib.sha256(content).hexdigest() != fact.digest:
-            raise self._altered(fact)
+            raise self._altered(tree, fact)
         return content
 
     def sent(self, head: Head) -> None:
         """Remember that the folder is what this head says."""
         self._note(head, is_whole=True)
 
-    def forget(self) -> None:
-        """Delete what this machine noted of the store."""
-        self._notes.unlink(missing_ok=True)
+    def moved(self, head: Head, before: Head) -> None:
+        """Remember a head whose tree has the files of the one before, or fewer, where that is what this machine has."""
+        if self._seen.tree == before.tree:
+            self._note(head, is_whole=self._tree is not None and self._tree == before.tree)
 
     @property
     def number(self) -> int:
         """The number of the newest head that this machine saw."""
-        return self._number
+        return self._seen.number
 
-    def _send_file(self, path: Path, fact: FileFact) -> None:
-        name = blob_name(self.name, fact.digest)
-        if fact.size <= _LARGE_BYTES:
-            self.objects.create(name, _content(path, fact))
-        elif not self.objects.has(name, fact.size):
-            self.objects.upload(name, path)
+    @property
+    def seen(self) -> Head:
+        """The newest head that this machine saw; of number 0 where it saw none."""
+        return self._seen
 
-    def _fetch_files(self, files: Tree) -> None:
-        """Fetch files beside their places, then move all of them in, those that name others last."""
-        if not files:
-            return
-        mark = f".fetched-{secrets.token_hex(4)}-"
-        places = {path: (self.folder / path).with_name(mark + Path(path).name) for path in files}
-        try:
-            self._together([(self._fetch_file, places[path], fact) for path, fact in files.items()])
-            for path in sorted(files, key=lambda path: _LAST.index(path) if path in _LAST else -1):
-                places[path].replace(self.folder / path)
-        finally:
-            for place in places.values():
-                place.unlink(missing_ok=True)
+    def together(self, calls: list[tuple[Callable[[Path, FileFact], None], Path, FileFact]]) -> None:
+        """Make calls, some at once; the first error is raised, and what had not begun is left out."""
+        with ThreadPoolExecutor(self._parallel) as threads:
+            begun = [threads.submit(call, path, fact) for call, path, fact in calls]
+            try:
+                for done in begun:
+                    done.result()
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _fetch_files(self, head: Head, files: Files) -> None:
+        """Fetch files, and remember their digests."""
+        tree = self.tree(head)
+
+        def blocks(fact: FileFact) -> Iterator[bytes]:
+            return self.objects.blocks(tree.blob(self.name, fact.digest), fact.size)
+
+        local = {digest: self.folder / path for path, (_, digest) in self._known.items()}
+        Downloads(self.folder, self._parallel, blocks, partial(self._altered, tree)).fetch(files, local)
+        known = dict(self._known)
         for path, fact in files.items():
             with suppress(OSError):
-                self._known = {**self._known, path: (Stamp.of(os.lstat(self.folder / path)), fact.digest)}
+                known[path] = (Stamp.of(os.lstat(self.folder / path)), fact.digest)
+        self._known = known
 
-    def _fetch_file(self, place: Path, fact: FileFact) -> None:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        made, size = hashlib.sha256(), 0
-        with place.open("wb") as file:
-            for block in self.objects.blocks(blob_name(self.name, fact.digest), fact.size):
-                made.update(block)
-                size += len(block)
-                file.write(block)
-            file.flush()
-            os.fsync(file.fileno())
-        if (made.hexdigest(), size) != fact:
-            raise self._altered(fact)
-
-    def _altered(self, fact: FileFact) -> ObjectHomeError:
+    def _altered(self, tree: Tree, fact: FileFact) -> ObjectHomeError:
         return ObjectHomeError(
-            f"{self.objects.url}/{blob_name(self.name, fact.digest)} is not what its name says; restore it, or delete "
-            "it and build again where the folder is whole"
+            f"{self.objects.url}/{tree.blob(self.name, fact.digest)} is not what its name says; `citelock home repair` "
+            "on a machine that has the file sends it again"
         )
 
     def _delete(self, paths: Iterable[str]) -> None:
@@ -190,33 +235,29 @@ class SharedFolder:
                 with suppress(OSError):
                     Path(place).rmdir()  # where it is empty now
 
-    def _together(self, calls: list[tuple[Callable[[Path, FileFact], None], Path, FileFact]]) -> None:
-        with ThreadPoolExecutor(self._parallel) as threads:
-            for done in [threads.submit(call, path, fact) for call, path, fact in calls]:
-                done.result()
-
-    def _noted(self) -> tuple[int, str | None, Known, bool]:
+    def _noted(self) -> tuple[Head, str | None, Known, bool]:
         try:
             found = json.loads(self._notes.read_bytes())
             known = {path: (Stamp(*stamp), digest) for path, (stamp, digest) in found["known"].items()}
-            return found["number"], found["tree"], known, found["builds"]
+            erased, erasure = found["erased"], found["erasure"]
+            seen = Head(self.name, tree=found["head"], number=found["number"], erased=erased, erasure=erasure)
+            return seen, found["tree"], known, found["builds"]
         except (OSError, ValueError, KeyError, TypeError):
-            return 0, None, {}, False
+            return Head(self.name), None, {}, False
 
     def _note(self, head: Head, is_whole: bool) -> None:
         """Remember what the folder is now; a part of a tree is no ground to build upon."""
         is_whole = is_whole or head.tree == self._tree
-        self._number, self._tree = head.number, head.tree if is_whole else None
         self.builds = self.builds or is_whole
         there = {path for path, _ in shared_files(self.folder)}
         self._known = {path: fact for path, fact in self._known.items() if path in there}
+        self._write_notes(head, head.tree if is_whole else None)
+
+    def _write_notes(self, head: Head, whole: str | None) -> None:
+        self._seen = replace(
+            Head(self.name), tree=head.tree, number=head.number, erased=head.erased, erasure=head.erasure
+        )
+        self._tree = whole
         self._notes.parent.mkdir(parents=True, exist_ok=True)
-        noted = {"number": self._number, "tree": self._tree, "known": self._known, "builds": self.builds}
-        write_json(self._notes, noted)
-
-
-def _content(path: Path, fact: FileFact) -> bytes:
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != fact.digest:
-        raise ObjectHomeError(f"{path} changes while it is shared; let the other program end, and try again")
-    return content
+        seen = {"number": head.number, "head": head.tree, "erased": head.erased, "erasure": head.erasure}
+        write_json(self._notes, {**seen, "tree": whole, "known": self._known, "builds": self.builds})

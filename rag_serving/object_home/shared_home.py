@@ -5,12 +5,9 @@ Belongs here: the order of lease, fetching and sending. Does not belong here: re
 
 from __future__ import annotations
 
-import logging
 import os
-import threading
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,13 +16,14 @@ from filelock import FileLock, Timeout
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.loading import Config
 from rag_serving.config.object_store import ObjectStore
+from rag_serving.object_home.erasing import Erased, erase, remaining
 from rag_serving.object_home.heads import Head, Heads
 from rag_serving.object_home.leases import Lease, take_lease
 from rag_serving.object_home.objects import ObjectHomeError, Objects
+from rag_serving.object_home.repairing import Repaired, looked_over, repair, restored
 from rag_serving.object_home.shared_folder import SharedFolder
 from rag_serving.object_home.sweeping import Listed, listed, sweep, sweep_if_due
-
-_log = logging.getLogger(__name__)
+from rag_serving.object_home.writing import Writing, let_go
 
 
 class SharedHome:
@@ -41,7 +39,7 @@ class SharedHome:
         self.home, self.settings = home.absolute(), settings
         self.objects = Objects(settings)
         self.heads = Heads(self.objects, home)
-        self._lock, self._depth = threading.Lock(), Counter[str]()
+        self._writing = Writing(self._begin, self._lost)
 
     def folder(self, name: str) -> SharedFolder:
         """Return a folder by its path below the home."""
@@ -77,78 +75,71 @@ class SharedHome:
         try:
             return sweep(self.folder(name), lease)
         finally:
-            _let_go(lease)
+            let_go(lease)
+
+    def repair(self, name: str, dry_run: bool = False, without_lost: bool = False, wait_s: float = 0.0) -> Repaired:
+        """Compare the objects of a folder with their digests, and send again what is lost and this machine has.
+
+        `without_lost`: put the folder in force without what is lost and this machine has not.
+
+        Raises:
+            HeldError: another machine writes there.
+            ObjectHomeError: the store cannot be used, or nothing can be put in force.
+        """
+        folder = self.folder(name)
+        if dry_run:
+            return looked_over(folder, self.heads.read(name), without_lost)
+        known = restored(folder, self.heads.read(name))
+        lease = take_lease(self.heads, name, self.settings.lease_s, wait_s, known)
+        return repair(folder, lease, known, without_lost)
 
     def count(self, name: str) -> int:
-        """Return how many objects of a folder the store lists."""
-        return sum(1 for _ in self.objects.names(f"{name}/"))
+        """Return how many objects there are of a folder, but for a head that says it was erased.
 
-    def erase(self, name: str) -> None:
-        """Delete all that the store lists of a folder, its head first, and what this machine noted of it.
+        Raises:
+            ObjectHomeError: the store cannot be used.
+        """
+        return remaining(self.folder(name), self.heads)
+
+    def erase(self, name: str) -> Erased:
+        """Erase a folder in the store, and tell all machines to delete their copies.
 
         Raises:
             ObjectHomeError: the store cannot be used; what is left is deleted by the next try.
         """
-        self.objects.delete([f"{name}/head"])
-        self.objects.delete([path for path, _, _ in self.objects.names(f"{name}/")])
-        self.folder(name).forget()
+        return erase(self.folder(name), self.heads)
 
-    @contextmanager
-    def writing(self, name: str, wait_s: float = 0.0) -> Iterator[None]:
+    def writing(self, name: str, wait_s: float = 0.0) -> AbstractContextManager[None]:
         """Hold the right to write a folder: at the beginning it is what was shared last, at the end it is shared.
 
-        Within a process it may be taken again. What was done before an error is shared, too, as it is kept in a folder;
-        what a process did that is killed, or told to end, stays on this machine.
+        Within a process it may be taken again, by other threads, too. What was done before an error is shared, too, as
+        it is kept in a folder; what a process did that is killed, or told to end, stays on this machine.
 
         Raises:
             HeldError: another machine writes there.
             ObjectHomeError: the store cannot be used; nothing is lost on this machine.
         """
-        with self._lock:
-            self._depth[name] += 1
-            is_outer = self._depth[name] == 1
-        try:
-            if is_outer:
-                yield from self._written(name, wait_s)
-            else:
-                yield
-        finally:
-            with self._lock:
-                self._depth[name] -= 1
+        return self._writing.of(name, wait_s)
 
-    def _written(self, name: str, wait_s: float) -> Iterator[None]:
+    def _begin(self, name: str, wait_s: float) -> tuple[SharedFolder, Lease]:
         folder = self.folder(name)
+        seen = self.heads.read(name)
+        folder.refuse_older(seen.head if seen else None)  # before a lease makes a head of number 0
         lease = take_lease(self.heads, name, self.settings.lease_s, wait_s)
-        is_told = True
         try:
             folder.fetch(lease.head)
             sweep_if_due(folder, lease, self.settings.sweep_after)
-            is_told = False
-            yield
-        except Exception:
-            if not is_told:
-                self._share_after_error(folder, lease)
-            else:
-                _let_go(lease)
-            raise
         except BaseException:
-            _let_go(lease)
+            let_go(lease)
             raise
-        self._share(folder, lease)
+        return folder, lease
 
-    def _share(self, folder: SharedFolder, lease: Lease) -> None:
-        try:
-            tree = folder.send(lease.head)
-        except BaseException:
-            _let_go(lease)
-            raise
-        folder.sent(lease.release(tree))
-
-    def _share_after_error(self, folder: SharedFolder, lease: Lease) -> None:
-        try:
-            self._share(folder, lease)
-        except ObjectHomeError as error:  # the first error is the one to tell
-            _log.error("%s", error)
+    def _lost(self, folder: SharedFolder, lease: Lease) -> None:
+        """Delete what was sent under a lease that ended by an erasure; else a sweep does it."""
+        with suppress(ObjectHomeError):
+            seen = self.heads.read(folder.name)
+            if seen and seen.head.erased:
+                self.objects.delete(lease.sent)
 
 
 @contextmanager
@@ -181,14 +172,6 @@ def written_with(config: Config, folder: Path, wait_s: float = 0.0) -> Iterator[
         return
     with home.writing(folder.absolute().relative_to(home.home).as_posix(), wait_s):
         yield
-
-
-def _let_go(lease: Lease) -> None:
-    """End a lease with the tree as it was; where the store does not answer it ends by itself."""
-    try:
-        lease.release(lease.head.tree)
-    except ObjectHomeError as error:
-        _log.warning("%s", error)
 
 
 def shared_home(config: Config) -> SharedHome | None:

@@ -1,24 +1,25 @@
 """Objects that no tree in force needs: those of trees that were replaced, and of builds that were killed.
 
-Belongs here: finding and deleting them. Does not belong here: when (`shared_home`), erasing a tenant (`erasure`).
+Belongs here: finding and deleting them. Does not belong here: when (`shared_home`), erasing a tenant (`erasing`).
 
-Only whoever holds a folder's lease deletes there, since a writer does not send what is stored already. A machine that
-is fetching a tree which was replaced meanwhile misses an object, looks at the head again, and fetches the newer one.
+Only whoever holds a folder's lease deletes there, and only what was listed before the lease was confirmed. No writer
+ever sends under such a name again, and the next one takes over only names that the tree in force has, which are not
+deleted (`trees`). So a sweeper that stalls before it deletes, and goes on after another machine took over, deletes
+nothing that is in force by then. A machine that is fetching a tree which was replaced meanwhile misses an object, looks
+at the head again, and fetches the newer one.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 from typing import NamedTuple
 
 from rag_serving.object_home.heads import Head
-from rag_serving.object_home.leases import Lease
+from rag_serving.object_home.leases import HeldError, Lease
 from rag_serving.object_home.objects import ObjectHomeError
 from rag_serving.object_home.shared_folder import SharedFolder
-from rag_serving.object_home.trees import blob_name, tree_name
+from rag_serving.object_home.trees import OBJECT, tree_name
 
-_OURS = re.compile(r"(?:trees|blobs/[0-9a-f]{2})/[0-9a-f]{64}")
 _log = logging.getLogger(__name__)
 
 
@@ -37,16 +38,16 @@ def listed(folder: SharedFolder, head: Head) -> Listed:
     """Return what the store lists of a folder. Objects with names that are not ours are counted and never old.
 
     Raises:
-        ObjectHomeError: the store cannot be used, or what its head names is missing or altered.
+        ObjectHomeError: the store cannot be used, or the head's tree is missing or altered.
     """
     needed = set[str]()
-    if head.tree:
-        needed = {blob_name(folder.name, fact.digest) for fact in folder.tree(head).values()}
-        needed.add(tree_name(folder.name, head.tree))
+    if head.in_force:
+        needed = {name for name, _ in folder.tree(head).blobs(folder.name)}
+        needed.add(tree_name(folder.name, head.in_force))
     count, size, old, old_size = 0, 0, list[str](), 0
     for name, length, _ in folder.objects.names(f"{folder.name}/"):
         count, size = count + 1, size + length
-        if name not in needed and _OURS.fullmatch(name.removeprefix(f"{folder.name}/")):
+        if name not in needed and OBJECT.fullmatch(name.removeprefix(f"{folder.name}/")):
             old.append(name)
             old_size += length
     return Listed(count, size, tuple(old), old_size)
@@ -56,12 +57,14 @@ def sweep(folder: SharedFolder, lease: Lease) -> Listed:
     """Delete what the tree in force does not need, and return what was listed before.
 
     Raises:
-        ObjectHomeError: the store cannot be used, or another machine took the lease; what is left is deleted next time.
+        HeldError: another machine took the lease; nothing was deleted.
+        ObjectHomeError: the store cannot be used; what is left is deleted next time.
     """
     found = listed(folder, lease.head)
     if not lease.note_sweep():
-        raise ObjectHomeError(f"another machine took over {folder.name}; nothing was deleted")
-    folder.objects.delete(found.old)
+        raise HeldError(f"another machine took over {folder.name}; nothing was deleted")
+    trees = f"{folder.name}/trees/"  # they name the others, so they go last
+    folder.objects.delete(sorted(found.old, key=lambda name: name.startswith(trees)))
     return found
 
 

@@ -47,7 +47,8 @@ def s3_server() -> Iterator[str]:
 
 Fault = Callable[[str, str], str]
 """By method and path: "" for none, "500", "cut" (no answer), "cut after" (done, but no answer), "flip" (a bit of the
-body), "empty list", "slow", "unconditional" (conditions of writes are ignored)."""
+body), "empty list", "first of list" (all but one left out), "slow", "unconditional" (conditions of writes are
+ignored)."""
 
 
 class FaultyProxy(ThreadingHTTPServer):
@@ -102,6 +103,10 @@ class _Handler(BaseHTTPRequestHandler):
             content = bytes([content[0] ^ 1]) + content[1:]
         if fault == "empty list":
             content = b'<?xml version="1.0"?><ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>'
+        if fault == "first of list":
+            first, _, rest = content.partition(b"</Contents>")
+            content = first + b"</Contents></ListBucketResult>" if rest else content
+            content = content.replace(b"<IsTruncated>true", b"<IsTruncated>false")
         self._answer(status, headers, content)
 
     def _forwarded(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
