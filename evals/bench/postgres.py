@@ -14,6 +14,7 @@ import json
 import shutil
 import sys
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, islice
@@ -37,14 +38,18 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.content_digests import values_digest
 from rag_serving.artifacts.schema import ORIGINALS
 from rag_serving.artifacts.store import Store
+from rag_serving.config.index import Index
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.postgres.migrations.upgrade import migrate
 from rag_serving.indexes.postgres.store import PostgresStore
-from rag_serving.indexes.protocols import ReaderView
+from rag_serving.indexes.protocols import Mask, ReaderView
 from rag_serving.indexes.remote.catalogs import Catalogs
 from rag_serving.indexes.remote.generation import DatabaseGeneration
+from rag_serving.indexes.remote.protocol import RemoteGeneration
+from rag_serving.indexes.remote.seals import GenerationSeals, checked_texts
 from rag_serving.models import open_embedder, open_tokenizer
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.text.analyzer import analyze
 
 READERS = (*["everyone"] * 10, *["group:staff"] * 6, *["group:board"] * 2, "group:ops&group:staff", "user:ann")
@@ -68,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     config = config_of(options.home, options.server)
     if not Store(options.home).current(TENANT):
         build(config, options.chunks, options.sentences)
-    found = measure(config)
+    found = measure(config, options.questions)
     if options.plot:
         plot_readers(found, options.plot)
     print(json.dumps(found, indent=1))
@@ -119,7 +124,7 @@ def build(config: Config, chunks: int, distinct: int) -> None:
     (config.home / "questions.json").write_text(json.dumps(asked), encoding="utf-8")
 
 
-def measure(config: Config) -> dict[str, Any]:
+def measure(config: Config, questions: int = _QUESTIONS) -> dict[str, Any]:
     """Return what publishing takes, and for each reader recall and milliseconds, in the database and on disk."""
     store = Store(config.home)
     generation_id = store.current(TENANT) or ""
@@ -130,21 +135,28 @@ def measure(config: Config) -> dict[str, Any]:
     remote, disk = PostgresStore(config), Generation.open(store, TENANT, generation_id, config)
     catalogs = Catalogs(config.index.cache_bytes)
     database = DatabaseGeneration(store.home, TENANT, generation_id, remote.open(TENANT, generation_id), catalogs)
-    vectors = np.load(config.home / "questions.npy", allow_pickle=False)
-    texts = json.loads((config.home / "questions.json").read_text(encoding="utf-8"))
+    vectors = np.load(config.home / "questions.npy", allow_pickle=False)[:questions]
+    texts = json.loads((config.home / "questions.json").read_text(encoding="utf-8"))[:questions]
+    count = len(texts)
     try:
         readers = {}
         for name, principal in WHO.items():
             started = time.perf_counter()
-            here, there = disk.for_reader(principal), database.for_reader(principal)
+            there = database.for_reader(principal)
             first_s = time.perf_counter() - started
+            here = disk.for_reader(principal)
             readers[name] = {
                 "chunks": len(here),
                 "catalog_s": round(first_s, 2),
+                "seals_s": round(seconds_of_seals(config, remote.open(TENANT, generation_id), principal), 2),
+                "filters": filtered(there, here, vectors, len(disk)),
                 "recall@80": recall(there, here, vectors),
-                "nearest_ms": timed(lambda number, view=there: view.dense(vectors[number], K)),
-                "database_ms": timed(lambda number, view=there: retrieve(view, vectors[number], texts[number])),
-                "disk_ms": timed(lambda number, view=here: retrieve(view, vectors[number], texts[number])),
+                "nearest_ms": timed(lambda number, view=there: view.dense(vectors[number], K), count),
+                "database_ms": timed(lambda number, view=there: retrieve(view, vectors[number], texts[number]), count),
+                "disk_ms": timed(lambda number, view=here: retrieve(view, vectors[number], texts[number]), count),
+                "text_reads_ms": timed(lambda number, view=there: view.chunks(some_rows(number, len(view))), count),
+                "search_ms": searched(config, principal, texts),
+                "disk_search_ms": searched(on_disk(config), principal, texts),
             }
         return {"chunks": len(disk), "publish_s": round(seconds, 1), "readers": readers}
     finally:
@@ -152,19 +164,80 @@ def measure(config: Config) -> dict[str, Any]:
         disk.close()
 
 
-def recall(view: ReaderView, exact: ReaderView, vectors: Vectors) -> float:
-    """Return the share of the K truly nearest chunks that a view finds, over all questions."""
+def on_disk(config: Config) -> Config:
+    """Return the configuration whose questions read the folder."""
+    return config.model_copy(update={"index": Index()})
+
+
+def seconds_of_seals(config: Config, generation: RemoteGeneration, principal: Principal) -> float:
+    """Return how long a reader's tables take to be compared with their seals, which is a part of fetching a catalog."""
+    reader = generation.reader(principal)
+    tables = reader.chunks(), reader.places(), reader.originals()
+    stored, seals = reader.seals(), GenerationSeals(config.home, TENANT, Store(config.home).current(TENANT) or "")
+    started = time.perf_counter()
+    checked_texts(seals, stored, reader.classes(), tables)
+    return time.perf_counter() - started
+
+
+def filters(chunk_ids: Sequence[str]) -> dict[str, Mask]:
+    """Return filters of a question that leave many rows: pages here and there, as a label does, and pages that belong
+    together, as a space does."""
+    pages = np.array([zlib.crc32(chunk_id.rsplit(":", 2)[0].encode()) for chunk_id in chunk_ids])
+    spaces = np.array([chunk_id.partition(".")[0] for chunk_id in chunk_ids])
+    names, counts = np.unique(spaces, return_counts=True)
+    return {
+        "half of the pages": pages % 2 == 0,
+        "a third of the pages": pages % 3 == 0,
+        "one space": spaces == names[counts.argmax()],
+    }
+
+
+def filtered(there: ReaderView, here: ReaderView, vectors: Vectors, chunks: int) -> dict[str, Any]:
+    """Return recall and milliseconds of the nearest chunks within some filters. `chunks`: of all readers."""
+    ids = there.chunk_ids(range(len(there)))
+    rows = np.array([here.row_of(chunk_id) for chunk_id in ids])
+    measured = {}
+    for name, mask in filters(ids).items():
+        same = np.zeros(chunks, np.bool_)
+        same[rows[mask]] = True
+        measured[name] = {
+            "rows": int(mask.sum()),
+            "recall@80": recall(there, here, vectors, mask, same),
+            "nearest_ms": timed(lambda number, mask=mask: there.dense(vectors[number], K, mask), len(vectors)),
+        }
+    return measured
+
+
+def some_rows(number: int, rows: int) -> list[int]:
+    """Return a few rows that no question before had: their texts are read, and compared with their digests."""
+    return [(number * 1009 + 97 * place) % rows for place in range(8)]
+
+
+def searched(config: Config, principal: Principal, texts: Sequence[str]) -> dict[str, float]:
+    """Return milliseconds of whole searches: words to results, by the model, both indexes and the lexical reranker."""
+    pipeline = Pipeline.open(config, TENANT)
+    try:
+        return timed(lambda number: pipeline.search(principal, texts[number]), len(texts))
+    finally:
+        pipeline.close()
+
+
+def recall(
+    view: ReaderView, exact: ReaderView, vectors: Vectors, mask: Mask | None = None, same: Mask | None = None
+) -> float:
+    """Return the share of the K truly nearest chunks that a view finds, over all questions; within `mask`, which is
+    `same` in the rows of the other view."""
     found = total = 0
     for vector in vectors:
-        true = {*exact.chunk_ids([hit.row for hit in exact.dense(vector, K)])}
-        found += len(true & {*view.chunk_ids([hit.row for hit in view.dense(vector, K)])})
+        true = {*exact.chunk_ids([hit.row for hit in exact.dense(vector, K, same)])}
+        found += len(true & {*view.chunk_ids([hit.row for hit in view.dense(vector, K, mask)])})
         total += len(true)
     return round(found / max(total, 1), 4)
 
 
-def timed(ask: Callable[[int], object], count: int = _QUESTIONS) -> dict[str, float]:
-    """Return p50 and p95 in milliseconds of what two clients at once ask."""
-    numbers = [*islice(cycle(range(_QUESTIONS)), count + 20)]
+def timed(ask: Callable[[int], object], count: int) -> dict[str, float]:
+    """Return p50 and p95 in milliseconds of what two clients at once ask, of so many questions."""
+    numbers = [*islice(cycle(range(count)), count + 20)]
 
     def one(number: int) -> float:
         started = time.perf_counter()
@@ -192,6 +265,7 @@ def _options(arguments: Sequence[str] | None) -> Any:
     parser.add_argument("--home", type=Path, required=True, help="where the generation is built, and kept")
     parser.add_argument("--chunks", type=int, default=100_000)
     parser.add_argument("--sentences", type=int, default=8_000, help="different ones to embed")
+    parser.add_argument("--questions", type=int, default=_QUESTIONS, help="how many are asked of each kind")
     parser.add_argument("--plot", type=Path, help="a picture of p95 beside that of disk (.svg, .png)")
     return parser.parse_args(arguments)
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from built_wiki import WordEmbedder, publish_wiki
@@ -22,6 +23,8 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.index import Index
 from rag_serving.config.phases import Degradation
 from rag_serving.indexes.current import UnpublishedError
+from rag_serving.indexes.hits import Hit
+from rag_serving.indexes.remote.vectors import RemoteDense
 from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import CACHED
@@ -108,6 +111,35 @@ def test_a_database_that_is_away_is_told_and_comes_back(served: Served) -> None:
     after = served.remote.ask(ANYBODY, QUESTIONS[0])
     assert (after.answer, cited(after), after.flags) == (before.answer, cited(before), before.flags)
     assert served.remote.problem() is None
+
+
+def test_a_database_that_stops_between_two_statements_of_a_question_costs_that_question_alone(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nearest passages came, and what is read after them does not."""
+    wait_until(lambda: served.remote.problem() is None)
+    question, stopped = "Who may approve a change of the under-keel clearance?", list[int]()
+    search = RemoteDense.search
+
+    def stopping(self: RemoteDense, *arguments: Any, **named: Any) -> list[Hit]:
+        hits = search(self, *arguments, **named)
+        if not stopped:
+            stopped.append(len(hits))
+            served.server.stop()
+        return hits
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RemoteDense, "search", stopping)
+        try:
+            answer = served.remote.ask(ANYBODY, question)
+        finally:
+            served.server.start()
+    assert stopped[0] > 0
+    assert (answer.status, answer.citations) == ("unavailable", ())
+    assert "127.0.0.1" not in answer.answer
+    wait_until(lambda: served.remote.problem() is None)
+    after, wanted = (pipeline.ask(ANYBODY, question) for pipeline in (served.remote, served.disk))
+    assert (after.status, after.answer, cited(after)) == (wanted.status, wanted.answer, cited(wanted))
 
 
 def test_a_database_that_goes_away_in_the_middle_of_a_question_costs_that_question_alone(served: Served) -> None:

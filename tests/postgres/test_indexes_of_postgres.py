@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
+import psycopg
 import pytest
 from psycopg import ClientCursor
 from support.postgres_index import APP, IndexServer, connected, signer_of
 from support.synthetic import MODEL, TENANT, WORDS, chunk_table, clustered_vectors
+from support.waiting import wait_until
 
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.postgres_writer import publish_generation
@@ -17,6 +20,8 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.postgres.packing import vector_text
+from rag_serving.indexes.postgres.publisher import Publisher
 from rag_serving.indexes.postgres.reader import PostgresReader
 from rag_serving.indexes.postgres.store import PostgresStore
 
@@ -124,13 +129,96 @@ def test_plans_use_the_indexes(config: Config, store: PostgresStore, disk: Gener
     assert "_pkey" in plan(config, WHO["most"], *sent[-1])
 
 
-def test_words_are_found_by_an_index_behind_the_policies(config: Config) -> None:
-    words = plan(
-        config,
-        WHO["most"],
-        "SELECT * FROM citelock.document_chunks WHERE tenant_id = citelock.tenant_as('reader') "
-        "AND tsv OPERATOR(citelock.@@@) citelock.text_query('number17')",
-        {"enable_seqscan": "off", "enable_indexscan": "off"},
+HYBRID = """
+SELECT c."row", found.sim FROM citelock.search_chunks_hybrid(%s, %s, %s, %s, %s) AS found
+JOIN citelock.document_chunks AS c USING (id) WHERE c.generation = %s AND c.tenant_id = %s ORDER BY found.sim DESC
+"""
+
+
+@pytest.mark.parametrize("who", WHO)
+def test_hybrid_search_finds_what_an_exact_search_finds_whoever_asks(
+    config: Config, disk: Generation, who: str
+) -> None:
+    """Hidden rows among the nearest cost a reader none of the others."""
+    tenant, view, found = signer_of(config).tenant_id(TENANT), disk.for_reader(WHO[who]), 0
+    vectors = clustered_vectors(10, DIMENSION, seed=8)
+    with connected(config, APP, signer_of(config).for_reader(WHO[who], 300)) as connection:
+        for vector in vectors:
+            values = (vector_text(vector), "", tenant, K, [1.0, 0.0], disk.id, tenant)
+            nearest = connection.execute(HYBRID, values).fetchall()
+            exact = {hit.row: hit.score for hit in view.dense(vector, K)}
+            assert len(nearest) == K
+            assert all(sim == pytest.approx(exact.get(row, sim), abs=1e-5) for row, sim in nearest)
+            found += len(exact.keys() & {row for row, _ in nearest})
+    assert found / (K * len(vectors)) >= LEAST_RECALL
+
+
+def scans(config: Config) -> Counter[str]:
+    """How often each index of the chunks was used so far, and how often they were read one by one (`seq`)."""
+    with psycopg.connect(config.index.owner_url or "") as connection:
+        indexes = connection.execute(
+            "SELECT substring(indexrelname FROM '_(ann|pkey|[a-z_]*idx)$'), sum(idx_scan)::int "
+            "FROM pg_stat_user_indexes WHERE relname ~ '^document_chunks' GROUP BY 1"
+        ).fetchall()
+        (whole,) = connection.execute(
+            "SELECT sum(seq_scan)::int FROM pg_stat_user_tables WHERE relname ~ '^document_chunks_[0-9a-f]{16}_'"
+        ).fetchone() or (0,)
+    return Counter({**dict(indexes), "seq": whole})
+
+
+def used_by(config: Config, who: Principal, words: str) -> Counter[str]:
+    """What a call of the function used, as a program with signed claims makes it."""
+    tenant, vector = signer_of(config).tenant_id(TENANT), vector_text(clustered_vectors(1, DIMENSION)[0])
+    before = scans(config)
+    with connected(config, APP, signer_of(config).for_reader(who, 300)) as connection:
+        search = "SELECT * FROM citelock.search_chunks_hybrid(%s, %s, %s, 20)"
+        assert connection.execute(search, (vector, words, tenant)).fetchall()
+        settings = ("hnsw.iterative_scan", "hnsw.ef_search", "enable_seqscan", "enable_sort")
+        after = [connection.execute(f"SHOW {name}".encode()).fetchone()[0] for name in settings]
+        assert after == ["off", "40", "on", "on"]  # what the function sets ends with it
+        connection.execute("SELECT pg_stat_force_next_flush()")
+    wait_until(lambda: scans(config) != before)
+    return scans(config) - before
+
+
+def test_hybrid_search_uses_the_graph_and_the_index_of_words_behind_the_policies(config: Config) -> None:
+    used = used_by(config, WHO["most"], "number17")
+    assert used["ann"]
+    assert used["tsv_idx"]
+    assert not used["seq"]
+
+
+def test_whoever_may_read_few_chunks_has_all_of_them_compared(config: Config) -> None:
+    publisher = Publisher(
+        config.model_copy(update={"index": config.index.model_copy(update={"ann_chunks": CHUNKS})}), TENANT
     )
-    assert "Bitmap Index Scan on" in words
-    assert "tsv_idx" in words
+    (current,) = (info.id for info in publisher.listed() if info.current)
+    publisher.point_to(current)
+    try:
+        used = used_by(config, WHO["half"], "number17")
+    finally:
+        Publisher(config, TENANT).point_to(current)
+    assert not used["ann"]
+    assert used["tsv_idx"]
+    assert not used["seq"]
+
+
+def test_a_filter_that_leaves_many_chunks_is_a_part_of_the_walk(
+    config: Config, store: PostgresStore, disk: Generation
+) -> None:
+    """A space or label that most chunks have: found by the graph, each time enough of them."""
+    reader, view = store.open(TENANT, disk.id).reader(WHO["most"]), disk.for_reader(WHO["most"])
+    open_to = np.flatnonzero([READERS[row // 4 % len(READERS)] != "nobody" for row in range(CHUNKS)])
+    rows = open_to[open_to % 4 > 0]
+    assert len(rows) >= config.index.ann_chunks
+    mask = np.zeros(len(disk), np.bool_)
+    mask[rows] = True
+    found = total = 0
+    for vector in clustered_vectors(10, DIMENSION, seed=9):
+        exact = {hit.row for hit in view.dense(vector, K, mask)}
+        nearest = reader.nearest(vector, K, rows)
+        assert len(nearest.rows) == K
+        assert mask[nearest.rows].all()
+        found += len(exact & {*nearest.rows.tolist()})
+        total += len(exact)
+    assert found / total >= LEAST_RECALL

@@ -10,7 +10,7 @@ all of them are compared instead. Scores are computed here from the stored vecto
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from rag_serving.indexes.remote.protocol import Nearest, Rows, Vector
 _SPARE = 16  # candidates beyond k whose order the database, with other rounding, may see otherwise
 _WHERE = "tenant_id = %s AND placement = %s AND generation = %s AND embedding IS NOT NULL"
 _AMONG = ' AND "row" = ANY(%s::int[])'
+_IN_BITMAP = ' AND get_bit(%s::bytea, "row") = 1'
 
 
 class Read(Protocol):
@@ -32,6 +33,13 @@ class Read(Protocol):
     ) -> list[tuple[Any, ...]]: ...
 
 
+class _Filter(NamedTuple):
+    """A condition that some rows fulfil, and its value."""
+
+    condition: str
+    value: object
+
+
 class NearestSearch:
     """Searches one generation by similarity in one reader's name."""
 
@@ -40,21 +48,28 @@ class NearestSearch:
 
     def nearest(self, vector: Vector, k: int, readable: int, among: Rows | None = None) -> Nearest:
         """Return the k nearest chunks of `readable` ones, of those in `among`, best first."""
-        rows = None if among is None else [int(row) for row in among]
-        available = readable if rows is None else min(readable, len(rows))
+        available = readable if among is None else min(readable, len(among))
         if k <= 0 or not available:
             return _none()
         by_index = self._stored.ann != "none" and available >= self._settings.ann_chunks
-        if not by_index and rows is not None and len(rows) >= self._stored.chunks:
-            rows = None  # names every row there is
+        if among is None or len(among) >= self._stored.chunks:  # the latter names every row there is
+            rows = None
+        else:
+            rows = _Filter(_IN_BITMAP, self._bitmap(among)) if by_index else _Filter(_AMONG, among.tolist())
         best: dict[int, float] = {}
         for table in ["document_chunks", *(["chunk_windows"] if self._stored.windows else [])]:
             for row, score in self._of_table(table, vector, (k, available), rows, by_index):
                 best[row] = max(score, best.get(row, -np.inf))
         return _best(best, k)
 
+    def _bitmap(self, rows: Rows) -> bytes:
+        """Return a bit for each chunk, set for some: many numbers, one by one, take much longer to send and to read."""
+        bits = np.zeros(self._stored.chunks, np.bool_)
+        bits[rows[(rows >= 0) & (rows < len(bits))]] = True
+        return np.packbits(bits, bitorder="little").tobytes()
+
     def _of_table(
-        self, table: str, vector: Vector, size: tuple[int, int], among: list[int] | None, by_index: bool
+        self, table: str, vector: Vector, size: tuple[int, int], among: _Filter | None, by_index: bool
     ) -> list[tuple[int, float]]:
         """Return rows of a table with their similarities: the nearest of k different ones at least, `size`: k, and how
         many there may be."""
@@ -67,7 +82,7 @@ class NearestSearch:
             limit *= 2  # several windows of one chunk stand among the nearest
 
     def _candidates(
-        self, table: str, vector: Vector, limit: int, among: list[int] | None, by_index: bool
+        self, table: str, vector: Vector, limit: int, among: _Filter | None, by_index: bool
     ) -> list[tuple[int, bytes]]:
         kind, dimension = self._stored.ann, self._stored.dimension
         compared = (
@@ -75,9 +90,9 @@ class NearestSearch:
         )
         statement = (
             f'SELECT "row", vector_send(embedding) FROM citelock.{table} WHERE {_WHERE}'
-            f"{'' if among is None else _AMONG} ORDER BY {compared} LIMIT %s"
+            f"{among.condition if among else ''} ORDER BY {compared} LIMIT %s"
         )
-        values = [*self._stored.key, *([] if among is None else [among]), vector_text(vector), limit]
+        values = [*self._stored.key, *([among.value] if among else []), vector_text(vector), limit]
         found: list[Any] = self._read(statement, values, self._walk(limit) if by_index else None)
         return found
 
