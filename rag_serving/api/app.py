@@ -39,6 +39,7 @@ from rag_serving.api.openai.completions import router as completions
 from rag_serving.api.openai.embeddings import router as embeddings
 from rag_serving.api.openai.models import router as openai_models
 from rag_serving.api.openai.responses import router as responses
+from rag_serving.api.operations import router as operations
 from rag_serving.api.origins import SESSION_PATH
 from rag_serving.api.page_images import router as page_images
 from rag_serving.api.pages import router as pages
@@ -267,6 +268,7 @@ def create_app(
     app.include_router(pages)
     app.include_router(receipts)
     app.include_router(status)
+    app.include_router(operations)
     app.include_router(audit_log)
     add_reports(app)
     app.state.mcp = None

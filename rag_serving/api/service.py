@@ -109,7 +109,7 @@ class Service:
         for tenant, pipeline in self.pipelines.items():
             if tenant in config.tenants:
                 wanted = config.phases_of(tenant)
-                told += changes_of(pipeline.phases.settings, wanted, f"retrieval of {tenant}: ")
+                told += changes_of(pipeline.phases.configured, wanted, f"retrieval of {tenant}: ")
                 pipeline.switch(config.features, wanted)
         return told
 
@@ -124,6 +124,7 @@ class Service:
             self.follower.follow()
         for pipeline in self.pipelines.values():
             pipeline.published.follow()
+            pipeline.phases.follow()
 
     def behind(self, tenant: str) -> str | None:
         """Return why this machine does not have what was published last of a tenant; None where it has."""

@@ -60,15 +60,17 @@ def status_of(pipeline: Pipeline, behind: str | None = None, now: datetime | Non
 def _phase(pipeline: Pipeline) -> dict[str, Any]:
     """Return which phase of retrieval is configured and which is in force in this process, why and since when, and what
     the questions of its window show."""
-    settings, state = pipeline.phases.settings, pipeline.phases.state()
+    settings, state, chosen = pipeline.phases.settings, pipeline.phases.state(), pipeline.phases.chosen
+    configured = pipeline.phases.configured
     told: dict[str, Any] = {
         "enabled": settings.enabled,
         "phase": settings.phase if settings.enabled else None,
         "configured": {
-            "enabled": settings.enabled,
-            "phase": settings.phase,
-            "canary": settings.canary.model_dump() if settings.canary else None,
+            "enabled": configured.enabled,
+            "phase": configured.phase,
+            "canary": configured.canary.model_dump() if configured.canary else None,
         },
+        "chosen": vars(chosen) if chosen else None,
     }
     if state is None:
         return told
@@ -77,13 +79,17 @@ def _phase(pipeline: Pipeline) -> dict[str, Any]:
     changes = [{**vars(change), "at": change.at.isoformat(timespec="seconds")} for change in state.changes]
     return {
         **told,
-        "why": state.why if settings.enabled else "retrieval.enabled is false",
+        "why": state.why if settings.enabled else _why_off(configured.enabled),
         "since": state.since.isoformat(timespec="seconds"),
         "window": vars(state.window),
         "changes": changes,
         "hanging": pipeline.phases.hanging,
         "trial_over": pipeline.phases.is_trial_over,
     }
+
+
+def _why_off(is_configured: bool) -> str:
+    return "an operator switched retrieval off" if is_configured else "retrieval.enabled is false"
 
 
 def _published(

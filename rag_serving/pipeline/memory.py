@@ -42,7 +42,8 @@ class Memory:
         self._config, self._tenant = config, tenant
         is_one_person = config.serving.auth == "loopback"
         self.vectors = RecentVectors(embedder, config.embedding.query_cache, is_one_person)
-        self.repeated = RepeatedAnswers(config.cache, self.vectors, is_one_person, writer)
+        redactor = config.privacy.redactor()
+        self.repeated = RepeatedAnswers(config.cache, self.vectors, is_one_person, writer, redactor)
         self.earlier: EarlierAnswers | None = None
         self._marks = ForgottenMarks(config, tenant)
         self._lock = threading.Lock()

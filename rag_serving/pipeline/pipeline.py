@@ -143,7 +143,7 @@ class Pipeline:
     def switch(self, features: Features, phases: PhaseSettings) -> None:
         """Ask by other switches, in other phases, from the next question on."""
         self.config = self.config.model_copy(update={"features": features})
-        if phases != self.phases.settings:
+        if phases != self.phases.configured:
             self.phases.switch(phases)
 
     def breakers(self) -> dict[str, State]:

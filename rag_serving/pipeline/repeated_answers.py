@@ -18,6 +18,7 @@ from rag_serving.models.embedding.recent_vectors import RecentVectors
 from rag_serving.models.protocols import ModelError
 from rag_serving.pipeline.earlier_answers import Opened
 from rag_serving.pipeline.tools import Tools
+from rag_serving.privacy.redactor import Redactor
 from rag_serving.receipts.recording import ReceiptWriter, Request
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import NEARLY_SPENT, REPEATED
@@ -38,19 +39,29 @@ class Place:
 class RepeatedAnswers:
     """The answers of one tenant that are given again. Safe to use from several threads."""
 
-    def __init__(self, settings: Cache, vectors: RecentVectors, is_one_person: bool, writer: ReceiptWriter) -> None:
-        """`is_one_person`: callers without a user name are one person, as in a demonstration on one machine."""
+    def __init__(
+        self,
+        settings: Cache,
+        vectors: RecentVectors,
+        is_one_person: bool,
+        writer: ReceiptWriter,
+        redactor: Redactor,
+    ) -> None:
+        """`is_one_person`: callers without a user name are one person, as in a demonstration on one machine;
+        `redactor`: finds personal data in questions."""
         self._settings, self._vectors, self._writer = settings, vectors, writer
-        self._is_one_person = is_one_person
+        self._is_one_person, self._redactor = is_one_person, redactor
         self.cache = AnswerCache(settings)
 
     def place(self, request: Request, tools: Tools, opened: Opened) -> Place | None:
         """Return where the answer of a question is looked for; None where it is always made anew: it is explained, or
-        leans on a conversation or on the state of an application, or nobody can tell whose it is."""
+        leans on a conversation or on the state of an application, has personal data, or nobody can tell whose it is."""
         occasion, user = request.occasion, request.principal.user
         is_plain = occasion == Occasion(occasion.is_book) and request.original is None and request.page is None
         is_somebody = self._settings.shared or user is not None or self._is_one_person
         if not self._settings.semantic or request.explain or not is_plain or not is_somebody:
+            return None
+        if self._redactor.find(request.text):
             return None
         settings = {
             "filters": request.filters.payload() if request.filters else {},

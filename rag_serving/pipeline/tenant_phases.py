@@ -13,11 +13,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.config.phases import Canary, PhaseSettings
 from rag_serving.config.sections import Features
 from rag_serving.degradation.canary import is_chosen
 from rag_serving.degradation.controller import Change, PhaseController, PhaseState
+from rag_serving.pipeline.chosen_phase import ChosenPhase, ChosenPhases
 from rag_serving.pipeline.phases import Phases, RetrievalOffError, Searches
 from rag_serving.query.operators import read_signs
 from rag_serving.receipts.recording import Request
@@ -47,13 +49,25 @@ class TenantPhases:
     def __init__(self, config: Config, tenant: str, turns: AbstractContextManager[Any]) -> None:
         """`turns`: entered while passages are searched, by so many questions at once as the processors allow."""
         self._config, self._tenant, self.turns = config, tenant, turns
-        self._settings = config.phases_of(tenant)
+        self._settings = self._configured = config.phases_of(tenant)
+        self._choices = ChosenPhases(Store(config.home), tenant)
+        self._chosen: ChosenPhase | None = None
         self._watched: Watched | None = None
 
     @property
     def settings(self) -> PhaseSettings:
-        """What is configured."""
+        """What questions are asked by: what is configured, with what an operator chose."""
         return self._settings
+
+    @property
+    def configured(self) -> PhaseSettings:
+        """What the configuration says."""
+        return self._configured
+
+    @property
+    def chosen(self) -> ChosenPhase | None:
+        """What an operator chose; None: nothing."""
+        return self._chosen
 
     def watch(self, on_change: OnChange | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         """Bound the time of searches and leave a phase that fails, as a server does; before the first question.
@@ -68,6 +82,7 @@ class TenantPhases:
             if on_change:
                 on_change(self._tenant, change.direction, change.after)
 
+        self.follow()
         settings = self._config.degradation
         self._watched = Watched(
             Searches(settings, self._config.serving.open_wait_s, clock),
@@ -78,6 +93,19 @@ class TenantPhases:
 
     def switch(self, settings: PhaseSettings) -> None:
         """Ask as another configuration says from the next question on."""
+        self._configured = settings
+        self._put_in_force()
+
+    def follow(self) -> None:
+        """Ask as an operator chose, if he chose anew, from the next question on."""
+        chosen = self._choices.current()
+        if chosen != self._chosen:
+            self._chosen = chosen
+            self._put_in_force()
+            _log.warning("tenant %s: an operator chose: %s", self._tenant, chosen or "what is configured")
+
+    def _put_in_force(self) -> None:
+        settings = self._chosen.over(self._configured) if self._chosen else self._configured
         if watched := self._watched:
             watched.control.configure(settings.phase)
             if settings != self._settings:

@@ -26,8 +26,15 @@ REWORDED = "Hi! may I restart a broker while partitions are under-replicated"
 OTHER = "May I restart a consumer while partitions are under-replicated?"
 
 
-def opened(home: Path, serving: dict[str, Any] | None = None, **cache: Any) -> Pipeline:
-    config = configuration(home, cache={"semantic": True, **cache}, serving={"auth": "tokens", **(serving or {})})
+def opened(
+    home: Path, serving: dict[str, Any] | None = None, redact: list[str] | None = None, **cache: Any
+) -> Pipeline:
+    config = configuration(
+        home,
+        cache={"semantic": True, **cache},
+        serving={"auth": "tokens", **(serving or {})},
+        privacy={} if redact is None else {"redact": redact},
+    )
     return Pipeline.open(config, "acme", embedder(), telemetry=open_telemetry(config, "acme"))
 
 
@@ -103,6 +110,26 @@ def test_shared_answers_go_to_the_same_readers_alone(home: Path) -> None:
     assert not is_hit(pipeline.ask(ANN, salary))
     assert "4,000" not in pipeline.ask(BOB, salary).answer
     pipeline.close()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_answer_to_a_question_with_personal_data_is_not_kept(tmp_path: Path, shared: bool) -> None:
+    publish(
+        tmp_path,
+        [*PASSAGES, Passage("17", "Mail", "Mail to broker-help@example.com is answered by the platform team.")],
+    )
+    home, personal = tmp_path, "Who answers mail to broker-help@example.com?"
+    pipeline, unredacted = opened(home, shared=shared), opened(home, shared=shared, redact=[])
+    try:
+        for asker in (ANN, ANN, BOB):
+            answer = pipeline.ask(asker, personal)
+            assert (answer.outcome, is_hit(answer)) == ("told", False)
+        assert len(pipeline.memory.repeated.cache) == 0
+        assert [is_hit(unredacted.ask(ANN, personal)) for _ in range(2)] == [False, True]
+        assert [is_hit(pipeline.ask(ANN, QUESTION)) for _ in range(2)] == [False, True]
+    finally:
+        pipeline.close()
+        unredacted.close()
 
 
 def test_it_is_made_anew_where_it_may_be_another(asked: Pipeline) -> None:
