@@ -46,9 +46,9 @@ def installed(server: IndexServer, tmp_path_factory: pytest.TempPathFactory) -> 
             ids.append(built.id)
         publish_generation(Store(home), TENANT, ids[-1], config)
     index = config.index.model_dump(mode="json", include={"kind", "url", "writer_url", "owner_url"})
-    audit = {"mode": "required", "database_url": f"sqlite:///{home}/audit.db"}
+    facts = {"audit": {"mode": "required"}, "telemetry": {"url": f"sqlite:///{home}/serving.db"}}
     path = home / "app.yaml"
-    path.write_text(yaml.safe_dump({"home": str(home), "tenants": {TENANT: {}}, "index": index, "audit": audit}))
+    path.write_text(yaml.safe_dump({"home": str(home), "tenants": {TENANT: {}}, "index": index, **facts}))
     return Installation(config, str(path), server.postgres.binaries / "psql", (ids[0], ids[1]))
 
 
@@ -79,8 +79,8 @@ def test_claims_hold_for_the_minutes_that_were_asked_for_and_are_logged(installe
     signed = json.loads(run(installed, "index", "claims", "--user", "ann", "--minutes", "1", "--json").stdout)
     assert before + 59 < signed["expires_at"] <= time.time() + 60
     assert json.loads(signed["claims"])["sub"] == "ann"
-    with create_engine(f"sqlite:///{installed.config.home}/audit.db").connect() as connection:
-        rows = connection.execute(text("SELECT kind, details FROM audit_events ORDER BY seq DESC LIMIT 1")).all()
+    with create_engine(f"sqlite:///{installed.config.home}/serving.db").connect() as connection:
+        rows = connection.execute(text("SELECT kind, details FROM audit_rows ORDER BY sequence DESC LIMIT 1")).all()
     ((kind, details),) = rows
     assert (kind, json.loads(details)) == ("index.claims_signed", {"minutes": 1, "groups": []})
 
@@ -100,8 +100,8 @@ def test_a_rollback_tells_what_the_database_had_published(installed: Installatio
     done = run(installed, "generations", "rollback", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout) == {"tenant": TENANT, "previous": newer, "current": older}
-    with create_engine(f"sqlite:///{installed.config.home}/audit.db").connect() as connection:
-        query = "SELECT details FROM audit_events WHERE kind = 'generation.rolled_back'"
+    with create_engine(f"sqlite:///{installed.config.home}/serving.db").connect() as connection:
+        query = "SELECT details FROM audit_rows WHERE kind = 'generation.rolled_back'"
         assert [json.loads(details) for (details,) in connection.execute(text(query))] == [{"from": newer}]
     again = run(installed, "generations", "rollback", newer)
     assert again.stdout == f"{TENANT}: {newer} is published, was {older}\n"
