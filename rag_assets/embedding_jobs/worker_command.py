@@ -34,8 +34,8 @@ def command(
     citelock worker &
     citelock build
 
-    Builds enqueue where `jobs.embedding` is workers. Each worker is a process on a machine that has the home folder;
-    start as many as the model serves. Tenants take turns, within `jobs.concurrency` and the rates of each. One that is
+    Builds enqueue where `jobs.embedding` is workers. Each worker is a process on any machine with the same configuration:
+    the same home, a folder or an object store, and the same database. Start as many as the model serves. Tenants take turns, within `jobs.concurrency` and the rates of each. One that is
     killed loses nothing: after `jobs.lease_s` another worker takes its job.
     """
     log_to_stderr()
@@ -66,7 +66,7 @@ def _opened(config: Config, queue: JobQueue, stop: Event) -> Worker | None:
         try:
             return open_worker(config, queue, open_embedder(config.embedding))
         except ModelError as error:
-            if config.embedding.provider == "local":
+            if config.embedding.provider in ("local", "flagembedding"):
                 raise
             complain(str(error))
             stop.wait(AWAY_S)

@@ -126,11 +126,15 @@ class Price(Section):
 class Embedding(Section):
     """The model that turns text into vectors."""
 
-    provider: Literal["local", "ollama", "openai"] = "local"
-    """local needs no server; openai is any OpenAI-compatible server (LM Studio, vLLM)."""
+    provider: Literal["local", "flagembedding", "ollama", "openai"] = "local"
+    """local and flagembedding need no server; flagembedding is BGE-M3 and its kin by torch (`citelock[rerank]`); openai
+    is any OpenAI-compatible server (LM Studio, vLLM)."""
     model: str = "all-MiniLM-L6-v2"
     """Model name; local: all-MiniLM-L6-v2, multilingual-e5-small (requirements/multilingual.txt), or a folder with
-    model.safetensors and tokenizer.json."""
+    model.safetensors and tokenizer.json; flagembedding: a folder, or a name on the hub such as BAAI/bge-m3."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """What local and flagembedding run on. auto: CUDA where it can be used, else the CPU; cuda: CUDA, or an error.
+    local needs onnxruntime-gpu for CUDA, which only passages use: machines that only answer questions need no GPU."""
     base_url: str | None = None
     """Server address; default http://127.0.0.1:11434 for ollama, http://127.0.0.1:1234/v1 for openai."""
     api_key_env: str | None = None
@@ -147,7 +151,9 @@ class Embedding(Section):
     """Vectors of recent questions that are kept in memory for each tenant; 0 keeps none. A vector serves only the user
     who asked: nobody can tell by the time of an answer what somebody else asked."""
     batch_size: int = Field(16, ge=1, le=2048)
-    """Texts embedded at once."""
+    """Texts embedded at once, by servers and by local on the CPU."""
+    batch_tokens: int | None = Field(None, ge=1)
+    """Tokens embedded at once by local and flagembedding, padding included; null: 1,024 on the CPU, 16,384 on CUDA."""
     timeout_s: float = Field(60, gt=0)
     """Seconds a request to the server may take."""
     max_retries: int = Field(4, ge=0, le=20)

@@ -13,10 +13,13 @@ from rag_serving.models.protocols import Embedder, InputLimit, ModelError, Token
 
 if TYPE_CHECKING:
     from rag_serving.config.sections import Embedding
+    from rag_serving.models.embedding.device import Device
+    from rag_serving.models.embedding.flag_embedding import FlagEmbedder
     from rag_serving.models.embedding.graph_cache import GraphCache
     from rag_serving.models.embedding.local import LocalEmbedder, LocalSettings
     from rag_serving.models.embedding.weights import Weights
 
+_SPECIAL = 2  # tokens that BERT and XLM-RoBERTa put before and behind a text
 OPENED_AT_ONCE = 2
 """Local models that a process keeps open: the steps of one build open the same model one after the other."""
 
@@ -37,12 +40,14 @@ def open_embedder(config: Embedding, graphs: GraphCache | None = None) -> Embedd
         from rag_serving.models.embedding.openai import OpenAIEmbedder
 
         return OpenAIEmbedder(config)
+    if config.provider == "flagembedding":
+        return _open_flag(config.model, config.device, config.query_prompt, config.document_prompt, config.batch_tokens)
     from rag_serving.models.embedding.local import LocalEmbedder, LocalSettings
     from rag_serving.models.embedding.weights import find_weights
 
     weights = find_weights(config.model, config.weights_dir, graphs.get if graphs else None)
     prompts = config.query_prompt, config.document_prompt
-    settings = LocalSettings(*prompts, config.batch_size, config.query_precision)
+    settings = LocalSettings(*prompts, config.batch_size, config.query_precision, config.device, config.batch_tokens)
     if graphs is None:
         return _open_once(weights, weights.tensors.stat().st_mtime_ns, settings)
     return LocalEmbedder(weights, settings, graphs)
@@ -53,6 +58,13 @@ def _open_once(weights: Weights, _changed_at: int, settings: LocalSettings) -> L
     from rag_serving.models.embedding.local import LocalEmbedder
 
     return LocalEmbedder(weights, settings)
+
+
+@lru_cache(1)
+def _open_flag(model: str, device: Device, query: str, document: str, batch_tokens: int | None) -> FlagEmbedder:
+    from rag_serving.models.embedding.flag_embedding import FlagEmbedder
+
+    return FlagEmbedder(model, device, (query, document), batch_tokens)
 
 
 def open_tokenizer(config: Embedding, graphs: GraphCache | None = None) -> Tokenizer:
@@ -79,6 +91,8 @@ def open_input_limit(config: Embedding) -> InputLimit | None:
     Raises:
         ModelError: the local model's files are missing or wrong.
     """
+    if config.provider == "flagembedding":
+        return _flag_limit(config)
     if config.provider != "local":
         return None
     from rag_serving.models.embedding.tokenizer import FileTokenizer
@@ -88,6 +102,18 @@ def open_input_limit(config: Embedding) -> InputLimit | None:
     prompt = config.document_prompt if config.query_prompt or config.document_prompt else weights.prompts[1]
     tokenizer = FileTokenizer(weights.tokenizer, weights.name)
     return InputLimit(tokenizer, weights.shape.max_tokens - len(weights.ends) - len(tokenizer.offsets([prompt])[0]))
+
+
+def _flag_limit(config: Embedding) -> InputLimit | None:
+    from rag_serving.models.embedding.flag_embedding import flag_folder, flag_max_tokens
+    from rag_serving.models.embedding.tokenizer import FileTokenizer
+
+    folder = flag_folder(config.model)
+    if not (folder / "tokenizer.json").is_file():
+        return None  # longer passages are cut
+    tokenizer = FileTokenizer(folder / "tokenizer.json", folder.name)
+    prompt = len(tokenizer.offsets([config.document_prompt])[0])
+    return InputLimit(tokenizer, flag_max_tokens(folder) - _SPECIAL - prompt)
 
 
 def installed_tokenizer(config: Embedding, graphs: GraphCache | None = None) -> Tokenizer | None:

@@ -17,17 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.concurrency import cores
+from rag_serving.models.embedding.device import CPU, Device
 from rag_serving.models.embedding.graph_cache import GraphCache
-from rag_serving.models.embedding.onnx_bert import Bert, Precision
+from rag_serving.models.embedding.onnx_bert import Bert, Precision, provider_of
 from rag_serving.models.embedding.prompts import prompts_digest
+from rag_serving.models.embedding.token_batches import CPU_TOKENS, GPU_TOKENS, batch_slices
 from rag_serving.models.embedding.tokenizer import load_tokenizer
 from rag_serving.models.embedding.weights import Weights
 from rag_serving.models.protocols import ModelError, Progress
 
 MAX_WINDOWS = 8
 _RECIPE = 1  # how windows become a vector; part of the name, so that a change does not mix with cached vectors
-_BATCH_TOKENS = 1024  # beyond this a batch only costs memory
 _MAX_THREADS = 16
+_GPU_THREADS = 2  # one batch is prepared while another is computed
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,15 @@ class LocalSettings(NamedTuple):
     document_prompt: str = ""
     batch_size: int = 16
     query_precision: Precision = "float32"
+    device: Device = "cpu"
+    batch_tokens: int | None = None
 
 
 _DEFAULTS = LocalSettings()
 
 
 class LocalEmbedder:
-    """A BERT sentence encoder on the CPU, in float32; questions in int8 where that is asked for.
+    """A BERT sentence encoder in float32, for passages on a GPU where there is one; for questions in int8 if asked for.
 
     A text longer than the encoder reads at once is cut into contiguous windows of equal size, whose vectors are
     averaged by their token counts and normalized again, so that it is not judged by its beginning alone; passages that
@@ -103,9 +107,10 @@ class LocalEmbedder:
     @cached_property
     def _bert(self) -> Bert:
         """The encoder of passages, opened with the first one: who only searches needs no second one in memory."""
-        if self._settings.query_precision == "float32":
+        device = self._settings.device
+        if self._settings.query_precision == "float32" and provider_of(device) == CPU:
             return self._query_bert
-        return Bert(self._weights, graphs=self._graphs)
+        return Bert(self._weights, graphs=self._graphs, device=device)
 
     def _special(self, token: str) -> int:
         number = self._tokenizer.token_to_id(token)
@@ -120,7 +125,7 @@ class LocalEmbedder:
         sums = np.zeros((count, bert.dimension), np.float64)
         windows = sorted(windows, key=lambda window: len(window.ids), reverse=True)
         left = np.bincount(np.array([window.text for window in windows], np.int64), minlength=count)
-        for batch, embedded in _run_all(bert, [*_batches(windows, self._settings.batch_size)]):
+        for batch, embedded in _run_all(bert, self._batches(bert, windows)):
             for window, vector in zip(batch, embedded, strict=True):
                 sums[window.text] += vector.astype(np.float64) * len(window.ids)
                 left[window.text] -= 1
@@ -128,6 +133,12 @@ class LocalEmbedder:
                 progress(int((left == 0).sum()), count)
         vectors: NDArray[np.float32] = (sums / np.linalg.norm(sums, axis=1, keepdims=True)).astype(np.float32)
         return vectors
+
+    def _batches(self, bert: Bert, windows: Sequence[_Window]) -> list[_Batch]:
+        """Return windows, the longest first, in batches; on a GPU only tokens bound them."""
+        most = len(windows) if bert.is_on_gpu else self._settings.batch_size
+        tokens = self._settings.batch_tokens or (GPU_TOKENS if bert.is_on_gpu else CPU_TOKENS)
+        return [windows[part] for part in batch_slices([len(window.ids) for window in windows], most, tokens)]
 
     def _windows(self, texts: Sequence[str]) -> Iterator[_Window]:
         size = self._weights.shape.max_tokens - 2
@@ -137,11 +148,11 @@ class LocalEmbedder:
 
 
 def _run_all(bert: Bert, batches: Sequence[_Batch]) -> Iterator[tuple[_Batch, NDArray[np.float32]]]:
-    """Yield the batches in their order with their vectors, as many at once as there are cores."""
+    """Yield the batches in their order with their vectors, as many at once as there are cores; on a GPU, two."""
     if len(batches) == 1:
         yield batches[0], _run(bert, batches[0])
         return
-    with ThreadPoolExecutor(min(cores(), _MAX_THREADS), "embed") as pool:
+    with ThreadPoolExecutor(_GPU_THREADS if bert.is_on_gpu else min(cores(), _MAX_THREADS), "embed") as pool:
         try:
             yield from zip(batches, pool.map(partial(_run, bert), batches), strict=True)
         finally:
@@ -164,12 +175,3 @@ def spread(ids: list[int], size: int, most: int) -> list[list[int]]:
     if count <= most:
         return windows
     return [windows[number] for number in np.linspace(0, count - 1, most).round().astype(int)]
-
-
-def _batches(windows: Sequence[_Window], most: int) -> Iterator[_Batch]:
-    """Runs of windows sorted by length: at most `most`, and about `_BATCH_TOKENS` tokens with their padding."""
-    start = 0
-    while start < len(windows):
-        fitting = max(1, min(most, _BATCH_TOKENS // len(windows[start].ids)))
-        yield windows[start : start + fitting]
-        start += fitting

@@ -144,7 +144,7 @@ def unpacked_folder(keep: Keep | None = None) -> Path:
         packed = Path(str(metadata.distribution(MULTILINGUAL_WHEEL).locate_file(_PACKED_FILE)))
     except metadata.PackageNotFoundError as error:
         raise ModelError(f"{MULTILINGUAL} is not installed; {_E5.mend}") from error
-    if (digest := _digest(packed, keep)) != _PACKED_DIGEST:
+    if (digest := file_digest(packed, keep)) != _PACKED_DIGEST:
         raise ModelError(f"{packed} is not the known one: SHA-256 {digest[:16]}…; {_E5.mend}")
     from rag_serving.models.embedding.packed_e5 import unpack
 
@@ -193,7 +193,7 @@ def download() -> Path:
 
 def _published(model: Published, folder: Path, origin: str, keep: Keep | None) -> Weights:
     for name, expected in model.digests.items():
-        digest = _digest(folder / name, keep)
+        digest = file_digest(folder / name, keep)
         if digest != expected:
             found = f"SHA-256 {digest[:16]}…, expected {expected[:16]}…"
             raise ModelError(f"{folder / name} is not the published one: {found}; {model.mend}")
@@ -219,7 +219,7 @@ def _own_model(folder: Path, keep: Keep | None) -> Weights:
     shape = _shape(folder)
     shaped = hashlib.sha256(repr(shape).encode())
     for name in (WEIGHTS_FILE, TOKENIZER_FILE):
-        shaped.update(_digest(folder / name, keep).encode())
+        shaped.update(file_digest(folder / name, keep).encode())
     digest = shaped.hexdigest()[:12]
     return Weights(
         name=f"{folder.resolve().name}@{digest}",
@@ -261,7 +261,7 @@ def _read(path: Path, optional: bool = False) -> dict[str, Any]:
     return content
 
 
-def _digest(path: Path, keep: Keep | None) -> str:
+def file_digest(path: Path, keep: Keep | None = None) -> str:
     """Return the SHA-256 of a file, computed once for as long as it stays the same file."""
     try:
         facts = path.stat()
