@@ -47,8 +47,8 @@ def s3_server() -> Iterator[str]:
 
 Fault = Callable[[str, str], str]
 """By method and path: "" for none, "500", "cut" (no answer), "cut after" (done, but no answer), "flip" (a bit of the
-body), "empty list", "first of list" (all but one left out), "slow", "unconditional" (conditions of writes are
-ignored)."""
+body), "empty list", "first of list" (all but one left out), "old list" (as it was first), "slow", "unconditional"
+(conditions of writes are ignored)."""
 
 
 class FaultyProxy(ThreadingHTTPServer):
@@ -62,6 +62,7 @@ class FaultyProxy(ThreadingHTTPServer):
         self.target = urlsplit(target)
         self.fault: Fault = lambda _method, _path: ""
         self.asked: list[str] = []
+        self.lists: dict[str, bytes] = {}
         self.lock = threading.Lock()
 
     @property
@@ -107,6 +108,8 @@ class _Handler(BaseHTTPRequestHandler):
             first, _, rest = content.partition(b"</Contents>")
             content = first + b"</Contents></ListBucketResult>" if rest else content
             content = content.replace(b"<IsTruncated>true", b"<IsTruncated>false")
+        if fault == "old list":
+            content = self.server.lists.setdefault(self.path, content)
         self._answer(status, headers, content)
 
     def _forwarded(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
