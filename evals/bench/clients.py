@@ -25,7 +25,7 @@ from evals.bench.rates import Rates, rates
 from rag_serving.artifacts.store import write_json
 from rag_serving.config.loading import Config
 
-_START_S = 60
+_START_S = 240
 CITELOCK = (sys.executable, "-c", "from rag_serving.cli.main import main; main()")
 _IS_JSON = {"Content-Type": "application/json"}
 

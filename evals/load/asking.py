@@ -22,7 +22,7 @@ from evals.load.proofs import Proofs
 
 CLIENTS = 3
 PAUSE_S = 0.05
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 
 
 @dataclass

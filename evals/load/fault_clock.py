@@ -97,7 +97,7 @@ def _signed_in(asked: Installation) -> Installation:
 def _status(url: str, asked: Installation, token: str) -> int:
     headers = {"Authorization": f"Bearer {token}"}
     body = body_of("search", asked.questions[0])
-    return httpx.post(url + PATHS["search"], json=body, headers=headers, timeout=30).status_code
+    return httpx.post(url + PATHS["search"], json=body, headers=headers, timeout=120).status_code
 
 
 def _verified(place: Place, config: Path) -> bool:
@@ -107,6 +107,6 @@ def _verified(place: Place, config: Path) -> bool:
 
 def _receipt_verified(url: str, asked: Installation) -> bool:
     headers = asked.headers(TENANT)
-    answer = httpx.post(url + PATHS["ask"], json=body_of("ask", asked.questions[0]), headers=headers, timeout=30).json()
-    proof = httpx.post(f"{url}/v1/receipts/{answer['receipt_id']}/verify", headers=headers, timeout=30)
+    answer = httpx.post(url + PATHS["ask"], json=body_of("ask", asked.questions[0]), headers=headers, timeout=120).json()
+    proof = httpx.post(f"{url}/v1/receipts/{answer['receipt_id']}/verify", headers=headers, timeout=120)
     return proof.status_code == 200 and "fault" not in json.dumps(proof.json().get("faults") or "")

@@ -70,6 +70,6 @@ def generation_of(url: str, installation: Installation) -> str:
     """Return the generation that a search is answered from."""
     headers = installation.headers(TENANT)
     response = httpx.post(
-        url + PATHS["search"], json=body_of("search", installation.questions[0]), headers=headers, timeout=60
+        url + PATHS["search"], json=body_of("search", installation.questions[0]), headers=headers, timeout=120
     )
     return str(response.raise_for_status().json()["generation"])

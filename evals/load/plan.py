@@ -17,7 +17,7 @@ from evals.load.profiles import Profile, Stage
 from rag_serving.artifacts.store import write_json
 
 MOST_UNPROVED = 1_000
-"""Different answers of one run that are compared with the pages."""
+"""Different answers to new questions, of one run, that are compared with the pages."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,13 @@ class Results:
         if first_ms is not None:
             self.first_ms.append(first_ms)
 
-    def keep_unproved(self, tenant: str, question: str, payload: dict[str, Any], key: str) -> None:
-        """Keep an answer that is to be compared with the pages; of equal ones the first, of all a bounded number."""
-        if len(self.unproved) < MOST_UNPROVED:
-            kept = {"tenant": tenant, "question": question, "answer": payload, "count": 0}
-            self.unproved.setdefault(f"{tenant} {key}", kept)
-        if (entry := self.unproved.get(f"{tenant} {key}")) is not None:
+    def keep_unproved(self, tenant: str, question: str, payload: dict[str, Any], key: str, is_flagged: bool) -> None:
+        """Keep an answer that is to be compared with the pages: of equal ones the first, of those without a flag a
+        bounded number."""
+        name = f"{tenant} {key}"
+        if is_flagged or len(self.unproved) < MOST_UNPROVED:
+            self.unproved.setdefault(name, {"tenant": tenant, "question": question, "answer": payload, "count": 0})
+        if (entry := self.unproved.get(name)) is not None:
             entry["count"] += 1
 
     def prove(self, fault_of: Callable[[str, dict[str, Any]], str]) -> None:

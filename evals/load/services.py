@@ -39,7 +39,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def wait_for(is_so: Callable[[], bool], what: str, seconds: float = 90) -> None:
+def wait_for(is_so: Callable[[], bool], what: str, seconds: float = 240) -> None:
     """Wait until a condition holds.
 
     Raises:
@@ -55,7 +55,7 @@ def wait_for(is_so: Callable[[], bool], what: str, seconds: float = 90) -> None:
 def answers(url: str) -> bool:
     """Return whether something answers HTTP requests at a URL."""
     with suppress(httpx.TransportError):
-        return httpx.get(url, timeout=5).status_code < 500
+        return httpx.get(url, timeout=30).status_code < 500
     return False
 
 
@@ -67,7 +67,7 @@ def object_store() -> Iterator[int]:
     with _process(command) as process:
         url = f"http://127.0.0.1:{port}"
         wait_for(lambda: process.poll() is None and answers(f"{url}/moto-api/"), "moto's server did not start")
-        httpx.put(f"{url}/{BUCKET}").raise_for_status()
+        httpx.put(f"{url}/{BUCKET}", timeout=120).raise_for_status()
         yield port
 
 
@@ -142,7 +142,7 @@ class Postgres:
         command = [str(self.binaries / program), *arguments]
         if os.geteuid() == 0:
             command = ["runuser", "-u", _OWNER, "--", *command]
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=90)
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=300)
 
 
 @contextmanager

@@ -81,7 +81,7 @@ class Place:
     def build(self, config: Path, *sources: str) -> subprocess.CompletedProcess[str]:
         """Run `citelock build`."""
         command = [*CITELOCK, "build", *sources, "--config", str(config)]
-        return subprocess.run(command, env=self.variables(), capture_output=True, text=True, timeout=300)
+        return subprocess.run(command, env=self.variables(), capture_output=True, text=True, timeout=900)
 
     def current(self) -> str | None:
         return Store(self.home).current(TENANT)
@@ -101,7 +101,7 @@ class Place:
             process = subprocess.Popen(command, env=self.variables(), stderr=log)
         try:
             url = f"http://127.0.0.1:{port}/readyz"
-            wait_for(lambda: process.poll() is None and answers(url), f"no server became ready ({self.log()[-500:]})")
+            wait_for(lambda: process.poll() is None and answers(url), "no server became ready")
             yield Server(port, process)
         finally:
             process.terminate()

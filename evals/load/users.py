@@ -17,7 +17,7 @@ from typing import Any
 from locust import LoadTestShape, events, task
 from locust.contrib.fasthttp import FastHttpUser
 
-from evals.load.expected import Expected, substance
+from evals.load.expected import Expected, degraded, substance
 from evals.load.installation import PATHS, body_of
 from evals.load.plan import Plan, Results
 from evals.load.profiles import ASK, SEARCH, STREAM
@@ -118,7 +118,7 @@ class Client(FastHttpUser):
         verdict = State.expected.verdict((self.tenant, kind, question), payload)
         State.results.verdicts[verdict] += 1
         if verdict == "unproved":
-            State.results.keep_unproved(self.tenant, question, payload, substance(payload))
+            State.results.keep_unproved(self.tenant, question, payload, substance(payload), bool(degraded(payload)))
         if verdict in ("same", "degraded", "unproved"):
             return "", first_ms
         if verdict == "wrong" and len(State.results.wrong) < 5:
