@@ -74,6 +74,8 @@ class Cluster:
     storage: Mapping[str, object] = field(default_factory=dict)
     """The sections of dagster.yaml that name the storage; none: SQLite in the folder."""
     variables: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, Path] = field(default_factory=dict)
+    """Configurations of workers that have one of their own, as on other machines."""
     workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,9 +98,10 @@ class Cluster:
         """Start a worker of one process, in a group of its own; a worker of this name takes the place of a dead one."""
         node = ["--hostname", f"{name}@citelock", "--concurrency", "1", "--loglevel", "INFO", *options]
         command = [sys.executable, "-m", "celery", "--app", APP, "worker", "--queues", "dagster", *node]
+        environment = {**self.environment, "CITELOCK_CONFIG": str(self.configs.get(name, self.config))}
         with (self.folder / f"{name}.log").open("ab") as log:
             self.workers[name] = subprocess.Popen(
-                command, stdout=log, stderr=log, env=self.environment, start_new_session=True
+                command, stdout=log, stderr=log, env=environment, start_new_session=True
             )
 
     def kill_worker(self, name: str) -> None:

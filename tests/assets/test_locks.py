@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rag_assets.state.locks import LockedError, exclusive, is_held, shared_by_run
+from rag_assets.state.locks import LockedError, exclusive, is_held, locked, shared_by_run
+from rag_serving.artifacts.secret import SECRET_ENV
+from rag_serving.config.loading import parse_config
 
 HOLD = """
 import sys, pathlib
@@ -21,13 +23,22 @@ with exclusive(pathlib.Path(sys.argv[1])):
     sys.stdin.read()
 """
 
+REMOTE = """
+import sys, pathlib
+from rag_assets.state.locks import locked
+from rag_serving.config.loading import parse_config
+config = parse_config({"home": sys.argv[2], "object_store": {"cache": sys.argv[1], "lease_s": 2}})
+with locked(config, config.home / "tenants" / "demo", 0.1, "a run", "one"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
 JOIN = HOLD.replace("exclusive", "shared_by_run").replace("(sys.argv[1])", "(sys.argv[1]), 'a run', 'one'")
 
 
 @contextmanager
-def held_by_another_process(folder: Path, how: str = HOLD) -> Iterator[subprocess.Popen[str]]:
+def held_by_another_process(folder: Path, how: str = HOLD, *more: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        [sys.executable, "-c", how, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", how, str(folder), *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
@@ -141,3 +152,21 @@ def test_a_second_attempt_of_a_step_that_writes_alone_waits_too(tmp_path: Path) 
         threading.Timer(1.0, process.kill).start()
         with exclusive(tmp_path, 0.1, "a run"):
             assert process.wait(10)
+
+
+def test_steps_of_one_run_on_two_machines_write_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SECRET_ENV, "a secret of sixteen characters")
+    store = f"file://{tmp_path / 'store'}"
+    config = parse_config({"home": store, "object_store": {"cache": str(tmp_path / "two"), "lease_s": 2}})
+    folder = config.home / "tenants" / "demo"
+    with held_by_another_process(tmp_path / "one", REMOTE, store) as process:
+        (tmp_path / "one" / "tenants" / "demo" / "part").write_text("of the first step")
+        with pytest.raises(LockedError, match="another build"), locked(config, folder, 1):
+            pass
+        assert process.stdin is not None
+        threading.Timer(2.5, process.stdin.close).start()
+        with locked(config, folder, 0.1, "a run", "two"):
+            assert process.wait(30) == 0
+            assert (folder / "part").read_text() == "of the first step"

@@ -15,7 +15,7 @@ from rag_serving.models.embedding.token_batches import batch_slices
 from rag_serving.models.embedding.weights import Weights
 from rag_serving.models.protocols import ModelError
 
-TEXTS = [f"The broker keeps a log of partition {number}. " * (number % 9 + 1) for number in range(40)]
+TEXTS = [f"The broker keeps a log of partition {number}. " * (number % 9 + 1) for number in range(12)]
 
 
 def test_the_gpu_is_taken_where_it_is_offered_unless_the_cpu_is_asked_for() -> None:

@@ -1,10 +1,10 @@
-"""Two Celery workers over Debian's redis, with Dagster's storage in Postgres."""
+"""Two Celery workers over Debian's redis, or a broker that is named, with Dagster's storage in Postgres."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from evals.bench.cluster import Cluster, redis_server
 
 WORKERS = ("first", "second")
 LOST_AFTER_S = 1.0
+BROKER = os.environ.get("CITELOCK_CLUSTER_BROKER", "")
+"""Another broker than a redis that the test starts, such as amqp://guest:guest@127.0.0.1:5672//."""
 
 
 @contextmanager
@@ -29,11 +31,17 @@ def started_redis(folder: Path) -> Iterator[int]:
 
 
 @contextmanager
-def started_cluster(folder: Path, config: Path, database: str, **instance: object) -> Iterator[Cluster]:
-    """Yield a cluster whose workers are ready; `database`: the URL of an empty one; `instance`: of `dagster.yaml`."""
+def started_cluster(
+    folder: Path, config: Path, database: str, configs: Mapping[str, Path] | None = None, **instance: object
+) -> Iterator[Cluster]:
+    """Yield a cluster whose workers are ready.
+
+    `database`: the URL of an empty one; `configs`: of workers with one of their own; `instance`: of `dagster.yaml`.
+    """
     with started_redis(folder) as redis:
         storage = {"storage": {"postgres": {"postgres_url": database}}, **instance}
-        cluster = Cluster(folder / "dagster", config, redis, storage)
+        broker = {"CELERY_BROKER_URL": BROKER} if BROKER else {}
+        cluster = Cluster(folder / "dagster", config, redis, storage, broker, configs or {})
         try:
             for name in WORKERS:
                 cluster.start_worker(name)
