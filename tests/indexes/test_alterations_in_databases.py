@@ -218,6 +218,19 @@ def test_rules_that_were_loosened_in_the_database_open_nothing(published: Publis
     assert "who may read what" in said
 
 
+def test_a_text_that_is_no_text_is_an_error_of_the_protocol(published: Published, sound: list[Chunk]) -> None:
+    owner = published.owner
+    if not isinstance(owner, PostgresOwner):
+        pytest.skip("the column is of Postgres")
+    assert sound
+    for content in (b"[" * 99_999, b"\xff", b'{"text": 7}', b"[1]", b'{"text": {"a": 1}}'):
+        statement = 'UPDATE citelock.document_chunks SET exact = %s WHERE generation = %s AND "row" = %s RETURNING 1'
+        owner.run(statement, content, published.id, OPEN_ROW)
+        said = fault(published)
+        assert said is not None
+        assert "\n" not in said
+
+
 def test_vectors_and_postings_change_the_order_alone(published: Published, sound: list[Chunk]) -> None:
     """They are not sealed: what is shown is what was published, whatever they say."""
     if not isinstance(published.owner, PostgresOwner):

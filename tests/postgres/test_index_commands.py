@@ -23,7 +23,7 @@ from rag_serving.cli.main import app
 from rag_serving.config.loading import Config
 
 CHUNKS = 40
-COUNT = "SELECT count(*) FROM citelock.document_chunks;"
+COUNT = "SELECT count(*) FROM citelock.document_chunks JOIN citelock.pointers USING (tenant_id, generation);"
 SEARCH = "SELECT document_name FROM citelock.search_chunks_hybrid(NULL, 'crane', citelock.tenant_as('reader'), 5);"
 
 

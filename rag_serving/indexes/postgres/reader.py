@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from rag_serving.access.principals import Principal
 from rag_serving.config.index import Index
+from rag_serving.escaping.targets import one_line
 from rag_serving.indexes.postgres.claims import SignedClaims, Signer, is_storable
 from rag_serving.indexes.postgres.generations import StoredGeneration
 from rag_serving.indexes.postgres.nearest import NearestSearch
@@ -33,6 +34,7 @@ from rag_serving.indexes.remote.protocol import (
     Vector,
     WindowVectors,
 )
+from rag_serving.indexes.remote.seals import RESEND
 from rag_serving.indexes.remote.tables import (
     REMOTE_CHUNKS,
     REMOTE_ORIGINALS,
@@ -105,11 +107,14 @@ class PostgresReader:
     def texts(self, rows: Sequence[int]) -> pa.Table:
         """Return REMOTE_TEXTS of some chunks, in any order."""
         found = self._of_rows(f'"row"::bigint, {_TEXTS}, exact', "document_chunks", rows)
-        texts = [
-            {"row": row, **(json.loads(bytes(exact)) if exact else dict(zip(TEXT_COLUMNS, texts, strict=True)))}
-            for row, *texts, exact in found
-        ]
-        return pa.Table.from_pylist(texts, schema=REMOTE_TEXTS.columns)
+        try:
+            texts = [
+                {"row": row, **(json.loads(bytes(exact)) if exact else dict(zip(TEXT_COLUMNS, texts, strict=True)))}
+                for row, *texts, exact in found
+            ]
+            return pa.Table.from_pylist(texts, schema=REMOTE_TEXTS.columns)
+        except (ValueError, TypeError, RecursionError, pa.ArrowException) as error:
+            raise RemoteDataError(f"a text in the database is damaged ({one_line(error)}); {RESEND}") from error
 
     def sentences(self, rows: Sequence[int]) -> pa.Table:
         """Return REMOTE_SENTENCES of some chunks, in any order."""
