@@ -46,3 +46,21 @@ def processes_killed(of_both: bool) -> Callable[[Place], AbstractContextManager[
             yield Stage(server, place.installation(config), kill, lambda: None, kill_more, facts)
 
     return staged
+
+
+@contextmanager
+def worker_frozen(place: Place) -> Iterator[Stage]:
+    """Let one of two processes not run for a while, as on a machine with too much to do; it goes on, and is not
+    replaced."""
+    place.copy_home()
+    config = place.config()
+    with place.serving(config) as server:
+        workers = workers_of(server)
+
+        def facts() -> dict[str, Any]:
+            return {"processes_kept": workers_of(server) == workers}
+
+        yield Stage(
+            server, place.installation(config), lambda: os.kill(workers[0], signal.SIGSTOP),
+            lambda: os.kill(workers[0], signal.SIGCONT), facts=facts,
+        )  # fmt: skip

@@ -22,7 +22,7 @@ from evals.load.fault_clock import clock_fault
 from evals.load.fault_database import database_fault, nothing, restart, stop_at_once
 from evals.load.fault_disk import cache_full, home_full
 from evals.load.fault_network import sidecar_fault
-from evals.load.fault_process import processes_killed
+from evals.load.fault_process import processes_killed, worker_frozen
 from evals.load.fault_store import store_fault
 from evals.load.outcomes import Outcome
 from evals.load.services import Postgres
@@ -31,6 +31,7 @@ from evals.load.stages import FIRST_SOURCE, Place, SkippedError, Stage
 FAULTS: Mapping[str, Callable[[Place], AbstractContextManager[Stage]]] = {
     "worker-killed": processes_killed(of_both=False),
     "workers-killed": processes_killed(of_both=True),
+    "worker-frozen": worker_frozen,
     "sidecar-silent": sidecar_fault("swallow"),
     "sidecar-reset": sidecar_fault("reset"),
     "database-restarted": database_fault(restart, nothing, with_index=False),

@@ -18,6 +18,9 @@ from rag_serving.api.drain import END_S
 
 START_S = 120
 """Seconds that a process may take to start before the one that it replaces is kept."""
+HANGS_S = 30
+"""Seconds after which a process that does not react counts as hung. On a machine with too much to do, a process that
+starts needs more than uvicorn's 5 s; killing it there leaves nobody who answers, and starts the next one in vain."""
 _LATE_S = 2.0
 
 _log = logging.getLogger(__name__)

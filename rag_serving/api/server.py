@@ -25,7 +25,7 @@ from fastapi import FastAPI
 
 from rag_serving.api.app import create_app
 from rag_serving.api.drain import UNWIND_S
-from rag_serving.api.processes import Processes, on_hangup
+from rag_serving.api.processes import HANGS_S, Processes, on_hangup
 from rag_serving.api.reload import ConfigFile
 from rag_serving.api.service import Service
 from rag_serving.config.loading import Config, ConfigError
@@ -78,6 +78,7 @@ def uvicorn_settings(serving: Serving) -> dict[str, Any]:
         "port": serving.port,
         "http": _CONNECTION,
         "timeout_keep_alive": serving.keep_alive_s,
+        "timeout_worker_healthcheck": HANGS_S,
         "timeout_graceful_shutdown": serving.drain_s + UNWIND_S,
         "proxy_headers": bool(serving.trusted_proxies),
         "forwarded_allow_ips": serving.trusted_proxies,

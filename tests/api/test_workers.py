@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -49,6 +50,16 @@ def server(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
     config = write_config(tmp_path_factory.mktemp("configured"), home)
     with pytest.MonkeyPatch.context() as monkeypatch, serving(config, monkeypatch) as running:
         yield running
+
+
+def test_a_process_that_gets_no_time_for_a_while_is_not_replaced(server: Server) -> None:
+    """uvicorn alone kills what does not react for 5 s; on a machine with too much to do, that is every process."""
+    workers = server.workers()
+    os.kill(workers[0], signal.SIGSTOP)
+    time.sleep(6.5)
+    os.kill(workers[0], signal.SIGCONT)
+    wait_until(lambda: server.ask() == "answered")
+    assert server.workers() == workers
 
 
 def test_whichever_process_is_asked_tells_what_all_counted(server: Server) -> None:
