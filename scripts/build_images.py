@@ -72,7 +72,8 @@ class Builder:
         """Build one image; its name."""
         tag = f"localhost/citelock-{name}:test"
         with tempfile.TemporaryDirectory() as folder:
-            options = ["--layers", "--isolation", "chroot", "--format", "docker", "--network", "host", *_registry(Path(folder))]
+            options = ["--layers", "--isolation", "chroot", "--format", "docker", "--network", "host"]
+            options += _registry(Path(folder))
             given = {"PYTHON_IMAGE": base, **arguments}
             options += [word for key, value in given.items() for word in ("--build-arg", f"{key}={value}")]
             file = str(ROOT / "deploy" / name / "Dockerfile")
