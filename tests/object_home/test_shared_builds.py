@@ -28,6 +28,8 @@ from rag_serving.object_home.shared_home import shared_home
 from rag_serving.pipeline.pipeline import Pipeline
 
 KILLS = int(os.environ.get("CITELOCK_OBJECT_KILLS", "3"))
+PUBLISHERS = int(os.environ.get("CITELOCK_OBJECT_PUBLISHERS", "1"))
+"""Rounds in which two builds publish at once."""
 QUESTION = "How do I roll back a release?"
 _SAMPLE = Path(__file__).parents[2] / "sample" / "OPS"
 _NOBODY = Principal("demo")
@@ -47,7 +49,7 @@ def pages(tmp_path: Path) -> Path:
 def config(s3: str, pages: Path, tmp_path: Path) -> Any:
     """Return the configuration file of a machine of that name."""
 
-    def of(name: str, endpoint: str = s3) -> Path:
+    def of(name: str, endpoint: str = s3, pages: Path = pages) -> Path:
         settings = {
             "home": f"s3://{BUCKET}/{tmp_path.name}",
             "object_store": {"cache": str(tmp_path / name), "endpoint": endpoint, "lease_s": 2, "retry_s": 2},
@@ -152,6 +154,49 @@ def test_builds_that_are_killed_leave_what_is_published_whole(config: Any, pages
         pipeline.close()
     last = build(config("a"))["tenants"]["demo"]["generation"]
     assert build(config("c"))["tenants"]["demo"]["generation"] == last
+
+
+@pytest.mark.timeout(180 + 120 * PUBLISHERS)
+def test_of_two_builds_that_publish_at_once_one_is_in_force_and_whole(config: Any, pages: Path, tmp_path: Path) -> None:
+    """Each machine has pages of its own: what is in force is the whole of one build, never some of both."""
+    folders = {name: Path(shutil.copytree(pages, tmp_path / f"pages-{name}")) for name in "ab"}
+    build(config("a", pages=folders["a"]))
+    for number in range(PUBLISHERS):
+        for name, folder in folders.items():
+            change(folder, f"Crane {name}{number} is greased with oil {name}{number} at the noisy berth.")
+        commands = {
+            name: [
+                *CITELOCK,
+                "build",
+                "--json",
+                "--override-gates",
+                "a test",
+                "--config",
+                str(config(name, pages=folder)),
+            ]
+            for name, folder in folders.items()
+        }
+        builds = {
+            name: subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for name, command in commands.items()
+        }
+        told = {name: process.communicate() for name, process in builds.items()}
+        won = {name for name, process in builds.items() if process.returncode == 0}
+        assert won, told
+        reading = load_config(config(f"racing{number}"))
+        follower = open_follower(reading, ["demo"])
+        assert follower
+        follower.fetch()
+        assert follower.problem is None
+        pipeline = Pipeline.open(reading, "demo")
+        found = pipeline.search(_NOBODY, "What is the crane greased with at the noisy berth?", 5).payload()
+        pipeline.close()
+        published = {name: json.loads(told[name][0])["tenants"]["demo"]["generation"] for name in won}
+        text = " ".join(each["text"] for each in found["results"])
+        winners = [name for name in "ab" if f"oil {name}{number}" in text]
+        assert len(winners) == 1, text
+        assert found["generation"] in published.values() or winners[0] not in won, (published, told)
+        assert not shared_home(reading).repair("tenants/demo", dry_run=True).lost  # type: ignore[union-attr]
 
 
 def test_a_machine_that_only_decides_fetches_small_files_and_sees_what_is_due(config: Any, pages: Path) -> None:
