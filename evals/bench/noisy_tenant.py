@@ -62,11 +62,12 @@ def settings(home: Path, chosen: argparse.Namespace) -> dict[str, Any]:
         "writer_url": f"postgresql://citelock_writer@{chosen.database}",
         "owner_url": f"postgresql://postgres@{chosen.database}",
     }
+    limits = {"rate_limit_per_minute": chosen.limit}
+    if chosen.at_once is not None:
+        limits["requests_at_once"] = chosen.at_once
     return {
         "home": str(home),
-        "tenants": {
-            tenant: {"rate_limit_per_minute": chosen.limit, "requests_at_once": chosen.at_once} for tenant in TENANTS
-        },
+        "tenants": dict.fromkeys(TENANTS, limits),
         "sources": sources,
         "serving": {"auth": "tokens"},
         **({"index": index} if chosen.database else {}),
@@ -262,7 +263,7 @@ def main() -> None:
         prog="python -m evals.bench.noisy_tenant", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--limit", type=int, default=600, help="requests of a tenant in a minute")
-    parser.add_argument("--at-once", type=int, default=1, help="requests of a tenant at once; 0: no limit")
+    parser.add_argument("--at-once", type=int, help="requests of a tenant at once; 0: no limit; default: the product's")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each kind")
     parser.add_argument("--seconds", type=float, default=10, help="of a turn")
     parser.add_argument("--pause", type=float, default=0.2, help="seconds between an answer and the next question")

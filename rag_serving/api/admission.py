@@ -18,7 +18,7 @@ from rag_serving.api.origins import SESSION_PATH, forgery
 from rag_serving.api.rates import Guesses, Rates, Refusals, TenantRates, network_of
 from rag_serving.api.service import counted_as, recognize, seen_of, service_of, session_of, shown_token
 from rag_serving.api.static_tokens import token_digest
-from rag_serving.api.turns import Turns, hold
+from rag_serving.api.turns import Turns, at_once_of, hold
 from rag_serving.api.wire import RequestError, error_response
 
 HEALTH = frozenset({"/healthz", "/readyz"})
@@ -61,7 +61,7 @@ class Admission:
         """Let a known caller in once fewer requests of its tenant are under way than may be at once."""
         scope, tenant = request.scope, _tenant_of(request)
         end = None
-        if tenant and (at_once := service_of(request).config.tenants[tenant].requests_at_once):
+        if tenant and (at_once := at_once_of(service_of(request).config, tenant)):
             end = await self._turns.take(tenant, counted_as(request), at_once)
             if end is None:
                 error = RequestError(429, "RATE_LIMIT", _FEWER, retry_after=1)

@@ -14,12 +14,26 @@ from collections.abc import Callable
 
 from starlette.types import Scope
 
+from rag_serving.config.loading import Config
+from rag_serving.records.claims import EXTRACTIVE
+
 LONGEST_WAIT_S = 10.0
 MOST_WAITING = 32
 """Requests of one caller that may wait; each holds a connection, and no thread."""
+FAIR_SHARE, FAIR_SHARE_OF_MODEL = 1, 4
+"""Requests at once of each of several tenants, where the configuration says nothing. Searching and extraction keep one
+core of a process busy; a request that waits for a language model keeps none."""
 _STATE = "end_turn"
 
 _Line = deque[asyncio.Future[None]]
+
+
+def at_once_of(config: Config, tenant: str) -> int:
+    """Return how many requests of a tenant one process works on at once; 0: no limit."""
+    chosen = config.tenants[tenant].requests_at_once
+    if chosen is not None or config.serving.auth == "loopback" or len(config.tenants) < 2:
+        return chosen or 0
+    return FAIR_SHARE if config.generation.provider == EXTRACTIVE else FAIR_SHARE_OF_MODEL
 
 
 class Turns:

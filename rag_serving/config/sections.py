@@ -335,9 +335,10 @@ class Tenant(Section):
     rate_limit_per_minute: int = Field(0, ge=0)
     """Requests of all its callers in a minute, in each process; more are told to come back (429, `Retry-After`), those
     first who asked more than their share. 0: no limit. None where `serving.auth` is loopback."""
-    requests_at_once: int = Field(0, ge=0)
+    requests_at_once: int | None = Field(None, ge=0)
     """Requests of all its callers that one process works on at once; others wait for their turn, ten seconds at most
     (429, `Retry-After`), each caller's in turn. What only waits for a model to write a streamed answer, or for news of
-    documents, does not count. 0: no limit. None where `serving.auth` is loopback."""
+    documents, does not count. 0: no limit. null: no limit for a single tenant; of several tenants 1 for each, or 4 where
+    a language model writes answers. No limit where `serving.auth` is loopback."""
     budgets: TenantBudgets = TenantBudgets()
     """What of `budgets` is otherwise for it; `strict` holds for all."""

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -161,6 +162,24 @@ def url(wiki_home: Path, model: StandInChat, monkeypatch: pytest.MonkeyPatch) ->
     )
     with running(create_app(config)) as address:
         yield address
+
+
+@pytest.mark.parametrize(
+    ("more", "at_once"),
+    [
+        ({}, 1),
+        ({"generation": {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}}, 4),
+        ({"tenants": {"acme": {}}}, 0),
+        ({"tenants": {"acme": {"requests_at_once": 0}, "other": {}}}, 0),
+        ({"tenants": {"acme": {"requests_at_once": 7}, "other": {}}}, 7),
+        ({"serving": {"auth": "loopback"}}, 0),
+    ],
+)
+def test_each_of_several_tenants_has_a_fair_share_unless_told_otherwise(
+    tmp_path: Path, more: dict[str, Any], at_once: int
+) -> None:
+    said: dict[str, Any] = {"serving": {"auth": "tokens"}, "tenants": {"acme": {}, "other": {}}, **more}
+    assert turns.at_once_of(configuration(tmp_path, **said), "acme") == at_once
 
 
 @pytest.mark.parametrize(("stream", "at_once"), [(False, 1), (True, 3)])
