@@ -24,26 +24,36 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from evals.bench.machine import load, machine
+from evals.bench.report import write_indexing
 from evals.bench.serving import rss
 from rag_assets.evaluation.bench import TENANT
-from rag_serving.artifacts.store import Store
+from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.store import Store, map_table, write_mapped
 from rag_serving.config.loading import Config, parse_config
 
 _SEED, _BLOCK = 20, 65_536
 _CHUNKS, _VECTORS = "chunks.arrow", "vectors.npy"
+_SENTENCES, _PASS = "sentences.arrow", 100_000
 CHANCE = "chance"
 
 
-def bench_config(home: Path) -> Config:
+def bench_config(home: Path, graphs: bool = True) -> Config:
     """Return the configuration of every bench of speed: vectors of questions are not kept."""
-    return parse_config({"home": str(home), "tenants": {TENANT: {}}, "embedding": {"query_cache": 0}})
+    settings: dict[str, Any] = {"home": str(home), "tenants": {TENANT: {}}, "embedding": {"query_cache": 0}}
+    return parse_config(settings if graphs else {**settings, "indexing": {"max_graph_chunks": 0}})
 
 
-def index(home: Path, inputs: Path, embedder: str) -> dict[str, float]:
-    """Index and publish what `write_inputs` left, in a new process; returns its figures."""
+def index(home: Path, inputs: Path, embedder: str, graphs: bool = True) -> dict[str, float]:
+    """Index and publish what `write_inputs` left, in a new process; returns its figures.
+
+    Without `graphs` Chroma's are not built at any size.
+    """
     command = [sys.executable, "-m", "evals.bench.indexing", "--child", str(home), str(inputs), embedder]
+    command += [] if graphs else ["--no-graphs"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=Path(__file__).parents[2])
     found: dict[str, float] = json.loads(done.stdout)
     return found
@@ -62,25 +72,29 @@ def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     if options.child:
         home, inputs, embedder = options.child
-        print(json.dumps(_indexed(Path(home), Path(inputs), embedder)))
+        print(json.dumps(_indexed(Path(home), Path(inputs), embedder, not options.no_graphs)))
         return 0
     with tempfile.TemporaryDirectory(prefix="citelock-indexing-", dir=options.folder) as temporary:
         home, inputs = Path(temporary) / "home", Path(temporary) / "inputs"
-        _made(inputs, options.chunks, options.dimension)
-        report = {"first": index(home, inputs, CHANCE)}
+        _made(inputs, options.chunks, options.dimension, options.cache)
+        facts = machine()
+        report: dict[str, Any] = {"first": index(home, inputs, CHANCE, not options.no_graphs)}
         change_pages(inputs, options.changed)
-        report["changed"] = index(home, inputs, CHANCE)
+        report["changed"] = index(home, inputs, CHANCE, not options.no_graphs)
+    report["machine"] = {**facts, "load_after": load()}
+    if options.docs:
+        write_indexing(options.chunks, report, options.docs)
     print(json.dumps(report, indent=1))
     return 0
 
 
-def _indexed(home: Path, inputs: Path, embedder: str) -> dict[str, float]:
+def _indexed(home: Path, inputs: Path, embedder: str, graphs: bool) -> dict[str, float]:
     """Index, check and publish in this process."""
     from rag_assets.publishing.build import build_dense, build_lexical_index, commit_generation
     from rag_assets.publishing.checks import Coverage, check_generation
     from rag_assets.publishing.publish import publish
 
-    config, store = bench_config(home), Store(home)
+    config, store = bench_config(home, graphs), Store(home)
     peak = _Peak()
     started, processor = time.perf_counter(), time.process_time()
     table = pa.ipc.open_file(pa.memory_map(str(inputs / _CHUNKS))).read_all()
@@ -129,21 +143,50 @@ class _Peak:
             self._most = max(self._most, rss("RssAnon"))
 
 
-def _made(inputs: Path, chunks: int, dimension: int) -> None:
+def _made(inputs: Path, chunks: int, dimension: int, cache: Path) -> None:
     """Leave real sentences under vectors of chance."""
-    from evals.bench.built import sentence_table
-    from evals.bench.real_text import read_sentences
-    from rag_assets.evaluation.cli.bench import Progress
     from rag_assets.publishing.arrange import in_order
-    from rag_serving.models import open_tokenizer
 
-    tokenizer = open_tokenizer(bench_config(inputs).embedding)
-    table = in_order(sentence_table(read_sentences(), chunks, tokenizer, Progress())[0])
+    sentences = _sentences(cache)
+    passes = range(-(-chunks // len(sentences)))
+    table = in_order(pa.concat_tables([_copied(sentences, number) for number in passes]).slice(0, chunks))
     random, vectors = np.random.default_rng(_SEED), np.empty((chunks, dimension), np.float32)
     for start in range(0, chunks, _BLOCK):
         part = random.standard_normal((min(_BLOCK, chunks - start), dimension), dtype=np.float32)
         vectors[start : start + _BLOCK] = part / np.linalg.norm(part, axis=1, keepdims=True)
     write_inputs(inputs, table, vectors)
+
+
+def _sentences(cache: Path) -> pa.Table:
+    """Return the chunks of the first sentences, kept in `cache` because counting their tokens takes a minute."""
+    from evals.bench.built import sentence_table
+    from evals.bench.real_text import read_sentences
+    from rag_assets.evaluation.cli.bench import Progress
+    from rag_serving.models import open_tokenizer
+
+    path = cache / _SENTENCES
+    if not path.exists():
+        tokenizer = open_tokenizer(bench_config(cache).embedding)
+        write_mapped(path, sentence_table(read_sentences(), _PASS, tokenizer, Progress())[0], GENERATION_CHUNKS)
+    return map_table(path, GENERATION_CHUNKS)
+
+
+def _copied(table: pa.Table, number: int) -> pa.Table:
+    """Return the chunks under ids and names of vectors that no other number gives."""
+    if not number:
+        return table
+    page, version, index = (pc.cast(table[name], pa.string()) for name in ("page_id", "version", "chunk_idx"))
+    page = pc.binary_join_element_wise(page, str(number), ".")
+    keys = [[f"{key[0]}.{number}"] for key in table["vector_keys"].to_pylist()]
+    columns = {
+        "page_id": page,
+        "chunk_id": pc.binary_join_element_wise(page, version, index, ":"),
+        "vector_keys": pa.array(keys, pa.list_(pa.string())),
+    }
+    for name, column in columns.items():
+        place = table.column_names.index(name)
+        table = table.set_column(place, table.schema.field(name), column)
+    return table
 
 
 def change_pages(inputs: Path, share: float) -> None:
@@ -185,6 +228,9 @@ def _options(arguments: list[str] | None) -> Any:
     parser.add_argument("--dimension", type=int, default=384)
     parser.add_argument("--changed", type=float, default=0.01, help="share of the pages that the second build has new")
     parser.add_argument("--folder", type=Path, help="where inputs and generations are put meanwhile")
+    parser.add_argument("--no-graphs", action="store_true", help="build no graphs of Chroma at any size")
+    parser.add_argument("--cache", type=Path, default=Path(".citelock/bench"), help="where sentences are kept")
+    parser.add_argument("--docs", type=Path, help="write benchmarks-indexing.json and the table of scale.md there")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 

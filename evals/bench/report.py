@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evals.bench.plot import plot
-from rag_serving.artifacts.store import write_json, write_text
+from rag_serving.artifacts.store import read_json, write_json, write_text
 
 Results = Mapping[str, Any]
 RANKINGS = {
@@ -57,9 +57,53 @@ def write_million(results: Results, docs: Path) -> None:
     _put(docs, {"million": million_table(results)})
 
 
+def write_indexing(chunks: int, report: Results, docs: Path) -> None:
+    """Add what indexing so many chunks took to benchmarks-indexing.json, and put the table of all sizes into
+    scale.md."""
+    path, page = docs / "benchmarks-indexing.json", docs / "scale.md"
+    known = read_json(path) if path.exists() else {}
+    write_json(path, {**known, str(chunks): report})
+    table = markdown(_indexing({**known, str(chunks): report}))
+    write_text(page, with_tables(page.read_text(encoding="utf-8"), {"indexing": table}))
+
+
+def _indexing(reports: Mapping[str, Results]) -> Iterator[Sequence[str]]:
+    """Yield two columns for every size: all chunks, then those of changed pages."""
+    sizes = sorted(reports, key=int)
+    yield ("", *(f"{int(size):,} chunks, {kind}" for size in sizes for kind in ("all", "1 % of pages changed")))
+    builds = [reports[size][kind] for size in sizes for kind in ("first", "changed")]
+    yield from _costs(builds)
+    loads = [f"{facts['load_before']:.1f} / {facts['load_after']:.1f}" for facts in _machines(reports, sizes)]
+    yield ("load before / after", *(load for both in loads for load in (both, both)))
+
+
+def _machines(reports: Mapping[str, Results], sizes: Sequence[str]) -> list[Results]:
+    return [reports[size]["machine"] for size in sizes]
+
+
+def _costs(builds: Sequence[Results]) -> Iterator[Sequence[str]]:
+    """Yield time, memory, bytes and recall of some builds."""
+    yield ("wall", *(f"{found['seconds']:.1f} s" for found in builds))
+    yield ("of it checks", *(f"{found['check_s']:.1f} s" for found in builds))
+    yield ("processor time", *(f"{found['processor_s']:.1f} s" for found in builds))
+    yield ("peak resident memory", *(f"{found['resident_mb']:,.0f} MB" for found in builds))
+    yield ("peak memory that no file backs", *(f"{found['without_files_mb']:,.0f} MB" for found in builds))
+    yield ("generation on disk", *(f"{found['disk_mb']:,.0f} MB" for found in builds))
+    yield ("recall@10 against exact search", *(f"{found['ann_recall']:.4f}" for found in builds))
+
+
 def million_table(results: Results) -> str:
     """Return the machine, and how fast a million chunks answer."""
-    return f"{_machine(results['machine'])}\n{markdown(_speed(results['speed']))}"
+    parts = [_machine(results["machine"]), markdown(_speed(results["speed"]))]
+    if runs := [run for run in results["speed"] if "changed" in run]:  # both builds were measured
+        parts.insert(1, markdown(_two_builds(runs)))
+    return "\n".join(parts)
+
+
+def _two_builds(runs: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[str]]:
+    heads = [f"{run['chunks']:,} chunks, {kind}" for run in runs for kind in ("all", "1 % of pages changed")]
+    yield ("indexing and publishing, vectors given", *heads)
+    yield from _costs([build for run in runs for build in (run["indexing"], run["changed"])])
 
 
 def _put(docs: Path, made: Mapping[str, str]) -> None:
@@ -143,8 +187,6 @@ def _speed(runs: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[str]]:
         yield ("processor time of it", *(f"{found['processor_s']:.0f} s" for found in indexed))
         yield ("most resident memory of it", *(f"{found['resident_mb']:.0f} MB" for found in indexed))
         yield ("of it not backed by files", *(f"{found['without_files_mb']:.0f} MB" for found in indexed))
-    if changed := [run["changed"]["seconds"] for run in runs if "changed" in run]:
-        yield ("the same after 1 % of the pages changed", *(f"{seconds:.0f} s" for seconds in changed))
     yield ("on disk", *(f"{sum(run['bytes'].values()) / 1e6:.0f} MB" for run in runs))
 
 

@@ -79,9 +79,10 @@ def _first_infinite(vectors: Vectors) -> int | None:
 
 def repeated_id(chunks: pa.Table) -> str | None:
     """Return a chunk id that stands more than once, None where all differ."""
-    counts = pc.value_counts(chunks["chunk_id"])
-    repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-    return str(repeated[0].as_py()) if len(repeated) else None
+    found = pc.value_counts(chunks["chunk_id"])
+    counts = found.field("counts").to_numpy()
+    place = int(counts.argmax()) if len(counts) else 0
+    return str(found.field("values")[place].as_py()) if len(counts) and counts[place] > 1 else None
 
 
 def with_shards(table: pa.Table, max_chunks: int) -> pa.Table:

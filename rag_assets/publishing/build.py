@@ -22,7 +22,14 @@ import pyarrow as pa
 from rag_assets.publishing import shard_writer
 from rag_assets.publishing.arrange import arranged, in_order, lexical_digest, values, with_shards
 from rag_assets.publishing.earlier_generation import library_versions, write_keywords, write_lexical
-from rag_assets.publishing.manifest_writer import create_manifest, folder_facts, pages_digest, signed, write_manifest
+from rag_assets.publishing.manifest_writer import (
+    create_manifest,
+    pages_digest,
+    remember_digests,
+    signed,
+    stamped_facts,
+    write_manifest,
+)
 from rag_assets.publishing.passage_vectors import count_vectors, vectors_at
 from rag_assets.publishing.sentences import Embed, build_sentences
 from rag_assets.publishing.shard_writer import ShardContent, ShardWriter, discard_unreadable
@@ -165,6 +172,7 @@ def commit_generation(
             )
         has_sentences = candidate.has_sentences(table["chunk_id"].to_pylist(), facts["embedder"])
         originals, working = candidate.originals(), candidate.assembled()
+        files = stamped_facts(working)
         manifest = create_manifest(
             **_content_facts(tenant, table, facts, has_sentences, originals),
             created_at=datetime.now(UTC),
@@ -179,7 +187,7 @@ def commit_generation(
                 "lexical": _bm25(),
                 "dense": _hnsw(),
             },
-            files=folder_facts(working),
+            files={name: one.facts for name, one in files.items()},
             versions=library_versions(),
         )
         if whole := _whole(store, tenant, manifest.id, config):
@@ -189,6 +197,7 @@ def commit_generation(
         manifest = signed(manifest, store.home)
         write_manifest(working, manifest)
         commit_folder(working, store.generation(tenant, manifest.id))
+        remember_digests(store, tenant, store.generation(tenant, manifest.id), files)
     return manifest
 
 

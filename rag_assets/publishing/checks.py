@@ -133,9 +133,10 @@ def check_ids(generation: Generation, place: ChromaLocation) -> CheckResult:
     wrong += [f"{chunk_id} (dense: missing)" for chunk_id in expected.keys() - {chunk_id for chunk_id, _ in dense}]
     if len(dense) > len(expected):
         wrong.append(f"{len(dense) - len(expected)} more in the dense index than in the chunk table")
-    if generation.lexical_ids() != generation.chunk_ids():
+    lexical_ids = generation.lexical_ids()
+    if lexical_ids != generation.chunk_ids():
         wrong.append("lexical: other chunks or another order")
-    counts = {"chunks": len(generation), "dense": len(dense), "lexical": len(generation.lexical_ids())}
+    counts = {"chunks": len(generation), "dense": len(dense), "lexical": len(lexical_ids)}
     return _result("ids", wrong, f"{len(generation)} chunk ids are the same in table, dense and lexical index", counts)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -109,8 +110,7 @@ class _Published(NamedTuple):
     def kept(self, table: pa.Table, columns: Sequence[str]) -> KeptRows | None:
         """Return which rows have the same cells in some columns, None where most do not."""
         earlier = table_of(self.contents[MAPPED_FILE], self.folder / MAPPED_FILE, GENERATION_CHUNKS)
-        kept = find_kept_rows(table, earlier, columns)
-        let_go(self.contents[MAPPED_FILE])
+        kept = find_kept_rows(table, earlier, columns, partial(let_go, self.contents[MAPPED_FILE]))
         return kept if kept.worthwhile else None
 
     @property

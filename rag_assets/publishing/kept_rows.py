@@ -8,7 +8,7 @@ Cells are compared, not their digests, so that nothing rests on a column that so
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,8 +53,12 @@ class KeptRows:
         return 2 * int(np.count_nonzero(self.earlier >= 0)) > len(self.earlier)
 
 
-def find_kept_rows(table: pa.Table, earlier: pa.Table, columns: Sequence[str]) -> KeptRows:
+def find_kept_rows(
+    table: pa.Table, earlier: pa.Table, columns: Sequence[str], compared_block: Callable[[], None] = lambda: None
+) -> KeptRows:
     """Return which rows have the same chunk id, place and cells of some columns in an earlier table.
+
+    `compared_block` is called after some ten thousand rows: memory of mapped tables can be let go.
 
     Both tables are in the order of `arrange`, so that what is kept is in the same order in both.
     """
@@ -68,6 +72,7 @@ def find_kept_rows(table: pa.Table, earlier: pa.Table, columns: Sequence[str]) -
         for name in compared:
             same &= same_cells(*(combine_chunks(part[name]) for part in (own, other)))
         numbers[rows[~same]] = -1
+        compared_block()
     found = numbers[numbers >= 0]
     if np.any(np.diff(found) <= 0):  # ordered otherwise: nothing can be copied in order
         numbers = np.full(len(table), -1, np.int32)

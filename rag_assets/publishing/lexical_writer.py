@@ -55,6 +55,24 @@ def build_lexical(
     chunk_id, lexical_prefix, text and lang of GENERATION_CHUNKS; a language says by which stems beside the English ones
     a text is found. `progress` hears of (texts analyzed, texts to analyze), which is most of the work.
     """
+    with ThreadPoolExecutor(1) as beside:  # taking digests leaves the other core to the words
+        content = beside.submit(lexical_digest, table)
+        vocabulary = _build(folder, table, progress, earlier)
+        _dump(folder / VOCABULARY_FILE, {term: number for number, term in enumerate(vocabulary)}, (",", ":"))
+        _dump(folder / IDS_FILE, table["chunk_id"].to_pylist())
+        facts = {
+            "format": FORMAT,
+            "analyzer": ANALYZER_VERSION,
+            "chunks": len(table),
+            "terms": len(vocabulary),
+            "content": content.result(),
+        }
+    _dump(folder / FACTS_FILE, facts)
+    return len(vocabulary)
+
+
+def _build(folder: Path, table: pa.Table, progress: Progress | None, earlier: EarlierLexical | None) -> list[str]:
+    """Write the arrays; returns the vocabulary in its order."""
     terms, parts = TermNumbers(), list[Part]()
     lengths = np.zeros(len(table), np.int32)
     fresh = earlier.kept.fresh if earlier else np.arange(len(table))
@@ -66,18 +84,7 @@ def build_lexical(
         parts.append(counted(found, owners, rows.astype(np.int32)))
         lengths[rows] = np.bincount(owners, minlength=len(texts))
     folder.mkdir(parents=True, exist_ok=True)
-    vocabulary = _save(folder, terms, parts, lengths, earlier)
-    _dump(folder / VOCABULARY_FILE, {term: number for number, term in enumerate(vocabulary)}, (",", ":"))
-    _dump(folder / IDS_FILE, table["chunk_id"].to_pylist())
-    facts = {
-        "format": FORMAT,
-        "analyzer": ANALYZER_VERSION,
-        "chunks": len(table),
-        "terms": len(vocabulary),
-        "content": lexical_digest(table),
-    }
-    _dump(folder / FACTS_FILE, facts)
-    return len(vocabulary)
+    return _save(folder, terms, parts, lengths, earlier)
 
 
 class TermNumbers:

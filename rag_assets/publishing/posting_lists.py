@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.artifacts.contents import let_go
+
 Numbers = NDArray[np.int32]
 Borders = NDArray[np.int64]
 
@@ -92,6 +94,9 @@ def blocks(parts: Sequence[Part], places: Numbers, terms: int, kept: KeptPosting
         last = max(int(np.searchsorted(ends, done + BLOCK, side="right")), first + 1)
         block = _counted_block(ordered, first, last)
         yield _with_kept(block, kept, first, last) if kept else block
+        for numbers in (kept.rows, kept.counts) if kept else ():
+            if numbers is not None:
+                let_go(numbers)
         first = last
 
 

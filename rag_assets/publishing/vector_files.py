@@ -5,6 +5,7 @@ Belongs here: writing both, and reading vectors to build from. Does not belong h
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -49,23 +50,52 @@ def save_codes(folder: Path, vectors: NDArray[np.float32]) -> None:
     count, dimension = vectors.shape
     if not count:
         return
-    codes = np.lib.format.open_memmap(folder / CODES_FILE, "w+", np.int8, (dimension, count))
     facts = np.empty((3, count), np.float32)
-    for start in range(0, count, _BLOCK):
-        part = slice(start, start + _BLOCK)
-        codes[:, part], facts[:, part] = _coded(np.asarray(vectors[part], np.float32))
-        if not start % _WRITTEN:
+    with (folder / CODES_FILE).open("wb") as file:
+        header = {"descr": "|i1", "fortran_order": False, "shape": (dimension, count)}
+        np.lib.format.write_array_header_1_0(file, header)
+        file.flush()
+        begin = file.tell()
+        for start in range(0, count, _WRITTEN):
+            part = slice(start, start + _WRITTEN)
+            codes, facts[:, part] = _coded_blocks(vectors[part])
             let_go(vectors)
-    codes.flush()
+            for number, row in enumerate(codes):
+                _write_at(file.fileno(), row.data, begin + number * count + start)
     with (folder / FACTS_FILE).open("wb") as file:
         np.save(file, facts, allow_pickle=False)
 
 
+def _write_at(handle: int, data: memoryview, place: int) -> None:
+    """Write all bytes at a place of an open file."""
+    while len(data):
+        written = os.pwrite(handle, data, place)
+        data, place = data[written:], place + written
+
+
+def _coded_blocks(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Return codes [d, n] and facts [3, n] of vectors [n, d], some of which are coded at once."""
+    count, dimension = vectors.shape
+    codes, facts = np.empty((dimension, count), np.int8), np.empty((3, count), np.float32)
+    for start in range(0, count, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        codes[:, part], facts[:, part] = _coded(np.asarray(vectors[part], np.float32))
+    return codes, facts
+
+
 def _coded(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Codes [d, n] and facts [3, n] of vectors [n, d]."""
-    largest = np.abs(vectors).max(axis=1)
+    """Return codes [d, n] and facts [3, n] of vectors [n, d]; one array is used for every step."""
+    largest = np.maximum(vectors.max(axis=1, initial=0), -vectors.min(axis=1, initial=0))
     scales = np.where(largest > 0, largest, 1).astype(np.float32) / np.float32(_LEVELS)
-    codes = np.rint(vectors / scales[:, None]).astype(np.int8)
-    decoded = codes * scales[:, None]
-    errors, lengths = np.linalg.norm(vectors - decoded, axis=1), np.linalg.norm(decoded, axis=1)
-    return np.ascontiguousarray(codes.T), np.stack([scales, errors, lengths]).astype(np.float32)
+    steps = vectors / scales[:, None]
+    np.rint(steps, out=steps)
+    codes = steps.astype(np.int8)
+    steps *= scales[:, None]
+    lengths = _lengths(steps)
+    np.subtract(vectors, steps, out=steps)
+    return np.ascontiguousarray(codes.T), np.stack([scales, _lengths(steps), lengths]).astype(np.float32)
+
+
+def _lengths(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    lengths: NDArray[np.float32] = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    return lengths

@@ -53,6 +53,11 @@ def stamp_of(path: Path | str) -> Stamp | None:
     return Stamp.of(status) if stat.S_ISREG(status.st_mode) else None
 
 
+def is_settled(stamp: Stamp) -> bool:
+    """Return whether a file changed long enough ago that another change gives it another stamp."""
+    return time.time_ns() - max(stamp.modified_ns, stamp.changed_ns) > _SETTLED_NS
+
+
 def sized_stamp(path: Path, size: int) -> Stamp:
     """Return the stamp of a regular file of that size.
 
@@ -96,7 +101,7 @@ class KnownDigests:
 
     def add(self, name: str, stamp: Stamp, digest: str) -> None:
         """Remember a file, unless it changed so shortly ago that it could change again without another stamp."""
-        if time.time_ns() - max(stamp.modified_ns, stamp.changed_ns) > _SETTLED_NS:
+        if is_settled(stamp):
             with _lock:
                 self._entries[name] = stamp, digest
             self._news = True

@@ -74,7 +74,7 @@ def move_current(store: Store, tenant: str, generation_id: str, config: Config) 
     Raises:
         StoreError: the generation cannot be opened.
     """
-    Generation.open(store, tenant, generation_id, config, memory_bytes=0).close()
+    Generation.open(store, tenant, generation_id, config, memory_bytes=0, is_searched=False).close()
     with store.lock(tenant):
         store.point_current(tenant, generation_id)
 

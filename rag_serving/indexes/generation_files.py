@@ -52,20 +52,24 @@ class GenerationFiles(NamedTuple):
     originals: Mapping[str, Original] = {}
 
 
-def read_files(store: Store, tenant: str, generation_id: str, memory_bytes: int) -> GenerationFiles:
+def read_files(
+    store: Store, tenant: str, generation_id: str, memory_bytes: int, is_searched: bool = True
+) -> GenerationFiles:
     """Read a complete generation: in memory up to so many bytes of its files, memory-mapped beyond.
+
+    `is_searched`: whether its codes are made ready to be searched, which copies them.
 
     Raises:
         StoreError: it does not exist, or a file is missing, altered or of another version; the message says how
             to mend it.
     """
     try:
-        return _read(store, tenant, generation_id, memory_bytes)
+        return _read(store, tenant, generation_id, memory_bytes, is_searched)
     except ChangedError:  # a build that lets go of its links changes their times; what was written to is found now
-        return _read(store, tenant, generation_id, memory_bytes)
+        return _read(store, tenant, generation_id, memory_bytes, is_searched)
 
 
-def _read(store: Store, tenant: str, generation_id: str, memory_bytes: int) -> GenerationFiles:
+def _read(store: Store, tenant: str, generation_id: str, memory_bytes: int, is_searched: bool) -> GenerationFiles:
     folder = store.generation(tenant, generation_id)
     if not folder.is_dir():
         raise StoreError(
@@ -76,7 +80,7 @@ def _read(store: Store, tenant: str, generation_id: str, memory_bytes: int) -> G
     if (manifest.tenant, manifest.id) != (tenant, generation_id):
         raise StoreError(f"{folder} is a copy of generation {manifest.id} of {manifest.tenant!r}; {mend(tenant)}")
     try:
-        files = _opened(store, folder, manifest, memory_bytes)
+        files = _opened(store, folder, manifest, memory_bytes, is_searched)
     except (VectorsError, CodesError, SentencesError, LexicalError, WindowsError) as error:
         raise StoreError(f"{folder}: {error}; {mend(tenant)}") from error
     counts = {len(files.table), len(files.lexical), len(files.keywords), files.vectors.rows}
@@ -85,7 +89,7 @@ def _read(store: Store, tenant: str, generation_id: str, memory_bytes: int) -> G
     return files
 
 
-def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int) -> GenerationFiles:
+def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int, is_searched: bool) -> GenerationFiles:
     """Read the files in the order of the work that is left to do with them, while others are still compared."""
     codes = [CODES_FILE, FACTS_FILE] if manifest.vector_count >= CODED_ROWS and CODES_FILE in manifest.files else []
     sentences = [SENTENCES_FILE, SENTENCE_ROWS_FILE] if "sentences" in manifest.formats else []
@@ -99,6 +103,8 @@ def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int) -
         coded = None
         if codes:
             coded = Codes.open(compared[CODES_FILE].data, compared[FACTS_FILE].data, *shape, GraphCache(store.home))
+            if is_searched:
+                coded.prepare()
         words = LexicalIndex.of({name: compared[file].data for name, file in _LEXICAL_FILES.items()})
         table = table_of(compared[MAPPED_FILE].data, folder / MAPPED_FILE, GENERATION_CHUNKS)
         vectors = vectors_of(compared[VECTORS_FILE].data, *shape)

@@ -14,6 +14,7 @@ nothing of a result tells of other rows.
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -41,15 +42,18 @@ class CodesError(Exception):
 class Codes:
     """The codes of a generation's vectors, opened. Safe to use from several threads, which it does not start."""
 
-    def __init__(self, session: Any, facts: NDArray[np.float32]) -> None:
-        self._session = session
+    _session: Any
+
+    def __init__(self, codes: NDArray[np.int8], facts: NDArray[np.float32], graphs: GraphCache | None) -> None:
+        self._codes: NDArray[np.int8] | None = codes  # until they are copied
+        self._graphs, self._opening, self._session = graphs, threading.Lock(), None
         self._scales, self._errors, self._lengths = facts
 
     @classmethod
     def open(
         cls, codes: memoryview, facts: memoryview, rows: int, dimension: int, graphs: GraphCache | None = None
     ) -> Codes:
-        """Open the bytes of both files; the codes are copied once into the order that the processor multiplies in.
+        """Open the bytes of both files; `prepare` makes them ready to be searched.
 
         `graphs`: where the graph that multiplies is kept between starts.
 
@@ -64,11 +68,22 @@ class Codes:
             raise CodesError(
                 f"the codes in {CODES_FILE} are {coded.shape} of {coded.dtype}, expected ({dimension}, {rows})"
             )
-        return cls(_session(coded, graphs), noted)
+        return cls(coded, noted, graphs)
+
+    def prepare(self) -> None:
+        """Copy the codes into the order that the processor multiplies in, as the first search would.
+
+        Raises:
+            CodesError: they cannot be multiplied.
+        """
+        with self._opening:
+            if self._codes is not None:
+                self._session, self._codes = _session(self._codes, self._graphs), None
 
     def bounds(self, vector: NDArray[np.float32]) -> Bounds:
         """Between what the similarity of every row to `vector` [d] lies: lower and upper bounds [n]."""
         coarse, fine, scale = _query_codes(vector)
+        self.prepare()
         products = self._session.run(None, {"query": np.stack([coarse, fine])})[0]
         estimates = products[1].astype(np.float32)
         estimates /= np.float32(_FINE)

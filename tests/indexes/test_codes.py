@@ -28,7 +28,9 @@ def coded(folder: Path, vectors: Vectors) -> Codes:
 
 
 def opened(folder: Path, rows: int, dimension: int) -> Codes:
-    return Codes.open(map_file(folder / CODES_FILE), map_file(folder / FACTS_FILE), rows, dimension)
+    codes = Codes.open(map_file(folder / CODES_FILE), map_file(folder / FACTS_FILE), rows, dimension)
+    codes.prepare()
+    return codes
 
 
 def awkward_vectors(count: int, dimension: int, seed: int) -> Vectors:
