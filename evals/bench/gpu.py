@@ -1,8 +1,9 @@
-"""`make bench-gpu`: how fast the reranker's and embedder's geometries run on this machine's GPU, against its ceiling.
+"""`make bench-gpu`: how fast the reranker's and embedder's geometries run on this machine's GPU, against its ceiling,
+and how fast a build embeds passages there.
 
 Belongs here: checkpoints of random weights, the sweep, the ceiling, the report. Weights tell quality, geometry tells
-speed. Does not belong here: what is measured (`rerank_service.cross_encoder`, `rerank_service.batches`), retrieval
-quality (`quality`).
+speed. Does not belong here: what is measured (`rerank_service.cross_encoder`, `rerank_service.batches`), builds
+(`gpu_embeddings`), retrieval quality (`quality`).
 """
 
 from __future__ import annotations
@@ -19,9 +20,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from evals.bench.gpu_embeddings import EmbeddingRow, Passages, embedding_rows, tell_row
+from rag_serving.models.embedding.device import Device
+from rag_serving.models.embedding.weights import MODEL
+from rag_serving.models.protocols import ModelError
 from rag_serving.rerank_service.batches import score_all
 
 _REPEATS = 5
+_PASSAGES = Passages()
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,9 @@ class Sweep:
     lengths: Sequence[int] = (128, 256, 512)
     matrix: int = 8192
     seconds: float = 1.0  # that one measurement lasts at least
+    passages: Passages = _PASSAGES
+    batch_tokens: Sequence[int] = (1024, 4096, 16_384)
+    local: bool = True  # the local encoder, too
 
 
 @dataclass(frozen=True)
@@ -107,6 +116,7 @@ def run(sweep: Sweep, device: str, tell: Callable[[str], None]) -> dict[str, Any
         "device": device,
         "ceiling_tflops": round(ceiling, 3),
         "rows": [asdict(row) for row in rows],
+        "builds": [asdict(row) for row in _builds(sweep, device, tell)],
     }
 
 
@@ -124,6 +134,25 @@ def _rows(sweep: Sweep, device: str, ceiling: float) -> Iterator[Row]:
         yield from _model_rows(geometry, _reranker_runs(geometry, device), sweep, device, ceiling)
     for geometry in sweep.embedders:
         yield from _model_rows(geometry, _embedder_runs(geometry, device), sweep, device, ceiling)
+
+
+def _builds(sweep: Sweep, device: str, tell: Callable[[str], None]) -> Iterator[EmbeddingRow]:
+    """Yield what builds take with each embedder's geometry, and with the local encoder where it is wanted."""
+    from transformers import XLMRobertaModel
+
+    kind: Device = "cuda" if device.startswith("cuda") else "cpu"
+    with tempfile.TemporaryDirectory() as folder:
+        models = [("flagembedding", str(Path(folder) / geometry.name)) for geometry in sweep.embedders]
+        for geometry, (_, path) in zip(sweep.embedders, models, strict=True):
+            _save(XLMRobertaModel, geometry, Path(path))
+        models += [("local", MODEL)] if sweep.local else []
+        for provider, model in models:
+            try:
+                for row in embedding_rows(provider, model, kind, sweep.passages, sweep.batch_tokens):
+                    tell_row(row, tell)
+                    yield row
+            except ModelError as error:  # such as an onnxruntime without CUDA
+                tell(f"{provider} was not measured: {error}")
 
 
 def _model_rows(

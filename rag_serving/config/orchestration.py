@@ -41,7 +41,8 @@ class CelerySteps(Section):
 
 class Orchestration(Section):
     """Where the steps of `ingest` and `publish` run that Dagster starts; `citelock build` runs them in its own process.
-    Every process needs the same home, configuration and `CITELOCK_SECRET`. How to choose: executors.md."""
+    Every process needs the same configuration and `CITELOCK_SECRET`, and the same home: a folder that supports POSIX
+    locks, or an object store, where each machine has a cache folder of its own. How to choose: executors.md."""
 
     executor: ExecutorKind = "in_process"
     """in_process: one after the other in the process of the run. multiprocess: in processes of its machine. celery: in
