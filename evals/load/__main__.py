@@ -24,6 +24,7 @@ from evals.load.running import Target, run, scaling, soak
 from evals.load.wordings import MOST_WORDINGS, worded
 
 SOAK_MINUTES = 2.0
+_HELD = {"degradation": {"automatic": False, "phase_timeout_s": 60}}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -74,7 +75,7 @@ def _target(options: argparse.Namespace, tenants: int) -> Iterator[Target]:
         with started(options.config, options.workers) as server:
             yield Target(server.url, Installation(options.config, ("",), {}, questions), server)
     else:
-        with sample(options.home, tenants, options.wordings) as built:
+        with sample(options.home, tenants, options.wordings, **_HELD if options.hold_phase else {}) as built:
             assert built.config
             with started(built.config, options.workers) as server:
                 yield Target(server.url, built, server)
@@ -109,6 +110,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--wordings", type=int, default=2, choices=range(1, MOST_WORDINGS + 1), help="of each question")
     parser.add_argument(
         "--plant-leak", type=float, default=0.0, metavar="MB", help="of memory in an hour, to see that --soak finds it"
+    )
+    parser.add_argument(
+        "--hold-phase", action="store_true", help="search the sample in full however slow a busy machine makes it"
     )
     parser.add_argument("--questions", type=Path, help="one a line, for --config and --url")
     options = parser.parse_args(arguments)

@@ -52,14 +52,15 @@ class Installation:
 
 
 @contextmanager
-def sample(home: Path | None, tenants: int, wordings: int = 1) -> Iterator[Installation]:
-    """Yield the sample as so many tenants, built in a temporary folder or, where it is not there, in `home`."""
+def sample(home: Path | None, tenants: int, wordings: int = 1, **sections: Any) -> Iterator[Installation]:
+    """Yield the sample as so many tenants, built in a temporary folder or, where it is not there, in `home`;
+    `sections` are added to its configuration."""
     with tempfile.TemporaryDirectory(prefix="citelock-load-") as folder:
         place = (home or Path(folder)).resolve()
         names = tuple(TENANTS)[:tenants]
         config = place / "load.yaml"
         place.mkdir(parents=True, exist_ok=True)
-        write_json(config, settings(place / "home", names))  # JSON is YAML
+        write_json(config, {**settings(place / "home", names), **sections})  # JSON is YAML
         os.environ["CITELOCK_TOKENS"] = json.dumps({_token(name): {"tenant": name, "user": "ann"} for name in names})
         store = Store(place / "home")
         if not all(store.current(name) for name in names):
