@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rag_assets.publishing.column_sizes import MOST, oversized_column
 from rag_assets.publishing.shards import shard_count, shard_name
 from rag_assets.steps.contexts.context_prefix import under_prefixes
 from rag_serving.artifacts.content_digests import values_digest
@@ -35,8 +36,10 @@ def arranged(chunks: pa.Table, vectors: Vectors) -> tuple[pa.Table, Vectors]:
     """Return chunks with their vectors [vectors, d], by source, page and place in the page.
 
     Raises:
-        BuildError: a chunk id stands twice, or the vectors are not finite numbers, as many as the chunks name.
+        BuildError: a chunk id stands twice, a column is too large, or the vectors are not finite numbers, as many as
+            the chunks name.
     """
+    refuse_oversized(chunks)
     try:
         counts = window_counts(chunks["vector_keys"])
     except WindowsError as error:
@@ -57,9 +60,23 @@ def arranged(chunks: pa.Table, vectors: Vectors) -> tuple[pa.Table, Vectors]:
 
 
 def in_order(chunks: pa.Table) -> pa.Table:
-    """Return chunks by source, page and place in the page; the table itself where they stand so."""
+    """Return chunks by source, page and place in the page; the table itself where they stand so.
+
+    Raises:
+        BuildError: a column is too large.
+    """
+    refuse_oversized(chunks)
     order = pc.sort_indices(chunks, sort_keys=ORDER)
     return chunks if is_sorted(order) else chunks.take(order)
+
+
+def refuse_oversized(chunks: pa.Table) -> None:
+    """Raise BuildError where a column holds more than a generation on disk can."""
+    if name := oversized_column(chunks):
+        raise BuildError(
+            f"column {name!r} of the chunks is larger than the {MOST:,} bytes that a generation can hold; "
+            "divide the sources among several tenants"
+        )
 
 
 def is_sorted(order: pa.Array) -> bool:
