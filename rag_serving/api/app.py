@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -44,6 +44,7 @@ from rag_serving.api.origins import SESSION_PATH
 from rag_serving.api.page_images import router as page_images
 from rag_serving.api.pages import router as pages
 from rag_serving.api.rates import Guesses
+from rag_serving.api.readiness import Readiness, TenantState, leaving_response, readiness_response
 from rag_serving.api.receipts import router as receipts
 from rag_serving.api.reload import ConfigFile, Reload, Switches
 from rag_serving.api.reports import add_reports
@@ -182,25 +183,33 @@ async def healthz() -> dict[str, str]:
 @router.get("/readyz")
 async def readyz(request: HttpRequest, service: CurrentService) -> JSONResponse:
     """Examined in background threads, which may wait for a first generation to open, or for a disk that hangs."""
+    state = request.app.state
+    if state.drain and state.drain.is_leaving:
+        return leaving_response()
 
-    background: BackgroundWork = request.app.state.background
-
-    async def look(tenant: str, pipeline: Pipeline) -> str | None:
+    async def look(tenant: str, pipeline: Pipeline) -> TenantState:
         try:
-            return await background.run(f"readyz {tenant}", pipeline.problem, READY_S)
+            problem = await state.background.run(f"readyz {tenant}", pipeline.problem, READY_S)
         except TimeoutError:
-            return BEING_OPENED
+            return TenantState(BEING_OPENED, is_opening=True)
+        fetching = service.awaited(tenant, has_older=problem is None)
+        return TenantState(problem, fetching, still_answers=pipeline.published.is_database_away())
 
-    problems = await asyncio.gather(*(look(*each) for each in service.pipelines.items()))
-    found = dict(zip(service.pipelines, problems, strict=True))
-    return _readiness(found, show=service.config.serving.auth == "loopback")
+    found = await asyncio.gather(*(look(*each) for each in service.pipelines.items()))
+    states = dict(zip(service.pipelines, found, strict=True))
+    return readiness_response(state.readiness.of(states), states, show=service.config.serving.auth == "loopback")
 
 
 def create_app(
-    config: Config, metrics_folder: Path | None = None, file: ConfigFile | None = None, static: Path = STATIC
+    config: Config,
+    metrics_folder: Path | None = None,
+    file: ConfigFile | None = None,
+    static: Path = STATIC,
+    leaves: Callable[[], bool] = lambda: True,
 ) -> FastAPI:
     """Return the API over the configured tenants. `metrics_folder`: where the processes of one server count together;
-    `file`: what the configuration was read from, to be followed and read again; `static`: the bundle of the web page.
+    `file`: what the configuration was read from, to be followed and read again; `static`: the bundle of the web page;
+    `leaves`: whether the server ends, where this process is told to, and not this process alone.
 
     Raises:
         ConfigError: tokens are asked for and not usable, or traces cannot be sent.
@@ -216,7 +225,13 @@ def create_app(
         for pipeline in service.pipelines.values():
             threading.Thread(target=pipeline.warm, name=f"warm-{pipeline.tenant}", daemon=True).start()
         switches = [Switches(file, lambda: app.state.service).look] if file else []
-        drain = Drain(config.serving.drain_s, _on_loop(app.state.running.end_all), lambda s: app.state.service.flush(s))
+        drain = Drain(
+            config.serving.drain_s,
+            _on_loop(app.state.running.end_all),
+            lambda s: app.state.service.flush(s),
+            config.serving.leave_s,
+            leaves,
+        )
         drain.watch_signals()
         app.state.drain = drain
         watch = Watch([lambda: app.state.service.follow(), lambda: app.state.service.measure(), *switches])
@@ -245,7 +260,7 @@ def create_app(
     app.state.running, app.state.streams = Running(), ActiveStreams()
     app.state.event_streams, app.state.drain = ActiveStreams(), None
     app.state.background, app.state.guesses = BackgroundWork(), Guesses()
-    app.state.pictures = pictures
+    app.state.pictures, app.state.readiness = pictures, Readiness()
     app.state.web = WebPage(read_bundle(static))
     app.state.reload = Reload(app.state, file) if file else None
     app.add_middleware(Deadlines, running=app.state.running)
@@ -311,16 +326,3 @@ def _content(answer: Answer, caller: Principal, with_sources: bool = False) -> d
         return {**answer.payload(), **error_body("UNAVAILABLE", answer.answer, retry_after=RETRY_AFTER_S)}
     sources = {"sources": [source_payload(citation) for citation in answer.citations]} if with_sources else {}
     return {**answer.payload(), **sources}
-
-
-def _readiness(problems: Mapping[str, str | None], show: bool) -> JSONResponse:
-    """Ready while one tenant can be answered; names and reasons only where nobody else can ask."""
-    ready = any(problem is None for problem in problems.values())
-    content: dict[str, Any] = {"ready": ready}
-    if not ready:
-        content |= error_body("NOT_READY", next(iter(problems.values()), None) or "no tenant is configured")
-    if not show:
-        content.pop("message", None)
-    else:
-        content["tenants"] = {tenant: problem or "ok" for tenant, problem in problems.items()}
-    return JSONResponse(content, 200 if ready else 503)

@@ -29,6 +29,8 @@ class TenantState(NamedTuple):
     problem: str | None
     fetching: str | None = None
     is_opening: bool = False
+    still_answers: bool = False
+    """Although there is a problem: earlier answers can be given, or degraded ones."""
 
 
 class Readiness:
@@ -39,7 +41,7 @@ class Readiness:
 
     def of(self, states: Mapping[str, TenantState]) -> bool:
         """Return whether the process may be sent questions."""
-        can_answer = any(state.problem is None for state in states.values())
+        can_answer = any(state.problem is None or state.still_answers for state in states.values())
         is_ready = can_answer and (self._was_ready or not any(map(self._is_waited_for, states.values())))
         self._was_ready = self._was_ready or is_ready
         return is_ready

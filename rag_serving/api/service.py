@@ -36,7 +36,7 @@ from rag_serving.models.embedding.token_count import TokenCount
 from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker_client import RemoteReranker
-from rag_serving.object_home.follower import Follower, open_follower
+from rag_serving.object_home.follower import Follower, open_server_follower
 from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.pipeline.tenant_phases import OnChange
 from rag_serving.rendering.cited import CitedPlaces
@@ -81,9 +81,7 @@ class Service:
         # Its client connects to nothing, and is there though it is switched off: it may be switched on.
         sidecar = RemoteReranker(config.reranker) if config.reranker.url else None
         metrics, cited = Metrics(metrics_folder, len(config.tenants)), cited or (like.cited if like else None)
-        follower = open_follower(config, list(config.tenants))
-        if follower:
-            follower.fetch()
+        follower = open_server_follower(config)
         telemetries = {tenant: open_telemetry(config, tenant, count=metrics.add) for tenant in config.tenants}
         pipelines = {
             tenant: Pipeline.open(config, tenant, embedder, sidecar, telemetry)
@@ -91,7 +89,7 @@ class Service:
         }
         budgets = open_budgets(config, config.tenants)
         for pipeline in pipelines.values():
-            pipeline.cited = cited
+            pipeline.cited, pipeline.followed = cited, follower
             pipeline.log.budget = budgets.get(pipeline.tenant)
             pipeline.log.audit = open_audit(config, pipeline.tenant)
             pipeline.watch(_noted(metrics.add_change, pipeline.log.audit))
@@ -126,9 +124,18 @@ class Service:
             pipeline.published.follow()
             pipeline.phases.follow()
 
+    def fetch(self) -> None:
+        """Fetch what is published from an object store, if it is shared by one, before returning."""
+        if self.follower:
+            self.follower.fetch()
+
     def behind(self, tenant: str) -> str | None:
-        """Return why this machine does not have what was published last of a tenant; None where it has."""
-        return self.follower.problem_of(tenant) if self.follower else None
+        """Return why this machine may not have what was published last of a tenant; None where it has."""
+        return self.follower.staleness(tenant) if self.follower else None
+
+    def awaited(self, tenant: str, has_older: bool) -> str | None:
+        """Return what is still being fetched of a tenant; `has_older`: a generation from before could answer."""
+        return self.follower.awaited(tenant, has_older) if self.follower else None
 
     def measure(self) -> None:
         """Set the metrics of what is now: circuit breakers, rows of telemetry."""
@@ -152,7 +159,7 @@ class Service:
         pipeline = self.pipelines[tenant]
         parts = [self.metrics.exposition(tenant), self._jobs.exposition(tenant), budget_series(pipeline.log.budget)]
         if of_operator:
-            is_followed = None if self.follower is None else self.behind(tenant) is None
+            is_followed = None if self.follower is None else self.follower.problem_of(tenant) is None
             parts.append(status_series(pipeline, self._jobs, is_followed))
         return b"".join(parts)
 

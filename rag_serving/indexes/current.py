@@ -120,6 +120,11 @@ class CurrentGeneration:
         """Return whether what is published could be read the last time; nothing is read."""
         return not self._is_source_down
 
+    def is_database_away(self) -> bool:
+        """Return whether pages come from a database that could not be read the last time, after it could before: then
+        earlier answers are given."""
+        return self._is_source_down and self._slot.held is not None and not isinstance(self._source, FolderSource)
+
     def refusal(self) -> str | None:
         """Return why a question that comes now is refused, or None. Waits for the first generation, and for no newer
         one."""

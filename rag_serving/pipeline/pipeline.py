@@ -58,11 +58,13 @@ from rag_serving.tracing import Listen, StageTrace
 if TYPE_CHECKING:
     from rag_serving.config.sections import Features
     from rag_serving.models.reranker_client import RemoteReranker
+    from rag_serving.object_home.follower import Follower
     from rag_serving.rendering.cited import CitedPlaces
 
 RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 RETRIEVAL_OFF = "Search is switched off at the moment."
 STALE = "stale_generation"
+BEING_FETCHED = "the pages are being fetched; try again shortly"
 
 _log = logging.getLogger(__name__)
 
@@ -96,6 +98,7 @@ class Pipeline:
         self.mode: Mode | None = None  # what is searched in place of any phase
         self._embedder = services.embedder
         self.cited: CitedPlaces | None = None  # finds quotes on the pages of PDF files; None: nobody does
+        self.followed: Follower | None = None  # fetches what is published from an object store; None: nothing is
         self._answering = Answering(config, services.embedder)
         self._conversing = Conversing(config, services.embedder)
         self._receipt_writer = ReceiptWriter(tenant, services.receipts, self.secrecy, self._answering.rules)
@@ -340,7 +343,14 @@ class Pipeline:
         """Yield the published generation as a principal may see it; it stays open until the block ends, and until the
         last search that was left behind has ended."""
         lease = ExitStack()
-        generation = lease.enter_context(self.published.acquire(partial(trace.raise_flag, STALE)))
+        if self.followed and self.followed.staleness(self.tenant):
+            trace.raise_flag(STALE)
+        try:
+            generation = lease.enter_context(self.published.acquire(partial(trace.raise_flag, STALE)))
+        except UnpublishedError as error:
+            if self.followed and self.followed.awaited(self.tenant, has_older=False):
+                raise UnpublishedError(BEING_FETCHED) from error
+            raise
         try:
             yield Opened(generation.for_reader(principal), generation.classes_for(principal))
         except RemoteError as error:

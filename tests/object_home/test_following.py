@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import time
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,12 @@ from support.s3_server import BUCKET, faulty
 from support.waiting import wait_until
 
 from rag_serving.config.loading import Config, load_config
+from rag_serving.object_home.eviction import delete_tenants
+from rag_serving.object_home.followed_folder import FollowedFolder, to_answer_from_a_database
 from rag_serving.object_home.follower import Follower
+from rag_serving.object_home.heads import Heads
 from rag_serving.object_home.objects import ObjectHomeError
+from rag_serving.object_home.shared_folder import SharedFolder
 from rag_serving.object_home.shared_home import SharedHome
 
 LARGE = 20 << 20
@@ -164,3 +169,120 @@ def test_a_store_without_conditional_writes_is_refused(machine: Any, s3: str) ->
         with pytest.raises(ObjectHomeError, match="conditional writes"):
             publish(home, "acme", "1")
     assert home.settings.url.startswith(f"s3://{BUCKET}")
+
+
+@pytest.mark.parametrize("settings", ["s3"], indirect=True)
+def test_what_was_fetched_before_a_fetch_ended_is_not_fetched_again(machine: Any, s3: str, tmp_path: Path) -> None:
+    home = machine("a")
+    publish(home, "acme", "1", first=os.urandom(1000), second=os.urandom(2000), third=os.urandom(3000))
+    record = sha256(
+        (home.home / "tenants/acme/published.json").read_bytes()
+    ).hexdigest()  # is read to know what to fetch
+    second = sha256((home.home / "tenants/acme/generations/1/second").read_bytes()).hexdigest()
+    with faulty(s3) as proxy:
+        reader = machine("b", endpoint=proxy.url, retry_s=0, parallel=1)
+        proxy.fault = lambda _method, path: "500" if second in path else ""
+        follower = Follower(reader, config_of(reader, tmp_path), ["acme"])
+        follower.fetch()
+        waiting = reader.home / "tenants/acme/.fetched"
+        assert follower.problem_of("acme")
+        kept = {path.name for path in waiting.iterdir()}
+        assert kept
+        (waiting / "0123.part").write_bytes(b"half of a file, and then the process was killed")
+        (waiting / ("0" * 64)).write_bytes(b"a file that nothing names any more")
+        proxy.fault = lambda _method, _path: ""
+        proxy.asked.clear()
+        Follower(reader, config_of(reader, tmp_path), ["acme"]).fetch()
+        assert not [asked for asked in proxy.asked if any(digest in asked for digest in kept - {record})]
+        assert [asked for asked in proxy.asked if second in asked]
+    assert generations(reader, "acme") == {"1"}
+    assert not waiting.exists()
+
+
+@pytest.mark.parametrize("settings", ["s3"], indirect=True)
+def test_a_file_that_this_machine_has_is_copied_and_a_damaged_one_is_fetched(
+    machine: Any, s3: str, tmp_path: Path
+) -> None:
+    home, same, other = machine("a"), os.urandom(1000), os.urandom(1000)
+    publish(home, "acme", "1", same=same, other=other)
+    with faulty(s3) as proxy:
+        reader = machine("b", endpoint=proxy.url)
+        Follower(reader, config_of(reader, tmp_path), ["acme"]).fetch()
+        damaged = reader.home / "tenants/acme/generations/1/other"
+        status = damaged.stat()
+        damaged.write_bytes(bytes(1000))
+        os.utime(damaged, ns=(status.st_atime_ns, status.st_mtime_ns))
+        publish(home, "acme", "2", same=same, other=other)
+        proxy.asked.clear()
+        Follower(reader, config_of(reader, tmp_path), ["acme"]).fetch()
+    assert not [asked for asked in proxy.asked if sha256(same).hexdigest() in asked]
+    assert [asked for asked in proxy.asked if sha256(other).hexdigest() in asked]
+    folder = reader.home / "tenants/acme/generations/2"
+    assert ((folder / "same").read_bytes(), (folder / "other").read_bytes()) == (same, other)
+
+
+@pytest.mark.parametrize("error", [KeyError("number"), TypeError("not a mapping"), RecursionError("too deep")])
+@pytest.mark.parametrize(
+    ("target", "name"), [(SharedFolder, "fetch"), (Heads, "read_all"), (FollowedFolder, "is_older")]
+)
+@pytest.mark.parametrize("settings", ["file"], indirect=True)
+def test_whatever_the_store_has_following_goes_on(
+    machine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: type, name: str, error: Exception
+) -> None:
+    home, reader = machine("a"), machine("b")
+    publish(home, "acme", "1")
+    follower = Follower(reader, config_of(reader, tmp_path), ["acme"])
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    def is_told() -> bool:
+        follower.follow()
+        return type(error).__name__ in (follower.problem_of("acme") or "")
+
+    def is_mended() -> bool:
+        follower.follow()
+        return follower.staleness("acme") is None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(target, name, fail)
+        wait_until(is_told)
+    wait_until(is_mended)
+    assert generations(reader, "acme") == {"1"}
+
+
+def test_a_tree_that_is_none_is_a_problem_of_its_folder(machine: Any, tmp_path: Path) -> None:
+    home, reader = machine("a"), machine("b")
+    publish(home, "acme", "1")
+    (name,) = [path for path, _, _ in home.objects.names("tenants/acme/") if "/trees/" in path]
+    home.objects.replace(name, b"[]", home.objects.read(name).version)
+    follower = Follower(reader, config_of(reader, tmp_path), ["acme"])
+    follower.fetch()
+    assert "tree" in (follower.problem_of("acme") or "")
+    assert follower.awaited("acme", has_older=False) is None
+
+
+def test_generations_make_room_and_tenants_that_are_gone_are_deleted(machine: Any, tmp_path: Path) -> None:
+    home = machine("a")
+    publish(home, "acme", "1", vectors=bytes(5000))
+    publish(home, "globex", "1", vectors=bytes(5000))
+    reader = machine("b", cache_bytes=12_000)
+    config = config_of(reader, tmp_path)
+    Follower(reader, config, ["acme", "globex"]).fetch()
+    assert generations(reader, "acme") == generations(reader, "globex") == {"1"}
+    publish(home, "acme", "2", vectors=os.urandom(5000))
+    Follower(reader, config, ["acme", "globex"]).fetch()
+    assert (generations(reader, "acme"), generations(reader, "globex")) == ({"2"}, {"1"})
+    delete_tenants(reader.home, {"acme"})
+    assert generations(reader, "acme") == {"2"}
+    assert not (reader.home / "tenants/globex").exists()
+    delete_tenants(home.home, {"acme"})
+    assert generations(home, "globex") == {"1"}, "this machine built it"
+
+
+def test_files_of_generations_are_not_fetched_where_pages_are_in_a_database(machine: Any, tmp_path: Path) -> None:
+    home, reader = machine("a"), machine("b")
+    publish(home, "acme", "1", vectors=bytes(100))
+    Follower(reader, config_of(reader, tmp_path), ["acme"], to_answer_from_a_database).fetch()
+    assert (reader.home / "tenants/acme/published.json").exists()
+    assert not (reader.home / "tenants/acme/generations").exists()
