@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     config = config_of(options.home, options.server)
     if not Store(options.home).current(TENANT):
         build(config, options.chunks, options.sentences)
-    found = measure(config, options.questions)
+    found = measure(config, options.questions, options.reader or tuple(WHO))
     if options.plot:
         plot_readers(found, options.plot)
     print(json.dumps(found, indent=1))
@@ -124,7 +124,7 @@ def build(config: Config, chunks: int, distinct: int) -> None:
     (config.home / "questions.json").write_text(json.dumps(asked), encoding="utf-8")
 
 
-def measure(config: Config, questions: int = _QUESTIONS) -> dict[str, Any]:
+def measure(config: Config, questions: int = _QUESTIONS, who: Sequence[str] = tuple(WHO)) -> dict[str, Any]:
     """Return what publishing takes, and for each reader recall and milliseconds, in the database and on disk."""
     store = Store(config.home)
     generation_id = store.current(TENANT) or ""
@@ -140,7 +140,8 @@ def measure(config: Config, questions: int = _QUESTIONS) -> dict[str, Any]:
     count = len(texts)
     try:
         readers = {}
-        for name, principal in WHO.items():
+        for name in who:
+            principal = WHO[name]
             started = time.perf_counter()
             there = database.for_reader(principal)
             first_s = time.perf_counter() - started
@@ -266,6 +267,7 @@ def _options(arguments: Sequence[str] | None) -> Any:
     parser.add_argument("--chunks", type=int, default=100_000)
     parser.add_argument("--sentences", type=int, default=8_000, help="different ones to embed")
     parser.add_argument("--questions", type=int, default=_QUESTIONS, help="how many are asked of each kind")
+    parser.add_argument("--reader", action="append", choices=tuple(WHO), help="who asks; may be repeated (all)")
     parser.add_argument("--plot", type=Path, help="a picture of p95 beside that of disk (.svg, .png)")
     return parser.parse_args(arguments)
 
