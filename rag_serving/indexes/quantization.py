@@ -80,6 +80,11 @@ class Codes:
             if self._codes is not None:
                 self._session, self._codes = _session(self._codes, self._graphs), None
 
+    @property
+    def is_prepared(self) -> bool:
+        """Return whether the codes are copied."""
+        return self._codes is None
+
     def bounds(self, vector: NDArray[np.float32]) -> Bounds:
         """Between what the similarity of every row to `vector` [d] lies: lower and upper bounds [n]."""
         coarse, fine, scale = _query_codes(vector)

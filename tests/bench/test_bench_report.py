@@ -15,6 +15,7 @@ from evals.bench.report import (
     million_table,
     tables,
     with_tables,
+    write_indexing,
     write_million,
     write_report,
 )
@@ -91,6 +92,35 @@ def test_a_million_has_a_table_of_its_own(tmp_path: Path) -> None:
     write_million(results(), tmp_path)
     assert (tmp_path / "benchmarks.md").read_text() == with_tables(before, {"million": million_table(results())})
     assert json.loads((tmp_path / "benchmarks-million.json").read_text()) == results()
+
+
+def build_of(seconds: float, recall: float) -> dict[str, float]:
+    return {
+        "seconds": seconds, "check_s": 1.0, "processor_s": 2.0, "resident_mb": 3210.0, "without_files_mb": 1000.0,
+        "disk_mb": 4896.0, "ann_recall": recall,
+    }  # fmt: skip
+
+
+def test_a_million_names_seconds_memory_and_recall_of_both_builds() -> None:
+    measured = results()
+    measured["speed"][0] |= {"indexing": build_of(91.0, 1.0), "changed": build_of(29.5, 0.9987)}
+    table = million_table(measured)
+    assert "| wall | 91.0 s | 29.5 s |" in table
+    assert "| peak resident memory | 3,210 MB | 3,210 MB |" in table
+    assert "| recall@10 against exact search | 1.0000 | 0.9987 |" in table
+
+
+def test_a_size_of_indexing_is_put_beside_those_measured_before(tmp_path: Path) -> None:
+    page = tmp_path / "scale.md"
+    page.write_text("before\n<!-- begin indexing -->\n<!-- end indexing -->\nafter\n")
+    machine = {"load_before": 0.5, "load_after": 1.5}
+    for chunks, seconds in ((250_000, 25.0), (100_000, 10.0), (250_000, 20.0)):
+        report = {"first": build_of(seconds, 1.0), "changed": build_of(seconds / 4, 1.0), "machine": machine}
+        write_indexing(chunks, report, tmp_path)
+    rows = page.read_text().splitlines()
+    assert rows[2].startswith("|  | 100,000 chunks, all | 100,000 chunks, 1 % of pages changed | 250,000 chunks, all |")
+    assert "| wall | 10.0 s | 2.5 s | 20.0 s | 5.0 s |" in rows
+    assert sorted(json.loads((tmp_path / "benchmarks-indexing.json").read_text())) == ["100000", "250000"]
 
 
 def test_the_committed_page_is_made_from_the_committed_json() -> None:

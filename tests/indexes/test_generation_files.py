@@ -9,12 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.synthetic import EVERYONE, MODEL, TENANT, chunk_table, clustered_vectors, config_for
+from support.waiting import wait_until
 
 from rag_assets.publishing.build import build_generation
+from rag_assets.publishing.manifest_writer import remember_digests, stamped_facts
 from rag_serving.artifacts.arrays import array_of
+from rag_serving.artifacts.digests import KnownDigests, sized_stamp
 from rag_serving.artifacts.store import Store
 from rag_serving.indexes.generation import Generation
-from rag_serving.indexes.generation_files import read_files
+from rag_serving.indexes.generation_files import CODED_ROWS, read_files
 
 CHUNKS = 60
 
@@ -75,3 +78,28 @@ def test_an_array_of_python_objects_is_not_read() -> None:
     np.save(file, np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="not read"):
         array_of(memoryview(file.getvalue()))
+
+
+def test_a_digest_that_was_taken_at_the_commit_is_not_taken_again_until_the_file_changes(tmp_path: Path) -> None:
+    store, path = Store(tmp_path), tmp_path / "tenants" / TENANT / "generations" / "g" / "vectors.npy"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"first")
+    wait_until(lambda: stamped_facts(path.parent)[path.name].stamp is not None)  # files that are too new have no stamp
+    files = stamped_facts(path.parent)
+    remember_digests(store, TENANT, path.parent, files)
+    digest, known = files[path.name].facts.sha256, KnownDigests(store, TENANT)
+    assert known.holds(f"generations/g/{path.name}", sized_stamp(path, 5), digest)
+    path.write_bytes(b"other")  # of the same size
+    assert not known.holds(f"generations/g/{path.name}", sized_stamp(path, 5), digest)
+
+
+def test_codes_that_nobody_searches_are_copied_at_the_first_search(tmp_path: Path) -> None:
+    vectors, config = clustered_vectors(CODED_ROWS), config_for(tmp_path, max_graph_chunks=0)
+    built = build_generation(Store(tmp_path), TENANT, chunk_table(CODED_ROWS), vectors, config, MODEL)
+    unused = Generation.open(Store(tmp_path), TENANT, built.id, config, is_searched=False)
+    served, waiting = built.vector_table.codes, unused.vector_table.codes
+    assert served
+    assert waiting
+    assert (served.is_prepared, waiting.is_prepared) == (True, False)
+    assert unused.dense(vectors[7], 5, EVERYONE) == built.dense(vectors[7], 5, EVERYONE)
+    assert waiting.is_prepared
