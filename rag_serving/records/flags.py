@@ -66,7 +66,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "sentence_vectors_unavailable": "Sentences could not be compared by meaning; they were chosen by their words.",
         "session_unavailable": "The session could not be read, or the question not be kept in it.",
         "session_unknown": "There is no such session here, or no longer: the question is not kept.",
-        "stale_generation": "There may be a newer version of the pages, which is not here yet; this is from an older one.",
+        "stale_generation": "A newer version of the pages was still being opened; this is from the one before.",
         "unsupported_claims": "A sentence of the language model said otherwise than its passage; it is not shown.",
     }
 )
