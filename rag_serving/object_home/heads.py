@@ -100,7 +100,7 @@ class Heads:
         stored = self._objects.read(_name(folder), _LARGEST_BYTES, known[0] if known else None)
         if stored is None:
             return None
-        if known is None or stored is not known[0]:
+        if known is None or stored.content != known[0].content:
             known = (stored, self._authentic(folder, stored.content))
             self._known[folder] = known
         return Seen(known[1], stored.version)

@@ -1,4 +1,4 @@
-"""Stores that a home can be shared by: S3 over the wire, and a folder."""
+"""Stores that a home can be shared by: S3 over the wire, a folder, and Azure where CITELOCK_AZURITE names azurite."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import azure_server
 from support.s3_server import BUCKET, CREDENTIALS, s3_server
 
 from rag_serving.artifacts.secret import SECRET_ENV
@@ -25,18 +26,31 @@ def s3() -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="session")
+def azure() -> Iterator[str]:
+    with azure_server.azure_server() as address:
+        yield address
+
+
 @pytest.fixture(autouse=True)
 def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {**CREDENTIALS, SECRET_ENV: "a secret of sixteen characters"}.items():
+    for name, value in {
+        **CREDENTIALS,
+        **azure_server.CREDENTIALS,
+        SECRET_ENV: "a secret of sixteen characters",
+    }.items():
         monkeypatch.setenv(name, value)
 
 
-@pytest.fixture(params=["s3", "file"])
+@pytest.fixture(params=["s3", "file", *(["az"] if azure_server.AZURITE else [])])
 def settings(request: pytest.FixtureRequest, s3: str, tmp_path: Path) -> dict[str, Any]:
     """Of an empty store; `lease_s` is short."""
     quick = {"lease_s": 1, "retry_s": 5, "timeout_s": 10}
     if request.param == "file":
         return {"url": f"file://{tmp_path / 'store'}", **quick}
+    if request.param == "az":
+        url = f"az://{azure_server.CONTAINER}/{next(_NUMBERS)}"
+        return {"url": url, "endpoint": request.getfixturevalue("azure"), **quick}
     return {"url": f"s3://{BUCKET}/{next(_NUMBERS)}", "endpoint": s3, **quick}
 
 

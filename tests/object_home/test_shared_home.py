@@ -12,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -230,9 +231,11 @@ def test_bytes_that_are_not_what_their_name_says_are_refused(machine: Any, s3: s
         with pytest.raises(ObjectHomeError, match="not what its name says"):
             other.refresh(NAME)
     else:
-        with faulty(s3) as proxy:
+        endpoint = home.settings.endpoint or s3
+        with faulty(endpoint) as proxy:
             proxy.fault = lambda method, path: "flip" if method == "GET" and "/blobs/" in path else ""
-            lied = SharedHome(other.settings.model_copy(update={"endpoint": proxy.url}), other.home)
+            address = proxy.url + urlsplit(endpoint).path
+            lied = SharedHome(other.settings.model_copy(update={"endpoint": address}), other.home)
             with pytest.raises(ObjectHomeError, match="not what its name says"):
                 lied.refresh(NAME)
     assert files(other) == {"a.json": "first", "current": "1"}
