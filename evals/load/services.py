@@ -39,7 +39,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def wait_for(is_so: Callable[[], bool], what: str, seconds: float = 240) -> None:
+def wait_for(is_so: Callable[[], bool], what: str, seconds: float = 600) -> None:
     """Wait until a condition holds.
 
     Raises:

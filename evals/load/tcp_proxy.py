@@ -36,6 +36,8 @@ class TcpProxy:
 
     def close(self) -> None:
         self._ended.set()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # closing alone does not wake `accept`
         self._listener.close()
 
     def _accept(self) -> None:

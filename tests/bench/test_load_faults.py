@@ -123,6 +123,7 @@ def test_a_disk_is_filled_to_the_last_byte(tmp_path: Path) -> None:
         pytest.skip(str(reason))
 
 
+@pytest.mark.timeout(900)  # a busy machine takes minutes to start a server
 def test_a_server_without_its_sidecar_answers_from_the_same_pages_and_recovers(wiki_home: Path, tmp_path: Path) -> None:
     with sidecar() as ranker, tcp_proxy(ranker.port) as proxy:
         section = "{timeout_s: 0.5, breaker_failures: 1, breaker_reset_s: 0.5, url: 'http://127.0.0.1:%d/rerank'}"
@@ -139,6 +140,7 @@ def test_a_server_without_its_sidecar_answers_from_the_same_pages_and_recovers(w
 
 
 @pytest.mark.skipif("CITELOCK_FAULTS" not in os.environ, reason="takes half an hour: set CITELOCK_FAULTS")
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", FAULTS)
 def test_no_fault_makes_an_answer_wrong(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     home = tmp_path_factory.getbasetemp() / "faults"
