@@ -27,6 +27,7 @@ from rag_serving.api.stream_slots import ActiveStreams, Slots
 from rag_serving.api.wire import RequestError, bearer_token
 from rag_serving.audit.events import Event
 from rag_serving.audit.log import AuditLog, open_audit
+from rag_serving.budgets.build_series import BuildSeries
 from rag_serving.budgets.opening import open_budgets
 from rag_serving.budgets.series import budget_series
 from rag_serving.config.loading import Config
@@ -158,6 +159,7 @@ class Service:
             return self.metrics.exposition(tenant)
         pipeline = self.pipelines[tenant]
         parts = [self.metrics.exposition(tenant), self._jobs.exposition(tenant), budget_series(pipeline.log.budget)]
+        parts.append(self._builds.exposition(tenant))
         if of_operator:
             is_followed = None if self.follower is None else self.follower.problem_of(tenant) is None
             parts.append(status_series(pipeline, self._jobs, is_followed))
@@ -166,6 +168,10 @@ class Service:
     @cached_property
     def _jobs(self) -> JobSeries:
         return JobSeries(self.config)
+
+    @cached_property
+    def _builds(self) -> BuildSeries:
+        return BuildSeries(self.config)
 
     @cached_property
     def token_count(self) -> TokenCount:
@@ -185,6 +191,7 @@ class Service:
             pipeline.close()
         self.authenticator.close()
         self._jobs.close()
+        self._builds.close()
         self.measure()
 
 

@@ -215,6 +215,14 @@ SERIES: Mapping[str, Series] = {
         ),
         _counter("tokens", "Cost", "Tokens that models took for questions.", direction="`in`, `out`"),
         _counter("cost", "Cost", "What they cost, in the currency of the prices.", "currency"),
+        _gauge("build_tokens", "Cost", "Tokens that builds used today (UTC).", part="`contexts`, `embedding`"),
+        _gauge(
+            "build_cost",
+            "Cost",
+            "What builds cost today (UTC), in the currency of the prices.",
+            "currency",
+            part="`contexts`, `embedding`",
+        ),
         _gauge(
             "budget_used",
             "Cost",

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from support.api_client import QUESTION, bearer
+from support.index_backends import Backends
 from support.running import running
 from support.waiting import wait_until
 from support.wiki import configuration
@@ -48,12 +49,13 @@ def attacked(url: str, count: int) -> Iterator[None]:
         loop.close()
 
 
+@pytest.mark.parametrize("backend", ["disk", "postgres", "qdrant"])
 def test_good_clients_are_answered_beside_attackers_who_leave_nothing_behind(
-    wiki_home: Path, monkeypatch: pytest.MonkeyPatch
+    wiki_home: Path, backends: Backends, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CITELOCK_TOKENS", '{"ann": {"tenant": "acme"}, "eve": {"tenant": "acme"}}')
     config = configuration(wiki_home, serving={"auth": "tokens", "unread_s": 2, "keep_alive_s": 2})
-    app = create_app(config)
+    app = create_app(backends.moved(backend, config, "acme"))
     app.state.service.warm()
     settings = {**uvicorn_settings(config.serving), "port": 0, "timeout_graceful_shutdown": 10}
     assert len(KINDS) >= 11

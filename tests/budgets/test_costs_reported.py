@@ -118,3 +118,22 @@ def test_prometheus_reads_tokens_cost_and_the_budget(wiki_home: Path) -> None:
         assert 'citelock_budget_limit{limit="hard",measure="cost",tenant="acme"} 5.0' in sample(
             client, "citelock_budget"
         )
+
+
+def test_prometheus_reads_what_builds_of_the_day_used(wiki_home: Path) -> None:
+    budget = open_budgets(configuration(wiki_home), ["acme"], always=True)["acme"]
+    budget.spend("contexts", 5_000, 0.02)
+    budget.close()
+    with opened(None, Store(wiki_home).serving_db()) as engine:
+        create_tables(METADATA, engine)
+        row = {"model": "m", "texts": 1, "page_id": "a", "tokens": 300, "cost": 0.5}
+        with engine.begin() as connection:
+            for tenant, day in (("acme", DAY), ("acme", "2020-01-01"), ("other", DAY)):
+                connection.execute(insert(USAGE), {**row, "tenant": tenant, "day": day})
+    with client_of(wiki_home) as client:
+        assert sample(client, "citelock_build_") == [
+            'citelock_build_tokens{part="contexts",tenant="acme"} 5000.0',
+            'citelock_build_tokens{part="embedding",tenant="acme"} 300.0',
+            'citelock_build_cost{part="contexts",tenant="acme"} 0.02',
+            'citelock_build_cost{part="embedding",tenant="acme"} 0.5',
+        ]
