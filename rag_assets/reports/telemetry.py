@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rag_assets.reports.report import Case, Cell, Figure, Report, Table, filled, words
 from rag_assets.reports.retrieval import phase_tables
+from rag_assets.reports.top_pages import top_pages
 from rag_assets.reports.unanswered import outcome_of, unanswered_table
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-VERSION = 4
+VERSION = 5
 """Raised when the report of the same figures changes."""
 FLOOR = 0.95
 """Citation precision below this is shown as bad."""
@@ -41,7 +42,13 @@ def telemetry_report(tenant: str, date: str, day: Day, dedup: Sequence[Table] = 
         title=f"Questions of {tenant} on {date}",
         about=f"{kpis.questions} questions and {kpis.searches} searches{people}, {date} (UTC)",
         figures=_figures(kpis),
-        tables=filled(unanswered_table(day.questions), *_tables(kpis), *phase_tables(day.questions), *dedup),
+        tables=filled(
+            unanswered_table(day.questions),
+            top_pages(day.questions),
+            *_tables(kpis),
+            *phase_tables(day.questions),
+            *dedup,
+        ),
         cases=day.complaints,
         cases_title="Answers that readers complained of",
     )
