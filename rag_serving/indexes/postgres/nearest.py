@@ -9,6 +9,7 @@ all of them are compared instead. Scores are computed here from the stored vecto
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -20,6 +21,8 @@ from rag_serving.indexes.postgres.packing import unpack_vectors, vector_text
 from rag_serving.indexes.remote.protocol import Nearest, Rows, Vector
 
 _SPARE = 16  # candidates beyond k whose order the database, with other rounding, may see otherwise
+_MOST_CANDIDATES = 1000  # pgvector's limit of hnsw.ef_search
+_WALKED = 1000  # rows that a walk is worth: candidates that are looked at, each some times as dear as a comparison
 _WHERE = "tenant_id = %s AND placement = %s AND generation = %s AND embedding IS NOT NULL"
 _AMONG = ' AND "row" = ANY(%s::int[])'
 _IN_BITMAP = ' AND get_bit(%s::bytea, "row") = 1'
@@ -51,16 +54,23 @@ class NearestSearch:
         available = readable if among is None else min(readable, len(among))
         if k <= 0 or not available:
             return _none()
-        by_index = self._stored.ann != "none" and available >= self._settings.ann_chunks
-        if among is None or len(among) >= self._stored.chunks:  # the latter names every row there is
-            rows = None
-        else:
+        if among is not None and len(among) >= self._stored.chunks:  # names every row there is
+            among = None
+        by_index = self._stored.ann != "none" and available >= self._fewest(among is not None)
+        rows = None
+        if among is not None:
             rows = _Filter(_IN_BITMAP, self._bitmap(among)) if by_index else _Filter(_AMONG, among.tolist())
         best: dict[int, float] = {}
         for table in ["document_chunks", *(["chunk_windows"] if self._stored.windows else [])]:
             for row, score in self._of_table(table, vector, (k, available), rows, by_index):
                 best[row] = max(score, best.get(row, -np.inf))
         return _best(best, k)
+
+    def _fewest(self, is_filtered: bool) -> int:
+        """Return from how many rows on the index is walked. A walk costs _WALKED / share rows, where a filter leaves that
+        share of all; a comparison reads each row that is left."""
+        few = self._settings.ann_chunks
+        return min(few, math.isqrt(_WALKED * self._stored.chunks)) if is_filtered else few
 
     def _bitmap(self, rows: Rows) -> bytes:
         """Return a bit for each chunk, set for some: many numbers, one by one, take much longer to send and to read."""
@@ -74,7 +84,8 @@ class NearestSearch:
         """Return rows of a table with their similarities: the nearest of k different ones at least, `size`: k, and how
         many there may be."""
         k, available = size
-        limit = (2 * k if by_index else k) + _SPARE
+        wider = 1 if not by_index else 4 if among else 2  # among few, those that come first are less often the nearest
+        limit = wider * k + _SPARE
         while True:
             found = self._candidates(table, vector, limit, among, by_index)
             if len(found) < limit or len({row for row, _ in found}) >= min(k, available):
@@ -93,13 +104,14 @@ class NearestSearch:
             f"{among.condition if among else ''} ORDER BY {compared} LIMIT %s"
         )
         values = [*self._stored.key, *([among.value] if among else []), vector_text(vector), limit]
-        found: list[Any] = self._read(statement, values, self._walk(limit) if by_index else None)
+        found: list[Any] = self._read(statement, values, self._walk(limit, among) if by_index else None)
         return found
 
-    def _walk(self, limit: int) -> dict[str, str]:
+    def _walk(self, limit: int, among: _Filter | None) -> dict[str, str]:
         """Return the settings of a walk through the index: on until there are enough, whatever policies drop."""
+        candidates = self._settings.ef_search if among is None else _MOST_CANDIDATES
         return {
-            "hnsw.ef_search": str(min(1000, max(self._settings.ef_search, limit))),
+            "hnsw.ef_search": str(min(_MOST_CANDIDATES, max(candidates, limit))),
             "hnsw.iterative_scan": "relaxed_order",
             "hnsw.max_scan_tuples": str(max(20_000, self._stored.chunks)),
             "enable_seqscan": "off",  # estimates know nothing of values: no statistics are kept of them
