@@ -106,11 +106,11 @@ def locked(
         ObjectHomeError: the store of a shared home cannot be used.
     """
     is_remote = bool(config.object_store.url)
-    patient_s = RUN_WAIT_S if run and is_remote else wait_s
+    patient_s = RUN_WAIT_S if run and is_remote else wait_s  # a lease does not say whose run has it
     if run and shared_as and not is_remote:
         lock = shared_by_run(folder, run, shared_as, wait_s)
     else:
-        lock = exclusive(folder, patient_s, run or "")
+        lock = exclusive(folder, wait_s, run or "")
     with lock, ExitStack() as stack:
         try:
             stack.enter_context(written_with(config, folder, patient_s))
