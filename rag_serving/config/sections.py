@@ -338,7 +338,7 @@ class Tenant(Section):
     requests_at_once: int | None = Field(None, ge=0)
     """Requests of all its callers that one process works on at once; others wait for their turn, ten seconds at most
     (429, `Retry-After`), each caller's in turn. What only waits for a model to write a streamed answer, or for news of
-    documents, does not count. 0: no limit. null: no limit for a single tenant; of several tenants 1 for each, or 4 where
-    a language model writes answers. No limit where `serving.auth` is loopback."""
+    documents, does not count. 0: no limit. null: no limit for a single tenant; of several tenants 1 for each, or 4
+    where a language model writes answers. No limit where `serving.auth` is loopback."""
     budgets: TenantBudgets = TenantBudgets()
     """What of `budgets` is otherwise for it; `strict` holds for all."""
