@@ -99,7 +99,7 @@ def tree_of(content: bytes, digest: str) -> Tree:
         raise ObjectHomeError(
             f"tree {digest} is no tree of ours; `citelock home repair` says what can be done"
         ) from None
-    if path := next((path for path in tree.files if not _is_within(path)), None):
+    if (path := next((path for path in tree.files if not _is_within(path)), None)) is not None:
         raise ObjectHomeError(f"tree {digest} names {path!r}, which no folder of ours has")
     if path := _nested(tree.files):
         raise ObjectHomeError(f"tree {digest} names {path!r} as a file and as a folder")
