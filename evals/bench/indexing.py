@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -116,7 +115,7 @@ def _indexed(home: Path, inputs: Path, embedder: str, graphs: bool) -> dict[str,
         "build_s": round(built - started, 1),
         "check_s": round(checked - built, 1),
         "processor_s": round(time.process_time() - processor, 1),
-        "resident_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "resident_mb": round(rss("VmHWM")),  # `ru_maxrss` would have the memory of the parent process in it
         "resident_before_checks_mb": round(building),
         "without_files_mb": round(peak.stop()),
         "disk_mb": round(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6),
