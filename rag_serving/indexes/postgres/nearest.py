@@ -22,6 +22,7 @@ from rag_serving.indexes.remote.protocol import Nearest, Rows, Vector
 
 _SPARE = 16  # candidates beyond k whose order the database, with other rounding, may see otherwise
 _MOST_CANDIDATES = 1000  # pgvector's limit of hnsw.ef_search
+_WIDER = 4  # candidates for each chunk that is asked for, where a filter drops some
 _WALKED = 1000  # rows that a walk is worth: candidates that are looked at, each some times as dear as a comparison
 _WHERE = "tenant_id = %s AND placement = %s AND generation = %s AND embedding IS NOT NULL"
 _AMONG = ' AND "row" = ANY(%s::int[])'
@@ -37,10 +38,12 @@ class Read(Protocol):
 
 
 class _Filter(NamedTuple):
-    """A condition that some rows fulfil, and its value."""
+    """A condition that some rows fulfil, and its value. `passed`: entries of the index that a walk may pass: where that
+    is too few, what the filter leaves is far from the question, and is compared row by row."""
 
     condition: str
     value: object
+    passed: int
 
 
 class NearestSearch:
@@ -59,7 +62,9 @@ class NearestSearch:
         by_index = self._stored.ann != "none" and available >= self._fewest(among is not None)
         rows = None
         if among is not None:
-            rows = _Filter(_IN_BITMAP, self._bitmap(among)) if by_index else _Filter(_AMONG, among.tolist())
+            passed = 2 * (_WIDER * k + _SPARE) * self._stored.chunks // available
+            condition, value = (_IN_BITMAP, self._bitmap(among)) if by_index else (_AMONG, among.tolist())
+            rows = _Filter(condition, value, passed)
         best: dict[int, float] = {}
         for table in ["document_chunks", *(["chunk_windows"] if self._stored.windows else [])]:
             for row, score in self._of_table(table, vector, (k, available), rows, by_index):
@@ -67,8 +72,8 @@ class NearestSearch:
         return _best(best, k)
 
     def _fewest(self, is_filtered: bool) -> int:
-        """Return from how many rows on the index is walked. A walk costs _WALKED / share rows, where a filter leaves that
-        share of all; a comparison reads each row that is left."""
+        """Return from how many rows on the index is walked. A walk costs as much as _WALKED / share comparisons, where
+        a filter leaves that share of all rows."""
         few = self._settings.ann_chunks
         return min(few, math.isqrt(_WALKED * self._stored.chunks)) if is_filtered else few
 
@@ -84,11 +89,14 @@ class NearestSearch:
         """Return rows of a table with their similarities: the nearest of k different ones at least, `size`: k, and how
         many there may be."""
         k, available = size
-        wider = 1 if not by_index else 4 if among else 2  # among few, those that come first are less often the nearest
-        limit = wider * k + _SPARE
+        limit = (1 if not by_index else _WIDER if among else 2) * k + _SPARE
         while True:
             found = self._candidates(table, vector, limit, among, by_index)
-            if len(found) < limit or len({row for row, _ in found}) >= min(k, available):
+            different = len({row for row, _ in found})
+            if by_index and among and len(found) < limit:
+                by_index, limit = False, k + _SPARE
+                continue
+            if len(found) < limit or different >= min(k, available):
                 return self._scored(found, vector)
             limit *= 2  # several windows of one chunk stand among the nearest
 
@@ -110,10 +118,11 @@ class NearestSearch:
     def _walk(self, limit: int, among: _Filter | None) -> dict[str, str]:
         """Return the settings of a walk through the index: on until there are enough, whatever policies drop."""
         candidates = self._settings.ef_search if among is None else _MOST_CANDIDATES
+        passed = among.passed if among else max(20_000, self._stored.chunks)
         return {
             "hnsw.ef_search": str(min(_MOST_CANDIDATES, max(candidates, limit))),
             "hnsw.iterative_scan": "relaxed_order",
-            "hnsw.max_scan_tuples": str(max(20_000, self._stored.chunks)),
+            "hnsw.max_scan_tuples": str(passed),
             "enable_seqscan": "off",  # estimates know nothing of values: no statistics are kept of them
             "enable_sort": "off",
         }
