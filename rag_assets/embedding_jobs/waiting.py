@@ -104,8 +104,8 @@ class WorkerVectors:
         patience = _Patience(self._queue.settings.stalled_s, self._queue.settings.without_workers_s)
         while True:
             try:
-                state = self._queue.state(self._tenant, pending.model)
-                self._report(pending, pending.note(self._mended(pending, state)), progress)
+                state = self._mended(pending, self._queue.state(self._tenant, pending.model))
+                self._report(pending, pending.note(state), progress)
                 patience.note(pending.done, state)
                 if pending.is_over:
                     break

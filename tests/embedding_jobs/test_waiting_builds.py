@@ -286,8 +286,7 @@ def test_a_build_takes_back_what_it_needs_of_a_job_whose_other_texts_are_gone(tm
 
 def test_a_worker_that_never_finds_the_texts_ends_the_build_with_the_reason(tmp_path: Path) -> None:
     """Its home is another folder: only the queue is the same."""
-    database = {"telemetry": {"url": None}}
-    home = Installation(tmp_path / "home", None, {"without_workers_s": 60, "attempts": 2, "backoff_s": 0}, database)
+    home = Installation(tmp_path / "home", None, {"without_workers_s": 60, "attempts": 2, "backoff_s": 0})
     home.queue.clock = time.time
     elsewhere = Installation(tmp_path / "elsewhere", None, {"attempts": 2, "backoff_s": 0})
     elsewhere.queue = home.queue
