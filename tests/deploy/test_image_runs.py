@@ -147,13 +147,14 @@ def test_assets_builds_the_sample_and_loads_its_code_location(image: Unpacked, c
     root = image("assets")
     assert size(root) < LIMITS["assets"]
     home, app, dagster = of_nobody(tmp_path / "home"), config("/srv/sample"), of_nobody(tmp_path / "dagster")
+    shutil.copy(root / "opt/dagster/dagster.yaml", dagster)  # a volume begins as the folder of the image
     mounts = {home: "/var/lib/citelock", app: "/etc/citelock/app.yaml", ROOT / "sample": "/srv/sample"}
+    mounts[of_nobody(dagster)] = "/opt/dagster"
     status, printed = output(root, "assets", ["citelock", "build"], mounts, {"CITELOCK_SECRET": SECRET})
     assert status == 0, printed
     assert (home / "tenants" / "demo" / "current").exists()
     assert (home / "tenants" / "demo" / "current").stat().st_uid == USER
 
-    (dagster / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     port = str(free_port())
     command = [
         *["dagster", "code-server", "start", "--host", "127.0.0.1", "--module-name", "rag_assets.definitions"],
@@ -161,7 +162,7 @@ def test_assets_builds_the_sample_and_loads_its_code_location(image: Unpacked, c
         port,
     ]
     check = ["dagster", "api", "grpc-health-check", "--port", port]
-    with running(root, "assets", command, {**mounts, dagster: "/opt/dagster"}, {"CITELOCK_SECRET": SECRET}):
+    with running(root, "assets", command, mounts, {"CITELOCK_SECRET": SECRET}):
         wait_until(lambda: output(root, "assets", check, mounts, {})[0] == 0, 300)
 
 
