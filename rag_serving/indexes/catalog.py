@@ -16,7 +16,8 @@ from rag_serving.artifacts.manifest import Manifest, read_manifest
 from rag_serving.artifacts.signed_files import read_signed
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
-from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.generation import Generation, place_of
+from rag_serving.indexes.generation_files import read_files
 from rag_serving.indexes.remote.pointers import ALIASED, open_pointer
 
 EVAL_REPORT = "eval_report.json"  # beside the manifest, which does not cover it: it is written after the commit
@@ -74,7 +75,8 @@ def move_current(store: Store, tenant: str, generation_id: str, config: Config) 
     Raises:
         StoreError: the generation cannot be opened.
     """
-    Generation.open(store, tenant, generation_id, config, memory_bytes=0, is_searched=False).close()
+    files = read_files(store, tenant, generation_id, memory_bytes=0, is_searched=False)
+    Generation(files, place_of(store, tenant, config), config.indexing.dense_search).close()
     with store.lock(tenant):
         store.point_current(tenant, generation_id)
 

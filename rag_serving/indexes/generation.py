@@ -52,16 +52,10 @@ class Generation(IndexedChunks):
 
     @classmethod
     def open(
-        cls,
-        store: Store,
-        tenant: str,
-        generation_id: str,
-        config: Config,
-        memory_bytes: int | None = None,
-        is_searched: bool = True,
+        cls, store: Store, tenant: str, generation_id: str, config: Config, memory_bytes: int | None = None
     ) -> Generation:
         """Open a complete generation; `memory_bytes` of its files are held in memory, as the configuration says where
-        nothing is given. One that `is_searched` has its codes ready; another copies them at its first search.
+        nothing is given.
 
         Raises:
             StoreError: it does not exist, or a file is missing, altered or of another version; the message says how
@@ -72,7 +66,6 @@ class Generation(IndexedChunks):
             tenant,
             generation_id,
             config.indexing.memory_bytes if memory_bytes is None else memory_bytes,
-            is_searched,
         )
         return cls(files, place_of(store, tenant, config), config.indexing.dense_search)
 

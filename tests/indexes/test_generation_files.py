@@ -16,7 +16,7 @@ from rag_assets.publishing.manifest_writer import remember_digests, stamped_fact
 from rag_serving.artifacts.arrays import array_of
 from rag_serving.artifacts.digests import KnownDigests, sized_stamp
 from rag_serving.artifacts.store import Store
-from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.generation_files import CODED_ROWS, read_files
 
 CHUNKS = 60
@@ -96,7 +96,8 @@ def test_a_digest_that_was_taken_at_the_commit_is_not_taken_again_until_the_file
 def test_codes_that_nobody_searches_are_copied_at_the_first_search(tmp_path: Path) -> None:
     vectors, config = clustered_vectors(CODED_ROWS), config_for(tmp_path, max_graph_chunks=0)
     built = build_generation(Store(tmp_path), TENANT, chunk_table(CODED_ROWS), vectors, config, MODEL)
-    unused = Generation.open(Store(tmp_path), TENANT, built.id, config, is_searched=False)
+    files = read_files(Store(tmp_path), TENANT, built.id, 0, is_searched=False)
+    unused = Generation(files, place_of(Store(tmp_path), TENANT, config))
     served, waiting = built.vector_table.codes, unused.vector_table.codes
     assert served
     assert waiting
