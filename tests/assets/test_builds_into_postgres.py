@@ -13,6 +13,7 @@ from support.envelopes import SECTION, Wiki, envelope
 from support.postgres_index import IndexServer, index_server
 
 from rag_serving.artifacts.store import Store
+from rag_serving.indexes.postgres.migrations.upgrade import HEAD
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def test_from_disk_into_a_database_and_back(built_wiki: Wiki, server: IndexServe
 
     assert "citelock index migrate" in build(wiki, code=1).output
     assert store.current("demo") == first
-    assert "schema 0001" in printed("index", "migrate", *config)
+    assert f"schema {HEAD}" in printed("index", "migrate", *config)
     assert "is up to date" in printed("index", "migrate", *config)
 
     assert build_json(wiki)["tenants"]["demo"]["published"]  # no page changed: another database is empty
