@@ -83,7 +83,7 @@ def test_an_upgrade_keeps_all_rows_and_the_next_publication_seals_them(old: tupl
     done = migrate(config)
     assert (done.before, done.after, done.roles_made) == ("0001", HEAD, ())
     assert counts(config) == before
-    with pytest.raises(RemoteDataError, match="`citelock build` adds seals"):
+    with pytest.raises(RemoteDataError, match="`citelock generations repair` adds them"):
         readable(config, generation_id)
     assert publish_generation(Store(config.home), TENANT, generation_id, config) == {}  # nothing is copied again
     assert counts(config) == before

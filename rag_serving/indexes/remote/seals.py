@@ -99,7 +99,7 @@ def checked_texts(
     if missing := classes - by_class.keys():
         raise RemoteDataError(
             f"{len(missing)} of {len(classes)} reader classes of the generation in the database have no seal: an older "
-            "program published it, or it was altered; `citelock build` adds seals"
+            "program published it, or it was altered; `citelock generations repair` adds them"
         )
     digests = np.zeros((len(chunks), DIGEST_BYTES), np.uint8)
     rows, others = _rows_of(chunks), _rows_of(places)
