@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rag_assets.reports.report import Table
+from rag_assets.reports.report import Cell, Table
 from rag_assets.reports.unanswered import outcome_of
 
 MOST = 20
@@ -21,7 +21,9 @@ def top_pages(questions: Sequence[Mapping[str, Any]], most: int = MOST) -> Table
     answers = [row for row in questions if row["kind"] == "ask" and outcome_of(row) == "told"]
     counts = Counter(page for row in answers for page in {_page_of(chunk) for chunk in row["locked"]})
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    rows = [{"page": page, "answers": count, "share": count / len(answers)} for page, count in ranked[:most]]
+    rows: list[Mapping[str, Cell]] = [
+        {"page": page, "answers": count, "share": count / len(answers)} for page, count in ranked[:most]
+    ]
     note = "Pages whose passages an answer was made from; ids as in links and receipts." if rows else ""
     return Table.from_rows("Pages most used in answers", rows, note)
 

@@ -72,10 +72,10 @@ def choose_phase(body: PhaseBody, caller: Caller, service: CurrentService) -> JS
     """Ask in one phase from now on, or without retrieval; `phase: null` with `enabled: true` lifts the choice."""
     tenant = caller.tenant
     store, phases = Store(service.config.home), service.pipelines[tenant].phases
-    chosen = {"phase": body.phase, "enabled": body.enabled}
+    details = {"direction": "chosen", "phase": body.phase, "enabled": body.enabled}
     with _refusals(), written_with(service.config, store.tenant(tenant)):
-        _record(service, caller, Event("phase.changed", caller.user, details={"direction": "chosen", **chosen}))
-        ChosenPhases(store, tenant).choose(**chosen)
+        _record(service, caller, Event("phase.changed", caller.user, details=details))
+        ChosenPhases(store, tenant).choose(body.phase, body.enabled)
     phases.follow()
     settings = phases.settings
     state = {"phase": settings.phase, "enabled": settings.enabled, "chosen": phases.chosen is not None}

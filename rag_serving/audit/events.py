@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Kind = Literal[
     "question", "search", "selected_text", "document.uploaded", "document.deleted", "key.created", "key.revoked",
-    "generation.rolled_back", "index.claims_signed", "gates.overridden", "user.forgotten", "phase.changed", "audit.lost",
-    "audit.cut", "audit.read", "audit.restarted",
+    "generation.rolled_back", "index.claims_signed", "gates.overridden", "user.forgotten", "phase.changed",
+    "audit.lost", "audit.cut", "audit.read", "audit.restarted",
 ]  # fmt: skip
 MAX_RETRIEVED = 100
 MAX_SUBJECT_CHARS = 200

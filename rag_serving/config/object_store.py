@@ -61,7 +61,7 @@ def with_object_store(content: Any) -> Any:
     """Return a configuration's content with an address under `home` moved to `object_store.url`, and one folder of this
     machine under both `home` and `object_store.cache`."""
     home = content.get("home") if isinstance(content, Mapping) else None
-    if _is_address(home) and home.partition("://")[0] not in SCHEMES:
+    if isinstance(home, str) and _is_address(home) and home.partition("://")[0] not in SCHEMES:
         raise ValueError(f"home: {home!r} is neither a folder nor one of {', '.join(f'{one}://' for one in SCHEMES)}")
     given = content.get("object_store") if isinstance(content, Mapping) else None
     given = {**given} if isinstance(given, Mapping) else {}

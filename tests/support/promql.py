@@ -25,7 +25,7 @@ def selectors(expression: str) -> list[Selector]:
 
 
 def matchers(expression: str) -> list[tuple[str, str, str, str]]:
-    """The matchers of an expression's selectors: metric, label, operator (`MatchOp.Equal`, `MatchOp.Re` …) and value."""
+    """Return the matchers of an expression's selectors: metric, label, operator (such as `MatchOp.Re`), value."""
     nodes = (getattr(node, "vector_selector", node) for node in _nodes(promql.parse(expression)))
     return [
         (str(node.name), each.name, str(each.op), each.value)
