@@ -43,10 +43,10 @@ def local(wiki_home: Path) -> Iterator[str]:
 def secured(wiki_home: Path) -> Iterator[str]:
     """A server that asks for tokens, and lets a caller stream one answer at a time."""
     serving = {"mcp": True, "auth": "tokens", "public_url": PUBLIC, "streams_per_caller": 1}
-    tenants: dict[str, Any] = {"acme": {}, "other": {}}
+    tenants: dict[str, Any] = {"acme": {"requests_at_once": 0}, "other": {}}  # answers overlap
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CITELOCK_TOKENS", json.dumps(TOKENS))
-        with running(create_app(configuration(wiki_home, serving=serving, tenants=tenants))) as address:
+        with running(create_app(configuration(wiki_home, serving=serving, tenants=tenants)) as address:
             yield address
 
 
