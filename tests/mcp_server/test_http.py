@@ -46,7 +46,7 @@ def secured(wiki_home: Path) -> Iterator[str]:
     tenants: dict[str, Any] = {"acme": {"requests_at_once": 0}, "other": {}}  # answers overlap
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CITELOCK_TOKENS", json.dumps(TOKENS))
-        with running(create_app(configuration(wiki_home, serving=serving, tenants=tenants)) as address:
+        with running(create_app(configuration(wiki_home, serving=serving, tenants=tenants))) as address:
             yield address
 
 
