@@ -35,6 +35,9 @@ from rag_serving.object_home.shared_home import shared_home
 
 TENANT_STEPS = ("dedup_map", "contexts", "embeddings", "dense_index", "lexical_index", "generation")
 KILLS = int(os.environ.get("CITELOCK_CLUSTER_KILLS", "1"))
+TAKES_MINUTES = pytest.mark.skipif(
+    not os.environ.get("CITELOCK_CLUSTER_KILLS"), reason="takes minutes: CITELOCK_CLUSTER_KILLS=1"
+)
 IS_REAL = os.environ.get("CITELOCK_CLUSTER_DATA") == "1"
 DATA = Path(__file__).parents[3] / "shared" / "data"
 CELERY: dict[str, Any] = {"executor": "celery", "celery": {"lost_after_s": LOST_AFTER_S}}
@@ -97,6 +100,7 @@ def parent_of(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+@TAKES_MINUTES
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_worker_that_does_not_answer_but_goes_on_tears_nothing(tmp_path: Path, postgres: Postgres) -> None:
@@ -126,6 +130,7 @@ def test_a_worker_that_does_not_answer_but_goes_on_tears_nothing(tmp_path: Path,
     assert published_damage(load_config(wiki.config_path), Store(wiki.home), "demo", "digests") == []
 
 
+@TAKES_MINUTES
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_workers_of_two_machines_make_the_same_generation_over_an_object_store(

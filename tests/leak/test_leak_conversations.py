@@ -137,7 +137,7 @@ def two_principals(judge: Judge, dice: random.Random) -> tuple[Principal, Princi
 
 
 def test_no_conversation_tells_of_hidden_pages(tmp_path: Path, seed: int, pairs: int) -> None:
-    count, dice = min(1000, pairs // 10), random.Random(f"conversations {seed}")
+    count, dice = min(1000, pairs // 20), random.Random(f"conversations {seed}")
     wiki = restricted_wiki(PAGES, seed + 7000, including=0.1)
     judge, seen = Judge(wiki), Counter[str]()
     talks = Talks(wiki, judge, dice)

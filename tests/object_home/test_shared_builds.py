@@ -27,7 +27,7 @@ from rag_serving.object_home.follower import Follower, open_follower
 from rag_serving.object_home.shared_home import shared_home
 from rag_serving.pipeline.pipeline import Pipeline
 
-KILLS = int(os.environ.get("CITELOCK_OBJECT_KILLS", "3"))
+KILLS = int(os.environ.get("CITELOCK_OBJECT_KILLS", "1"))
 PUBLISHERS = int(os.environ.get("CITELOCK_OBJECT_PUBLISHERS", "1"))
 """Rounds in which two builds publish at once."""
 QUESTION = "How do I roll back a release?"
