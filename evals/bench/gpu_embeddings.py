@@ -1,4 +1,4 @@
-"""What embedding passages brings through the product's own code: tokens, batches, vectors, the tenant's cache.
+"""Measure embedding of passages through the product's own code: tokens, batches, vectors, the tenant's cache.
 
 Belongs here: passages, builds with an empty cache, rates. Does not belong here: bare geometries and the ceiling of the
 machine (`gpu`).

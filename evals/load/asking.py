@@ -49,7 +49,7 @@ class Request:
 
 
 class Judge:
-    """What the calm server says in each generation, and the pages that the asker may read."""
+    """Keep what the calm server answers in each generation, and the pages that the asker may read."""
 
     def __init__(self, url: str, installation: Installation) -> None:
         self._url, self._installation = url, installation

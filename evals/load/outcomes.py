@@ -19,7 +19,7 @@ RECOVERED_BY = 10
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the requests before, during and after a fault.
+    """Count the outcomes of requests before, during and after a fault.
 
     Attributes:
         injected: when it began, as `Request.began`; `healed`: when it ended.

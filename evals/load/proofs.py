@@ -1,4 +1,4 @@
-"""Whether an answer that says what was missing is a true one: its words stand on pages that the asker may read.
+"""Check that a degraded answer is true: its words stand on pages that the asker may read.
 
 Belongs here: comparing quotes, sentences and passages with what the server shows of its pages. Does not belong here:
 comparing with the calm server's answers (`expected`).

@@ -44,7 +44,7 @@ class Target:
 
     @cached_property
     def expected(self) -> Expected:
-        """What it says while nobody else asks: asked for before the first load."""
+        """Return its answers while nobody else asks, collected before the first load."""
         return calm_answers(self.url, self.installation, self.doors)
 
     def prove(self, results: Results) -> None:
