@@ -1,4 +1,4 @@
-"""Measure how long a server takes to read all heads of a shared home: `python -m evals.bench.object_home --tenants 1000`.
+"""Measure how a server reads all heads of a shared home: `python -m evals.bench.object_home --tenants 1000`.
 
 Belongs here: making heads, reading them one after another, at once, and again where none changed. Figures:
 docs/scale.md. With `--s3` moto's server holds them, on the same cores; without it a folder does.
