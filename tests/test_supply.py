@@ -153,7 +153,8 @@ def test_the_locked_packages_are_those_that_pyproject_asks_for() -> None:
 @pytest.mark.parametrize("name", lock.extras(lock.project()))
 def test_what_a_locked_package_needs_is_locked_with_it(name: str) -> None:
     wanted = lock.extras(lock.project())
-    files = {name, *lock.parents(name, wanted), lock.BASE, *([lock.TORCH] if name in ("rerank", "test") else [])}
+    torch = [lock.TORCH] if name in ("names", "rerank", "test") else []
+    files = {name, *lock.parents(name, wanted), lock.BASE, *torch}
     pins = {pin for file in files for pin, _ in lock._pins(ROOT / "requirements" / f"{file}.txt")}
     here = {canonicalize_name(each.metadata["Name"]): each for each in distributions()}
     for pin in pins & set(here):

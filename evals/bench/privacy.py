@@ -1,11 +1,12 @@
 """Measure what the redactor finds of personal data, and how long it takes: `python -m evals.bench.privacy`.
 
-Belongs here: precision and recall on `evals/gold/privacy/texts.yaml`, time by length. Does not belong here: finding
-(`rag_serving.privacy`).
+Belongs here: precision and recall on `evals/gold/privacy/texts.yaml`, time by length; with `--names-model` the time
+that a model of names adds. Does not belong here: finding (`rag_serving.privacy`).
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import yaml
 
+from rag_serving.privacy.names import NameFinder
 from rag_serving.privacy.redactor import PersonalData, Redactor
 
 TEXTS = Path(__file__).parents[1] / "gold" / "privacy" / "texts.yaml"
@@ -81,14 +83,38 @@ def seconds_of(text: str, rounds: int = 1) -> float:
     return best
 
 
+def name_times(folder: Path, questions: int = 50, characters: int = 100_000) -> dict[str, float]:
+    """Return how long a model of names takes to open and read a word, to read a question, and to read a long text.
+
+    Raises:
+        NamesError: the model cannot be opened.
+    """
+    finder, begun = NameFinder(folder), time.perf_counter()
+    finder.spans("Ann")
+    opened = time.perf_counter()
+    for number in range(questions):  # each text is another one: those of before are remembered
+        finder.spans(f"{number} {_QUESTION}")
+    asked = time.perf_counter()
+    finder.spans((_QUESTION * (characters // len(_QUESTION) + 1))[:characters])
+    return {
+        "names_opened_s": round(opened - begun, 2),
+        "names_question_ms": round((asked - opened) / questions * 1000, 2),
+        "names_100_kilobytes_s": round(time.perf_counter() - asked, 2),
+    }
+
+
 def main() -> None:
     """Print figures as JSON."""
+    parser = argparse.ArgumentParser(prog="python -m evals.bench.privacy", description=__doc__)
+    parser.add_argument("--names-model", type=Path, help="the folder of a model of names, as privacy.names_model")
+    arguments = parser.parse_args()
     times = {
         "question_ms": round(seconds_of(_QUESTION, 200) * 1000, 3),
         "plain_question_ms": round(seconds_of("How long are the logs of the scheduler kept?", 200) * 1000, 4),
         "megabyte_s": round(seconds_of((_QUESTION * 10_000)[:1_000_000]), 3),
     }
-    print(json.dumps({"regions": REGIONS, "kinds": figures(), **times}, indent=2))
+    names = name_times(arguments.names_model) if arguments.names_model else {}
+    print(json.dumps({"regions": REGIONS, "kinds": figures(), **times, **names}, indent=2))
 
 
 if __name__ == "__main__":

@@ -6,11 +6,13 @@ Belongs here: which personal data is taken out of what is kept. Does not belong 
 
 from __future__ import annotations
 
-from typing import get_args
+from pathlib import Path
+from typing import Self, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from rag_serving.config.sources import Section
+from rag_serving.privacy.names import NamesError, check_names_model
 from rag_serving.privacy.redactor import PersonalKind, Redactor
 
 _NAMES = "names"
@@ -20,7 +22,10 @@ class Privacy(Section):
     """Personal data in logs, telemetry, the audit log and kept answers. Answers themselves are not changed."""
 
     redact: list[str] = Field(["email", "iban", "card", "national_id", "phone"])
-    """What is replaced by its kind, such as `[email]`: email, iban, card, national_id, phone. Empty: nothing."""
+    """What is replaced by its kind, such as `[email]`: email, iban, card, national_id, phone, names. Empty: nothing."""
+    names_model: Path | None = Field(None)
+    """The folder of the model that finds names of people, which `names` in `redact` takes: a token classifier in the
+    format of Hugging Face with weights in safetensors and a label such as PER. Needs citelock[names]."""
     regions: list[str] = Field([])
     """Countries (ISO 3166, such as DE or US) by whose rules local telephone numbers and national ids are known; numbers
     that begin with + are known without. National ids: AT, AU, BE, BR, CA, CH, DE, DK, ES, FI, FR, GB, IE, IN, IT, MX,
@@ -30,8 +35,6 @@ class Privacy(Section):
     @classmethod
     def _known_kinds(cls, kinds: list[str]) -> list[str]:
         known = get_args(PersonalKind)
-        if _NAMES in kinds:
-            raise ValueError("names of people are not found: that takes a model of a language, and none is kept here")
         if unknown := [kind for kind in kinds if kind not in known]:
             raise ValueError(f"{unknown[0]!r} is none of {', '.join(known)}")
         return kinds
@@ -48,7 +51,19 @@ class Privacy(Section):
             raise ValueError(f"{unknown[0]!r} is no country of ISO 3166 with telephone numbers; DE and US are")
         return upper
 
+    @model_validator(mode="after")
+    def _usable_names_model(self) -> Self:
+        if _NAMES not in self.redact:
+            return self
+        if self.names_model is None:
+            raise ValueError("names in redact take a model; set names_model to its folder, or take names out")
+        try:
+            check_names_model(self.names_model)
+        except NamesError as error:
+            raise ValueError(str(error)) from None
+        return self
+
     def redactor(self) -> Redactor:
         """Return what takes out what is configured."""
         kinds = tuple(kind for kind in get_args(PersonalKind) if kind in self.redact)
-        return Redactor(kinds, tuple(dict.fromkeys(self.regions)))
+        return Redactor(kinds, tuple(dict.fromkeys(self.regions)), self.names_model)

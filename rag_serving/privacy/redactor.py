@@ -1,8 +1,10 @@
 """Texts without personal data: what is found is replaced by the name of its kind.
 
 Belongs here: which finders are asked, overlaps, what takes the place of what was found; the redactor of this process's
-log. Does not belong here: finding (`emails`, `accounts`, `phones`, `national_ids`), credentials
+log. Does not belong here: finding (`emails`, `accounts`, `phones`, `national_ids`, `names`), credentials
 (`escaping.redaction`).
+
+A text in which names were to be looked for, and could not be, is withheld as a whole.
 """
 
 from __future__ import annotations
@@ -11,11 +13,16 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Literal, get_args
 
-PersonalKind = Literal["email", "iban", "card", "national_id", "phone"]
+from rag_serving.privacy.names import NamesError, name_finder
+
+PersonalKind = Literal["email", "iban", "card", "national_id", "phone", "names"]
 KINDS: tuple[PersonalKind, ...] = get_args(PersonalKind)
 """In the order in which they are looked for: of two that overlap, the first one counts."""
+_MARKS: dict[PersonalKind, str] = {"names": "name"}
+"""What takes the place of a kind, where that is not called like it."""
 _DIGIT = re.compile(r"\d")
 Finder = Callable[[str], Iterator[tuple[int, int]]]
 
@@ -31,25 +38,44 @@ class PersonalData:
 
 @dataclass(frozen=True)
 class Redactor:
-    """Finds personal data of some kinds. `regions`: countries (ISO 3166) whose telephone numbers and ids are known."""
+    """Finds personal data of some kinds.
 
-    kinds: tuple[PersonalKind, ...] = KINDS
+    Attributes:
+        regions: countries (ISO 3166) whose telephone numbers and ids are known.
+        names_model: the folder of the model that finds names; None: none are looked for.
+    """
+
+    kinds: tuple[PersonalKind, ...] = ("email", "iban", "card", "national_id", "phone")
     regions: tuple[str, ...] = ()
+    names_model: Path | None = None
 
     def find(self, text: str) -> list[PersonalData]:
-        """Return what is personal in a text, in its order, without overlaps."""
-        found: list[PersonalData] = []
-        for kind, start, end in self._spans(text):
-            found.append(PersonalData(kind, start, end))
-        return _without_overlaps(found)
+        """Return what is personal in a text, in its order, without overlaps; all of it where names cannot be looked
+        for."""
+        try:
+            return self._found(text)
+        except NamesError:
+            return [PersonalData("names", 0, len(text))]
 
     def redacted(self, text: str) -> str:
-        """Return a text with `[email]`, `[phone]`, `[card]`, `[iban]` or `[national_id]` in place of personal data."""
+        """Return a text with `[email]`, `[phone]`, `[card]`, `[iban]`, `[national_id]` or `[name]` in place of personal
+        data; where names cannot be looked for, the reason in place of the text."""
+        try:
+            found = self._found(text)
+        except NamesError as error:
+            return f"[withheld: {error}]"
         parts, end = [], 0
-        for one in self.find(text):
-            parts += [text[end : one.start], f"[{one.kind}]"]
+        for one in found:
+            parts += [text[end : one.start], f"[{_MARKS.get(one.kind, one.kind)}]"]
             end = one.end
         return "".join([*parts, text[end:]]) if parts else text
+
+    def _found(self, text: str) -> list[PersonalData]:
+        ruled = _without_overlaps([PersonalData(kind, start, end) for kind, start, end in self._spans(text)])
+        if "names" not in self.kinds or self.names_model is None or not text or text.isspace():
+            return ruled
+        names = name_finder(self.names_model).spans(text)
+        return sorted([*ruled, *_beside(names, ruled, text)], key=lambda one: one.start)
 
     def _spans(self, text: str) -> Iterator[tuple[PersonalKind, int, int]]:
         # Every command has a redactor, few find anything: the patterns of all kinds take a while to compile.
@@ -67,7 +93,7 @@ class Redactor:
         }
         has_digits = _DIGIT.search(text) is not None
         for kind in KINDS:
-            if kind in self.kinds and (has_digits or kind == "email"):
+            if kind in finders and kind in self.kinds and (has_digits or kind == "email"):
                 for start, end in finders[kind](text):
                     yield kind, start, end
 
@@ -83,6 +109,16 @@ def _without_overlaps(found: Sequence[PersonalData]) -> list[PersonalData]:
             continue
         kept.append(one)
     return kept
+
+
+def _beside(names: Sequence[tuple[int, int]], found: Sequence[PersonalData], text: str) -> Iterator[PersonalData]:
+    """Yield what names have of a text outside of what was found by rules: part of an address may be a name."""
+    for start, end in names:
+        for one in [*found, PersonalData("names", end, end)]:
+            part = text[start : min(one.start, end)]
+            if part.strip():
+                yield PersonalData("names", start + len(part) - len(part.lstrip()), start + len(part.rstrip()))
+            start = max(start, one.end)
 
 
 _of_logs: Redactor | None = None

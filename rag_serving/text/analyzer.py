@@ -16,6 +16,8 @@ from functools import cache, lru_cache
 from itertools import chain, pairwise
 from typing import Any
 
+from rag_serving.text.characters import UNSPACED
+
 ANALYZER_VERSION = 2
 
 _LONGEST_TERM = 80
@@ -26,10 +28,7 @@ _WORD = re.compile(
 )
 _LEVELS = tuple(re.compile(level) for level in (r"[/\\@&$]|:+(?://)?", r"\.", r"-", r"_+"))
 _CAMEL = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[^\WA-Z\d_]+|\d+")
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-    "\U00020000-\U0003134f]+"
-)  # Thai to Khmer, kana, Han, Hangul: written without spaces between words, or with endings glued on
+_UNSPACED = re.compile(f"[{UNSPACED}]+")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 SEPARATED_NAME = (
     r"\b(?=\w*[A-Za-z]{2})\w+(?:[._]\w{2,})+\b"  # dotted or snake-cased

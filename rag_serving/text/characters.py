@@ -1,10 +1,17 @@
-"""Characters that no text may have: those that a database or an encoding refuses.
+"""Kinds of characters: those that no text may have, those of scripts without spaces.
 
-Belongs here: telling what is wrong with the characters of a text. Does not belong here: lengths (`api.bodies`),
-characters that a target must not be shown (`escaping.targets`).
+Belongs here: telling what is wrong with the characters of a text, ranges that several rooms use. Does not belong here:
+lengths (`api.bodies`), characters that a target must not be shown (`escaping.targets`).
 """
 
 from __future__ import annotations
+
+UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003134f"
+)
+"""Thai to Khmer, kana, Han, Hangul, for a set of a pattern: written without spaces between words, or with endings glued
+on."""
 
 
 def fault_of(text: str) -> str | None:

@@ -94,8 +94,8 @@ def test_reading_the_configuration_sets_what_logs_leave_out(tmp_path: object) ->
 @pytest.mark.parametrize(
     ("section", "fault"),
     [
-        ({"redact": ["names"]}, "names of people are not found"),
-        ({"redact": ["mail"]}, "'mail' is none of email, iban, card, national_id, phone"),
+        ({"redact": ["names"]}, "names in redact take a model"),
+        ({"redact": ["mail"]}, "'mail' is none of email, iban, card, national_id, phone, names"),
         ({"regions": ["XX"]}, "'XX' is no country"),
     ],
 )
