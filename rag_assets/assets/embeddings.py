@@ -49,7 +49,7 @@ def embeddings(
     what was embedded before comes from the tenant's cache, whatever page it is on. A passage that is longer than the
     model reads at once has a vector for each of its windows, of which the nearest to a question counts.
 
-    The cache is written every 64 texts: a run that is killed goes on where it was.
+    The cache is written every 64 texts, or every second: a run that is killed goes on where it was.
     """
     tenant, config, store = of_tenant(context.partition_key, installation)
     folder = store.candidate(tenant)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,9 @@ class EmbeddingObserver(Protocol):
 
 
 FILE = "vectors.sqlite"
-COMMIT_TEXTS = 64  # what a killed run loses at most
+COMMIT_TEXTS = 64  # kept at once, so that a killed run loses no more; many more where they take less than a second
+_MOST_COMMIT_TEXTS = 2048
+_COMMIT_S = 1.0
 VERSION = 1
 _KNOWN_AT_ONCE = 20_000
 _SCHEMA = """
@@ -85,6 +88,13 @@ def vector_key(model: str, text: str) -> str:
     return hashlib.sha256(f"{model}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
+def _next_size(texts: int, seconds: float) -> int:
+    """Return how many texts are kept at once next, where so many took so long."""
+    if seconds < _COMMIT_S / 2:
+        return min(2 * texts, _MOST_COMMIT_TEXTS)
+    return max(texts // 2, COMMIT_TEXTS) if seconds > 2 * _COMMIT_S else texts
+
+
 class VectorCache:
     """The vectors of one model in a folder's `vectors.sqlite`, which other models may share."""
 
@@ -105,7 +115,10 @@ class VectorCache:
         progress: Progress | None = None,
         pages: Sequence[str] = (),
     ) -> EmbeddedTexts:
-        """Return the texts' vectors, each different text computed at most once and remembered within 64 texts.
+        """Return the texts' vectors, each different text computed at most once and soon remembered.
+
+        A killed run loses at most 64 texts, or a second's work of a model that is faster than that: a GPU is not kept
+        waiting for 64 texts to be written.
 
         `progress` is also told which share of the characters is done: a text takes as long as it is. `pages`: the page
         that each text stands on, which the observer is told; a text that several have is the first one's.
@@ -123,16 +136,19 @@ class VectorCache:
         if self._observer:
             self._observer.expect([page_of.get(key, "") for key in missing])
         work, worked = sum(len(by_key[key]) for key in missing), 0
-        for start in range(0, len(missing), COMMIT_TEXTS):
-            part = missing[start : start + COMMIT_TEXTS]
+        done, size = 0, COMMIT_TEXTS
+        while part := missing[done : done + size]:
+            began = time.monotonic()
             vectors = embedder.embed_documents([by_key[key] for key in part])
             found.update(zip(part, vectors, strict=True))
             self.keep(part, vectors)
             if self._observer:
                 self._observer.count([(page_of.get(key, ""), by_key[key]) for key in part])
             worked += sum(len(by_key[key]) for key in part)
+            done += len(part)
             if progress:
-                progress(min(start + COMMIT_TEXTS, len(missing)), len(missing), worked / work if work else 1.0)
+                progress(done, len(missing), worked / work if work else 1.0)
+            size = _next_size(size, time.monotonic() - began)
         if not keys:
             return EmbeddedTexts(np.empty((0, embedder.dimension), np.float32), [], 0)
         return EmbeddedTexts(np.stack([found[key] for key in keys]), keys, len(missing))

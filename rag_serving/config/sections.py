@@ -153,7 +153,7 @@ class Embedding(Section):
     batch_size: int = Field(16, ge=1, le=2048)
     """Texts embedded at once, by servers and by local on the CPU."""
     batch_tokens: int | None = Field(None, ge=1)
-    """Tokens embedded at once by local and flagembedding, padding included; null: 1,024 on the CPU, 16,384 on CUDA."""
+    """Tokens embedded at once by local and flagembedding, padding included; null: 1,024 on the CPU, 65,536 on CUDA."""
     timeout_s: float = Field(60, gt=0)
     """Seconds a request to the server may take."""
     max_retries: int = Field(4, ge=0, le=20)

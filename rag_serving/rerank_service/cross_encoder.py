@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_serving.escaping.targets import one_line
+from rag_serving.models.padding import TENSOR_CORES, padded
 from rag_serving.models.protocols import ModelError
 from rag_serving.rerank_service.hub import check_folder, model_folder
 
@@ -63,12 +64,11 @@ class CrossEncoder:
             loaded = FlagReranker(folder, use_fp16=False, devices=[device])
         except (OSError, ValueError, RuntimeError) as error:
             raise ModelError(f"the reranker {model!r} cannot be loaded: {one_line(error, 300)}") from error
-        if loaded.model.config.num_labels != 1:
-            raise ModelError(f"{model!r} has {loaded.model.config.num_labels} labels; a reranker has one score")
+        network, loaded.model = loaded.model, None  # FlagReranker's finalizer moves what it still holds to the CPU
+        if network.config.num_labels != 1:
+            raise ModelError(f"{model!r} has {network.config.num_labels} labels; a reranker has one score")
         half = fp16 and device.startswith("cuda")
-        return cls(
-            model, loaded.model.to(torch.float16 if half else torch.float32), loaded.tokenizer, device, max_seq_len
-        )
+        return cls(model, network.to(torch.float16 if half else torch.float32), loaded.tokenizer, device, max_seq_len)
 
     def encode(self, query: str, passages: Sequence[str], max_seq_len: int) -> list[Pair]:
         """Return tokens of each pair, at most `max_seq_len`: the query keeps a quarter, the passage what is left.
@@ -89,12 +89,12 @@ class CrossEncoder:
         """Return the logits of one batch; RuntimeError where the device cannot compute it."""
         import torch
 
-        columns = {name: [pair[name] for pair in pairs] for name in pairs[0]}
-        multiple = 8 if self.device.startswith("cuda") else None  # what tensor cores read at once
-        inputs = self._tokenizer.pad(columns, padding=True, pad_to_multiple_of=multiple, return_tensors="pt")
+        multiple = TENSOR_CORES if self.device.startswith("cuda") else 1
+        columns = padded(pairs, self._tokenizer.pad_token_id, multiple, self._tokenizer.padding_side == "left")
         try:
+            inputs = {name: torch.from_numpy(column).to(self.device) for name, column in columns.items()}
             with torch.inference_mode():
-                logits = self._model(**inputs.to(self.device)).logits
+                logits = self._model(**inputs).logits
             scores: list[float] = logits.view(-1).float().cpu().tolist()
         except torch.OutOfMemoryError:
             torch.cuda.empty_cache()

@@ -10,16 +10,19 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from support.counting_embedder import Counting
 
 from rag_assets.state.vector_cache import COMMIT_TEXTS, FILE, SEAL_PURPOSE, VectorCache, vector_key
 from rag_serving.artifacts.signatures import Seal
-from rag_serving.models.protocols import ModelError
+from rag_serving.models.protocols import ModelError, Progress
 
 
 @pytest.fixture
@@ -163,7 +166,7 @@ from rag_assets.state.vector_cache import VectorCache
 class Slow(Counting):
     def embed_documents(self, texts, progress=None):
         for text in texts:
-            time.sleep(0.001)
+            time.sleep(0.012)  # 64 take longer than half a second: they are kept before more are embedded
             print("embedded", flush=True)
         return super().embed_documents(texts)
 
@@ -178,13 +181,31 @@ def test_a_killed_run_loses_at_most_what_was_in_flight(tmp_path: Path) -> None:
         embedded = 0
         for _ in process.stdout:
             embedded += 1
-            if embedded == 400:
+            if embedded == 100:
                 os.kill(process.pid, signal.SIGKILL)
                 break
         embedded += len(process.stdout.readlines())
     texts = [f"text {n}" for n in range(2000)]
     assert 2000 - VectorCache(tmp_path, Counting.name).embed(Counting(), texts).computed >= embedded - COMMIT_TEXTS
     assert embedded < 2000
+
+
+def test_a_fast_model_is_given_more_texts_at_once(tmp_path: Path) -> None:
+    sizes: list[int] = []
+
+    class Fast(Counting):
+        def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
+            sizes.append(len(texts))
+            return super().embed_documents(texts, progress)
+
+    done: list[int] = []
+    VectorCache(tmp_path, Counting.name).embed(
+        Fast(), [f"text {n}" for n in range(9000)], lambda at, *_: done.append(at)
+    )
+    assert sizes[0] == COMMIT_TEXTS
+    assert sizes[-2] >= 8 * COMMIT_TEXTS
+    assert done == [*accumulate(sizes)]
+    assert done[-1] == 9000
 
 
 def test_six_thousand_vectors_are_found_quickly(tmp_path: Path) -> None:

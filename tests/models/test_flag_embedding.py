@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.finalizers import moves_by_finalizers
 from support.tiny_embedders import save_encoder, save_m3
 from support.tiny_reranker import WORDS
 
@@ -49,6 +51,14 @@ def test_vectors_are_those_of_the_library(checkpoint: Path, texts: list[str]) ->
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
     assert np.abs(vectors[1:] @ vectors[1]).min() < 0.99
+
+
+def test_the_library_does_not_take_the_model_back(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its finalizer moves what it holds to the CPU, from where a GPU reads no weights."""
+    moved = moves_by_finalizers(monkeypatch)
+    FlagEmbedder(str(checkpoint), "cpu")
+    gc.collect()
+    assert moved == []
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 64, 500, 100_000])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.finalizers import moves_by_finalizers
 from support.tiny_reranker import WORDS, save_bert, save_xlm_roberta
 
 from rag_serving.models.protocols import ModelError
@@ -35,6 +37,14 @@ def checkpoint(request: pytest.FixtureRequest, checkpoints: dict[str, Path]) -> 
 @pytest.fixture(scope="module")
 def model(checkpoint: Path) -> CrossEncoder:
     return CrossEncoder.open(str(checkpoint), device="cpu")
+
+
+def test_the_library_does_not_take_the_model_back(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its finalizer moves what it holds to the CPU, from where a GPU reads no weights."""
+    moved = moves_by_finalizers(monkeypatch)
+    CrossEncoder.open(str(checkpoint), device="cpu")
+    gc.collect()
+    assert moved == []
 
 
 def passages(count: int, longest: int, seed: int = 3) -> list[str]:

@@ -23,6 +23,7 @@ from rag_serving.models.embedding.device import Device
 from rag_serving.models.embedding.prompts import prompts_digest
 from rag_serving.models.embedding.token_batches import CPU_TOKENS, GPU_TOKENS, batch_slices
 from rag_serving.models.embedding.weights import file_digest
+from rag_serving.models.padding import TENSOR_CORES, padded
 from rag_serving.models.protocols import ModelError, Progress
 
 _M3_FILE = "colbert_linear.pt"  # which only BGE-M3 and its descendants have
@@ -110,11 +111,10 @@ class FlagEmbedder:
     def _embedded(self, batch: Sequence[Tokens]) -> NDArray[np.float32]:
         import torch
 
-        columns = {name: [tokens[name] for tokens in batch] for name in batch[0]}
-        multiple = 8 if self._device.startswith("cuda") else None  # what tensor cores read at once
-        inputs = self._tokenizer.pad(columns, padding=True, pad_to_multiple_of=multiple, return_tensors="pt")
-        inputs = inputs.to(self._device)
+        multiple = TENSOR_CORES if self._device.startswith("cuda") else 1
+        columns = padded(batch, self._tokenizer.pad_token_id, multiple, self._tokenizer.padding_side == "left")
         try:
+            inputs = {name: torch.from_numpy(column).to(self._device) for name, column in columns.items()}
             with torch.inference_mode():
                 hidden = self._model(**inputs, return_dict=True).last_hidden_state.float()
                 vectors = torch.nn.functional.normalize(self._pooled(hidden, inputs["attention_mask"]), dim=-1)
@@ -193,6 +193,7 @@ def _loaded(model: str, folder: Path, device: str) -> tuple[Any, Any]:
     except (OSError, ValueError, RuntimeError) as error:
         raise ModelError(f"embedding.model {model!r} cannot be loaded: {one_line(error, 300)}") from error
     encoder = opened.model.model if is_m3 else opened.model
+    opened.model = None  # the library's finalizer moves what it still holds to the CPU
     return (encoder.half() if half else encoder.float()).to(device).eval(), opened.tokenizer
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 CPU_TOKENS = 1024  # beyond this a batch only costs memory
-GPU_TOKENS = 16_384
+GPU_TOKENS = 65_536
 
 
 def batch_slices(lengths: Sequence[int], most_texts: int, most_tokens: int) -> Iterator[slice]:
