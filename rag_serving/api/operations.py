@@ -28,6 +28,8 @@ from rag_serving.config.loading import Config, ConfigError
 from rag_serving.indexes.catalog import list_generations, published_generation, rollback
 from rag_serving.indexes.remote.errors import RemoteError
 from rag_serving.indexes.remote.listing import list_stored
+from rag_serving.object_home.leases import HeldError
+from rag_serving.object_home.objects import ObjectHomeError
 from rag_serving.object_home.shared_home import written_with
 from rag_serving.pipeline.chosen_phase import ChosenPhases
 
@@ -125,6 +127,14 @@ def _refusals() -> Iterator[None]:
     except RemoteError as error:
         _log.error("an operator's request: %s", error)
         message = "the database of the index refused, or cannot be reached; the server's log says why"
+        raise RequestError(503, "UNAVAILABLE", message, retry_after=RETRY_AFTER_S) from None
+    except HeldError as error:
+        _log.warning("an operator's request: %s", error)
+        message = "another machine writes to this tenant; try again when it has ended"
+        raise RequestError(409, "CONFLICT", message) from None
+    except ObjectHomeError as error:
+        _log.error("an operator's request: %s", error)
+        message = "the object store refused, or cannot be reached; the server's log says why"
         raise RequestError(503, "UNAVAILABLE", message, retry_after=RETRY_AFTER_S) from None
     except StoreError as error:
         raise RequestError(409, "CONFLICT", str(error)) from None
