@@ -49,7 +49,7 @@ def attacked(url: str, count: int) -> Iterator[None]:
         loop.close()
 
 
-@pytest.mark.parametrize("backend", ["disk", "postgres", "qdrant"])
+@pytest.mark.parametrize("backend", ["disk", "chroma", "chroma_server", "postgres", "qdrant"])
 def test_good_clients_are_answered_beside_attackers_who_leave_nothing_behind(
     wiki_home: Path, backends: Backends, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from equal_payloads import difference
 from fastapi.testclient import TestClient
 from httpx import Response
 from restricted_wiki import TENANT, Wiki, restricted_wiki, sentence, some_principal
-from support.index_backends import REMOTE, Backends
+from support.index_backends import BACKENDS, Backends
 
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
@@ -155,7 +155,7 @@ def wiki(seed: int) -> Wiki:
     return restricted_wiki(PAGES, seed + 5000, including=0.1)
 
 
-@pytest.fixture(scope="module", params=["disk", *REMOTE])
+@pytest.fixture(scope="module", params=BACKENDS)
 def whole(
     request: pytest.FixtureRequest, backends: Backends, wiki: Wiki, tmp_path_factory: pytest.TempPathFactory
 ) -> Config:

@@ -14,7 +14,7 @@ from brute_force import Judge, pages_told
 from built_wiki import WordEmbedder, configuration, publish_wiki
 from fastapi.testclient import TestClient
 from restricted_wiki import TENANT, Wiki, marker_of, name_of, restricted_wiki, sentence, some_principal
-from support.index_backends import REMOTE, Backends
+from support.index_backends import BACKENDS, Backends
 
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
@@ -44,7 +44,7 @@ def wiki(seed: int) -> Wiki:
     return restricted_wiki(500, seed + 3000, including=0.1)
 
 
-@pytest.fixture(scope="module", params=["disk", *REMOTE])
+@pytest.fixture(scope="module", params=BACKENDS)
 def site(
     request: pytest.FixtureRequest,
     backends: Backends,

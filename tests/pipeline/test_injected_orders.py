@@ -20,7 +20,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sources.export_writer import Export
 from sources.stand_in_site import page
-from support.index_backends import REMOTE, Backends
+from support.index_backends import BACKENDS, Backends
 from support.injected_orders import Injection, injections, word_of
 from support.obedient import SHAPES, TRUE, Page
 from support.passages import chunk_of
@@ -229,7 +229,7 @@ def home(ingested: Mapping[tuple[int, str], list[Chunk]], tmp_path_factory: pyte
     return home
 
 
-@pytest.fixture(params=["disk", *REMOTE])
+@pytest.fixture(params=BACKENDS)
 def searched(request: pytest.FixtureRequest, backends: Backends, home: Path) -> Config:
     """The wiki's configuration, with its generation in a folder or in a database."""
     return backends.moved(

@@ -13,8 +13,10 @@ import psycopg
 
 from rag_assets.publishing.databases import alias_publisher
 from rag_assets.publishing.postgres_writer import publish_generation
+from rag_assets.publishing.repair import repair
 from rag_serving.artifacts.store import Store
 from rag_serving.config.index import Index
+from rag_serving.config.indexing import Indexing
 from rag_serving.config.loading import Config
 from rag_serving.indexes.postgres.migrations.upgrade import migrate
 from rag_serving.indexes.postgres.publisher import Publisher
@@ -80,16 +82,21 @@ class Backends:
         return self._found[name]
 
     def moved(self, name: str, config: Config, tenant: str) -> Config:
-        """Publish what a folder's pointer names in a database; gives the configuration of a server that reads there.
-        Of `disk` that is the same one."""
-        backend = self.get(name)
-        if name == "disk":
-            return config
-        remote = config.model_copy(update={"index": Index.model_validate(backend.settings(config.home)["index"])})
-        current = Store(config.home).current(tenant)
+        """Publish what a folder's pointer names in a database, or fill Chroma with it; gives the configuration of a
+        server that reads there. Of `disk` that is the same one."""
+        backend, store = self.get(name), Store(config.home)
+        settings, current = backend.settings(config.home), store.current(tenant)
         assert current
-        backend.publish(remote, tenant, current)
-        return remote
+        if indexing := settings.get("indexing"):
+            changed = Indexing.model_validate({**config.indexing.model_dump(), **indexing})
+            filled = config.model_copy(update={"indexing": changed})
+            assert repair(store, tenant, current, filled).left == ()
+            return filled
+        if index := settings.get("index"):
+            remote = config.model_copy(update={"index": Index.model_validate(index)})
+            backend.publish(remote, tenant, current)
+            return remote
+        return config
 
     def _disk(self) -> Backend:
         return Backend("disk", lambda _: {}, point)
