@@ -6,6 +6,7 @@ Does not belong here: files, indexes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 from rag_assets.publishing.column_sizes import MOST, oversized_column
 from rag_assets.publishing.shards import shard_count, shard_name
 from rag_assets.steps.contexts.context_prefix import under_prefixes
+from rag_serving.artifacts.columns import dictionary_encode, reordered
 from rag_serving.artifacts.content_digests import values_digest
 from rag_serving.artifacts.contents import let_go
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
@@ -36,10 +38,8 @@ def arranged(chunks: pa.Table, vectors: Vectors) -> tuple[pa.Table, Vectors]:
     """Return chunks with their vectors [vectors, d], by source, page and place in the page.
 
     Raises:
-        BuildError: a chunk id stands twice, a column is too large, or the vectors are not finite numbers, as many as
-            the chunks name.
+        BuildError: a chunk id stands twice, or the vectors are not finite numbers, as many as the chunks name.
     """
-    refuse_oversized(chunks)
     try:
         counts = window_counts(chunks["vector_keys"])
     except WindowsError as error:
@@ -55,28 +55,25 @@ def arranged(chunks: pa.Table, vectors: Vectors) -> tuple[pa.Table, Vectors]:
     order = pc.sort_indices(chunks, sort_keys=ORDER)
     if is_sorted(order):  # nothing is copied: vectors may be a gigabyte in a mapped file
         return chunks, np.ascontiguousarray(vectors, dtype=np.float32)
-    places = windows.places(order.to_numpy().astype(np.int64)).vectors
-    return chunks.take(order), np.ascontiguousarray(vectors[places], dtype=np.float32)
+    rows = order.to_numpy().astype(np.int64)
+    places = windows.places(rows).vectors
+    return reordered(chunks, rows), np.ascontiguousarray(vectors[places], dtype=np.float32)
 
 
 def in_order(chunks: pa.Table) -> pa.Table:
-    """Return chunks by source, page and place in the page; the table itself where they stand so.
-
-    Raises:
-        BuildError: a column is too large.
-    """
-    refuse_oversized(chunks)
+    """Return chunks by source, page and place in the page; the table itself where they stand so."""
     order = pc.sort_indices(chunks, sort_keys=ORDER)
-    return chunks if is_sorted(order) else chunks.take(order)
+    return chunks if is_sorted(order) else reordered(chunks, order.to_numpy().astype(np.int64))
 
 
-def refuse_oversized(chunks: pa.Table) -> None:
-    """Raise BuildError where a column holds more than a generation on disk can."""
-    if name := oversized_column(chunks):
-        raise BuildError(
-            f"column {name!r} of the chunks is larger than the {MOST:,} bytes that a generation can hold; "
-            "divide the sources among several tenants"
-        )
+def refuse_oversized(parts: Iterable[pa.Table]) -> None:
+    """Raise BuildError where a column of a part holds more than a file on disk can."""
+    for part in parts:
+        if name := oversized_column(part):
+            raise BuildError(
+                f"column {name!r} of {len(part):,} chunks is larger than the {MOST:,} bytes that a part of a "
+                "generation can hold; set indexing.max_part_chunks to fewer"
+            )
 
 
 def is_sorted(order: pa.Array) -> bool:
@@ -104,11 +101,11 @@ def repeated_id(chunks: pa.Table) -> str | None:
 
 def with_shards(table: pa.Table, max_chunks: int) -> pa.Table:
     """GENERATION_CHUNKS with the column `shard` filled: no shard has more than `max_chunks` unless it is one page."""
-    pages = table["page_id"].combine_chunks().dictionary_encode()
+    pages, numbers = dictionary_encode(table["page_id"])
     count = shard_count(table["page_id"].to_pylist(), max_chunks)
-    names = pa.array([shard_name(page, count) for page in pages.dictionary.to_pylist()], pa.string())
+    names = pa.array([shard_name(page, count) for page in pages], pa.string())
     bare = table.drop_columns(["shard"]) if "shard" in table.column_names else table
-    complete = bare.append_column("shard", names.take(pages.indices))
+    complete = bare.append_column("shard", names.take(pa.array(numbers)))
     return complete.select(GENERATION_CHUNKS.columns.names).cast(GENERATION_CHUNKS.arrow)
 
 

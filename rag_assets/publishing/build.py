@@ -14,14 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from rag_assets.publishing import shard_writer
-from rag_assets.publishing.arrange import arranged, in_order, lexical_digest, values, with_shards
+from rag_assets.publishing.arrange import arranged, in_order, lexical_digest, refuse_oversized, values, with_shards
 from rag_assets.publishing.earlier_generation import library_versions, write_keywords, write_lexical
 from rag_assets.publishing.manifest_writer import (
     create_manifest,
@@ -31,12 +31,14 @@ from rag_assets.publishing.manifest_writer import (
     stamped_facts,
     write_manifest,
 )
+from rag_assets.publishing.part_borders import part_borders, part_sizes
 from rag_assets.publishing.passage_vectors import count_vectors, vectors_at
 from rag_assets.publishing.sentences import Embed, build_sentences
 from rag_assets.publishing.shard_writer import ShardContent, ShardWriter, discard_unreadable
 from rag_assets.publishing.shards import content_digest
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_serving.artifacts import keyword_tables
+from rag_serving.artifacts.columns import take_rows
 from rag_serving.artifacts.content_digests import values_digest
 from rag_serving.artifacts.manifest import EmbedderFacts, Manifest, Shard, SourcePages, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS
@@ -115,10 +117,12 @@ def build_dense(
     by row those that `chunks` name. `embedder`: name of the model that made them.
 
     Raises:
-        BuildError: chunks and vectors do not fit together.
+        BuildError: chunks and vectors do not fit together, or a part of them is too large for a file.
         DenseError: Chroma cannot be used.
     """
     table, vectors = arranged(chunks, vectors)
+    borders = part_borders(table, config.indexing.max_part_chunks)
+    refuse_oversized(table.slice(first, last - first) for first, last in pairwise(borders))
     table = with_shards(table, config.indexing.max_shard_chunks)
     with store.lock(tenant):
         shards, built = tuple[Shard, ...](), 0
@@ -131,7 +135,7 @@ def build_dense(
             **_digests(table),
         }
         write_words = partial(write_keywords, store, tenant)
-        BuildWorkspace.of(store, tenant).write_dense(table, vectors, facts, write_words)
+        BuildWorkspace.of(store, tenant).write_dense(table, vectors, part_sizes(table, borders), facts, write_words)
     return DenseBuild(shards, built, len(shards) - built, len(table), vectors.shape[1])
 
 
@@ -175,6 +179,7 @@ def commit_generation(
         files = stamped_facts(working)
         manifest = create_manifest(
             **_content_facts(tenant, table, facts, has_sentences, originals),
+            parts=tuple(sizes) if len(sizes := candidate.part_sizes()) > 1 else (),
             created_at=datetime.now(UTC),
             sources=dict(sources or {}),
             settings={
@@ -234,7 +239,7 @@ def _ensure_shards(
         collections.remove_unfinished()
         for name in sorted(set(names)):
             rows = np.flatnonzero(names == name)
-            content = shard_content(table.take(pa.array(rows, pa.int64())), vectors_at(table, vectors, rows), embedder)
+            content = shard_content(take_rows(table, rows), vectors_at(table, vectors, rows), embedder)
             collection, fresh = collections.ensure(content, partial(_report, progress, done, len(table)))
             done, built = done + len(rows), built + fresh
             _report(progress, 0, len(table), done)

@@ -22,7 +22,7 @@ from rag_serving.artifacts.signed_files import write_signed
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.indexes.chroma import ChromaLocation, DenseError
-from rag_serving.indexes.exact import Vectors
+from rag_serving.indexes.exact import Vectors, VectorTable
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.shard_collections import ShardCollections, stored_readers
@@ -148,7 +148,7 @@ def check_vectors(generation: Generation) -> CheckResult:
         vectors = generation.vector_table.vectors[start : start + _BLOCK]
         with np.errstate(invalid="ignore"):
             bad = ~(np.abs(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) - 1) <= SAME)
-        let_go(generation.vector_table.vectors)
+        _let_go(generation.vector_table)
         wrong += [ids[start + row] for row in np.flatnonzero(bad)]
     return _result("vectors", wrong, f"{len(ids)} vectors are finite and of length 1", {"vectors": len(ids)})
 
@@ -207,10 +207,15 @@ def _least_scores(generation: Generation, sampled: Sequence[int]) -> list[float]
     asked, best = table.vectors[sampled], np.empty((len(sampled), 0), np.float32)
     for start in range(0, len(table.vectors), _BLOCK):
         scores = asked @ table.vectors[start : start + _BLOCK].T
-        let_go(table.vectors)
+        _let_go(table)
         best = np.partition(np.concatenate([best, scores], axis=1), -min(k, best.shape[1] + scores.shape[1]), axis=1)
         best = best[:, -k:]
     return [float(score) for score in best.min(axis=1, initial=np.inf)]
+
+
+def _let_go(table: VectorTable) -> None:
+    for part in table.parts:
+        let_go(part)
 
 
 def _as_served(generation: Generation, everyone: frozenset[str], vector: Vectors) -> list[Hit]:

@@ -1,6 +1,6 @@
 """How much a column of a chunk table may hold: Arrow counts the bytes of texts in 32 bits.
 
-Belongs here: finding a column that is too large for a generation on disk. Does not belong here: what the builder does
+Belongs here: finding a column that is too large for a file of a generation. Does not belong here: what the builder does
 about it (`arrange`).
 
 Sizes are read from the offsets of texts and lists; the texts themselves are not read.

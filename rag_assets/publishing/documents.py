@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 
 from rag_assets.publishing.originals import page_versions
 from rag_assets.sources.documents.states import StateWriter
-from rag_serving.artifacts.schema import GENERATION_CHUNKS, PAGES
-from rag_serving.artifacts.store import Store, StoreError, map_table, read_table
+from rag_serving.artifacts.manifest import read_manifest
+from rag_serving.artifacts.schema import PAGES
+from rag_serving.artifacts.store import Store, StoreError, read_table
 from rag_serving.config.loading import Config
 from rag_serving.documents.deletions import write_deletion
 from rag_serving.documents.inbox import Inbox, inboxes_of
 from rag_serving.documents.records import Entry, State
-from rag_serving.indexes.generation_files import MAPPED_FILE
+from rag_serving.indexes.generation_parts import map_chunks, parts_of
 
 _ON_THEIR_WAY = frozenset({"chunking", "embedding"})
 PROGRESS_S = 1.0
@@ -150,7 +151,8 @@ def _published(store: Store, tenant: str) -> dict[str, int] | None:
 def _versions_in(store: Store, tenant: str, generation: str) -> dict[str, int] | None:
     """Return the version of each page in a generation; None where that cannot be read."""
     try:
-        chunks = map_table(store.generation(tenant, generation) / MAPPED_FILE, GENERATION_CHUNKS)
+        parts = parts_of(read_manifest(store, tenant, generation))
+        chunks = map_chunks(store.generation(tenant, generation), parts)
     except StoreError:
         return None
     return dict(page_versions(chunks))

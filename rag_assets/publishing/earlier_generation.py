@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +30,8 @@ from rag_serving.artifacts.manifest import read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, table_of
 from rag_serving.indexes import keyword_index, lexical
-from rag_serving.indexes.generation_files import LEXICAL_FOLDER, MAPPED_FILE
+from rag_serving.indexes.generation_files import LEXICAL_FOLDER
+from rag_serving.indexes.generation_parts import MAPPED_FILE, parts_of
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.text.analyzer import ANALYZER_VERSION
 
@@ -75,9 +75,11 @@ def write_keywords(store: Store, tenant: str, folder: Path, table: pa.Table) -> 
 
 
 class _Published(NamedTuple):
-    """Files of the published generation, mapped, and what they were when they were compared with their digests."""
+    """Files of the published generation, mapped, and what they were when they were compared with their digests;
+    `chunks`: the names of those with its rows."""
 
     folder: Path
+    chunks: Sequence[str]
     contents: Mapping[str, memoryview]
     stamps: Mapping[str, Stamp | None]
 
@@ -88,9 +90,11 @@ class _Published(NamedTuple):
         generation = store.current(tenant)
         if generation is None or not store.generation(tenant, generation).is_dir():
             return None
-        wanted, folder = [MAPPED_FILE, *names], store.generation(tenant, generation)
+        folder = store.generation(tenant, generation)
         try:
             manifest = read_manifest(store, tenant, generation)
+            chunks = [part.file(MAPPED_FILE) for part in parts_of(manifest)]
+            wanted = [*chunks, *names]
             versions = {"chunks": GENERATION_CHUNKS.version, **formats}
             same = versions.items() <= manifest.formats.items() and library_versions() == manifest.versions
             if not same or not manifest.files.keys() >= set(wanted):
@@ -103,15 +107,20 @@ class _Published(NamedTuple):
             return None
         return cls(
             folder,
+            chunks,
             {name: content.data for name, content in contents.items()},
             {name: content.stamp for name, content in contents.items()},
         )
 
     def kept(self, table: pa.Table, columns: Sequence[str]) -> KeptRows | None:
         """Return which rows have the same cells in some columns, None where most do not."""
-        earlier = table_of(self.contents[MAPPED_FILE], self.folder / MAPPED_FILE, GENERATION_CHUNKS)
-        kept = find_kept_rows(table, earlier, columns, partial(let_go, self.contents[MAPPED_FILE]))
+        earlier = [table_of(self.contents[name], self.folder / name, GENERATION_CHUNKS) for name in self.chunks]
+        kept = find_kept_rows(table, pa.concat_tables(earlier), columns, self._let_go)
         return kept if kept.worthwhile else None
+
+    def _let_go(self) -> None:
+        for name in self.chunks:
+            let_go(self.contents[name])
 
     @property
     def unaltered(self) -> bool:

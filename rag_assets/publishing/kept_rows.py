@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rag_assets.publishing.posting_lists import Numbers
-from rag_serving.artifacts.columns import combine_chunks, indices, mask_of
+from rag_serving.artifacts.columns import combine_chunks, indices, mask_of, numbers_of, take_rows
 
 _BLOCK = 65_536  # rows whose cells are compared at once
 _PLACE = ("source", "page_id", "chunk_idx")  # with the chunk id, what rows are ordered by
@@ -81,8 +81,7 @@ def find_kept_rows(
 
 def _numbers_of(ids: pa.ChunkedArray, known: pa.ChunkedArray) -> Numbers:
     """Return the row of each id among known ones, -1 where it is none."""
-    found = pc.index_in(combine_chunks(ids), value_set=combine_chunks(known))
-    return np.array(np.from_dlpack(pc.fill_null(found, -1)), np.int32) if len(found) else np.zeros(0, np.int32)
+    return numbers_of(pc.fill_null(pc.index_in(ids, value_set=known), -1)).astype(np.int32)
 
 
 def same_cells(one: pa.Array, other: pa.Array) -> Mask:
@@ -110,4 +109,4 @@ def rows_of(table: pa.Table, rows: NDArray[Any]) -> pa.Table:
     """Return some rows, ascending; not copied where they follow each other."""
     if len(rows) and int(rows[-1]) - int(rows[0]) == len(rows) - 1:
         return table.slice(int(rows[0]), len(rows))
-    return table.take(indices(rows))
+    return take_rows(table, rows)

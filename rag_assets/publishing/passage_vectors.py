@@ -17,6 +17,7 @@ from rag_assets.state.vector_cache import Progress, TextVectors
 from rag_assets.steps.contexts.contextualize import with_vector_keys
 from rag_assets.steps.contexts.embedded_windows import embedded_windows
 from rag_serving.indexes.exact import Vectors
+from rag_serving.indexes.joined import JoinedVectors
 from rag_serving.indexes.window_map import WindowMap, window_counts
 from rag_serving.models.protocols import Embedder, InputLimit
 
@@ -60,7 +61,7 @@ def count_vectors(chunks: pa.Table) -> int:
     return int(window_counts(chunks["vector_keys"]).sum()) if len(chunks) else 0
 
 
-def vectors_at(chunks: pa.Table, vectors: Vectors, rows: NDArray[np.int64]) -> Vectors:
+def vectors_at(chunks: pa.Table, vectors: Vectors | JoinedVectors, rows: NDArray[np.int64]) -> Vectors:
     """Return the vectors of some rows, in the order of these rows, of vectors that stand in the order of `chunks`."""
     places = WindowMap(window_counts(chunks["vector_keys"])).places(rows).vectors
     taken: Vectors = vectors[places]

@@ -15,12 +15,12 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_assets.publishing.arrange import lexical_documents
 from rag_assets.publishing.checks import CheckResult, sample_rows
 from rag_assets.steps.contexts.embedded_windows import embedded_windows
+from rag_serving.artifacts.columns import take_rows
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.generation_files import LEXICAL_FOLDER
@@ -74,7 +74,7 @@ def _sampled(generation: Generation, limit: InputLimit | None) -> _Sample:
     vectors, windows = generation.vector_table.vectors, generation.vector_table.windows
     numbers = _spread(len(vectors), EMBEDDED)
     rows = [generation.row_of_vector(number) for number in numbers]
-    chunks = generation.table.take(pa.array(rows, pa.int64()))
+    chunks = take_rows(generation.table, np.array(rows, np.int64))
     texts, bare = list[str](), list[str]()
     columns = zip(numbers, rows, embedded_windows(chunks, limit), chunks["prefix"].to_pylist(), strict=True)
     for number, row, own, prefix in columns:
@@ -126,7 +126,7 @@ def _most_same(one: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
 def check_analyzed_again(generation: Generation, folder: Path) -> CheckResult:
     """Sampled chunks have the terms in the lexical index that their texts have now."""
     rows = sample_rows(len(generation))
-    texts, languages = lexical_documents(generation.table.take(pa.array(rows, pa.int64())))
+    texts, languages = lexical_documents(take_rows(generation.table, np.array(rows, np.int64)))
     indexed = LexicalIndex.open(folder / LEXICAL_FOLDER).counts_of(rows)
     wanted = [dict(Counter(terms_in(*document))) for document in zip(texts, languages, strict=True)]
     wrong = [number for number, counts in enumerate(indexed) if counts != wanted[number]]

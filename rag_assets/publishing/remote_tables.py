@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rag_serving.access.principals import EVERYONE, intersect_readers
-from rag_serving.artifacts.columns import combine_chunks, dictionary_encode, numbers_of
+from rag_serving.artifacts.columns import dictionary_encode, members_of, numbers_of
 from rag_serving.indexes.generation_files import GenerationFiles
 from rag_serving.indexes.originals import Original
 from rag_serving.indexes.remote.protocol import PostingKind
@@ -78,12 +78,11 @@ def chunk_table(files: GenerationFiles) -> pa.Table:
 
 def place_table(files: GenerationFiles) -> pa.Table:
     """Return REMOTE_PLACES of every other place, by `row` and `place`."""
-    lists = combine_chunks(files.table["places"])
-    places = pa.RecordBatch.from_struct_array(pc.list_flatten(lists))
-    rows = numbers_of(pc.list_parent_indices(lists))
+    places = members_of(files.table["places"])
+    rows = numbers_of(places["row"])
     first = np.searchsorted(rows, rows, side="left")
     own = {"row": pa.array(rows, pa.int64()), "place": pa.array(np.arange(len(rows)) - first, pa.int32())}
-    columns = [own[name] if name in own else places.column(name) for name in REMOTE_PLACES.columns.names]
+    columns = [own[name] if name in own else places[name] for name in REMOTE_PLACES.columns.names]
     return pa.table(columns, schema=REMOTE_PLACES.columns)
 
 

@@ -29,6 +29,7 @@ from rag_assets.publishing.sentences import SentencesPart, write_sentences
 from rag_assets.publishing.shard_writer import ShardWriter, discard_unreadable
 from rag_assets.publishing.vector_files import load_vectors, save_codes, save_vectors
 from rag_assets.state.vector_cache import SEAL_PURPOSE, EmbeddedTexts, VectorCache, vector_key
+from rag_serving.artifacts.columns import take_rows
 from rag_serving.artifacts.manifest import Manifest, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.secret import SecretError
@@ -48,10 +49,13 @@ from rag_serving.config.loading import Config
 from rag_serving.indexes import keyword_index
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.indexes.exact import FILE as VECTORS_FILE
-from rag_serving.indexes.exact import Vectors, VectorsError
+from rag_serving.indexes.exact import VectorsError
 from rag_serving.indexes.generation import place_of
-from rag_serving.indexes.generation_files import CHUNKS_FILE, LEXICAL_FOLDER, MAPPED_FILE
+from rag_serving.indexes.generation_files import LEXICAL_FOLDER
+from rag_serving.indexes.generation_parts import CHUNKS_FILE, MAPPED_FILE, Part, map_chunks, parts_of
+from rag_serving.indexes.generation_parts import FOLDER as PARTS_FOLDER
 from rag_serving.indexes.integrity import MARK, Damage, find_damage, find_dense_damage
+from rag_serving.indexes.joined import JoinedVectors
 from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
 from rag_serving.indexes.page_readers import FILE as READERS_FILE
 from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE
@@ -121,6 +125,7 @@ class _Parts:
 
     def __init__(self, store: Store, tenant: str, manifest: Manifest) -> None:
         self._store, self._tenant, self._manifest = store, tenant, manifest
+        self._parts = parts_of(manifest)
         self._folder = store.generation(tenant, manifest.id)
         self.working = store.candidate(tenant) / "repair"
         remove_folder(self.working)
@@ -161,29 +166,32 @@ class _Parts:
         for name in self.wanted:
             for path in self._copies(name):
                 if fault_of(path, self._manifest.files[name], thorough=True) is None:
+                    (self.working / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(path, self.working / name)
                     break
 
     def convert_chunks(self) -> None:
         """The same rows stand in two files."""
-        if not {CHUNKS_FILE, MAPPED_FILE} & self.wanted or (table := self._table()) is None:
-            return
-        if CHUNKS_FILE in self.wanted:
-            write_table(self.working / CHUNKS_FILE, table, GENERATION_CHUNKS)
-        if MAPPED_FILE in self.wanted:
-            write_mapped(self.working / MAPPED_FILE, table, GENERATION_CHUNKS)
+        for part in self._having(CHUNKS_FILE, MAPPED_FILE):
+            if (table := self._rows(part)) is None:
+                continue
+            if part.file(CHUNKS_FILE) in self.wanted:
+                write_table(self.working / part.file(CHUNKS_FILE), table, GENERATION_CHUNKS)
+            if part.file(MAPPED_FILE) in self.wanted:
+                write_mapped(self.working / part.file(MAPPED_FILE), table, GENERATION_CHUNKS)
 
     def recall_vectors(self) -> None:
         """From the tenant's cache, by the keys of the chunks."""
-        if VECTORS_FILE not in self.wanted or (table := self._table()) is None:
-            return
-        try:
-            vectors = self._cache().remembered([*chain.from_iterable(table["vector_keys"].to_pylist())])
-        except (ModelError, SecretError, ValueError) as error:
-            _log.warning("the vectors cannot be restored from the cache: %s", error)
-            return
-        if vectors is not None:
-            save_vectors(self.working, vectors)
+        for part in self._having(VECTORS_FILE):
+            if (table := self._rows(part)) is None:
+                continue
+            try:
+                vectors = self._cache().remembered([*chain.from_iterable(table["vector_keys"].to_pylist())])
+            except (ModelError, SecretError, ValueError) as error:
+                _log.warning("the vectors cannot be restored from the cache: %s", error)
+                return
+            if vectors is not None:
+                save_vectors(self._made(part), vectors)
 
     def recall_sentences(self) -> None:
         """From the tenant's cache, by the sentences of the chunks."""
@@ -207,13 +215,15 @@ class _Parts:
 
     def code_vectors(self) -> None:
         """Codes follow from vectors."""
-        if {CODES_FILE, FACTS_FILE} & self.wanted and (path := self._sound.get(VECTORS_FILE)):
+        for part in self._having(CODES_FILE, FACTS_FILE):
+            if not (path := self._sound.get(part.file(VECTORS_FILE))):
+                continue
             try:
-                vectors = load_vectors(path.parent, self._manifest.vector_count, self._manifest.embedder.dimension)
+                vectors = load_vectors(path.parent, part.vectors, self._manifest.embedder.dimension)
             except VectorsError as error:
                 _log.warning("the codes cannot be restored: %s", error)
                 return
-            save_codes(self.working, vectors)
+            save_codes(self._made(part), vectors)
 
     def list_readers(self) -> None:
         """Who may read which page follows from the chunks."""
@@ -239,14 +249,32 @@ class _Parts:
         candidate = self._store.candidate(self._tenant)
         folder = candidate / _PARTS.get(name, "dense")
         yield candidate / name if name.startswith(f"{LEXICAL_FOLDER}/") else folder / name
-        for other in sorted(self._store.generations(self._tenant).glob("[!.]*")):
-            yield other / name
+        if name.startswith(f"{PARTS_FOLDER}/"):  # a part may have another number there
+            name = f"{PARTS_FOLDER}/*/{Path(name).name}"
+        yield from sorted(self._store.generations(self._tenant).glob(f"[!.]*/{name}"))
+
+    def _having(self, *names: str) -> list[Part]:
+        """Return the parts of which one of these files is damaged and not made again yet."""
+        return [part for part in self._parts if self.wanted.intersection(map(part.file, names))]
+
+    def _made(self, part: Part) -> Path:
+        """Return the folder in which the files of a part are made again."""
+        folder = part.folder(self.working)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def _table(self) -> pa.Table | None:
+        """Return the whole chunk table, None where the rows of a part cannot be had."""
+        tables = [self._rows(part) for part in self._parts]
+        found = [table for table in tables if table is not None]
+        return pa.concat_tables(found) if len(found) == len(tables) else None
+
+    def _rows(self, part: Part) -> pa.Table | None:
+        """Return the rows of a part from either of their files, None where both are damaged."""
         try:
-            if path := self._sound.get(MAPPED_FILE):
+            if path := self._sound.get(part.file(MAPPED_FILE)):
                 return map_table(path, GENERATION_CHUNKS)
-            path = self._sound.get(CHUNKS_FILE)
+            path = self._sound.get(part.file(CHUNKS_FILE))
             return read_table(path, GENERATION_CHUNKS) if path else None
         except StoreError as error:  # of another version of the program
             _log.warning("nothing can be restored from the chunks: %s", error)
@@ -259,22 +287,24 @@ def _restore_shards(store: Store, tenant: str, manifest: Manifest, config: Confi
     if not damaged:
         return []
     folder, place = store.generation(tenant, manifest.id), place_of(store, tenant, config)
-    if any(fault_of(folder / name, manifest.files[name], True) for name in (CHUNKS_FILE, VECTORS_FILE)):
+    parts = parts_of(manifest)
+    needed = [part.file(name) for part in parts for name in (MAPPED_FILE, VECTORS_FILE)]
+    if any(fault_of(folder / name, manifest.files[name], True) for name in needed):
         return []
-    table = read_table(folder / CHUNKS_FILE, GENERATION_CHUNKS)
-    vectors = load_vectors(folder, manifest.vector_count, manifest.embedder.dimension)
+    table, dimension = map_chunks(folder, parts), manifest.embedder.dimension
+    vectors = JoinedVectors([load_vectors(part.folder(folder), part.vectors, dimension) for part in parts])
     try:
-        parts = {damage.part for damage in damaged}
-        if (place.url is None and discard_unreadable(place.folder)) or not parts & manifest.collections:
-            parts = set(manifest.collections)
-        return list(_built_shards(ShardWriter.open(place), manifest, table, vectors, parts))
+        wanted = {damage.part for damage in damaged}
+        if (place.url is None and discard_unreadable(place.folder)) or not wanted & manifest.collections:
+            wanted = set(manifest.collections)
+        return list(_built_shards(ShardWriter.open(place), manifest, table, vectors, wanted))
     except DenseError as error:
         _log.warning("the shards cannot be restored: %s", error)
         return []
 
 
 def _built_shards(
-    collections: ShardWriter, manifest: Manifest, table: pa.Table, vectors: Vectors, wanted: set[str]
+    collections: ShardWriter, manifest: Manifest, table: pa.Table, vectors: JoinedVectors, wanted: set[str]
 ) -> Iterator[str]:
     names = np.array(table["shard"].to_pylist(), dtype=object)
     for shard in manifest.shards:
@@ -282,7 +312,7 @@ def _built_shards(
         if shard.collection not in wanted or not len(rows):
             continue
         own = vectors_at(table, vectors, rows)
-        content = shard_content(table.take(pa.array(rows, pa.int64())), own, manifest.embedder.name)
+        content = shard_content(take_rows(table, rows), own, manifest.embedder.name)
         if content.digest == shard.digest:
             collections.replace(shard.collection, content)
             yield shard.collection

@@ -20,6 +20,7 @@ import pyarrow as pa
 from rag_assets.publishing.keyword_writer import write_keyword_index
 from rag_assets.publishing.page_readers import write_page_readers
 from rag_assets.publishing.vector_files import save_codes, save_vectors
+from rag_serving.artifacts.manifest import PartSize
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS
 from rag_serving.artifacts.store import (
     Store,
@@ -33,7 +34,8 @@ from rag_serving.artifacts.store import (
     write_table,
 )
 from rag_serving.indexes.exact import Vectors
-from rag_serving.indexes.generation_files import CHUNKS_FILE, LEXICAL_FOLDER, MAPPED_FILE
+from rag_serving.indexes.generation_files import LEXICAL_FOLDER
+from rag_serving.indexes.generation_parts import CHUNKS_FILE, MAPPED_FILE, map_chunks, named_parts
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
 
@@ -56,23 +58,19 @@ class BuildWorkspace:
         self,
         table: pa.Table,
         vectors: Vectors,
+        sizes: Sequence[PartSize],
         facts: Mapping[str, Any],
         write_words: Callable[[Path, pa.Table], None] = write_keyword_index,
     ) -> None:
-        """Leave the arranged table, its vectors and what was made of them; `write_words` makes the keyword index."""
+        """Leave the arranged table, its vectors and what was made of them; `sizes`: of its parts, in order,
+        `write_words` makes the keyword index."""
         with self._part(_DENSE) as working:
             with ThreadPoolExecutor(1) as beside:  # Arrow and numpy leave the other core to the words
-                files = [
-                    beside.submit(write_table, working / CHUNKS_FILE, table, GENERATION_CHUNKS),
-                    beside.submit(write_mapped, working / MAPPED_FILE, table, GENERATION_CHUNKS),
-                    beside.submit(save_vectors, working, vectors),
-                    beside.submit(save_codes, working, vectors),
-                ]
+                parts = beside.submit(_write_parts, working, table, vectors, sizes)
                 write_page_readers(working, table)
                 write_words(working, table)
-                for file in files:
-                    file.result()
-            write_json(working / _FACTS, dict(facts))
+                parts.result()
+            write_json(working / _FACTS, {**facts, "parts": [size.model_dump() for size in sizes]})
 
     @contextmanager
     def lexical(self) -> Iterator[Path]:
@@ -123,7 +121,11 @@ class BuildWorkspace:
 
     def table(self) -> pa.Table:
         """Return the table that `write_dense` left."""
-        return map_table(self.folder / _DENSE / MAPPED_FILE, GENERATION_CHUNKS)
+        return map_chunks(self.folder / _DENSE, named_parts(self.part_sizes()))
+
+    def part_sizes(self) -> list[PartSize]:
+        """Return the sizes of the parts that `write_dense` left."""
+        return [PartSize.model_validate(size) for size in self.facts()["parts"]]
 
     def facts(self) -> dict[str, Any]:
         """Return the facts that `write_dense` left."""
@@ -148,13 +150,9 @@ class BuildWorkspace:
         """Return all parts in one folder, still without its manifest; linked, not copied, where that is possible."""
         working = _empty(self.folder / "generation")
         folders = self.folder / _DENSE, self.folder / _SENTENCES, self.originals_folder
-        parts = [part for part in folders if part.is_dir()]
-        for file in sorted(file for part in parts for file in part.iterdir()):
-            if file.name not in (_FACTS, _MADE_OF):
-                _link(file, working / file.name)
-        (working / LEXICAL_FOLDER).mkdir()
-        for file in sorted((self.folder / _LEXICAL).iterdir()):
-            _link(file, working / LEXICAL_FOLDER / file.name)
+        for folder in folders:
+            _link_files(folder, working)
+        _link_files(self.folder / _LEXICAL, working / LEXICAL_FOLDER)
         return working
 
     @contextmanager
@@ -168,6 +166,38 @@ def _empty(folder: Path) -> Path:
     remove_folder(folder)
     folder.mkdir(parents=True)
     return folder
+
+
+def _write_parts(folder: Path, table: pa.Table, vectors: Vectors, sizes: Sequence[PartSize]) -> None:
+    """Write the files of every part, one after the other.
+
+    Their bytes do not depend on the rows of other parts, nor on the chunks that the table's columns are in.
+    """
+    row = place = 0
+    for part in named_parts(sizes):
+        own = part.folder(folder)
+        own.mkdir(parents=True, exist_ok=True)
+        rows = table if len(sizes) == 1 else _copied(table.slice(row, part.chunks))
+        write_table(own / CHUNKS_FILE, rows, GENERATION_CHUNKS)
+        write_mapped(own / MAPPED_FILE, rows, GENERATION_CHUNKS)
+        save_vectors(own, vectors[place : place + part.vectors])
+        save_codes(own, vectors[place : place + part.vectors])
+        row, place = row + part.chunks, place + part.vectors
+
+
+def _copied(rows: pa.Table) -> pa.Table:
+    """Return rows in memory of their own: Arrow writes a slice with bytes of the rows behind it as padding."""
+    kinds = zip(rows.columns, rows.schema.types, strict=True)
+    columns = [pa.concat_arrays([pa.array([], kind), *column.chunks]) for column, kind in kinds]
+    return pa.table(columns, schema=rows.schema)
+
+
+def _link_files(source: Path, target: Path) -> None:
+    """Link the files below a folder into another one, but for what only a build reads; none where there is none."""
+    for file in sorted(path for path in source.rglob("*") if path.is_file() and path.name not in (_FACTS, _MADE_OF)):
+        place = target / file.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _link(file, place)
 
 
 def _link(source: Path, target: Path) -> None:

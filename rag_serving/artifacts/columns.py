@@ -2,6 +2,9 @@
 
 Belongs here: the types of GENERATION_CHUNKS. Does not belong here: which rows are read (`indexes.generation`).
 
+A column may be in several chunks, which are never joined where they hold texts: all texts of a large generation do not
+fit the 32 bits of Arrow's offsets.
+
 pyarrow's own conversions (`pa.array`, `pa.scalar`, `to_numpy`) import pandas, which takes as long as a question; those
 here do not.
 
@@ -11,8 +14,10 @@ before they have read one, and a chunk has twenty columns: together as much as s
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,6 +29,7 @@ Read = Callable[[Iterable[int]], list[Any]]
 """The values of some rows, in their order."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BLOCK = 16_384  # rows that are put in order at once: their texts are joined
 _MILLISECONDS = pa.timestamp("ms", tz="UTC")
 
 
@@ -62,8 +68,10 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def reader(column: pa.Array) -> Read:
+def reader(column: pa.Array | pa.ChunkedArray) -> Read:
     """Return what reads rows of a column, the same as `column.take(rows).to_pylist()`."""
+    if isinstance(column, pa.ChunkedArray):
+        return _chunks(column)
     kind = column.type
     if column.null_count == len(column):
         return lambda rows: [None for _ in rows]
@@ -80,6 +88,19 @@ def reader(column: pa.Array) -> Read:
     if kind == _MILLISECONDS:
         return lambda rows: [_EPOCH + timedelta(milliseconds=numbers[row]) for row in rows]
     return lambda rows: [numbers[row] for row in rows]
+
+
+def _chunks(column: pa.ChunkedArray) -> Read:
+    if column.num_chunks == 1:
+        return reader(column.chunk(0))
+    reads, ends = [reader(chunk) for chunk in column.chunks], np.cumsum([len(chunk) for chunk in column.chunks])
+    starts = [0, *ends.tolist()]
+
+    def read(rows: Iterable[int]) -> list[Any]:
+        places = [(bisect_right(starts, row) - 1, row) for row in rows]
+        return [reads[number]((row - starts[number],))[0] for number, row in places]
+
+    return read
 
 
 def _strings(column: pa.Array) -> Read:
@@ -118,6 +139,44 @@ def dictionary_encode(column: pa.ChunkedArray) -> tuple[tuple[str, ...], NDArray
 
     Not by `to_numpy`, which takes half a second to import pandas where that is installed.
     """
-    encoded = combine_chunks(column).dictionary_encode()
-    numbers: NDArray[np.int32] = np.from_dlpack(encoded.indices)  # type: ignore[assignment]
-    return tuple(encoded.dictionary.to_pylist()), numbers
+    encoded = column.dictionary_encode().chunks  # they share a dictionary
+    if not encoded:
+        return (), np.zeros(0, np.int32)
+    numbers: list[NDArray[np.int32]] = [np.from_dlpack(chunk.indices) for chunk in encoded]  # type: ignore[misc]
+    return tuple(encoded[-1].dictionary.to_pylist()), numbers[0] if len(numbers) == 1 else np.concatenate(numbers)
+
+
+def members_of(lists: pa.ChunkedArray) -> pa.Table:
+    """Return the members of a column of lists of structs, each with the `row` of its list, ascending."""
+    kind = lists.type.value_type
+    batches = [pa.RecordBatch.from_struct_array(chunk.flatten()) for chunk in lists.chunks]
+    members = pa.Table.from_batches(batches, pa.schema([kind.field(number) for number in range(kind.num_fields)]))
+    return members.append_column("row", pc.list_parent_indices(lists))
+
+
+def take_rows(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
+    """Return some rows of a table, in their order; unlike `Table.take` without joining the chunks of its columns."""
+    batches = table.to_batches()
+    if len(batches) < 2:
+        return table.take(indices(rows))
+    is_ascending = bool(np.all(rows[1:] >= rows[:-1]))
+    ordered = rows if is_ascending else np.sort(rows)
+    ends = np.cumsum([len(batch) for batch in batches])
+    borders = [0, *np.searchsorted(ordered, ends).tolist()]
+    found = pa.Table.from_batches(
+        [
+            batch.take(indices(ordered[first:last] - (end - len(batch))))
+            for batch, end, (first, last) in zip(batches, ends.tolist(), pairwise(borders), strict=True)
+            if first < last
+        ],
+        table.schema,
+    )
+    return found if is_ascending else found.combine_chunks().take(indices(np.argsort(np.argsort(rows, kind="stable"))))
+
+
+def reordered(table: pa.Table, order: NDArray[np.int64]) -> pa.Table:
+    """Return all rows of a table in another order, in chunks where it has several."""
+    if all(column.num_chunks < 2 for column in table.columns):
+        return table.take(indices(order))
+    blocks = (order[start : start + _BLOCK] for start in range(0, len(order), _BLOCK))
+    return pa.concat_tables([table.slice(0, 0), *(take_rows(table, block) for block in blocks)])

@@ -56,6 +56,13 @@ class SourcePages(Record):
     digest: str
 
 
+class PartSize(Record):
+    """A part of a large generation: how many chunks and vectors it has."""
+
+    chunks: int
+    vectors: int
+
+
 class FileFacts(Record):
     """Size and SHA-256 of a file of the generation's folder."""
 
@@ -64,7 +71,7 @@ class FileFacts(Record):
 
 
 class Manifest(Record):
-    """What a generation is made of. `id` covers the fields named in `IDENTITY`."""
+    """What a generation is made of. `id` covers the fields named in `IDENTITY`, and `parts` where there are any."""
 
     id: str
     format: int = FORMAT
@@ -81,6 +88,7 @@ class Manifest(Record):
     files: dict[str, FileFacts]
     versions: dict[str, str]  # of the libraries that wrote the indexes
     vectors: int | None = None  # None: one for each chunk
+    parts: tuple[PartSize, ...] = ()  # in the order of their rows; none: all files are in the generation's folder
     signature: str = ""  # keyed digest of all the rest: whoever can write files alone cannot make one
 
     @property
@@ -98,7 +106,8 @@ class Manifest(Record):
 
 def id_of(manifest: Manifest) -> str:
     """Return the id that belongs to what a manifest says: another than its own where it was altered."""
-    return _digest(manifest.model_dump(mode="json", include=set(IDENTITY)))[:16]
+    fields = IDENTITY | {"parts"} if manifest.parts else IDENTITY
+    return _digest(manifest.model_dump(mode="json", include=set(fields)))[:16]
 
 
 def file_facts(path: Path) -> FileFacts:

@@ -36,6 +36,10 @@ class Indexing(Section):
     """Chunks of a generation up to which Chroma's index is built, unless `dense_search` is chroma. A larger one is
     searched by the codes of its vectors and compared in full precision: what an exact search finds, 36 ms for a
     million chunks on two cores. To build the graphs of a million takes some 20 minutes; nothing else needs them."""
+    max_part_chunks: int = Field(250_000, ge=16)
+    """Chunks of a generation up to which it is one set of files. A larger one is stored in parts of at most so many
+    chunks, and of a quarter at least. Each part has its own chunk table, vectors and codes; an object store gets only
+    parts whose pages changed. A part's texts may take 2 GiB."""
     keep_generations: int = Field(5, ge=1)
     """Generations kept for rollback, the published one included."""
     min_ann_recall: float = Field(0.95, ge=0, le=1)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rag_serving.artifacts.columns import combine_chunks, numbers_of, strings
+from rag_serving.artifacts.columns import members_of, numbers_of, strings
 from rag_serving.records.places import Location
 
 
@@ -32,10 +32,7 @@ class DuplicateLocations:
     @classmethod
     def of_column(cls, column: pa.ChunkedArray) -> DuplicateLocations:
         """Return the places in the column `places` of GENERATION_CHUNKS."""
-        lists = combine_chunks(column)
-        batch = pa.RecordBatch.from_struct_array(pc.list_flatten(lists))
-        table = pa.Table.from_batches([batch]).append_column("row", pc.list_parent_indices(lists))
-        return cls(table, len(lists))
+        return cls(members_of(column), len(column))
 
     def of(self, row: int, classes: frozenset[str]) -> tuple[Location, ...]:
         """Return the places of a row's chunk that these reader classes open, each link once."""

@@ -1,8 +1,8 @@
 """Exact search over a generation's vectors: what answers, and what the recall of Chroma is measured against.
 
 Belongs here: the vectors in `vectors.npy`, cosine similarity row by row.
-Does not belong here: bounds that spare most rows (`quantization`), ties and ranks (`hits`), which vectors belong to
-which row (`window_map`).
+Does not belong here: vectors in parts (`joined`), bounds that spare most rows (`quantization`), ties and ranks
+(`hits`), which vectors belong to which row (`window_map`).
 
 A row with a vector for each of its windows is as similar as the nearest of them.
 """
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from rag_serving.artifacts.arrays import array_of
 from rag_serving.indexes.hits import Hit, best
+from rag_serving.indexes.joined import JoinedCodes, JoinedVectors
 from rag_serving.indexes.quantization import Bounds, Codes
 from rag_serving.indexes.window_map import WindowMap
 
@@ -53,14 +54,19 @@ def vectors_of(data: memoryview, rows: int, dimension: int) -> Vectors:
 class VectorTable(NamedTuple):
     """The L2-normalized vectors [vectors, d] of a generation, their quantized codes, and which belong to which row."""
 
-    vectors: Vectors
-    codes: Codes | None = None
+    vectors: Vectors | JoinedVectors
+    codes: Codes | JoinedCodes | None = None
     windows: WindowMap | None = None  # None: every row has one
 
     @property
     def rows(self) -> int:
         """Return how many rows have vectors."""
         return len(self.vectors) if self.windows is None else len(self.windows)
+
+    @property
+    def parts(self) -> tuple[Vectors, ...]:
+        """Return the arrays that the vectors are stored in."""
+        return self.vectors.parts if isinstance(self.vectors, JoinedVectors) else (self.vectors,)
 
     def mean(self, rows: NDArray[np.int64]) -> Vectors:
         """Return one vector for each of some rows [n, d]: the mean of its windows, of length one again."""
@@ -90,7 +96,7 @@ def similarities(table: VectorTable, vector: Vectors, rows: NDArray[np.int64]) -
     return scores
 
 
-def _cosines(vectors: Vectors, vector: Vectors, places: NDArray[np.int64]) -> Vectors:
+def _cosines(vectors: Vectors | JoinedVectors, vector: Vectors, places: NDArray[np.int64]) -> Vectors:
     """Return cosine similarity of the vectors at some places to `vector` [d].
 
     Each is summed alone: equal vectors get equal scores wherever they stand, which BLAS does not promise. Nor does
@@ -114,7 +120,7 @@ def search(table: VectorTable, vector: Vectors, k: int, rows: NDArray[np.int64] 
     return best(rows, similarities(table, vector, rows), k)
 
 
-def _bounds(codes: Codes, windows: WindowMap | None, vector: Vectors) -> Bounds:
+def _bounds(codes: Codes | JoinedCodes, windows: WindowMap | None, vector: Vectors) -> Bounds:
     """Return between what the similarity of every row lies: the largest lies between the largest of the bounds."""
     lower, upper = codes.bounds(vector)
     return (lower, upper) if windows is None else (windows.best(lower), windows.best(upper))

@@ -1,12 +1,13 @@
 """The files of a generation as it is searched: what each is called, reading them as they were signed.
 
 Belongs here: names, from the manifest's digests to table, vectors, codes and lexical index.
-Does not belong here: writing them (`rag_assets.publishing.workspace`), answering from them (`generation`).
+Does not belong here: writing them (`rag_assets.publishing.workspace`), what the files of a part are called
+(`generation_parts`), answering from them (`generation`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,9 @@ from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS
 from rag_serving.artifacts.store import Store, StoreError, table_of
 from rag_serving.indexes import keyword_index, lexical
 from rag_serving.indexes.exact import FILE as VECTORS_FILE
-from rag_serving.indexes.exact import VectorsError, VectorTable, vectors_of
+from rag_serving.indexes.exact import Vectors, VectorsError, VectorTable, vectors_of
+from rag_serving.indexes.generation_parts import MAPPED_FILE, Part, parts_of
+from rag_serving.indexes.joined import JoinedCodes, JoinedVectors
 from rag_serving.indexes.keyword_index import KeywordIndex
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
@@ -30,8 +33,6 @@ from rag_serving.indexes.sentence_vectors import SENTENCE_ROWS_FILE, SENTENCES_F
 from rag_serving.indexes.window_map import WindowsError, window_map
 from rag_serving.models.embedding.graph_cache import GraphCache
 
-CHUNKS_FILE = "chunks.parquet"
-MAPPED_FILE = "chunks.arrow"  # the same rows, as they are searched
 LEXICAL_FOLDER = "lexical"
 CODED_ROWS = 2048  # fewer vectors are sooner compared than their codes
 
@@ -91,28 +92,29 @@ def _read(store: Store, tenant: str, generation_id: str, memory_bytes: int, is_s
 
 def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int, is_searched: bool) -> GenerationFiles:
     """Read the files in the order of the work that is left to do with them, while others are still compared."""
-    codes = [CODES_FILE, FACTS_FILE] if manifest.vector_count >= CODED_ROWS and CODES_FILE in manifest.files else []
+    parts = parts_of(manifest)
+    codes = [part.file(name) for part in parts for name in (CODES_FILE, FACTS_FILE)]
+    codes = codes if manifest.vector_count >= CODED_ROWS and codes[0] in manifest.files else []
     sentences = [SENTENCES_FILE, SENTENCE_ROWS_FILE] if "sentences" in manifest.formats else []
     originals = [ORIGINALS_FILE] if "originals" in manifest.formats else []
     keywords = [*_KEYWORD_TABLES]
-    wanted = [*codes, *_LEXICAL_FILES.values(), MAPPED_FILE, VECTORS_FILE, *keywords, *sentences, *originals]
+    rows = [part.file(name) for name in (MAPPED_FILE, VECTORS_FILE) for part in parts]
+    wanted = [*codes, *_LEXICAL_FILES.values(), *rows, *keywords, *sentences, *originals]
     if absent := sorted(set(wanted) - manifest.files.keys()):
         raise StoreError(f"{folder / absent[0]} is not in the manifest; {mend(manifest.tenant)}")
-    shape = manifest.vector_count, manifest.embedder.dimension
+    dimension = manifest.embedder.dimension
     with FileComparison(store, manifest.tenant, folder, manifest.files, wanted, memory_bytes) as compared:
         coded = None
         if codes:
-            coded = Codes.open(compared[CODES_FILE].data, compared[FACTS_FILE].data, *shape, GraphCache(store.home))
-            if is_searched:
-                coded.prepare()
+            coded = _codes(compared, parts, dimension, GraphCache(store.home), is_searched)
         words = LexicalIndex.of({name: compared[file].data for name, file in _LEXICAL_FILES.items()})
-        table = table_of(compared[MAPPED_FILE].data, folder / MAPPED_FILE, GENERATION_CHUNKS)
-        vectors = vectors_of(compared[VECTORS_FILE].data, *shape)
+        table = _chunks(compared, parts, folder)
+        vectors = _vectors(compared, parts, dimension)
         tables = {
             name: table_of(compared[name].data, folder / name, schema) for name, schema in _KEYWORD_TABLES.items()
         }
         named = KeywordIndex(*tables.values())
-        spoken, of_chunks = None, (manifest.chunks, manifest.embedder.dimension)
+        spoken, of_chunks = None, (manifest.chunks, dimension)
         if sentences:
             spoken = SentenceVectors.open(compared[SENTENCES_FILE].data, compared[SENTENCE_ROWS_FILE].data, *of_chunks)
         rendered = None
@@ -122,3 +124,32 @@ def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int, i
         mapped = {folder / name: stamp for name in wanted if name not in codes and (stamp := compared[name].stamp)}
     vector_table = VectorTable(vectors, coded, window_map(table["vector_keys"]))
     return GenerationFiles(manifest, table, vector_table, words, named, mapped, spoken, kept)
+
+
+def _codes(
+    compared: FileComparison, parts: Sequence[Part], dimension: int, graphs: GraphCache, is_searched: bool
+) -> Codes | JoinedCodes:
+    """Return the codes of all vectors; those of one part are copied while the others are still compared."""
+    found = []
+    for part in parts:
+        codes, facts = (compared[part.file(name)].data for name in (CODES_FILE, FACTS_FILE))
+        found.append(Codes.open(codes, facts, part.vectors, dimension, graphs))
+        if is_searched:
+            found[-1].prepare()
+    return found[0] if len(found) == 1 else JoinedCodes(found)
+
+
+def _chunks(compared: FileComparison, parts: Sequence[Part], folder: Path) -> pa.Table:
+    """Return the chunk table, in chunks where the generation is stored in parts."""
+    tables = []
+    for part in parts:
+        path = folder / part.file(MAPPED_FILE)
+        tables.append(table_of(compared[part.file(MAPPED_FILE)].data, path, GENERATION_CHUNKS))
+        if len(tables[-1]) != part.chunks:
+            raise WindowsError(f"{part.file(MAPPED_FILE)} has {len(tables[-1])} rows instead of {part.chunks}")
+    return pa.concat_tables(tables)
+
+
+def _vectors(compared: FileComparison, parts: Sequence[Part], dimension: int) -> Vectors | JoinedVectors:
+    found = [vectors_of(compared[part.file(VECTORS_FILE)].data, part.vectors, dimension) for part in parts]
+    return found[0] if len(found) == 1 else JoinedVectors(found)

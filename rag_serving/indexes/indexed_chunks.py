@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.columns import Read, combine_chunks, indices, reader, rows_in
+from rag_serving.artifacts.columns import Read, reader, rows_in, take_rows
 from rag_serving.artifacts.manifest import Manifest
 from rag_serving.indexes.bm25 import idf
 from rag_serving.indexes.hits import Hit
@@ -247,7 +247,7 @@ class IndexedChunks:
 
     @cached_property
     def _columns(self) -> dict[str, Read]:
-        return {name: self._texts.get(name) or reader(combine_chunks(self.table[name])) for name in _FIELDS}
+        return {name: self._texts.get(name) or reader(self.table[name]) for name in _FIELDS}
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -255,12 +255,12 @@ class IndexedChunks:
 
     def _compute_names(self, classes: frozenset[str]) -> Names:
         rows = self._readable.of(classes).rows
-        return names_of([self.table.select(NAMED).take(indices(rows)), *self.places.told(classes)])
+        return names_of([take_rows(self.table.select(NAMED), rows), *self.places.told(classes)])
 
     def _open_keywords(self, classes: frozenset[str]) -> ReadableKeywords:
         return ReadableKeywords(self._keyword_index, self._readable.of(classes))
 
     def _compute_languages(self, classes: frozenset[str]) -> dict[str, float]:
         rows = self.sample(classes, _LANGUAGE_SAMPLE).tolist()
-        told = reader(combine_chunks(self.table["lang"]))(rows)
+        told = reader(self.table["lang"])(rows)
         return shares_of_languages(self._columns["text"](rows), told)

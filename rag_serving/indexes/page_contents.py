@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.columns import indices, numbers_of
+from rag_serving.artifacts.columns import numbers_of, take_rows
 from rag_serving.indexes.duplicates import DuplicateLocations
 from rag_serving.records.queries import Facets
 
@@ -89,7 +89,7 @@ class PageContents:
 
     def _count(self, classes: frozenset[str], readable: bytes) -> Facets:
         mask = np.frombuffer(readable, dtype=np.bool_)
-        chunks = self._table.select(_FACETS).take(indices(np.flatnonzero(mask)))
+        chunks = take_rows(self._table.select(_FACETS), np.flatnonzero(mask))
         places = self._places.readable(classes)
         places = places.filter(pa.array(mask[numbers_of(places["row"])]))
         ids = pc.replace_substring_regex(places["chunk_id"], r":[^:]*:[^:]*$", "")

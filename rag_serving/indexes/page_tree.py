@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.columns import combine_chunks, dictionary_encode
+from rag_serving.artifacts.columns import dictionary_encode, numbers_of
 
 Numbers = NDArray[np.int64]
 
@@ -23,7 +23,7 @@ class PageTree:
         above, codes = dictionary_encode(table["parent_id"])
         numbers = {name: number for number, name in enumerate(names)}
         self._parents = np.array([numbers.get(name, -1) for name in above], dtype=np.int32)[codes]
-        self._places: NDArray[np.int32] = np.from_dlpack(combine_chunks(table["chunk_idx"]))  # type: ignore[assignment]
+        self._places = numbers_of(table["chunk_idx"])
         self._sizes = np.bincount(self._pages)
 
     def pages(self, rows: Numbers) -> Numbers:
@@ -36,7 +36,7 @@ class PageTree:
 
     def places(self, rows: Numbers) -> Numbers:
         """Return the place of every row in its page."""
-        return self._places[rows].astype(np.int64)
+        return self._places[rows]
 
     def means(self, scores: NDArray[np.float32], rows: Numbers, readable: Numbers) -> NDArray[np.float64]:
         """Return the mean of the scores [chunks] over the `readable` rows of the page of each of `rows` [n].

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.columns import combine_chunks, numbers_of
+from rag_serving.artifacts.columns import numbers_of
 
 Rows = NDArray[np.int64]
 _SIGN = "#"  # between a chunk id, which ends in its number on the page, and a window's number
@@ -73,7 +73,7 @@ def window_counts(vector_keys: pa.ChunkedArray) -> Rows:
     Raises:
         WindowsError: a row has none.
     """
-    lengths = pc.list_value_length(combine_chunks(vector_keys))
+    lengths = pc.list_value_length(vector_keys)
     counts = np.zeros(1, np.int64) if lengths.null_count else numbers_of(lengths)
     if not counts.all():
         raise WindowsError("a row of the chunk table names no vector")

@@ -52,11 +52,11 @@ def matching_rows(chunks: pa.Table, filters: Filters) -> NDArray[np.bool_]:
     for word in filters.title:
         matches &= mask_of(pc.match_substring(pc.utf8_lower(chunks["title"]), word.lower()))
     for label in filters.labels:
-        matches &= _with_label(chunks["labels"].combine_chunks(), label)
+        matches &= _with_label(chunks["labels"], label)
     return matches
 
 
-def _with_label(labels: pa.ListArray, label: str) -> NDArray[np.bool_]:
+def _with_label(labels: pa.ChunkedArray, label: str) -> NDArray[np.bool_]:
     rows = numbers_of(pc.list_parent_indices(labels))
     having = np.zeros(len(labels), dtype=np.bool_)
     having[rows[rows_in(pc.list_flatten(labels), [label])]] = True

@@ -1,4 +1,4 @@
-"""A column that is too large for a generation is refused before anything is written."""
+"""A column that is too large for a part of a generation is refused before anything is written."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import examples
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for
 
-from rag_assets.publishing.arrange import BuildError
-from rag_assets.publishing.build import build_dense, build_lexical_index
+from rag_assets.publishing.arrange import BuildError, in_order
+from rag_assets.publishing.build import build_dense
 from rag_assets.publishing.column_sizes import MOST, oversized_column
+from rag_serving.artifacts.columns import take_rows
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
 
-GIBIBYTE = 1 << 30
+KIBIBYTE, GIBIBYTE = 1 << 10, 1 << 30
 
 
 def with_texts_of_three_gibibytes() -> pa.Table:
@@ -31,14 +33,27 @@ def with_texts_of_three_gibibytes() -> pa.Table:
     return table.set_column(place, table.schema.field("text"), texts)
 
 
-def test_texts_beyond_two_gibibytes_are_refused_in_one_line(tmp_path: Path) -> None:
+def test_texts_beyond_two_gibibytes_in_one_part_are_refused_in_one_line(tmp_path: Path) -> None:
     table, store = with_texts_of_three_gibibytes(), Store(tmp_path)
-    with pytest.raises(BuildError, match=r"'text' .* 2,147,483,647 .* several tenants") as refused:
+    told = r"'text' of 3 chunks .* 2,147,483,647 .* set indexing.max_part_chunks"
+    with pytest.raises(BuildError, match=told) as refused:
         build_dense(store, TENANT, table, clustered_vectors(3), config_for(tmp_path), MODEL)
     assert "\n" not in str(refused.value)
-    with pytest.raises(BuildError, match="'text'"):
-        build_lexical_index(store, TENANT, table)
     assert not store.candidate(TENANT).exists()
+
+
+def test_rows_of_texts_beyond_two_gibibytes_are_taken_without_joining_them() -> None:
+    assert in_order(with_texts_of_three_gibibytes())["text"].num_chunks == 3
+    zeros = pa.py_buffer(np.zeros(GIBIBYTE, np.uint8))
+    borders = pa.py_buffer(np.arange(0, GIBIBYTE + 1, KIBIBYTE, np.int32))
+    chunk = pa.StringArray.from_buffers(KIBIBYTE**2, borders, zeros)
+    table = pa.table({"text": pa.chunked_array([chunk] * 3), "row": np.arange(3 * KIBIBYTE**2)})
+    rows = np.array([3 * KIBIBYTE**2 - 1, 0, KIBIBYTE**2 + 5, 0])
+    found = take_rows(table, rows)
+    assert found["row"].to_pylist() == rows.tolist()
+    assert pc.binary_length(found["text"]).to_pylist() == [KIBIBYTE] * 4
+    with pytest.raises(pa.ArrowInvalid, match="offset overflow"):
+        table.take(pa.array(rows))
 
 
 CELL = st.fixed_dictionaries(

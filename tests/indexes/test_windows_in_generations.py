@@ -26,7 +26,7 @@ from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store, StoreError, read_table, write_mapped
 from rag_serving.indexes import generation_files
 from rag_serving.indexes.generation import Generation, place_of
-from rag_serving.indexes.generation_files import MAPPED_FILE
+from rag_serving.indexes.generation_parts import MAPPED_FILE
 from rag_serving.indexes.integrity import find_damage
 
 CHUNKS, DIMENSION = 300, 24

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.index_backends import BACKENDS, Backends
+from support.index_backends import BACKENDS, REMOTE, Backends
 from support.synthetic import MODEL, TENANT, WORDS, chunk_row, clustered_vectors
 
 from rag_assets.publishing.build import build_generation
@@ -78,19 +78,22 @@ def place(number: int, readers: str, shift: int) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(scope="module", params=["disk", "windows", *BACKENDS[1:]])
+@pytest.fixture(scope="module", params=["disk", "windows", "parts", *BACKENDS[1:]])
 def open_view(
     request: pytest.FixtureRequest, backends: Backends, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OpenView]:
-    """A generation; beside that on disk with one vector for each chunk, its chunks have up to three each."""
+    """A generation; beside that on disk with one vector for each chunk, its chunks have up to three each. What a
+    database is given is stored in parts."""
     home, name = tmp_path_factory.mktemp("view"), request.param
-    backend = backends.get("disk" if name == "windows" else name)
+    backend = backends.get("disk" if name in ("windows", "parts") else name)
+    indexing = {"indexing": {"max_part_chunks": 16}} if name in ("parts", *REMOTE) else {}
     counts = [1 if name == "disk" else 1 + number % 3 for number in range(COUNT)]
     vectors = clustered_vectors(sum(counts), dimension=8)
     keys = [[f"{number}.{window}" for window in range(count)] for number, count in enumerate(counts)]
     table = GENERATION_CHUNKS.table([{**row, "vector_keys": own} for row, own in zip(rows(), keys, strict=True)])
-    config = parse_config({"home": str(home), "tenants": {TENANT: {}}, **backend.settings(home)})
+    config = parse_config({"home": str(home), "tenants": {TENANT: {}}, **indexing, **backend.settings(home)})
     built = build_generation(Store(home), TENANT, table, vectors, config, MODEL)
+    assert bool(built.manifest.parts) == bool(indexing)
     built.close()
     backend.publish(config, TENANT, built.id)
     with backend.opened(config, TENANT, built.id) as generation:
