@@ -132,6 +132,8 @@ def default(field: FieldInfo) -> str:
         return "[below](#tenantsnamebudgets)"
     if isinstance(field.default, keyword.Keyword):
         return "as [`keyword`](#keyword) says"
+    if isinstance(field.default, sections.Features):
+        return "as [`features`](#features) says"
     if isinstance(field.default, orchestration.CelerySteps):
         return "[below](#orchestrationcelery)"
     if isinstance(field.default, orchestration.TenantOrchestration):

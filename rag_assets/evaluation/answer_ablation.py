@@ -124,6 +124,7 @@ def ablate_answers(
         EvaluationError: a part of the product is down.
         StoreError, ModelError, DenseError, BuildError: as the parts of the product raise them.
     """
+    config = config.of_tenant(tenant)
     embedder = RememberingAll(open_embedder(config.embedding))
     rows: list[dict[str, Any]] = []
     defaults: Values = {}

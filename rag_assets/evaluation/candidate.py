@@ -86,7 +86,7 @@ def evaluate_candidate(candidate: Candidate, override: str | None = None, report
     stale = check_gold(gold, live_pages(store, config, tenant)) if whole else []
     alive = live(gold, stale)
     asked = alive if any(question.answerable for question in alive.questions) else GoldSet((), tenant)
-    evaluated = replace(candidate, config=_evaluated_config(config))
+    evaluated = replace(candidate, config=_evaluated_config(config.of_tenant(tenant)))
     digest = _digest(asked, evaluated)
     before = _report(store, tenant, store.current(tenant))
     facts = _report(store, tenant, candidate.generation) or {}

@@ -61,7 +61,7 @@ class ConfigFile:
 
 
 class Switches:
-    """Follows the section `features` of the configuration file, and of `retrieval`, the tenants' own too, `enabled`,
+    """Follows of the configuration file, the tenants' own too, the section `features`, and of `retrieval` `enabled`,
     `phase` and `canary`. A file that cannot be used changes nothing."""
 
     def __init__(self, file: ConfigFile, service: Callable[[], Service]) -> None:

@@ -32,7 +32,6 @@ from rag_serving.budgets.opening import open_budgets
 from rag_serving.budgets.series import budget_series
 from rag_serving.config.loading import Config
 from rag_serving.config.phases import Canary
-from rag_serving.config.sections import Features
 from rag_serving.models.embedding.token_count import TokenCount
 from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder
@@ -96,20 +95,16 @@ class Service:
             pipeline.watch(_noted(metrics.add_change, pipeline.log.audit))
         return cls(config, authenticator, pipelines, embedder, metrics, cited, follower)
 
-    @property
-    def features(self) -> Features:
-        """The switches in force."""
-        return next((pipeline.config.features for pipeline in self.pipelines.values()), self.config.features)
-
     def switch(self, config: Config) -> list[str]:
         """Ask by the switches and in the phases of another configuration from the next question on; return what is
         otherwise now, a line each."""
-        told = changes_of(self.features, config.features, "features: ")
+        told: list[str] = []
         for tenant, pipeline in self.pipelines.items():
             if tenant in config.tenants:
-                wanted = config.phases_of(tenant)
+                features, wanted = config.features_of(tenant), config.phases_of(tenant)
+                told += changes_of(pipeline.config.features, features, f"features of {tenant}: ")
                 told += changes_of(pipeline.phases.configured, wanted, f"retrieval of {tenant}: ")
-                pipeline.switch(config.features, wanted)
+                pipeline.switch(features, wanted)
         return told
 
     def warm(self) -> None:

@@ -193,7 +193,7 @@ def _checked(provider: Literal["ollama", "openai"], settings: ChatModel, section
 def _reranker(config: Config) -> Finding:
     if not config.reranker.url:
         return Finding("reranker", "ok", "none is configured: the order of the search stays")
-    if not config.features.FEATURE_RERANKER:
+    if not any(config.features_of(tenant).FEATURE_RERANKER for tenant in config.tenants or [""]):
         return Finding("reranker", "ok", "switched off by features.FEATURE_RERANKER")
     try:
         sidecar = ask_sidecar(config.reranker)

@@ -10,10 +10,10 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import ValidationError, model_validator
+from pydantic import BaseModel, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
@@ -189,10 +189,21 @@ class Config(BaseSettings):
             own.canary or given.canary,
         )
 
+    def features_of(self, tenant: str) -> Features:
+        """Return the switches for a tenant's questions: what the tenant says over what all tenants have."""
+        return _laid_over(self.features, self.tenants.get(tenant, Tenant()).features)
+
     def keyword_of(self, tenant: str) -> Keyword:
         """Return how the keyword tier reads a tenant's questions: what the tenant says over what all tenants have."""
-        own = self.tenants.get(tenant, Tenant()).keyword
-        return self.keyword.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
+        return _laid_over(self.keyword, self.tenants.get(tenant, Tenant()).keyword)
+
+    def of_tenant(self, tenant: str) -> Config:
+        """Return the same for a tenant's questions: what it says of `features` and `keyword` is said for all."""
+        update: dict[str, Any] = {"features": self.features_of(tenant), "keyword": self.keyword_of(tenant)}
+        if tenant in self.tenants:
+            own = {"features": Features(), "keyword": Keyword()}
+            update["tenants"] = {**self.tenants, tenant: self.tenants[tenant].model_copy(update=own)}
+        return self.model_copy(update=update)
 
     def budgets_of(self, tenant: str) -> Budgets:
         """Return what a tenant may use."""
@@ -209,6 +220,14 @@ class Config(BaseSettings):
         tenants = {name: tenant.model_copy(update=own) for name, tenant in self.tenants.items()}
         cache = self.cache.model_copy(update={"semantic": False})
         return self.model_copy(update={"retrieval": retrieval, "tenants": tenants, "cache": cache})
+
+
+_Keys = TypeVar("_Keys", bound=BaseModel)
+
+
+def _laid_over(given: _Keys, own: _Keys) -> _Keys:
+    """Return a section with the keys that another one sets."""
+    return given.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
 
 
 def load_config(path: Path | None = None) -> Config:

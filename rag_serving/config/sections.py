@@ -7,10 +7,11 @@ indexes (`indexing`), what is recorded (`telemetry`), the HTTP API (`serving`), 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from rag_serving.config.budgets import TenantBudgets
 from rag_serving.config.jobs import TenantJobs
@@ -324,6 +325,8 @@ class Evaluation(Section):
 class Tenant(Section):
     """A tenant: sources and readers that share nothing with others."""
 
+    features: Features = Features()
+    """Keys of `features` that are otherwise for it."""
     retrieval: TenantRetrieval = TenantRetrieval()
     """What of `retrieval` is otherwise for it: `enabled`, `phase`, `canary`."""
     jobs: TenantJobs = TenantJobs()
@@ -342,3 +345,13 @@ class Tenant(Section):
     where a language model writes answers. No limit where `serving.auth` is loopback."""
     budgets: TenantBudgets = TenantBudgets()
     """What of `budgets` is otherwise for it; `strict` holds for all."""
+
+    @field_validator("features", mode="before")
+    @classmethod
+    def _in_capitals(cls, given: Any) -> Any:
+        """Return switches by their names: below a tenant's name those of the environment come in lower case, and stand
+        over the file's."""
+        if not isinstance(given, Mapping):
+            return given
+        by_name = sorted(given.items(), key=lambda item: str(item[0]).islower())
+        return {str(name).upper(): value for name, value in by_name}

@@ -86,7 +86,7 @@ class Pipeline:
     """
 
     def __init__(self, config: Config, tenant: str, published: CurrentGeneration, services: Services) -> None:
-        self.config = config = config.model_copy(update={"keyword": config.keyword_of(tenant)})
+        self.config = config = config.of_tenant(tenant)
         self.tenant = tenant
         self.published = published
         self.receipts, self.telemetry = services.receipts, services.telemetry
@@ -128,7 +128,7 @@ class Pipeline:
         if reranker is None and config.reranker.url:
             from rag_serving.models.reranker_client import open_reranker
 
-            reranker = open_reranker(config.features, config.reranker)
+            reranker = open_reranker(config.features_of(tenant), config.reranker)
         services = Services(embedder or open_guarded(config), receipts, reranker, telemetry)
         return cls(config, tenant, published, services)
 

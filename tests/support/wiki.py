@@ -77,15 +77,19 @@ def configuration(home: Path, **more: object) -> Config:
 
 
 def publish(
-    home: Path, passages: Sequence[Passage] = PASSAGES, config: Config | None = None, model: Embedder | None = None
+    home: Path,
+    passages: Sequence[Passage] = PASSAGES,
+    config: Config | None = None,
+    model: Embedder | None = None,
+    tenant: str = "acme",
 ) -> str:
-    """Build a generation of the passages, point the tenant `acme` to it, and give its id."""
+    """Build a generation of the passages, point the tenant to it, and give its id."""
     config, store, model = config or configuration(home), Store(home), model or embedder()
     table = GENERATION_CHUNKS.table([_row(passage) for passage in passages])
     vectors = model.embed_documents([f"{passage.title}\n{passage.heading}\n{passage.text}" for passage in passages])
-    generation = build_generation(store, "acme", table, vectors, config, model.name)
+    generation = build_generation(store, tenant, table, vectors, config, model.name)
     generation.close()
-    store.point_current("acme", generation.id)
+    store.point_current(tenant, generation.id)
     return generation.id
 
 

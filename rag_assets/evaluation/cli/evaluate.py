@@ -172,7 +172,7 @@ def _asked(
         return
     settings = load_config(config)
     questions, name = _gold(path, tenant, settings)
-    pipeline = Pipeline.open(change(settings), name)
+    pipeline = Pipeline.open(change(settings.of_tenant(name)), name)
     try:
         yield pipeline, questions
     finally:
