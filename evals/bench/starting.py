@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ import httpx
 from evals.load.services import BUCKET, free_port, object_store
 from rag_assets.evaluation.bench import TENANT
 from rag_serving.config.object_store import ObjectStore
+from rag_serving.object_home.shared_folder import NOTES
 from rag_serving.object_home.shared_home import SharedHome
 
 WORKERS = (1, 2)
@@ -51,6 +53,7 @@ def with_variables() -> Iterator[None]:
 
 def starts(home: Path, folder: Path, rounds: int) -> dict[str, dict[str, float]]:
     """Share a home by a store, fill a replica's cache, and start it again and again. Return medians in seconds."""
+    shutil.rmtree(home / NOTES, ignore_errors=True)  # of the store of an earlier measurement
     with object_store() as port:
         settings = ObjectStore(url=f"s3://{BUCKET}/starting", endpoint=f"http://127.0.0.1:{port}")
         with SharedHome(settings, home).writing(f"tenants/{TENANT}"):

@@ -18,6 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from evals.load.processes import children_of
+
 JUDGED_SHARE = 0.5
 """Of the samples, the last ones that are judged: before, models, threads and caches of bounded size are filling."""
 MOST_MB_PER_HOUR = 30.0
@@ -36,12 +38,8 @@ def anonymous_mb(process: int) -> float:
 
 def _with_children(process: int) -> Iterator[int]:
     yield process
-    try:
-        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    except OSError:  # it ended
-        return
-    for child in children:
-        yield from _with_children(int(child))
+    for child in children_of(process):
+        yield from _with_children(child)
 
 
 def _status_mb(process: int, name: str) -> float:

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _CODE = """
-import sys, threading, time
+import os, sys, threading, time
 _kept = []
 def _leak():
     while True:
         time.sleep({every_s})
         _kept.append(bytes(range(256)) * 256)  # 64 KiB that were written to
-if any("spawn_main" in word for word in sys.orig_argv):  # a serving process, not the one that starts it
-    threading.Thread(target=_leak, daemon=True).start()
+if any("forkserver" in word for word in sys.orig_argv):  # serving processes are forked from this one
+    os.register_at_fork(after_in_child=lambda: threading.Thread(target=_leak, daemon=True).start())
 """
 _BYTES = 65_536
 

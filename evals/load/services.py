@@ -25,6 +25,7 @@ from typing import Any
 import httpx
 
 from evals.bench.clients import CITELOCK
+from evals.load.processes import children_of
 from rag_serving.artifacts.store import write_json
 
 BUCKET = "citelock"
@@ -130,8 +131,7 @@ class Postgres:
 
     def _signal(self, number: signal.Signals) -> None:
         first = int((self.folder / "data/postmaster.pid").read_text().split()[0])
-        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
-        for process in (first, *map(int, children)):
+        for process in (first, *children_of(first)):
             with suppress(ProcessLookupError):
                 os.kill(process, number)
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from evals.bench.clients import CITELOCK, Server
 from evals.load.installation import Installation, gold_questions, settings
+from evals.load.processes import answering
 from evals.load.services import answers, wait_for
 from rag_serving.artifacts.store import Store, write_json
 
@@ -122,9 +123,7 @@ class Place:
 
 def workers_of(server: Server) -> list[int]:
     """Return the numbers of the processes that answer."""
-    first = server.process.pid
-    children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
-    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return answering(server.process.pid)
 
 
 def publish(place: Place, config: Path) -> bool:

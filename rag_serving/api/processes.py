@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable
 
 import uvicorn
+from uvicorn import _subprocess
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from rag_serving.api.drain import END_S
+from rag_serving.api.forks import fork_context
 
 START_S = 120
 """Seconds that a process may take to start before the one that it replaces is kept."""
@@ -63,6 +65,7 @@ class Processes(Multiprocess):
         Raises:
             SystemExit: the address cannot be listened on; the reason was logged.
         """
+        _subprocess.spawn = fork_context()  # type: ignore[assignment]  # where uvicorn starts new interpreters
         made = cls(config, [config.bind_socket()])
         made._renew, made._replaced, made._had_terminal = renew, replaced, _has_terminal()
         made._leaves, made._leave_s = leaves, leave_s

@@ -25,6 +25,7 @@ from fastapi import FastAPI
 
 from rag_serving.api.app import create_app
 from rag_serving.api.drain import UNWIND_S
+from rag_serving.api.forks import hear_signals
 from rag_serving.api.processes import HANGS_S, Processes, on_hangup
 from rag_serving.api.reload import ConfigFile
 from rag_serving.api.service import Service
@@ -34,7 +35,6 @@ from rag_serving.config.object_store import where_home_is
 from rag_serving.config.serving import Serving
 from rag_serving.telemetry.metrics import forget_ended
 
-_FOLDER, _FILE = "CITELOCK_WORKERS_FOLDER", "CITELOCK_WORKERS_FILE"
 _CONFIG, _METRICS, _LEAVES = "config.json", "metrics", "leaves"
 _REMOVALS = 20
 _CONNECTION = "rag_serving.api.connections:Connection"
@@ -64,8 +64,8 @@ def serve(config: Config, path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="citelock-") as folder:  # its owner's alone
         (Path(folder) / _METRICS).mkdir()
         _leave(Path(folder), config)
-        os.environ[_FOLDER], os.environ[_FILE] = folder, str(path)
-        settings = uvicorn.Config(f"{__name__}:worker", factory=True, workers=serving.workers, **address, **_QUIET)
+        answering = partial(worker, Path(folder), path)
+        settings = uvicorn.Config(answering, factory=True, workers=serving.workers, **address, **_QUIET)
         replaced = partial(forget_ended, Path(folder) / _METRICS)
         leaves = (Path(folder) / _LEAVES).touch
         Processes.listening(settings, lambda: _renew(Path(folder), file), replaced, leaves, serving.leave_s).run()
@@ -85,14 +85,14 @@ def uvicorn_settings(serving: Serving) -> dict[str, Any]:
     }
 
 
-def worker() -> FastAPI:
+def worker(folder: Path, path: Path) -> FastAPI:
     """Return the API in one of several processes, started by `serve`, with which it ends."""
     log_to_stderr()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the first process replaces us
-    folder = Path(os.environ[_FOLDER])
+    hear_signals()
     threading.Thread(target=_end_with_parent, args=(folder,), name="parent", daemon=True).start()
     config = Config.model_validate_json((folder / _CONFIG).read_text("utf-8"))
-    file = ConfigFile(Path(os.environ[_FILE]), config.serving)
+    file = ConfigFile(path, config.serving)
     return create_app(config, folder / _METRICS, file, leaves=(folder / _LEAVES).exists)
 
 

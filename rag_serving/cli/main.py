@@ -190,13 +190,17 @@ def serve(
 
 def run_server(path: Path | None, **given: object) -> None:
     """Serve by the configuration, with these values of its section `serving` where they are given."""
-    from rag_serving.api import server
-    from rag_serving.api.auth import check_address
+    from rag_serving.api.forks import fork_context
     from rag_serving.config.loading import config_path, load_config
 
     settings = load_config(path)
     serving = overridden(settings.serving, **given)
     settings = overridden(settings, serving=serving)
+    if serving.workers > 1:
+        fork_context()  # imports beside us
+    from rag_serving.api import server
+    from rag_serving.api.auth import check_address
+
     check_address(serving)
     note = "no authentication, this machine only" if serving.auth == "loopback" else "bearer tokens"
     print(f"citelock: http://{serving.host}:{serving.port}{'/mcp' if serving.mcp else ''} ({note})", file=sys.stderr)

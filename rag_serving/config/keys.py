@@ -17,7 +17,6 @@ from pydantic import BaseModel
 PREFIX, DELIMITER = "CITELOCK_", "__"
 
 _PROGRAM = frozenset({"CITELOCK_CONFIG", "CITELOCK_SECRET", "CITELOCK_TOKENS", "CITELOCK_DEBUG"})
-_INTERNAL = frozenset({"CITELOCK_WORKERS_FOLDER", "CITELOCK_WORKERS_FILE"})
 _OF_TESTS = frozenset(
     {
         "CITELOCK_ADVERSARY", "CITELOCK_CACHE_PAIRS", "CITELOCK_CLUSTER_BROKER", "CITELOCK_CLUSTER_DATA",
@@ -66,7 +65,7 @@ def unknown_variable(config: type[BaseModel], environment: Mapping[str, str], co
 
     `content`: the configuration file's, whose keys `…_env` may name variables as they like.
     """
-    named = {*_PROGRAM, *_INTERNAL, *_OF_TESTS, *_named(content)}
+    named = {*_PROGRAM, *_OF_TESTS, *_named(content)}
     named |= {value for name, value in environment.items() if name.upper().endswith("_ENV")}
     for name in sorted(environment):
         upper = name.upper()

@@ -23,6 +23,7 @@ from support.server_process import Server
 from support.waiting import status_of, wait_until
 from support.wiki import publish
 
+from evals.load.processes import children_of, templates_of
 from rag_serving.api.drain import END_S
 
 HANGS = (
@@ -89,6 +90,24 @@ def test_answers_that_do_not_come_are_a_503_once_the_server_has_to_end(
         (name, data) = events_in("\n".join(lines) + "\n\n")[-1]
         assert (name, data["code"]) == ("error", "UNAVAILABLE")
         assert ended_within(process, 1 + END_S + LATE_S)
+
+
+def test_all_processes_may_be_told_at_once(wiki_home: Path, tmp_path: Path, silent: str) -> None:
+    """systemd signals each of them: the one that others are forked from outlives them, so that they are waited for."""
+    config = write_config(tmp_path, wiki_home, f"serving: {{drain_s: 3, request_timeout_s: 600}}\n{silent}\n")
+    with serving(CITELOCK, config, "--workers", "2") as (process, url), ThreadPoolExecutor(1) as pool:
+        waiting, (template,) = asked(pool, url), templates_of(process.pid)
+        answering = children_of(template)
+        time.sleep(1)
+        began = time.monotonic()
+        for number in (template, process.pid, *answering):
+            os.kill(number, signal.SIGTERM)
+        os.kill(template, signal.SIGHUP)
+        assert waiting.result(60).status_code == 503
+        assert time.monotonic() - began > 2
+        assert ended_within(process, END_S + LATE_S)
+        assert process.returncode == 0
+        wait_until(lambda: not any(Path(f"/proc/{number}").exists() for number in (template, *answering)))
 
 
 def test_a_thread_that_cannot_be_ended_does_not_keep_the_process_and_telemetry_is_kept(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_variables_that_something_reads_are_known(monkeypatch: pytest.MonkeyPatc
     ]
     read = {name for path in files for name in re.findall(r'environ\W+(?:get\()?"(CITELOCK_\w+)"', path.read_text())}
     assert {"CITELOCK_CONFIG", "CITELOCK_LEAK_PAIRS"} <= read
-    for name in {*read, "CITELOCK_WORKERS_FOLDER", "CITELOCK_SECRET"} - {"CITELOCK_CONFIG"}:
+    for name in {*read, "CITELOCK_SECRET"} - {"CITELOCK_CONFIG"}:
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("CITELOCK_MY_TOKENS", "{}")
     monkeypatch.setenv("CITELOCK_SIDECAR_TOKEN", "x")

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from evals.load.processes import answering
 from support.command_line import CITELOCK, QUESTION
 from support.waiting import status_of, wait_until
 
@@ -33,11 +34,7 @@ class Server:
 
     def workers(self) -> list[int]:
         """Process numbers of those that answer."""
-        found = []
-        for child in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
-            command = Path(f"/proc/{child}/cmdline").read_bytes()
-            found += [int(child)] * (b"spawn_main" in command)
-        return found
+        return answering(self.process.pid)
 
     def folders(self) -> list[Path]:
         """What its processes count in."""

@@ -1,0 +1,39 @@
+"""The process that the processes of a server are forked from.
+
+Belongs here: what it imports, when it starts. Does not belong here: the processes (`processes`), what they serve
+(`server`).
+
+It imports what they need while the first process does the same on another core. A process that is started, or that
+takes another one's place, then imports nothing, and shares the memory of what was imported.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext
+
+_IMPORTED = ("rag_serving.api.server", "onnxruntime")
+_ENDING = frozenset({signal.SIGTERM, signal.SIGHUP})
+
+
+def fork_context() -> ForkServerContext:
+    """Return what starts processes; the one that they are forked from is started, where it does not run."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*_IMPORTED])
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return context
+
+
+def hear_signals() -> None:
+    """Let a forked process be ended by signals, which the one that it was forked from does not hear.
+
+    systemd and a closed terminal signal all processes. The one that others are forked from has to outlive them: it
+    tells the first process when and how they end. It ends with the first process.
+    """
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
