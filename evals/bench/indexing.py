@@ -34,7 +34,7 @@ from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, map_table, write_mapped
 from rag_serving.config.loading import Config, parse_config
 
-_SEED, _BLOCK = 20, 65_536
+_SEED, _BLOCK, _BATCH = 20, 65_536, 1_000_000
 _CHUNKS, _VECTORS = "chunks.arrow", "vectors.npy"
 _SENTENCES, _PASS = "sentences.arrow", 100_000
 CHANCE = "chance"
@@ -61,8 +61,7 @@ def index(home: Path, inputs: Path, embedder: str, graphs: bool = True) -> dict[
 def write_inputs(folder: Path, table: pa.Table, vectors: NDArray[np.float32]) -> None:
     """Leave chunks and their vectors for `index`."""
     folder.mkdir(parents=True, exist_ok=True)
-    with pa.ipc.new_file(str(folder / _CHUNKS), table.schema) as file:
-        file.write_table(table.combine_chunks())
+    _write_chunks(folder / _CHUNKS, table)
     np.save(folder / _VECTORS, vectors)
 
 
@@ -204,8 +203,14 @@ def change_pages(inputs: Path, share: float) -> None:
     place = table.column_names.index("vector_keys")
     table = table.set_column(place, table.schema.field("vector_keys"), pa.array(keys, pa.list_(pa.string())))
     (inputs / _CHUNKS).unlink()
-    with pa.ipc.new_file(str(inputs / _CHUNKS), table.schema) as file:
-        file.write_table(table.combine_chunks())
+    _write_chunks(inputs / _CHUNKS, table)
+
+
+def _write_chunks(path: Path, table: pa.Table) -> None:
+    """Write chunks in batches whose texts fit Arrow's offsets."""
+    with pa.ipc.new_file(str(path), table.schema) as file:
+        for start in range(0, len(table), _BATCH):
+            file.write_table(table.slice(start, _BATCH).combine_chunks())
 
 
 def _keys(table: pa.Table) -> Iterator[tuple[str, list[str]]]:

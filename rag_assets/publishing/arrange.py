@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from rag_assets.publishing.column_sizes import MOST, oversized_column
 from rag_assets.publishing.shards import shard_count, shard_name
 from rag_assets.steps.contexts.context_prefix import under_prefixes
-from rag_serving.artifacts.columns import dictionary_encode, reordered
+from rag_serving.artifacts.columns import dictionary_encode, numbers_of, reordered
 from rag_serving.artifacts.content_digests import values_digest
 from rag_serving.artifacts.contents import let_go
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
@@ -55,7 +55,7 @@ def arranged(chunks: pa.Table, vectors: Vectors) -> tuple[pa.Table, Vectors]:
     order = pc.sort_indices(chunks, sort_keys=ORDER)
     if is_sorted(order):  # nothing is copied: vectors may be a gigabyte in a mapped file
         return chunks, np.ascontiguousarray(vectors, dtype=np.float32)
-    rows = order.to_numpy().astype(np.int64)
+    rows = numbers_of(order)
     places = windows.places(rows).vectors
     return reordered(chunks, rows), np.ascontiguousarray(vectors[places], dtype=np.float32)
 
@@ -63,7 +63,7 @@ def arranged(chunks: pa.Table, vectors: Vectors) -> tuple[pa.Table, Vectors]:
 def in_order(chunks: pa.Table) -> pa.Table:
     """Return chunks by source, page and place in the page; the table itself where they stand so."""
     order = pc.sort_indices(chunks, sort_keys=ORDER)
-    return chunks if is_sorted(order) else reordered(chunks, order.to_numpy().astype(np.int64))
+    return chunks if is_sorted(order) else reordered(chunks, numbers_of(order))
 
 
 def refuse_oversized(parts: Iterable[pa.Table]) -> None:

@@ -174,6 +174,12 @@ def take_rows(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
     return found if is_ascending else found.combine_chunks().take(indices(np.argsort(np.argsort(rows, kind="stable"))))
 
 
+def sort_rows(table: pa.Table, *columns: str) -> pa.Table:
+    """Return the rows of a table in the order of some columns, ascending."""
+    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in columns])
+    return reordered(table, numbers_of(order)).combine_chunks()
+
+
 def reordered(table: pa.Table, order: NDArray[np.int64]) -> pa.Table:
     """Return all rows of a table in another order, in chunks where it has several."""
     if all(column.num_chunks < 2 for column in table.columns):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rag_serving.artifacts.columns import sort_rows
 from rag_serving.artifacts.schema import CHUNKS
 
 VERSION = 2
@@ -60,7 +61,7 @@ def join_sources(
     tables = [_of_source(table, source, kind_of) for source, table in sorted(chunks.items())]
     if not tables:
         return _of_source(CHUNKS.empty(), "", kind_of)
-    return pa.concat_tables(tables).sort_by([("page_id", "ascending"), ("chunk_idx", "ascending")]).combine_chunks()
+    return sort_rows(pa.concat_tables(tables), "page_id", "chunk_idx")
 
 
 def _of_source(table: pa.Table, source: str, kind_of: Callable[[str, str], str]) -> pa.Table:

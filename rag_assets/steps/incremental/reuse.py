@@ -14,6 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rag_serving.artifacts.columns import sort_rows
+
 Row = Mapping[str, Any]
 Stamp = Callable[[Row], tuple[Any, ...]]
 
@@ -103,8 +105,7 @@ def restamped(pages: pa.Table, sections: pa.Table) -> pa.Table:
 
 def merged(kept: pa.Table, made: pa.Table, *order: str) -> pa.Table:
     """Kept and newly made rows in one order, whatever was kept: by page, then by place in the page."""
-    rows = pa.concat_tables([kept, made])
-    return rows.sort_by([(name, "ascending") for name in ("page_id", *order)]).combine_chunks()
+    return sort_rows(pa.concat_tables([kept, made]), "page_id", *order)
 
 
 def _stamps(table: pa.Table, stamp: Stamp) -> dict[str, tuple[Any, ...]]:
