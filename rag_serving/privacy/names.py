@@ -32,6 +32,7 @@ _SCHEME = re.compile(r"^[BIELSU][-_]")
 _MOST_TOKENS = 512
 _WINDOWS_AT_ONCE = 16
 _KEPT_TEXTS = 256
+_LONGEST_OPENING_S = 60.0
 _SURROGATE = re.compile("[\ud800-\udfff]")  # no character to a tokenizer
 _NO_SPACES = re.compile(f"[{UNSPACED}]")
 _BETWEEN = re.compile(r"[\s.'’-]{0,3}")
@@ -48,8 +49,8 @@ class NameFinder:
     def __init__(self, folder: Path) -> None:
         """Open nothing yet."""
         self._folder = folder
-        self._using = threading.RLock()  # what the libraries log while they load is read by the same thread
-        self._is_opening = False
+        self._opening = threading.Lock()
+        self._opener: int | None = None
         self._model: _Model | NamesError | None = None
         self._recent: dict[bytes, list[Span]] = {}
 
@@ -60,29 +61,45 @@ class NameFinder:
             NamesError: the model cannot be opened, or failed.
         """
         digest = sha256(text.encode("utf-8", "surrogatepass")).digest()
-        with self._using:
-            if digest not in self._recent:
-                found = list(_joined(text, _widened(text, self._opened().tokens(text))))
-                while len(self._recent) >= _KEPT_TEXTS:
-                    del self._recent[next(iter(self._recent))]
-                self._recent[digest] = found
-            return self._recent[digest]
+        found = self._recent.get(digest)
+        if found is None:
+            found = list(_joined(text, _widened(text, self._opened().tokens(text))))
+            if len(self._recent) >= _KEPT_TEXTS:
+                self._recent = {}
+            self._recent[digest] = found
+        return found
 
     def _opened(self) -> _Model:
         """Return the model. One that could not be opened is not tried again by this process."""
-        if self._is_opening:
-            raise NamesError("the model of names is being opened")
         if self._model is None:
-            self._is_opening = True
-            try:
-                self._model = _Model(self._folder)
-            except NamesError as error:
-                self._model = error
-            finally:
-                self._is_opening = False
-        if isinstance(self._model, NamesError):
-            raise NamesError(str(self._model))
-        return self._model
+            self._open()
+        if isinstance(self._model, _Model):
+            return self._model
+        raise NamesError(str(self._model))
+
+    def _open(self) -> None:
+        """Open the model, or wait until another thread has."""
+        # Who waits may hold the lock of the log, which the thread that opens the model may come to need.
+        if self._is_mine or not self._opening.acquire(timeout=_LONGEST_OPENING_S):
+            raise NamesError("the model of names is being opened")
+        try:
+            self._opener = threading.get_ident()
+            self._model = self._model or _opened_or_fault(self._folder)
+        finally:
+            self._opener = None
+            self._opening.release()
+
+    @property
+    def _is_mine(self) -> bool:
+        """Whether this thread is opening the model: what the libraries log meanwhile is read by the same thread."""
+        return self._opener == threading.get_ident()
+
+
+def _opened_or_fault(folder: Path) -> _Model | NamesError:
+    try:
+        return _Model(folder)
+    except NamesError as error:
+        return error
 
 
 @cache
@@ -129,6 +146,7 @@ class _Model:
             NamesError: it cannot be opened, or fails.
         """
         check_names_model(folder)
+        self._tokenizing = threading.Lock()  # truncation is state of the tokenizer
         try:
             self._open(str(folder))
             list(self._labelled("Ann"))
@@ -173,14 +191,15 @@ class _Model:
 
     def _labelled(self, text: str) -> Iterator[Span]:
         """Yield the tokens of names, window by window; what stands in two windows is a name if either says so."""
-        encoded = self._tokenizer(
-            text,
-            truncation=True,
-            max_length=self._window,
-            stride=self._window // 4,
-            return_overflowing_tokens=True,
-            return_offsets_mapping=True,
-        )
+        with self._tokenizing:
+            encoded = self._tokenizer(
+                text,
+                truncation=True,
+                max_length=self._window,
+                stride=self._window // 4,
+                return_overflowing_tokens=True,
+                return_offsets_mapping=True,
+            )
         offsets = encoded.pop("offset_mapping")
         encoded.pop("overflow_to_sample_mapping", None)
         for first in range(0, len(offsets), _WINDOWS_AT_ONCE):
