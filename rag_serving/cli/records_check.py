@@ -1,4 +1,4 @@
-"""What `citelock doctor` finds of what is written and sent beside questions: audit log, embedding jobs, traces.
+"""What `citelock doctor` finds of what is written and sent beside questions: audit log, names of people, jobs, traces.
 
 Belongs here: one function per thing looked at. Does not belong here: telemetry, and what questions need (`doctor`).
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rag_serving.artifacts.store import Store
@@ -22,6 +23,8 @@ LOST_DAYS = 7
 def examine_records(config: Config) -> Iterator[Finding]:
     """Yield a finding of each; nothing is made or changed."""
     yield _audit(config)
+    if config.privacy.names_model and "names" in config.privacy.redact:
+        yield _names(config.privacy.names_model)
     yield _jobs(config)
     yield _tracing(config)
 
@@ -44,6 +47,17 @@ def _audit(config: Config) -> Finding:
     detail = f"{config.audit.mode}: {rows:,} rows, {lost:,} events lost in {LOST_DAYS} days"
     mend = "see the server's log for the reason; audit.mode: required refuses instead"
     return Finding("audit", "warn" if lost else "ok", detail, mend if lost else "")
+
+
+def _names(folder: Path) -> Finding:
+    from rag_serving.privacy.names import NamesError, name_finder
+
+    try:
+        name_finder(folder).spans("Ann")
+    except NamesError as error:
+        mend = "set privacy.names_model to a model that opens; until then lines, questions and comments are withheld"
+        return Finding("names", "fail", str(error), mend)
+    return Finding("names", "ok", f"{folder} finds names of people")
 
 
 def _jobs(config: Config) -> Finding:

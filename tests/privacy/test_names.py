@@ -24,6 +24,7 @@ from rag_serving.audit.events import Event
 from rag_serving.audit.export import exported
 from rag_serving.audit.ledger import Ledger
 from rag_serving.audit.verification import Verifier
+from rag_serving.cli.records_check import examine_records
 from rag_serving.config.loading import ConfigError, parse_config
 from rag_serving.config.logging import LineFormatter
 from rag_serving.privacy.names import NameFinder, NamesError, _widened, name_finder
@@ -314,6 +315,20 @@ def test_logs_telemetry_and_audit_keep_no_name(model: Path, tmp_path: Path) -> N
 def test_a_long_word_of_many_pieces_is_read_once() -> None:
     characters = 200_000
     assert list(_widened("a" * characters, [(at, at + 1) for at in range(characters)])) == [(0, characters)]
+
+
+def test_the_doctor_opens_the_model(model: Path, tmp_path: Path) -> None:
+    assert named_by_the_doctor(tmp_path, model) == [("names", "ok")]
+    folder = Path(shutil.copytree(model, tmp_path / "copy"))
+    with_weights(folder, _spoil)
+    assert named_by_the_doctor(tmp_path, folder) == [("names", "fail")]
+    assert named_by_the_doctor(tmp_path, None) == []
+
+
+def named_by_the_doctor(home: Path, folder: Path | None) -> list[tuple[str, str]]:
+    privacy = {"redact": ["names"], "names_model": str(folder)} if folder else {}
+    found = examine_records(configuration(home, privacy=privacy))
+    return [(finding.name, finding.state) for finding in found if finding.name == "names"]
 
 
 def test_the_pieces_of_the_tiny_model_are_no_other_words() -> None:
