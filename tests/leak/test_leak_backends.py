@@ -72,7 +72,7 @@ def served(
             yield Served(wikis, TenantsJudge(wikis), opened, config)
 
 
-@pytest.mark.parametrize("served", BACKENDS, indirect=True)
+@pytest.mark.parametrize("served", [*BACKENDS, "parts"], indirect=True)
 def test_nobody_receives_anything_of_a_page_that_he_may_not_read_or_of_another_tenant(
     served: Served, seed: int
 ) -> None:
@@ -82,11 +82,12 @@ def test_nobody_receives_anything_of_a_page_that_he_may_not_read_or_of_another_t
     assert asker.asked("results") > QUESTIONS
 
 
-@pytest.mark.parametrize("served", REMOTE, indirect=True)
+@pytest.mark.parametrize("served", [*REMOTE, "parts"], indirect=True)
 def test_what_is_received_is_what_the_folder_gives_without_the_hidden_pages(
     served: Served, tmp_path: Path, seed: int
 ) -> None:
-    """One principal of a tenant drawn at random; the folder has neither the hidden pages nor the other tenants."""
+    """One principal of a tenant drawn at random; the folder has neither the hidden pages nor the other tenants, and is
+    in one part."""
     dice = random.Random(f"without {seed}")
     tenant = dice.choice(TENANTS)
     who, judge = some_principal(dice, tenant), served.judge.of[tenant]

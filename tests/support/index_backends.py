@@ -30,6 +30,8 @@ from support.stand_in_http import StandIn
 
 BACKENDS = ("disk", "chroma", "chroma_server", "postgres", "qdrant", "opensearch")
 REMOTE = ("postgres", "qdrant", "opensearch")
+PARTS: dict[str, Any] = {"indexing": {"max_part_chunks": 16}}
+"""What stores a generation in parts; the backend `parts` has these settings, and is otherwise `disk`."""
 
 Settings = dict[str, Any]
 """Keys of the configuration."""
@@ -100,6 +102,9 @@ class Backends:
 
     def _disk(self) -> Backend:
         return Backend("disk", lambda _: {}, point)
+
+    def _parts(self) -> Backend:
+        return Backend("parts", lambda _: PARTS, point)
 
     def _chroma(self) -> Backend:
         return Backend("chroma", lambda _: {"indexing": {"dense_search": "chroma"}}, point)

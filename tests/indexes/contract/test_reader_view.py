@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.index_backends import BACKENDS, REMOTE, Backends
+from support.index_backends import BACKENDS, PARTS, REMOTE, Backends
 from support.synthetic import MODEL, TENANT, WORDS, chunk_row, clustered_vectors
 
 from rag_assets.publishing.build import build_generation
@@ -85,15 +85,14 @@ def open_view(
     """A generation; beside that on disk with one vector for each chunk, its chunks have up to three each. What a
     database is given is stored in parts."""
     home, name = tmp_path_factory.mktemp("view"), request.param
-    backend = backends.get("disk" if name in ("windows", "parts") else name)
-    indexing = {"indexing": {"max_part_chunks": 16}} if name in ("parts", *REMOTE) else {}
+    backend, parts = backends.get("disk" if name == "windows" else name), PARTS if name in REMOTE else {}
     counts = [1 if name == "disk" else 1 + number % 3 for number in range(COUNT)]
     vectors = clustered_vectors(sum(counts), dimension=8)
     keys = [[f"{number}.{window}" for window in range(count)] for number, count in enumerate(counts)]
     table = GENERATION_CHUNKS.table([{**row, "vector_keys": own} for row, own in zip(rows(), keys, strict=True)])
-    config = parse_config({"home": str(home), "tenants": {TENANT: {}}, **indexing, **backend.settings(home)})
+    config = parse_config({"home": str(home), "tenants": {TENANT: {}}, **parts, **backend.settings(home)})
     built = build_generation(Store(home), TENANT, table, vectors, config, MODEL)
-    assert bool(built.manifest.parts) == bool(indexing)
+    assert bool(built.manifest.parts) == (name in ("parts", *REMOTE))
     built.close()
     backend.publish(config, TENANT, built.id)
     with backend.opened(config, TENANT, built.id) as generation:
