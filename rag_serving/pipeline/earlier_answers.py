@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rag_serving.access.principals import satisfied_classes
 from rag_serving.answering.composing import AnswerTrace
@@ -17,20 +17,12 @@ from rag_serving.caching.kept_answers import Asking, KeptAnswers, Source
 from rag_serving.caching.published_readers import PublishedReaders
 from rag_serving.config.loading import Config
 from rag_serving.indexes.current import CurrentGeneration
-from rag_serving.indexes.protocols import ReaderView
+from rag_serving.pipeline.opened_pages import Opened
 from rag_serving.receipts.recording import Request
 from rag_serving.records.answers import Answer
 from rag_serving.tracing import StageTrace
 
 _NOT_ASKED = frozenset({"principal", "text", "original", "explain"})
-
-
-@dataclass(frozen=True)
-class Opened:
-    """The published generation as a reader may see it, with the reader classes that it knows."""
-
-    view: ReaderView
-    known: frozenset[str]
 
 
 class EarlierAnswers:

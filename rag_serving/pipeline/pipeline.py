@@ -6,12 +6,10 @@ Does not belong here: the order of a question's stages (`pipeline.answers`), HTT
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rag_serving.access.principals import Principal
@@ -33,8 +31,8 @@ from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.pipeline.answers import answered, searched
 from rag_serving.pipeline.book import of_books
 from rag_serving.pipeline.conversing import Conversing
-from rag_serving.pipeline.earlier_answers import Opened
 from rag_serving.pipeline.memory import Memory, from_memory
+from rag_serving.pipeline.opened_pages import Opened, opened_pages
 from rag_serving.pipeline.phases import Phases, RetrievalOffError
 from rag_serving.pipeline.question_log import QuestionLog
 from rag_serving.pipeline.selection import answered_from
@@ -63,10 +61,6 @@ if TYPE_CHECKING:
 
 RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 RETRIEVAL_OFF = "Search is switched off at the moment."
-STALE = "stale_generation"
-BEING_FETCHED = "the pages are being fetched; try again shortly"
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -185,7 +179,7 @@ class Pipeline:
         with (
             self.phases.begun(request, self.mode) as phases,
             trace.part("total"),
-            self._view(trace, principal, phases) as opened,
+            self._pages(trace, principal, phases) as opened,
         ):
             search = searched(self._tools(request, phases), trace, opened.view, request, k)
             shown = search_results(search, k, explain)
@@ -229,7 +223,7 @@ class Pipeline:
             with (
                 self.phases.begun(request, self.mode) as phases,
                 trace.part("total"),
-                self._view(trace, principal, phases) as opened,
+                self._pages(trace, principal, phases) as opened,
             ):
                 tools = self._tools(request, phases)
                 if conversation and conversation.turns:
@@ -338,23 +332,5 @@ class Pipeline:
         earlier = self.memory.earlier
         return (earlier and request and earlier.find(request, trace)) or plain
 
-    @contextmanager
-    def _view(self, trace: StageTrace, principal: Principal, phases: Phases) -> Iterator[Opened]:
-        """Yield the published generation as a principal may see it; it stays open until the block ends, and until the
-        last search that was left behind has ended."""
-        lease = ExitStack()
-        if self.followed and self.followed.staleness(self.tenant):
-            trace.raise_flag(STALE)
-        try:
-            generation = lease.enter_context(self.published.acquire(partial(trace.raise_flag, STALE)))
-        except UnpublishedError as error:
-            if self.followed and self.followed.awaited(self.tenant, has_older=False):
-                raise UnpublishedError(BEING_FETCHED) from error
-            raise
-        try:
-            yield Opened(generation.for_reader(principal), generation.classes_for(principal))
-        except RemoteError as error:
-            _log.error("the database of `index`: %s", error)
-            raise RetrievalError("the database of the pages cannot answer") from error
-        finally:
-            phases.release(lease)
+    def _pages(self, trace: StageTrace, principal: Principal, phases: Phases) -> AbstractContextManager[Opened]:
+        return opened_pages(self.published, self.followed, principal, trace, phases)

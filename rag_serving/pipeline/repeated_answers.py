@@ -16,7 +16,7 @@ from rag_serving.caching.answer_cache import AnswerCache, CachedAnswer, Scope, V
 from rag_serving.config.caching import Cache
 from rag_serving.models.embedding.recent_vectors import RecentVectors
 from rag_serving.models.protocols import ModelError
-from rag_serving.pipeline.earlier_answers import Opened
+from rag_serving.pipeline.opened_pages import Opened
 from rag_serving.pipeline.tools import Tools
 from rag_serving.privacy.redactor import Redactor
 from rag_serving.receipts.recording import ReceiptWriter, Request

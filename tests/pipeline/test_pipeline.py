@@ -18,7 +18,8 @@ from rag_serving.artifacts.store import Store
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.models.protocols import ModelError, Progress
 from rag_serving.pipeline.answers import EXACT_SEARCH
-from rag_serving.pipeline.pipeline import STALE, Pipeline
+from rag_serving.pipeline.opened_pages import STALE
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.receipts.recording import NO_RECEIPT
 from rag_serving.records.flags import CONFLICTING
 from rag_serving.records.queries import Filters

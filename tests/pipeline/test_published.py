@@ -25,7 +25,8 @@ from rag_serving.indexes.current import BEING_OPENED
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.integrity import Damage, publication_fault
 from rag_serving.indexes.page_readers import FILE
-from rag_serving.pipeline.pipeline import STALE, Pipeline
+from rag_serving.pipeline.opened_pages import STALE
+from rag_serving.pipeline.pipeline import Pipeline
 
 EVERYONE = Principal("acme")
 QUESTION = "How long does a broker keep logs?"
