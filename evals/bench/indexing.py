@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from evals.bench.machine import load, machine
 from evals.bench.report import write_indexing
 from evals.bench.serving import rss
 from rag_assets.evaluation.bench import TENANT
+from rag_serving.artifacts.columns import rows_in
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, map_table, write_mapped
 from rag_serving.config.loading import Config, parse_config
@@ -61,7 +62,7 @@ def index(home: Path, inputs: Path, embedder: str, graphs: bool = True) -> dict[
 def write_inputs(folder: Path, table: pa.Table, vectors: NDArray[np.float32]) -> None:
     """Leave chunks and their vectors for `index`."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write_chunks(folder / _CHUNKS, table)
+    _write_chunks(folder / _CHUNKS, _batches(table))
     np.save(folder / _VECTORS, vectors)
 
 
@@ -148,11 +149,14 @@ def _made(inputs: Path, chunks: int, dimension: int, cache: Path) -> None:
     sentences = _sentences(cache)
     passes = range(-(-chunks // len(sentences)))
     table = in_order(pa.concat_tables([_copied(sentences, number) for number in passes]).slice(0, chunks))
-    random, vectors = np.random.default_rng(_SEED), np.empty((chunks, dimension), np.float32)
+    inputs.mkdir(parents=True, exist_ok=True)
+    _write_chunks(inputs / _CHUNKS, _batches(table))
+    random = np.random.default_rng(_SEED)
+    vectors = np.lib.format.open_memmap(inputs / _VECTORS, "w+", np.float32, (chunks, dimension))
     for start in range(0, chunks, _BLOCK):
         part = random.standard_normal((min(_BLOCK, chunks - start), dimension), dtype=np.float32)
         vectors[start : start + _BLOCK] = part / np.linalg.norm(part, axis=1, keepdims=True)
-    write_inputs(inputs, table, vectors)
+    vectors.flush()
 
 
 def _sentences(cache: Path) -> pa.Table:
@@ -191,36 +195,46 @@ def change_pages(inputs: Path, share: float) -> None:
     """Give a share of the pages, evenly spread, a sentence more in every chunk, and these chunks other vectors."""
     table = pa.ipc.open_file(pa.memory_map(str(inputs / _CHUNKS))).read_all()
     pages = table["page_id"].unique().to_pylist()
-    changed = set(pages[:: max(round(1 / share), 1)] if share else ())
-    new = [
-        f"{text} It was changed." if page in changed else text
-        for page, text in zip(table["page_id"].to_pylist(), table["text"].to_pylist(), strict=True)
-    ]
-    place = table.column_names.index("text")
-    table = table.set_column(place, table.schema.field("text"), pa.array(new, pa.string()))
-    _change_vectors(inputs / _VECTORS, table["page_id"], changed)
-    keys = [[f"{key[0]}:changed"] if page in changed else key for page, key in _keys(table)]
-    place = table.column_names.index("vector_keys")
-    table = table.set_column(place, table.schema.field("vector_keys"), pa.array(keys, pa.list_(pa.string())))
+    changed = rows_in(table["page_id"], pages[:: max(round(1 / share), 1)] if share else ())
+    _change_vectors(inputs / _VECTORS, np.flatnonzero(changed))
     (inputs / _CHUNKS).unlink()
-    _write_chunks(inputs / _CHUNKS, table)
+    masks = (changed[start : start + _BATCH] for start in range(0, len(table), _BATCH))
+    _write_chunks(inputs / _CHUNKS, map(_changed, _batches(table), masks))
 
 
-def _write_chunks(path: Path, table: pa.Table) -> None:
-    """Write chunks in batches whose texts fit Arrow's offsets."""
-    with pa.ipc.new_file(str(path), table.schema) as file:
-        for start in range(0, len(table), _BATCH):
-            file.write_table(table.slice(start, _BATCH).combine_chunks())
+def _batches(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield a table in batches whose texts fit Arrow's offsets."""
+    for start in range(0, len(table), _BATCH):
+        yield table.slice(start, _BATCH)
 
 
-def _keys(table: pa.Table) -> Iterator[tuple[str, list[str]]]:
-    return zip(table["page_id"].to_pylist(), table["vector_keys"].to_pylist(), strict=True)
+def _write_chunks(path: Path, batches: Iterable[pa.Table]) -> None:
+    with pa.ipc.new_file(str(path), GENERATION_CHUNKS.arrow) as file:
+        for batch in batches:
+            file.write_table(batch.cast(GENERATION_CHUNKS.arrow).combine_chunks())
 
 
-def _change_vectors(path: Path, pages: pa.ChunkedArray, changed: set[str]) -> None:
-    """Turn the vectors of some pages a little."""
+def _changed(table: pa.Table, changed: NDArray[np.bool_]) -> pa.Table:
+    """Return chunks, each with one vector, with other texts and names of vectors in some rows."""
+    mask = pa.array(changed)
+    keys = pc.if_else(mask, *_with_end(pc.list_flatten(table["vector_keys"]).combine_chunks(), ":changed"))
+    columns = {
+        "text": pc.if_else(mask, *_with_end(table["text"], " It was changed.")),
+        "vector_keys": pa.ListArray.from_arrays(np.arange(len(table) + 1, dtype=np.int32), keys),
+    }
+    for name, column in columns.items():
+        table = table.set_column(table.column_names.index(name), table.schema.field(name), column)
+    return table
+
+
+def _with_end(texts: Any, end: str) -> tuple[Any, Any]:
+    """Return texts with an end, and without."""
+    return pc.binary_join_element_wise(texts, end, ""), texts
+
+
+def _change_vectors(path: Path, rows: NDArray[np.int64]) -> None:
+    """Turn some vectors a little."""
     vectors, random = np.load(path, mmap_mode="r+"), np.random.default_rng(_SEED)
-    rows = np.array([row for row, page in enumerate(pages.to_pylist()) if page in changed], np.int64)
     turned = vectors[rows] + np.float32(0.01) * random.standard_normal((len(rows), vectors.shape[1]), dtype=np.float32)
     vectors[rows] = turned / np.linalg.norm(turned, axis=1, keepdims=True)
     vectors.flush()
