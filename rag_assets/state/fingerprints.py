@@ -99,6 +99,7 @@ def tenant_inputs(config: Config, chunks: Mapping[str, str], embedder: str, page
         (ingestion.dedup_enabled, ingestion.dedup_method, ingestion.dedup_threshold),
         config.indexing.max_shard_chunks,
         *_graphs(config),
+        *_parts(config),
         (lexical.FORMAT, shard_collections.FORMAT, terms.ANALYZER_VERSION, keyword_tables.FORMAT),
         (sentence_vectors.FORMAT, config.indexing.sentence_vectors, config.embedding.provider),
         *_database(config),
@@ -109,6 +110,12 @@ def _graphs(config: Config) -> tuple[object, ...]:
     """Return what decides whether there are graphs; nothing for the defaults, which change no fingerprint."""
     most, always = config.indexing.max_graph_chunks, config.indexing.dense_search == "chroma"
     return (most, always) if always or most != Indexing().max_graph_chunks else ()
+
+
+def _parts(config: Config) -> tuple[tuple[str, int], ...]:
+    """Return what decides which parts a generation is stored in; nothing for the default."""
+    most = config.indexing.max_part_chunks
+    return (("parts", most),) if most != Indexing().max_part_chunks else ()
 
 
 def _database(config: Config) -> tuple[tuple[str, str], ...]:
