@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import numpy as np
 import pyarrow as pa
 
 from rag_assets.reports import plots
 from rag_assets.reports.report import Report, markdown
+from rag_serving.artifacts.columns import take_rows
 from rag_serving.artifacts.schema import TableSchema
 from rag_serving.escaping.markdown import for_markdown
 from rag_serving.escaping.redaction import redacted
@@ -47,8 +49,7 @@ def column_schema(schema: TableSchema) -> dg.TableSchema:
 def sample_rows(table: pa.Table, count: int = SAMPLE_ROWS) -> list[dict[str, Any]]:
     """Return rows spread evenly over the table."""
     step = max(len(table) // count, 1)
-    chosen = pa.array(list(range(0, len(table), step))[:count], pa.int64())
-    rows: list[dict[str, Any]] = table.take(chosen).to_pylist()
+    rows: list[dict[str, Any]] = take_rows(table, np.arange(0, len(table), step)[:count]).to_pylist()
     return rows
 
 

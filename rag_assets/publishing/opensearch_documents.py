@@ -23,6 +23,7 @@ from rag_assets.publishing.remote_tables import (
     classes_of_chunks,
     postings_of,
 )
+from rag_serving.artifacts.columns import take_rows
 from rag_serving.indexes.opensearch.layout import CLASSES, DENSE, NUMBER, ROW, VECTOR, class_id
 from rag_serving.indexes.opensearch.packed_postings import TermRows, pack_postings
 from rag_serving.indexes.remote.packing import pack_table, term_hash, text_of
@@ -100,7 +101,7 @@ class OpenSearchDocuments(GenerationPoints):
 
     def _chunk_points(self, numbers: Sequence[int]) -> Iterator[RawPoint]:
         names = [READERS, *TEXT_COLUMNS]
-        rows = self._table.select(names).take(pa.array(numbers, pa.int64())).to_pylist()
+        rows = take_rows(self._table.select(names), np.array(numbers, np.int64)).to_pylist()
         for row, values in zip(numbers, rows, strict=True):
             values[ROW] = row
             if self.files.sentences is not None and len(records := self.files.sentences.records_of(row)):

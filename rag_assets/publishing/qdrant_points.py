@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rag_assets.publishing.generation_points import GenerationPoints, Maker, RawPoint
 from rag_assets.publishing.remote_tables import chunk_table, classes_of_chunks, place_table
+from rag_serving.artifacts.columns import take_rows
 from rag_serving.indexes.qdrant.layout import DENSE, SPARSE, WINDOWS
 from rag_serving.indexes.qdrant.vocabularies import pack_terms
 from rag_serving.indexes.remote.protocol import PostingKind
@@ -103,7 +104,7 @@ class QdrantPoints(GenerationPoints):
         return int(vectors + self._chunks.nbytes + 8 * postings + encoded)
 
     def _chunk_points(self, numbers: Sequence[int]) -> Iterator[RawPoint]:
-        rows = self._chunks.take(pa.array(numbers, pa.int64())).to_pylist()
+        rows = take_rows(self._chunks, np.array(numbers, np.int64)).to_pylist()
         for row, values in zip(numbers, rows, strict=True):
             values["page"] = values["page_order"] if values["passage_id"] else None
             if self.files.sentences is not None and len(records := self.files.sentences.records_of(row)):

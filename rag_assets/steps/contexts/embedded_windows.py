@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_assets.steps.contexts.context_prefix import embedded_texts, under_prefixes
+from rag_serving.artifacts.columns import take_rows
 from rag_serving.models.protocols import InputLimit
 from rag_serving.text.structure import decode, structure_of
 
@@ -48,9 +49,8 @@ def embedded_windows(chunks: pa.Table, limit: InputLimit | None) -> list[list[st
     if not rows:
         return [[text] for text in texts]
     found = [[text] for text in texts]
-    prefixes, passages, structures = (
-        chunks[name].take(pa.array(rows, pa.int64())).to_pylist() for name in ("prefix", "text", "structure")
-    )
+    chosen = take_rows(chunks.select(["prefix", "text", "structure"]), np.array(rows))
+    prefixes, passages, structures = (column.to_pylist() for column in chosen.columns)
     above = [len(offsets) for offsets in limit.tokenizer.offsets(prefixes)]
     for place, offsets in enumerate(limit.tokenizer.offsets(passages)):
         size = max(limit.tokens - above[place], int(_LEAST * limit.tokens))
