@@ -216,10 +216,9 @@ def _write_chunks(path: Path, batches: Iterable[pa.Table]) -> None:
 
 def _changed(table: pa.Table, changed: NDArray[np.bool_]) -> pa.Table:
     """Return chunks, each with one vector, with other texts and names of vectors in some rows."""
-    mask = pa.array(changed)
-    keys = pc.if_else(mask, *_with_end(pc.list_flatten(table["vector_keys"]).combine_chunks(), ":changed"))
+    keys = _with_end(pc.list_flatten(table["vector_keys"]).combine_chunks(), ":changed", changed)
     columns = {
-        "text": pc.if_else(mask, *_with_end(table["text"], " It was changed.")),
+        "text": _with_end(table["text"], " It was changed.", changed),
         "vector_keys": pa.ListArray.from_arrays(np.arange(len(table) + 1, dtype=np.int32), keys),
     }
     for name, column in columns.items():
@@ -227,9 +226,9 @@ def _changed(table: pa.Table, changed: NDArray[np.bool_]) -> pa.Table:
     return table
 
 
-def _with_end(texts: Any, end: str) -> tuple[Any, Any]:
-    """Return texts with an end, and without."""
-    return pc.binary_join_element_wise(texts, end, ""), texts
+def _with_end(texts: Any, end: str, changed: NDArray[np.bool_]) -> Any:
+    """Return texts, those in some rows with an end."""
+    return pc.binary_join_element_wise(texts, pc.if_else(pa.array(changed), end, ""), "")
 
 
 def _change_vectors(path: Path, rows: NDArray[np.int64]) -> None:
