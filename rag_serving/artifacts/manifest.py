@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from rag_serving.artifacts.signatures import canonical, signature_fault
 from rag_serving.artifacts.store import Store, StoreError, open_file, read_json
@@ -24,7 +24,7 @@ FORMAT = 1
 FILE = "manifest.json"
 KEY_PURPOSE = "manifest"
 # What the same inputs must repeat in another home; the rest tells how and when this copy was made.
-IDENTITY = frozenset({"format", "tenant", "inputs_digest", "embedder", "shards", "chunks", "pages", "formats"})
+IDENTITY = frozenset({"format", "tenant", "inputs_digest", "embedder", "shards", "chunks", "parts", "pages", "formats"})
 
 
 class Record(BaseModel):
@@ -71,7 +71,7 @@ class FileFacts(Record):
 
 
 class Manifest(Record):
-    """What a generation is made of. `id` covers the fields named in `IDENTITY`, and `parts` where there are any."""
+    """What a generation is made of. `id` covers the fields named in `IDENTITY`."""
 
     id: str
     format: int = FORMAT
@@ -91,6 +91,14 @@ class Manifest(Record):
     parts: tuple[PartSize, ...] = ()  # in the order of their rows; none: all files are in the generation's folder
     signature: str = ""  # keyed digest of all the rest: whoever can write files alone cannot make one
 
+    @model_serializer(mode="wrap")
+    def _content(self, content_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the fields; without parts as they are written where there are none."""
+        content: dict[str, Any] = content_of(self)
+        if not self.parts:
+            content.pop("parts", None)
+        return content
+
     @property
     def vector_count(self) -> int:
         return self.chunks if self.vectors is None else self.vectors
@@ -106,8 +114,7 @@ class Manifest(Record):
 
 def id_of(manifest: Manifest) -> str:
     """Return the id that belongs to what a manifest says: another than its own where it was altered."""
-    fields = IDENTITY | {"parts"} if manifest.parts else IDENTITY
-    return _digest(manifest.model_dump(mode="json", include=set(fields)))[:16]
+    return _digest(manifest.model_dump(mode="json", include=set(IDENTITY)))[:16]
 
 
 def file_facts(path: Path) -> FileFacts:
