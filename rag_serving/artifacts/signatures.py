@@ -41,7 +41,7 @@ def signature_fault(content: Mapping[str, Any], home: Path, purpose: str) -> str
         return "is not signed: an older program built it, or it was made up; `citelock build` makes it again"
     try:
         if not has_secret(home):
-            return f"cannot be authenticated: {home} has no secret; restore it, or run `citelock build`"
+            return f"cannot be authenticated: {home} has no secret (restore it); `citelock build` makes it again"
         expected = signature_of(content, home, purpose)
     except SecretError as error:
         return f"cannot be authenticated: {error}"
