@@ -133,7 +133,7 @@ def test_every_alert_says_how_bad_it_is_and_where_to_read_on() -> None:
 def test_every_entry_of_the_runbook_says_where_to_look_and_what_to_do() -> None:
     text = (ROOT / "docs" / "runbook.md").read_text().partition("\n## Alerts\n")[2].partition("\n## ")[0]
     for entry in text.split("\n### ")[1:]:
-        assert re.fullmatch(r"\w+\n\n- .*?\n- Look: .*?\n- Mend: .*?\n*", entry, re.DOTALL), entry
+        assert re.fullmatch(r"\w+\n\n- .*?\n- Look: .*?\n- Fix: .*?\n*", entry, re.DOTALL), entry
 
 
 def test_every_alert_is_tested_when_it_fires_and_when_it_does_not() -> None:
