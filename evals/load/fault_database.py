@@ -58,14 +58,10 @@ def _index(database: Postgres) -> dict[str, Any]:
 
 
 def _publish_there(place: Place) -> None:
-    from rag_serving.config.loading import load_config
-    from rag_serving.indexes.postgres.migrations.upgrade import migrate
-
     config = place.folder / "load.yaml"
-    migrate(load_config(config))
-    done = place.build(config, FIRST_SOURCE)
-    if done.returncode:
-        raise RuntimeError(f"the build into Postgres failed: {done.stderr[-1000:]}")
+    for done in (place.run("index", "migrate", "--config", str(config)), place.build(config, FIRST_SOURCE)):
+        if done.returncode:
+            raise RuntimeError(f"the build into Postgres failed: {done.stderr[-1000:]}")
 
 
 def _facts(database: Postgres) -> dict[str, Any]:

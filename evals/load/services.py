@@ -84,7 +84,7 @@ def sidecar(folder: Path) -> Iterator[int]:
     service = {"port": port, "device": "cpu"}
     write_json(config, {"home": str(folder), "reranker": {"model": str(model)}, "rerank_service": service})
     with _process([*CITELOCK, "rerank-service", "--config", str(config)]) as process:
-        url = f"http://127.0.0.1:{port}/healthz"
+        url = f"http://127.0.0.1:{port}/readyz"  # answers once the model is loaded
         wait_for(lambda: process.poll() is None and answers(url), "the reranker sidecar did not start")
         yield port
 

@@ -81,7 +81,11 @@ class Place:
 
     def build(self, config: Path, *sources: str) -> subprocess.CompletedProcess[str]:
         """Run `citelock build`."""
-        command = [*CITELOCK, "build", *sources, "--config", str(config)]
+        return self.run("build", *sources, "--config", str(config))
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `citelock` with some arguments."""
+        command = [*CITELOCK, *arguments]
         return subprocess.run(command, env=self.variables(), capture_output=True, text=True, timeout=900)
 
     def current(self) -> str | None:
