@@ -5,6 +5,7 @@ Belongs here: finding commands, exit codes. Does not belong here: any command (`
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -156,4 +157,7 @@ def _told(error: Exception) -> str:
     message = " ".join(str(error).split())
     if type(error).__module__.startswith("rag_"):
         return message
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" (writing {error.filename})" if error.filename else ""
+        return f"no space is left on the disk{where}; what is published is kept: make room, then run the command again"
     return f"unexpected {type(error).__name__}: {message}; set CITELOCK_DEBUG=1 to see where"

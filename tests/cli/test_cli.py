@@ -257,3 +257,16 @@ def test_interrupting_the_server_is_quiet(config: str) -> None:
         process.send_signal(signal.SIGINT)
         rest = stderr.read()
     assert (process.wait(20), rest) == (130, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_told_in_plain_words(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_to_a_full_device(*_: object) -> None:
+        with Path("/dev/full").open("wb", buffering=0) as full:
+            full.write(b"a generation")
+
+    monkeypatch.setattr(Store, "current", write_to_a_full_device)
+    code, out, err = run("generations", "list", "--config", config)
+    assert (code, out) == (1, "")
+    assert err.startswith("citelock: no space is left on the disk")
+    assert err.count("\n") == 1
