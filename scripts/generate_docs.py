@@ -37,9 +37,9 @@ def configuration() -> str:
     parts = [
         "# Configuration\n\n",
         NOTE,
-        "`config/app.yaml`, or the file named by `--config` or `CITELOCK_CONFIG`. Every key can also be set by the\n"
-        "environment: `CITELOCK_RETRIEVAL__DENSE_K=40` stands over `retrieval.dense_k`. Secrets come by environment\n"
-        "only: the keys that end in `_env` name the variable that holds them.\n\n",
+        "`config/app.yaml`, or the file named by `--config` or `CITELOCK_CONFIG`. Environment variables override\n"
+        "keys: `CITELOCK_RETRIEVAL__DENSE_K=40` overrides `retrieval.dense_k`. Secrets come only from environment\n"
+        "variables: keys that end in `_env` contain the name of the variable.\n\n",
     ]
     top = dict(config.Config.model_fields)
     parts += table(config.Config, {name: field for name, field in top.items() if not section_of(field)})
@@ -67,7 +67,7 @@ def configuration() -> str:
     steps = orchestration.TenantOrchestration
     parts += [f"\n### `tenants.NAME.orchestration`\n\n{steps.__doc__}\n\n", *table(steps)]
     parts += [f"\n### `tenants.NAME.budgets`\n\n{budgets.TenantBudgets.__doc__}\n\n", *table(budgets.TenantBudgets)]
-    parts.append("\n## Kinds of sources\n\nUnder `sources:`, by key; `kind` chooses.\n")
+    parts.append("\n## Kinds of sources\n\nUnder `sources:`, by key; `kind` selects the type.\n")
     for section in get_args(get_args(source_kinds.Source)[0]):
         parts += [f"\n### `kind: {kind_of(section)}`\n\n{one_line(section.__doc__)}\n\n", *table(section)]
     parts.append("\n### `auth` of a live source\n")

@@ -20,9 +20,10 @@ class Audit(Section):
     """`off`: no log. `best_effort`: rows that cannot be written are counted, and the count is logged when the database
     is back. `required`: what cannot be logged is refused (503 AUDIT_UNAVAILABLE) before an answer is given."""
     user: Literal["hash", "id", "none"] = "hash"
-    """What a row says of who acted: `hash` a pseudonym that the installation alone can link to the user; `id` the user
-    as well, encrypted; `none` nothing. `citelock forget` unlinks the first two."""
+    """How a row identifies the user: `hash`, a pseudonym that only the installation can link to the user; `id`, also
+    the user id, encrypted; `none`, not at all. `citelock forget` removes the link of the first two."""
     store_queries: bool = False
-    """Keep questions, without personal data (`privacy.redact`) and encrypted, not only their keyed hash."""
+    """Store questions, encrypted and without personal data (`privacy.redact`), not only their keyed hash."""
     retention_days: int = Field(730, ge=1)
-    """Days after which rows are cut off the beginning of the chain; the cut is signed, and the rest still verifies."""
+    """Days after which rows are removed from the beginning of the chain; the cut is signed, and the rest still
+    verifies."""

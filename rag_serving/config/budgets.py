@@ -37,10 +37,10 @@ class Limit(Section):
 
 
 class TenantBudgets(Section):
-    """What is otherwise for one tenant; null: as `budgets` says."""
+    """Settings for one tenant; null: as `budgets` says."""
 
     questions_per_minute: Limit | None = None
-    """Questions of all its users in a minute."""
+    """Questions of all its users per minute."""
     tokens_per_day: Limit | None = None
     """Tokens that models read and write."""
     cost_per_day: Limit | None = None
@@ -50,19 +50,19 @@ class TenantBudgets(Section):
 
 
 class Budgets(Section):
-    """What each tenant may use, counted in the installation's database over all processes."""
+    """What each tenant may use, counted over all processes in the installation's database."""
 
     questions_per_minute: Limit | None = None
-    """Questions of all its users in a minute: a mapping of `soft` and `hard`, or the hard limit."""
+    """Questions of all its users per minute: a mapping of `soft` and `hard`, or only the hard limit."""
     tokens_per_day: Limit | None = None
-    """Tokens that models read and write for questions, contexts and embeddings in a day (UTC)."""
+    """Tokens that models read and write for questions, contexts and embeddings per day (UTC)."""
     cost_per_day: Limit | None = None
-    """Money that these cost, in the currency of `generation.prices`, `context.prices` and `embedding.prices`."""
+    """Cost of these tokens, in the currency of `generation.prices`, `context.prices` and `embedding.prices`."""
     documents_per_day: Limit | None = None
-    """Documents that are uploaded in a day (UTC)."""
+    """Documents that are uploaded per day (UTC)."""
     strict: bool = False
-    """Refuse what is limited while the database cannot be asked. Where false, each process goes by what it has
-    counted itself meanwhile, and writes that down when the database is back."""
+    """Refuse requests with a limit while the database is unavailable. If false, each process uses its own counts
+    meanwhile and stores them when the database is back."""
 
     def of(self, own: TenantBudgets) -> Budgets:
         """Return what holds for a tenant with settings of its own."""

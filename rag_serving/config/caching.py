@@ -12,20 +12,20 @@ from rag_serving.config.sources import Section
 
 
 class Cache(Section):
-    """Answers that a question gets again, in other words too, without a search and without a model."""
+    """Reuse of answers to the same question, also in other words, without a search and without a model."""
 
     semantic: bool = False
-    """Give a confident answer again to the same question, however it is worded, as long as the same generation is
-    published. A hit takes some milliseconds: worth it where a language model writes answers, which takes seconds."""
+    """Reuse a confident answer for the same question, however it is worded, while the same generation is published. A
+    hit takes a few milliseconds: useful if a language model writes answers, which takes seconds."""
     shared: bool = False
-    """Give it to everyone with the same reader classes. Where false, only to the user who asked: nobody can tell by the
-    time of an answer what somebody else asked."""
+    """Reuse it for all users with the same reader classes. If false, only for the user who asked, so that the time of
+    an answer does not reveal what others asked."""
     min_similarity: float = Field(0.8, ge=-1, le=1)
-    """Cosine similarity of two wordings of a question; numbers, names, negations and all other words that count must be
-    equal anyway."""
+    """Cosine similarity that two wordings of a question need; numbers, names, negations and all other significant words
+    must always be equal."""
     max_answers: int = Field(1_000, ge=1, le=100_000)
-    """Answers that are kept in memory for each tenant, in each process."""
+    """Answers kept in memory for each tenant, in each process."""
     max_bytes: int = Field(16_000_000, ge=10_000)
-    """Bytes that they may take."""
+    """Bytes that these answers may take."""
     max_age_s: float = Field(3_600, gt=0)
-    """Seconds after which an answer is made anew."""
+    """Seconds after which an answer is no longer reused."""

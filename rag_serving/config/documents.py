@@ -13,28 +13,29 @@ from rag_serving.config.sources import Section
 
 
 class Ocr(Section):
-    """Pages of PDF files that have no text layer, or a broken one, and images (PNG, JPEG, TIFF): tesseract reads them.
-    Debian has it as tesseract-ocr, a language as tesseract-ocr-deu. What was read is kept."""
+    """Text recognition by Tesseract for images (PNG, JPEG, TIFF) and for pages of PDF files without a text layer or
+    with a broken one. In Debian the package is tesseract-ocr, and tesseract-ocr-deu for a language. Results are
+    kept."""
 
     enabled: Union[Literal["auto"], bool] = "auto"
-    """auto: where tesseract is installed, else such pages are recorded with the reason; true: a document whose pages
-    cannot all be recognized is left out; false: never."""
+    """auto: on if tesseract is installed; otherwise such pages are recorded with the reason. true: a document is left
+    out unless all of its pages can be recognized. false: off."""
     command: str = Field("tesseract", min_length=1)
     """Name or path of the program."""
     languages: list[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_/-]{1,40}$")]] = Field([])
-    """Codes of languages as tesseract names them, such as eng and deu; empty: those that are installed. Of several, a
-    document's own is told by its first pages."""
+    """Language codes of tesseract, such as eng and deu; empty: all that are installed. If there are several, the first
+    pages of a document decide which one it is in."""
     dpi: int = Field(200, ge=72, le=600)
-    """Pixels an inch of the pictures that are recognized."""
+    """Resolution of the recognized pictures, in pixels per inch."""
     max_pages: int = Field(500, ge=1)
-    """Pages of one document that are recognized; the others are recorded."""
+    """Pages of one document that are recognized; further pages are recorded."""
     timeout_s: float = Field(60, ge=1, le=3600)
     """Seconds for one page; a page that takes longer is recorded."""
 
 
 class Documents(Section):
-    """What one page or attached file may cost. Longer ones are cut; those that take too much time or memory are left
-    out. Both are recorded with the reason, and all other pages are read as ever."""
+    """Limits for one page or attached file. Longer ones are cut; those that take too much time or memory are left out.
+    Both are recorded with the reason, and all other pages are read as usual."""
 
     max_text_chars: int = Field(2_000_000, ge=1000)
     """Characters of text; a longer document is cut."""
@@ -45,10 +46,10 @@ class Documents(Section):
     max_cells: int = Field(200_000, ge=1)
     """Cells of all tables, merged and missing ones included; a document with more is cut."""
     max_seconds: int = Field(30, ge=1, le=3600)
-    """Seconds of processor time for reading one document, and three times as many on the clock; a document that takes
-    longer is left out."""
+    """Seconds of processor time for one document, and three times as much elapsed time; a document that takes longer is
+    left out."""
     max_memory_mb: int = Field(512, ge=64)
-    """Megabytes of memory that reading one document may take (on Linux); a document that takes more is left out."""
+    """Megabytes of memory for one document (on Linux); a document that takes more is left out."""
 
     ocr: Ocr = Ocr()
     """How scanned pages are read."""

@@ -25,43 +25,44 @@ _OWN_ROLES: dict[str, list[Role]] = {
 
 
 class JwtClaims(Claims):
-    """Names of the claims that say who somebody is. `a.b` is the claim `b` inside of `a`, where none is named `a.b`."""
+    """Names of the claims that identify a user. `a.b` is the claim `b` inside of `a`, unless a claim is named `a.b`."""
 
     tenant: str | None = Field("tenant_id", min_length=1, max_length=200)
-    """The tenant, by its name or as `tenants` names it; null: it is not looked at."""
+    """Claim with the tenant, by its name or as `tenants` maps it; null: the claim is not used."""
     roles: str | None = Field("roles", min_length=1, max_length=200)
-    """What `roles` maps, one or a list; null: everybody is a reader."""
+    """Claim with the values that `roles` maps, one or a list; null: every user is a reader."""
 
 
 class Jwt(ClaimMapping):
-    """Bearer tokens of an issuer (RFC 7519), with `serving.auth: jwt`. One of `key_env`, `key_file` and `jwks_url` says
-    where its keys are; without one they are found by OpenID Connect discovery below `issuer`."""
+    """Bearer tokens of an issuer (RFC 7519), with `serving.auth: jwt`. The keys come from `key_env`, `key_file` or
+    `jwks_url`; without any of these they are found by OpenID Connect discovery below `issuer`."""
 
     issuer: str = Field(min_length=1, max_length=500)
-    """The claim `iss`, to the letter."""
+    """The claim `iss`, exactly."""
     audience: list[str] = Field(min_length=1, max_length=20)
-    """The claim `aud` must have one of these: the name of this API at the issuer, not that of a web application."""
+    """Accepted values of the claim `aud`: the name of this API at the issuer, not that of a web application."""
     key_env: str | None = Field(None, min_length=1, max_length=200)
     """Environment variable with a secret (HS256, 32 bytes or more) or a public key in PEM."""
     key_file: Path | None = None
-    """File with the same, or with a JWK set. Read at the start and by `SIGHUP`."""
+    """File with the same, or with a JWK set. Read at the start and on `SIGHUP`."""
     jwks_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+(\?[^\s#]*)?$", max_length=500)
-    """Address of a JWK set (RFC 7517); https, but on this machine."""
+    """Address of a JWK set (RFC 7517); must be https, except on this machine."""
     algorithms: list[Algorithm | SecretAlgorithm] | None = Field(None, min_length=1, max_length=13)
-    """Signatures that are believed, each only with a key made for it; null: RS256 and ES256, or HS256 with a secret."""
+    """Accepted signature algorithms, each only with a key of its type; null: RS256 and ES256, or HS256 with a
+    secret."""
     claims: JwtClaims = JwtClaims()
     """Names of claims."""
     roles: dict[str, list[Role]] = Field(_OWN_ROLES, max_length=1000)
-    """Values of the roles' claim and the roles that each gives. Without one somebody is a reader."""
+    """Roles for each value of the roles claim. A user without roles is a reader."""
     leeway_s: int = Field(30, ge=0, le=600)
     """Seconds by which the issuer's clock may differ."""
     timeout_s: float = Field(5, gt=0, le=60)
     """Seconds that one request for keys may take."""
     refresh_s: int = Field(300, ge=10, le=86_400)
-    """Seconds after which keys are fetched again: one that the issuer removed is believed no longer than this. A token
-    with an id that no key has lets them be fetched at once, every 10 s at most."""
+    """Seconds after which keys are fetched again; a key that the issuer has removed is accepted no longer than this. A
+    token with an unknown key id causes a fetch immediately, at most every 10 s."""
     keep_s: int = Field(3600, ge=10, le=604_800)
-    """Seconds for which the last keys serve while they cannot be fetched; then tokens are refused (503)."""
+    """Seconds for which the last keys are used while they cannot be fetched; then tokens are refused (503)."""
 
     @field_validator("jwks_url")
     @classmethod

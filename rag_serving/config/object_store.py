@@ -19,36 +19,38 @@ DEFAULT_CACHE = ".citelock"
 
 
 class ObjectStore(Section):
-    """The object store that machines share their home by. `home: s3://BUCKET/PREFIX` (also `gs://`, `az://`, `file://`)
-    sets `url`; what a machine needs of it lies in `cache`. Where the file names such an address and `CITELOCK_HOME` is
-    a folder, as in the images, the address stays the home and the folder becomes `cache`, unless `cache` is set, too;
-    with an empty `CITELOCK_OBJECT_STORE__URL` as well, the folder is the home and no store is used. Credentials come
-    from the provider's own variables, such as `AWS_ACCESS_KEY_ID`; `CITELOCK_SECRET` must be the same everywhere."""
+    """The object store through which machines share their home. `home: s3://BUCKET/PREFIX` (also `gs://`, `az://`,
+    `file://`) sets `url`; each machine keeps the files that it needs in `cache`. If the file has such an address and
+    `CITELOCK_HOME` is a folder, as in the images, the address remains the home and the folder becomes `cache`, unless
+    `cache` is set too. If `CITELOCK_OBJECT_STORE__URL` is set but empty as well, the folder is the home and no store is
+    used. Credentials come from the provider's own variables, such as `AWS_ACCESS_KEY_ID`; `CITELOCK_SECRET` must be the
+    same on all machines."""
 
     url: str | None = Field(None, pattern=rf"^({'|'.join(SCHEMES)})://\S+$")
-    """Where the home is; null: it is a folder of this machine."""
+    """Address of the home; null: the home is a folder of this machine."""
     cache: Path = Path(DEFAULT_CACHE)
-    """Folder of this machine for what it builds and for what it has fetched."""
+    """Folder of this machine for files that it builds or has fetched."""
     cache_bytes: int = Field(0, ge=0)
-    """Bytes of generations above which a machine that only reads keeps none but the published one of a tenant; 0: it
-    always keeps the one before, too. Tenants that are no longer configured are deleted from `cache`."""
+    """Bytes of generations above which a machine that only reads keeps only the published generation of each tenant; 0:
+    it always keeps the previous one too. Tenants that are no longer configured are deleted from `cache`."""
     start_wait_s: float = Field(1, ge=0, le=60)
-    """Seconds that a server which has a generation from before waits at its start for the store to say what is
-    published; then it answers from that generation, flagged `stale_generation`, until the store answers."""
+    """Seconds that a starting server with a generation from an earlier run waits for the store to say what is
+    published. After that it answers from that generation, flagged `stale_generation`, until the store responds."""
     endpoint: str | None = None
-    """Address of an S3-compatible server; null: the provider's. An address with `http:` is asked without encryption."""
+    """Address of an S3-compatible server; null: the provider's. Requests to an `http:` address are not encrypted."""
     timeout_s: float = Field(30, gt=0)
     """Seconds that one request may take."""
     retry_s: float = Field(60, ge=0)
-    """Seconds for which a request that fails is tried again."""
+    """Seconds for which a failing request is retried."""
     lease_s: float = Field(30, ge=0.2)
-    """Seconds without a sign of life after which another machine may write what a killed build was writing."""
+    """Seconds without a heartbeat after which another machine may take over the folder that a killed build was
+    writing."""
     poll_s: float = Field(2, gt=0)
-    """Seconds between two looks of a server at what is published."""
+    """Seconds between a server's checks for a new publication."""
     sweep_after: int = Field(20, ge=0)
-    """Builds after which the next one deletes the objects of a folder that nothing in force needs; 0: never."""
+    """Number of builds after which the next one deletes objects of a folder that are no longer in force; 0: never."""
     parallel: int = Field(8, ge=1, le=64)
-    """Files that are sent, or fetched, at once."""
+    """Files sent or fetched at the same time."""
 
 
 def where_home_is(settings: ObjectStore, folder: Path) -> str:

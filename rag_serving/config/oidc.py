@@ -20,16 +20,17 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Claims(Section):
-    """Names of the claims that say who somebody is. `a.b` is the claim `b` inside of `a`, where none is named `a.b`."""
+    """Names of the claims that identify a user. `a.b` is the claim `b` inside of `a`, unless a claim is named `a.b`."""
 
     tenant: str | None = Field("tenant", min_length=1, max_length=200)
-    """The tenant, by its name or as `tenants` names it; null: it is not looked at."""
+    """Claim with the tenant, by its name or as `tenants` maps it; null: the claim is not used."""
     user: str = Field("sub", min_length=1, max_length=200)
-    """The user as sources name readers. `email` counts only where `email_verified` is true."""
+    """Claim with the user, by the name that sources use for readers. `email` counts only if `email_verified` is
+    true."""
     groups: str | None = Field("groups", min_length=1, max_length=200)
-    """The groups, one or a list; null: none."""
+    """Claim with the groups, one or a list; null: none."""
     roles: str | None = Field(None, min_length=1, max_length=200)
-    """What `roles` maps, one or a list; null: everybody is a reader."""
+    """Claim with the values that `roles` maps, one or a list; null: every user is a reader."""
 
 
 class ClaimMapping(Section):
@@ -38,11 +39,11 @@ class ClaimMapping(Section):
     claims: Claims = Claims()
     """Names of claims."""
     tenant: str | None = None
-    """The tenant of who has no claim that says one; null: nobody without one is let in."""
+    """Tenant of users without a claim that names one; null: such users are refused."""
     tenants: dict[str, str] = Field({}, max_length=1000)
-    """Values of the tenant's claim and the tenant that each means. Another value must be a tenant's name."""
+    """Tenant for each value of the tenant claim. Any other value must be the name of a tenant."""
     roles: dict[str, list[Role]] = Field({}, max_length=1000)
-    """Values of the roles' claim and the roles that each gives. Without one somebody is a reader."""
+    """Roles for each value of the roles claim. A user without roles is a reader."""
 
     def named_tenants(self) -> set[str]:
         """Return the tenants that the mapping itself names: each must be configured."""
@@ -50,22 +51,23 @@ class ClaimMapping(Section):
 
 
 class Oidc(ClaimMapping):
-    """An OpenID Connect provider where people sign in (authorization code with PKCE), beside the tokens of programs."""
+    """An OpenID Connect provider where people sign in (authorization code with PKCE), in addition to the tokens of
+    programs."""
 
     issuer: str = Field(pattern=r"^https?://[^\s?#]+$", max_length=500)
-    """The provider's issuer, to the letter; `/.well-known/openid-configuration` below it is read. https, but on this
-    machine."""
+    """The provider's issuer, exactly as in its metadata; `/.well-known/openid-configuration` below it is read. Must be
+    https, except on this machine."""
     client_id: str = Field(min_length=1, max_length=500)
-    """The name under which the provider knows this installation. It has to allow the address
+    """Client id of this installation at the provider, which must allow the redirect address
     `PUBLIC_URL/v1/session/oidc/callback`."""
     client_secret_env: str | None = None
-    """Environment variable with the client's secret; null: a public client, by PKCE alone."""
+    """Environment variable with the client's secret; null: a public client, with PKCE only."""
     scopes: list[str] = Field(["openid", "profile"], max_length=50)
-    """What is asked for; `openid` must be among it."""
+    """Scopes that are requested; `openid` must be one of them."""
     label: str = Field("Sign in", min_length=1, max_length=80)
-    """What the button says."""
+    """Label of the sign-in button."""
     algorithms: list[Algorithm] = Field(["RS256", "ES256"], min_length=1, max_length=10)
-    """Signatures that are believed."""
+    """Accepted signature algorithms."""
     leeway_s: int = Field(60, ge=0, le=600)
     """Seconds by which the provider's clock may differ."""
     timeout_s: float = Field(5, gt=0, le=60)

@@ -17,45 +17,46 @@ Pool = Literal["confluence", "context", "embedding"]
 
 
 class TenantOrchestration(Section):
-    """What is otherwise for one tenant; null: as `orchestration` says."""
+    """Settings for one tenant; null: as `orchestration` says."""
 
     executor: ExecutorKind | None = None
-    """Where steps for the tenant run, and those for its sources."""
+    """Where the steps of the tenant and of its sources run."""
 
 
 class CelerySteps(Section):
     """Steps as tasks of Celery workers (`celery --app rag_assets.executors.celery_app worker`)."""
 
     broker_env: str = "CELERY_BROKER_URL"
-    """Environment variable with the broker's URL, such as redis://host:6379/0. Workers read the same one."""
+    """Environment variable with the broker's URL, such as redis://host:6379/0. Workers read the same variable."""
     backend_env: str = "CELERY_RESULT_BACKEND"
-    """Environment variable with the URL of the results, such as redis://host:6379/1."""
+    """Environment variable with the URL of the result backend, such as redis://host:6379/1."""
     queue: str = Field("dagster", pattern=r"^[a-zA-Z0-9_.-]{1,64}$")
-    """Queue that the workers listen to (`--queues`). Another one than that of a Celery run launcher, whose runs would
-    take the workers that their own steps wait for."""
+    """Queue that the workers listen to (`--queues`). It must differ from the queue of a Celery run launcher, otherwise
+    runs occupy the workers that their own steps wait for."""
     lost_after_s: float = Field(30, ge=0.5, le=3600)
-    """Seconds for which no worker says that it has a step, before the step is handed out again."""
+    """Seconds for which no worker reports a step before it is handed out again."""
     attempts: int = Field(5, ge=1, le=100)
-    """Times that a step is handed out until the run fails, because its workers were lost."""
+    """Times that a step whose worker was lost is handed out before the run fails."""
 
 
 class Orchestration(Section):
-    """Where the steps of `ingest` and `publish` run that Dagster starts; `citelock build` runs them in its own process.
-    Every process needs the same configuration and `CITELOCK_SECRET`, and the same home: a folder that supports POSIX
-    locks, or an object store, where each machine has a cache folder of its own. How to choose: executors.md."""
+    """Where Dagster runs the steps of `ingest` and `publish`; `citelock build` runs them in its own process. Every
+    process needs the same configuration, the same `CITELOCK_SECRET` and the same home: a folder that supports POSIX
+    locks, or an object store, where each machine has its own cache folder. How to choose: executors.md."""
 
     executor: ExecutorKind = "in_process"
-    """in_process: one after the other in the process of the run. multiprocess: in processes of its machine. celery: in
-    Celery workers. docker, k8s: each in a container or a pod of its own. The last three need `citelock[cluster]`."""
+    """in_process: one after the other in the process of the run. multiprocess: in processes on the same machine.
+    celery: in Celery workers. docker, k8s: each in its own container or pod. The last three need
+    `citelock[cluster]`."""
     max_concurrent: int = Field(0, ge=0, le=1000)
-    """Steps of one run at once, where they are more than one process; 0: as Dagster does. Not for celery, whose workers
-    are the limit."""
+    """Concurrent steps of one run, for executors that use several processes; 0: Dagster's default. Not for celery,
+    where the workers are the limit."""
     pools: dict[Pool, PositiveInt] = Field({})
-    """Steps of all runs at once that sync from Confluence, ask for contexts, or embed; what is not named is as
-    `dagster.yaml` says (`concurrency.pools.default_limit`). A build whose texts are embedded by workers
-    (`jobs.embedding`) waits for them within its place in the pool."""
+    """Concurrent steps of all runs that sync from Confluence, call a model for contexts, or embed; for pools not named
+    here `dagster.yaml` applies (`concurrency.pools.default_limit`). A build whose texts workers embed
+    (`jobs.embedding`) keeps its slot in the pool while it waits."""
     image: str | None = None
-    """Image of docker's and k8s' steps; null: that of the run."""
+    """Image for the steps of docker and k8s; null: the image of the run."""
     celery: CelerySteps = CelerySteps()
     """Steps in Celery workers."""
     docker: dict[str, JsonValue] = Field({})

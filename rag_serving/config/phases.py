@@ -25,14 +25,14 @@ class Canary(Section):
     """Another phase, or other switches, for some questions only."""
 
     phase: int | None = Field(None, ge=1, le=3)
-    """The phase that these questions are asked in; null: the same as all."""
+    """Phase for these questions; null: the same as for all others."""
     features: dict[str, bool] = Field({})
-    """Switches of `features` that are otherwise for these questions."""
+    """Switches of `features` that differ for these questions."""
     share: float = Field(0, ge=0, le=1)
-    """Share of the users, chosen by a hash of their names: the same ones each time. Who has no name is chosen at 1
-    alone."""
+    """Share of the users, chosen by a hash of their names, so that they are always the same users. Anonymous users are
+    included only if the share is 1."""
     spaces: list[str] = Field([])
-    """Questions that a filter, or `space:KEY`, narrows to these spaces alone are asked so, too."""
+    """Include questions that a filter, or `space:KEY`, restricts to these spaces."""
 
     @model_validator(mode="after")
     def _is_something(self) -> Canary:
@@ -42,10 +42,10 @@ class Canary(Section):
 
 
 class TenantRetrieval(Section):
-    """What is otherwise for one tenant; null: as `retrieval` says."""
+    """Settings for one tenant; null: as `retrieval` says."""
 
     enabled: bool | None = None
-    """Whether pages are searched."""
+    """Search the pages."""
     phase: int | None = Field(None, ge=1, le=3)
     """The phase of retrieval."""
     canary: Canary | None = None
@@ -53,41 +53,43 @@ class TenantRetrieval(Section):
 
 
 class Degradation(Section):
-    """When a process of a server leaves a phase of retrieval by itself, and when it comes back."""
+    """When a server process automatically changes to another phase of retrieval, and when it changes back."""
 
     automatic: bool = True
-    """Go down a phase, and up again, by what the questions show. Where false, a question still falls through to the
-    next phase when one fails."""
+    """Change to a lower phase, and back, according to failures and times of questions. If false, a question still uses
+    the next lower phase when one fails."""
     window_s: float = Field(300, gt=0, le=86_400)
-    """Seconds over which questions are counted, and that a phase is watched at least before it is judged."""
+    """Seconds over which questions are counted; also the shortest time before a phase is judged."""
     min_questions: int = Field(20, ge=1, le=5_000)
-    """Questions that a window needs to be judged."""
+    """Questions that a window needs before the phase is judged."""
     max_p95_ms: float = Field(500, gt=0)
-    """Milliseconds from the question to its passages; when 5 % take longer, the phase goes down by one."""
+    """95th percentile of the time from the question to its passages, in milliseconds, above which the next lower phase
+    is used."""
     when_still_slow: Literal["disable", "next_phase"] = "disable"
-    """What follows when the phase below is too slow for another window: retrieval is left, or the next phase down."""
+    """What to do if the lower phase is too slow for another window: switch retrieval off (disable), or use the next
+    lower phase."""
     max_error_rate: float = Field(0.05, ge=0, lt=1)
-    """Share of questions that a phase may fail; above, it goes down by one. When no phase answers that share, retrieval
-    is left."""
+    """Share of failed questions above which the next lower phase is used. If every phase exceeds it, retrieval is
+    switched off."""
     quiet_s: float = Field(300, gt=0, le=86_400)
-    """Seconds without a change after which the next phase up is tried out."""
+    """Seconds without a change after which the next higher phase is tried."""
     probes: int = Field(3, ge=1, le=100)
-    """Questions, one at a time, that a phase must answer well, one after the other, to come back."""
+    """Consecutive questions that the higher phase must answer well, one at a time, before it is used again."""
     phase_timeout_s: float = Field(2, gt=0, le=300)
-    """Seconds that a search in one phase may take, the model's time excepted; then the next phase is asked. The first
-    search in a generation has at least `serving.open_wait_s`."""
+    """Seconds that a search in one phase may take, without the time of the model; then the next lower phase is used.
+    The first search in a generation has at least `serving.open_wait_s`."""
     failures: int = Field(3, ge=1, le=1_000)
-    """Failures in a row after which questions pass a phase by for `retry_s`."""
+    """Consecutive failures after which questions skip a phase for `retry_s`."""
     retry_s: float = Field(10, gt=0, le=3_600)
-    """Seconds after which one question tries it again."""
+    """Seconds after which one question tries the phase again."""
     max_hanging: int = Field(16, ge=1, le=1_000)
-    """Searches of a tenant that may hang at once; while there are so many no other is begun."""
+    """Searches of a tenant that may hang at the same time; at this number no further one is started."""
     cached_answers: int = Field(500, ge=0, le=100_000)
-    """Last good answers that are kept in memory for each tenant, for when no phase answers; 0 keeps none."""
+    """Recent good answers kept in memory for each tenant, for when every phase fails; 0: none."""
     cached_bytes: int = Field(16_000_000, ge=0)
-    """Bytes that they may take."""
+    """Bytes that these answers may take."""
     cached_max_age_s: float = Field(86_400, gt=0)
-    """Seconds after which one is shown no more."""
+    """Seconds after which such an answer is no longer shown."""
 
 
 @dataclass(frozen=True)

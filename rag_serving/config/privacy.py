@@ -19,17 +19,19 @@ _NAMES = "names"
 
 
 class Privacy(Section):
-    """Personal data in logs, telemetry, the audit log and kept answers. Answers themselves are not changed."""
+    """Personal data in logs, telemetry, the audit log and cached answers. The answers that users see are not
+    changed."""
 
     redact: list[str] = Field(["email", "iban", "card", "national_id", "phone"])
-    """What is replaced by its kind, such as `[email]`: email, iban, card, national_id, phone, names. Empty: nothing."""
+    """Kinds of personal data that are replaced by a label such as `[email]`: email, iban, card, national_id, phone,
+    names. Empty: none."""
     names_model: Path | None = Field(None)
-    """The folder of the model that finds names of people, which `names` in `redact` takes: a token classifier in the
-    format of Hugging Face with weights in safetensors and a label such as PER. Needs citelock[names]."""
+    """Folder of the model that finds names of people, which `names` in `redact` needs: a token classifier in Hugging
+    Face's format, with weights in safetensors and a label such as PER. Needs citelock[names]."""
     regions: list[str] = Field([])
-    """Countries (ISO 3166, such as DE or US) by whose rules local telephone numbers and national ids are known; numbers
-    that begin with + are known without. National ids: AT, AU, BE, BR, CA, CH, DE, DK, ES, FI, FR, GB, IE, IN, IT, MX,
-    NL, NO, PL, PT, SE, US."""
+    """Countries (ISO 3166, such as DE or US) whose local telephone numbers and national ids are recognized; numbers
+    that begin with + are always recognized. National ids: AT, AU, BE, BR, CA, CH, DE, DK, ES, FI, FR, GB, IE, IN, IT,
+    MX, NL, NO, PL, PT, SE, US."""
 
     @field_validator("redact")
     @classmethod

@@ -16,33 +16,34 @@ DEFAULT_OF_KIND: Mapping[str, ProfileName] = {"markdown_book": "book", "docs_fol
 
 
 class Profile(Section):
-    """Settings of one kind of text. What is null is as `ingestion` says."""
+    """Settings for one kind of text. Values that are null are taken from `ingestion`."""
 
     chunk_size_tokens: int | None = Field(None, ge=32, le=4096)
-    """Tokens that parts of a longer section aim at; null: `ingestion.chunk_size_tokens`."""
+    """Target size in tokens for the parts of a long section; null: `ingestion.chunk_size_tokens`."""
     chunk_min_tokens: int | None = Field(None, ge=1, le=4096)
-    """A part has fewer only where its section allows no other; null: 0.48 of the aim."""
+    """Smallest size of a part, unless its section allows no other; null: 0.48 of the target size."""
     chunk_max_tokens: int | None = Field(None, ge=32, le=8192)
-    """A part has more only where its section allows no other, and a section up to here is one chunk; null: 1.28 of the
-    aim."""
+    """Largest size of a part, unless its section allows no other; a section up to this size is one chunk. null: 1.28 of
+    the target size."""
     chunk_stride_tokens: int | None = Field(None, ge=0, le=1024)
-    """Tokens of overlap: neighbouring text that is kept beside a chunk, and never cited from there; null:
+    """Tokens of overlap: neighbouring text that is stored with a chunk and never cited from it; null:
     `ingestion.chunk_stride_tokens`."""
     keep_runs: bool = False
-    """Never cut a list or a table that fits into a chunk. Code stays whole in every profile."""
+    """Never cut a list or a table that fits into a chunk. Code is kept whole in every profile."""
     pool: int = Field(10, ge=1, le=100)
-    """Best passages of which those are chosen that stand near each other, for a question to the books alone (`mode:
-    book-wide`, which only `profiles.book` is asked by)."""
+    """For a question to the books only (`mode: book-wide`, which uses only `profiles.book`): number of best passages
+    from which passages close to each other are chosen."""
     passages: int = Field(5, ge=1, le=50)
     """Passages that such a question is answered from, in the order of the book."""
     min_similarity: float | None = Field(None, ge=-1, le=1)
-    """Cosine similarity that the nearest passage needs in such a question, however many of its words it has; null: 0.7
-    where `embedding` is one of OpenAI's text-embedding-3 models, whose scale this is of, else the gates' own."""
+    """Cosine similarity that the nearest passage needs for such a question, however many of its words it contains;
+    null: 0.7 if `embedding` is one of OpenAI's text-embedding-3 models, for whose scale this is, otherwise the value of
+    `gates`."""
     min_confidence: float | None = Field(None, ge=0, le=1)
-    """Confidence that an answer to such a question needs to be told; null: 0.6 with the same models, else the gates'
-    own."""
+    """Confidence that an answer to such a question needs; null: 0.6 with the same models, otherwise the value of
+    `gates`."""
     warn_without_words: bool = True
-    """Flag an answer to such a question whose passages have none of its words."""
+    """Flag an answer to such a question if its passages contain none of the question's words."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Profile:
@@ -54,11 +55,11 @@ class Profile(Section):
 
 
 class Profiles(Section):
-    """What the profiles that sources name stand for: by default `book` for kind markdown_book, `docs` for docs_folder,
-    `wiki` for all others."""
+    """Definitions of the profiles that sources name. By default a source of kind markdown_book uses `book`, docs_folder
+    uses `docs`, and all others use `wiki`."""
 
     wiki: Profile = Profile()
-    """Short passages of pages that people look things up in."""
+    """Short passages, for pages in which people look things up."""
     docs: Profile = Profile()
     """Documentation sites."""
     book: Profile = Profile(
@@ -68,7 +69,7 @@ class Profiles(Section):
         chunk_stride_tokens=100,
         keep_runs=True,
     )
-    """Text that is read in order: long passages with overlap."""
+    """Text that is read from beginning to end: long passages with overlap."""
 
     def of(self, source: SourceBase) -> Profile:
         """Return the profile of a source."""

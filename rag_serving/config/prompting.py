@@ -12,19 +12,19 @@ from rag_serving.config.sources import Section
 
 
 class Prompt(Section):
-    """What a language model reads beside a question; extraction reads none of it. What one part leaves of its budget is
-    there for passages; of these the one with the lowest score is left out first."""
+    """What a language model reads in addition to a question; extraction uses none of it. Tokens that one part does not
+    use are available for passages. If passages do not fit, those with the lowest scores are left out first."""
 
     concepts: dict[str, str] = Field({})
-    """Core concepts of the pages, each in a sentence; they come with every question."""
+    """Core concepts of the pages, one sentence each; sent with every question."""
     concept_tokens: int = Field(500, ge=0, le=100_000)
-    """Tokens of core concepts; those beyond are left out, the last first."""
+    """Tokens of core concepts; concepts beyond this limit are left out, the last ones first."""
     document_tokens: int = Field(1500, ge=100, le=1_000_000)
     """Tokens of passages."""
     book_tokens: int = Field(5000, ge=100, le=1_000_000)
-    """Tokens of passages for questions to the books alone, whose passages are long."""
+    """Tokens of passages for questions to the books only, whose passages are long."""
     application_tokens: int = Field(300, ge=0, le=100_000)
-    """Tokens of the application's state (`context.application` of a question)."""
+    """Tokens of the application state (`context.application` of a question)."""
     widget_tokens: int = Field(200, ge=0, le=100_000)
     """Tokens of the states of its widgets (`context.widgets`)."""
     message_tokens: int = Field(500, ge=0, le=100_000)

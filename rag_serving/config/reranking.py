@@ -11,60 +11,60 @@ from rag_serving.config.sources import Section
 
 
 class Reranker(Section):
-    """The cross-encoder sidecar."""
+    """The client of the cross-encoder sidecar."""
 
     url: str | None = None
-    """The sidecar's /rerank address; null ranks without it."""
+    """Address of the sidecar's /rerank; null: no reranker is used."""
     top_n: int | None = Field(None, ge=1)
-    """Passages the reranker returns for an answer, at least `retrieval.final_passages`; null: as many as that. A search
-    gets as many as it asks for."""
+    """Passages that the reranker returns for an answer, at least `retrieval.final_passages`; null: that number. A
+    search gets as many as it requests."""
     candidates: int = Field(100, ge=1, le=500)
-    """Candidates that are sent."""
+    """Candidates that are sent to the sidecar."""
     max_seq_len: int = Field(512, ge=16)
-    """Tokens of question and passage that the model reads: a quarter is the question's."""
+    """Tokens of question and passage that the model reads; at most a quarter is the question."""
     timeout_s: float = Field(8, gt=0)
-    """Seconds after which the fallback ranks."""
+    """Seconds after which the fallback ranking is used."""
     breaker_failures: int = Field(5, ge=1)
-    """Failures in a row after which the sidecar is left alone."""
+    """Consecutive failures after which the sidecar is not called for `breaker_reset_s`."""
     breaker_reset_s: float = Field(30, gt=0)
-    """Seconds after which it is asked again."""
+    """Seconds after which the sidecar is called again."""
     model: str = "BAAI/bge-reranker-base"
-    """Model the sidecar serves: a name on the hub or a folder."""
+    """Model that the sidecar serves: a name on the Hugging Face hub, or a folder."""
     revision: str | None = Field(None, pattern=r"^[0-9a-f]{40}$")
-    """Commit of the model on the hub, 40 hexadecimal digits; null: of the default model the one that this program
-    pins, of another one the newest."""
+    """Commit of the model on the hub, 40 hexadecimal digits; null: the commit that this program pins for the default
+    model, the newest for any other model."""
     token_env: str | None = None
     """Environment variable with the sidecar's bearer token."""
 
 
 class RerankService(Section):
-    """The sidecar itself, where `citelock rerank-service` runs; model and token are those of `reranker`."""
+    """The sidecar itself (`citelock rerank-service`). Its model and token are those of `reranker`."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; any other than this machine's own needs `reranker.token_env`."""
+    """Address to listen on; any address other than this machine's own needs `reranker.token_env`."""
     port: int = Field(8000, ge=0, le=65535)
     """Port to listen on."""
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
-    """auto (CUDA where there is one), cpu, mps, cuda or cuda:1."""
+    """auto (CUDA if available), cpu, mps, cuda or cuda:1."""
     fp16: bool = True
-    """Half precision on CUDA."""
+    """Use half precision on CUDA."""
     batch_size: int = Field(32, ge=1)
-    """Pairs scored at once at most."""
+    """Largest number of pairs scored in one batch."""
     batch_tokens: int = Field(16_384, ge=16)
-    """Tokens scored at once at most, padding included."""
+    """Largest number of tokens scored in one batch, padding included."""
     batch_wait_ms: float = Field(2, ge=0, le=1000)
-    """Milliseconds a request waits for others to be scored with."""
+    """Milliseconds that a request waits for others to share its batch."""
     max_seq_len: int = Field(512, ge=16)
-    """Tokens of a pair that a request may ask for; the model's own limit holds as well."""
+    """Largest number of tokens of a pair that a request may ask for; the model's own limit applies too."""
     max_candidates: int = Field(500, ge=1)
-    """Candidates a request may have."""
+    """Largest number of candidates in a request."""
     max_query_chars: int = Field(4000, ge=1)
-    """Longer queries are refused."""
+    """Characters beyond which a query is refused."""
     max_text_chars: int = Field(20_000, ge=1)
-    """Longer candidates are refused."""
+    """Characters beyond which a candidate is refused."""
     max_body_bytes: int = Field(4_000_000, ge=1000)
-    """Larger requests are refused."""
+    """Bytes beyond which a request is refused."""
     max_concurrent: int = Field(16, ge=1)
-    """Requests under way at once; more are told to come back (429)."""
+    """Requests processed at the same time; further ones are refused (429)."""
     timeout_s: float = Field(30, gt=0)
-    """Seconds a request may take; also those that shutting down waits for."""
+    """Seconds that a request may take; a shutdown waits as long."""

@@ -13,7 +13,7 @@ from rag_serving.config.sources import Section
 
 
 class Telemetry(Section):
-    """What is recorded of questions and of readers' verdicts."""
+    """Records of questions and of readers' feedback."""
 
     enabled: bool = True
     """Record questions and feedback."""
@@ -21,8 +21,8 @@ class Telemetry(Section):
     """Database of telemetry and receipts, such as postgresql://user@host/name (password by PGPASSWORD); null:
     `serving.db` in the home folder. Servers that share it must share `CITELOCK_SECRET`, which signs receipts."""
     store_questions: bool = False
-    """Keep the text of questions, not only its keyed hash; without this, receipts hold it encrypted."""
+    """Store the text of questions, not only its keyed hash; otherwise only receipts contain it, encrypted."""
     retention_days: int = Field(90, ge=1)
     """Days after which rows are deleted."""
     reports_since: date | None = None
-    """First day that can be reported on in the Dagster UI; null: `retention_days` ago."""
+    """First day for which the Dagster UI can make a report; null: `retention_days` ago."""

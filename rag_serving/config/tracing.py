@@ -11,15 +11,15 @@ from rag_serving.config.sources import Section
 
 
 class Tracing(Section):
-    """Traces by OpenTelemetry (extra `tracing`). Nothing is sent unless a collector is named."""
+    """Traces with OpenTelemetry (extra `tracing`). Nothing is sent unless `endpoint` is set."""
 
     endpoint: str | None = None
-    """The collector's address for OTLP over HTTP, such as `http://collector:4318`; null sends nothing. Headers that it
-    asks for come by the environment alone (`OTEL_EXPORTER_OTLP_HEADERS`)."""
+    """Address of the collector for OTLP over HTTP, such as `http://collector:4318`; null: nothing is sent. Headers that
+    it requires come only from the environment (`OTEL_EXPORTER_OTLP_HEADERS`)."""
     sample_ratio: float = Field(1.0, ge=0, le=1)
-    """Share of the traces that begin here; of one that begins elsewhere, whoever began it decides."""
+    """Share of the traces that start here which are recorded; for other traces the caller decides."""
     text: bool = False
-    """Whether spans may hold questions, prompts and what models wrote. Texts of pages are in prompts."""
+    """Allow questions, prompts and the output of models in spans. Prompts contain the texts of pages."""
 
     @field_validator("endpoint")
     @classmethod
