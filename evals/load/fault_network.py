@@ -13,7 +13,13 @@ from evals.load.services import sidecar
 from evals.load.stages import Place, Stage
 from evals.load.tcp_proxy import Mode, tcp_proxy
 
-RERANKER: dict[str, Any] = {"candidates": 20, "timeout_s": 2, "breaker_failures": 3, "breaker_reset_s": 5}
+RERANKER: dict[str, Any] = {
+    "candidates": 20,
+    "max_seq_len": 128,  # what the tiny model reads
+    "timeout_s": 2,
+    "breaker_failures": 3,
+    "breaker_reset_s": 5,
+}
 
 
 def sidecar_fault(mode: Mode) -> Callable[[Place], AbstractContextManager[Stage]]:
