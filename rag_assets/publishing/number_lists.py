@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rag_assets.publishing.arrange import BuildError
+from rag_assets.publishing.column_sizes import MOST
 from rag_assets.publishing.posting_lists import Borders, Numbers
 from rag_serving.artifacts.columns import combine_chunks
 from rag_serving.indexes.word_lists import NumberLists, list_array
@@ -56,7 +58,16 @@ class Lists(NamedTuple):
         return self._replace(values=(keys % width).astype(np.int32))
 
     def arrow(self) -> pa.ListArray:
-        """Return the lists as an Arrow array."""
+        """Return the lists as an Arrow array.
+
+        Raises:
+            BuildError: they have more numbers in all than Arrow's offsets can count.
+        """
+        if len(self.values) > MOST:
+            raise BuildError(
+                f"a list of words or rows has {len(self.values):,} numbers, more than the {MOST:,} that an index can "
+                "hold; divide the sources among several tenants"
+            )
         return list_array(self.starts.astype(np.int32), self.values)
 
 

@@ -16,6 +16,7 @@ from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, con
 from rag_assets.publishing.arrange import BuildError, in_order
 from rag_assets.publishing.build import build_dense
 from rag_assets.publishing.column_sizes import MOST, oversized_column
+from rag_assets.publishing.number_lists import Lists
 from rag_serving.artifacts.columns import take_rows
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
@@ -54,6 +55,12 @@ def test_rows_of_texts_beyond_two_gibibytes_are_taken_without_joining_them() -> 
     assert pc.binary_length(found["text"]).to_pylist() == [KIBIBYTE] * 4
     with pytest.raises(pa.ArrowInvalid, match="offset overflow"):
         table.take(pa.array(rows))
+
+
+def test_lists_of_more_numbers_than_can_be_counted_are_refused() -> None:
+    values = np.broadcast_to(np.int32(0), MOST + 1)  # takes no memory
+    with pytest.raises(BuildError, match=r"2,147,483,648 numbers, more than .* several tenants"):
+        Lists(np.array([0, MOST + 1]), values).arrow()
 
 
 CELL = st.fixed_dictionaries(
