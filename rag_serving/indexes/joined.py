@@ -25,6 +25,7 @@ class JoinedVectors:
         """`parts`: at least one."""
         self.parts = tuple(parts)
         self._ends = np.cumsum([len(part) for part in parts])
+        self._starts: list[int] = [0, *self._ends[:-1].tolist()]
         self.shape = (int(self._ends[-1]), parts[0].shape[1])
 
     def __len__(self) -> int:
@@ -38,25 +39,22 @@ class JoinedVectors:
         numbers = np.asarray(places, np.int64)
         owners = np.searchsorted(self._ends, numbers, side="right")
         if numbers.ndim == 0:
-            vector: Vectors = self.parts[int(owners)][int(numbers) - self._start(int(owners))]
+            vector: Vectors = self.parts[int(owners)][int(numbers) - self._starts[int(owners)]]
             return vector
         found = np.empty((len(numbers), self.shape[1]), np.float32)
         for owner in np.flatnonzero(np.bincount(owners)).tolist():
             own = owners == owner
-            found[own] = self.parts[owner][numbers[own] - self._start(owner)]
+            found[own] = self.parts[owner][numbers[own] - self._starts[owner]]
         return found
 
     def _run(self, first: int, last: int) -> Vectors:
         """Return the vectors from one place to before another."""
         pieces = [
             part[max(first - start, 0) : last - start]
-            for part, start in zip(self.parts, (self._ends - [len(part) for part in self.parts]).tolist(), strict=True)
+            for part, start in zip(self.parts, self._starts, strict=True)
             if start < last and first < start + len(part)
         ]
         return pieces[0] if len(pieces) == 1 else np.concatenate([self.parts[0][:0], *pieces])
-
-    def _start(self, part: int) -> int:
-        return int(self._ends[part]) - len(self.parts[part])
 
 
 class JoinedCodes:
