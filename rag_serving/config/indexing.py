@@ -38,7 +38,7 @@ class Indexing(Section):
     million chunks on two cores. To build the graphs of a million takes some 20 minutes; nothing else needs them."""
     max_part_chunks: int = Field(250_000, ge=16)
     """Chunks of a generation up to which it is one set of files. A larger one is stored in parts of at most so many
-    chunks, and of a quarter at least. Each part has its own chunk table, vectors and codes; an object store gets only
+    chunks (a page is never divided). Each part has its own chunk table, vectors and codes; an object store gets only
     parts whose pages changed. A part's texts may take 2 GiB."""
     keep_generations: int = Field(5, ge=1)
     """Generations kept for rollback, the published one included."""
