@@ -73,6 +73,8 @@ def main(arguments: list[str] | None = None) -> int:
         home, inputs, embedder = options.child
         print(json.dumps(_indexed(Path(home), Path(inputs), embedder, not options.no_graphs)))
         return 0
+    if options.folder:
+        options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="citelock-indexing-", dir=options.folder) as temporary:
         home, inputs = Path(temporary) / "home", Path(temporary) / "inputs"
         _made(inputs, options.chunks, options.dimension, options.cache)
