@@ -70,10 +70,7 @@ def build(home: Path, chunks: int, dimension: int, embedder: str = "chance") -> 
     """Publish a generation of real sentences whose dense index has no graphs: opening reads none. `embedder`: the name
     of the model that is said to have made the vectors."""
     from rag_assets.evaluation.cli.bench import Progress
-    from rag_assets.publishing.arrange import arranged, lexical_digest, with_shards
-    from rag_assets.publishing.build import build_lexical_index, commit_generation
-    from rag_assets.publishing.workspace import BuildWorkspace
-    from rag_serving.artifacts.content_digests import values_digest
+    from rag_assets.publishing.build import build_generation
     from rag_serving.models import open_tokenizer
 
     config, store = _config(home), Store(home)
@@ -81,18 +78,9 @@ def build(home: Path, chunks: int, dimension: int, embedder: str = "chance") -> 
     table, _ = sentence_table(sentences, chunks, open_tokenizer(config.embedding), Progress())
     vectors = np.random.default_rng(_SEED).normal(size=(chunks, dimension)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    table, vectors = arranged(table, vectors)
-    table = with_shards(table, config.indexing.max_shard_chunks)
-    facts = {
-        "embedder": embedder,
-        "dimension": dimension,
-        "shards": [],
-        "inputs_digest": values_digest(table),
-        "lexical_digest": lexical_digest(table),
-    }
-    BuildWorkspace.of(store, TENANT).write_dense(table, vectors, facts)
-    build_lexical_index(store, TENANT, table)
-    store.point_current(TENANT, commit_generation(store, TENANT, config).id)
+    generation = build_generation(store, TENANT, table, vectors, config, embedder)
+    generation.close()
+    store.point_current(TENANT, generation.id)
     shutil.rmtree(store.candidate(TENANT))
 
 
@@ -134,7 +122,7 @@ def _medians(found: list[dict[str, float]]) -> dict[str, float]:
 
 
 def _config(home: Path) -> Config:
-    return parse_config({"home": str(home), "tenants": {TENANT: {}}})
+    return parse_config({"home": str(home), "tenants": {TENANT: {}}, "indexing": {"max_graph_chunks": 0}})
 
 
 def _options(arguments: list[str] | None) -> Any:

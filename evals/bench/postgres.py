@@ -29,14 +29,10 @@ from evals.bench.plot import plot_readers
 from evals.bench.real_text import read_sentences
 from rag_assets.evaluation.bench import TENANT, with_column
 from rag_assets.evaluation.cli.bench import Progress
-from rag_assets.publishing.arrange import arranged, lexical_digest, with_shards
-from rag_assets.publishing.build import build_lexical_index, commit_generation
+from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.postgres_writer import publish_generation
-from rag_assets.publishing.workspace import BuildWorkspace
 from rag_assets.state.vector_cache import VectorCache
 from rag_serving.access.principals import Principal
-from rag_serving.artifacts.content_digests import values_digest
-from rag_serving.artifacts.schema import ORIGINALS
 from rag_serving.artifacts.store import Store
 from rag_serving.config.index import Index
 from rag_serving.config.loading import Config, parse_config
@@ -88,7 +84,8 @@ def config_of(home: Path, server: str) -> Config:
         "writer_url": f"postgresql://citelock_writer@{server}",
         "owner_url": f"postgresql://postgres@{server}",
     }
-    return parse_config({"home": str(home), "tenants": {TENANT: {}}, "index": index})
+    content = {"home": str(home), "tenants": {TENANT: {}}, "indexing": {"max_graph_chunks": 0}, "index": index}
+    return parse_config(content)
 
 
 def build(config: Config, chunks: int, distinct: int) -> None:
@@ -103,22 +100,10 @@ def build(config: Config, chunks: int, distinct: int) -> None:
     table, order = sentence_table(base, chunks, open_tokenizer(config.embedding), report)
     turns = dict(zip(dict.fromkeys(table["page_id"].to_pylist()), cycle(READERS), strict=False))
     table = with_column(table, "readers", [turns[page] for page in table["page_id"].to_pylist()])
-    table, spread = arranged(table, _spread(vectors[:distinct], chunks)[order])
-    table = with_shards(table, config.indexing.max_shard_chunks)
-    dimension = spread.shape[1]
-    facts = {
-        "embedder": embedder.name,
-        "dimension": dimension,
-        "shards": [],
-        "inputs_digest": values_digest(table),
-        "lexical_digest": lexical_digest(table),
-    }
-    workspace = BuildWorkspace.of(store, TENANT)
-    workspace.write_dense(table, spread, facts)
-    workspace.write_originals(ORIGINALS.empty())
-    build_lexical_index(store, TENANT, table)
-    workspace.without_sentences()
-    store.point_current(TENANT, commit_generation(store, TENANT, config).id)
+    spread = _spread(vectors[:distinct], chunks)[order]
+    generation = build_generation(store, TENANT, table, spread, config, embedder.name)
+    generation.close()
+    store.point_current(TENANT, generation.id)
     shutil.rmtree(store.candidate(TENANT))
     np.save(config.home / "questions.npy", vectors[distinct:], allow_pickle=False)
     (config.home / "questions.json").write_text(json.dumps(asked), encoding="utf-8")
