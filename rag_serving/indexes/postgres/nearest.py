@@ -5,6 +5,10 @@ Belongs here: statements and settings of the search by similarity. Does not belo
 An HNSW index holds all rows of a generation; row policies drop those that are hidden while it is walked, and the walk
 goes on until there are enough (`hnsw.iterative_scan`). Where a caller may read few of the rows, or filters leave few,
 all of them are compared instead. Scores are computed here from the stored vectors, as for a generation on disk.
+
+A filter does not steer the walk, which would end among the first rows that pass, however near they are. The thousand
+nearest rows are asked for, and those that pass are the nearest of the filter's where there are enough. Else what the
+filter leaves is far from the question, and is compared row by row.
 """
 
 from __future__ import annotations
@@ -22,7 +26,6 @@ from rag_serving.indexes.remote.protocol import Nearest, Rows, Vector
 
 _SPARE = 16  # candidates beyond k whose order the database, with other rounding, may see otherwise
 _MOST_CANDIDATES = 1000  # pgvector's limit of hnsw.ef_search
-_WIDER = 4  # candidates for each chunk that is asked for, where a filter drops some
 _WALKED = 1000  # rows that a walk is worth: candidates that are looked at, each some times as dear as a comparison
 _WHERE = "tenant_id = %s AND placement = %s AND generation = %s AND embedding IS NOT NULL"
 _AMONG = ' AND "row" = ANY(%s::int[])'
@@ -38,12 +41,10 @@ class Read(Protocol):
 
 
 class _Filter(NamedTuple):
-    """A condition that some rows fulfil, and its value. `passed`: entries of the index that a walk may pass: where that
-    is too few, what the filter leaves is far from the question, and is compared row by row."""
+    """A condition that some rows fulfil, and its value."""
 
     condition: str
     value: object
-    passed: int
 
 
 class NearestSearch:
@@ -62,9 +63,7 @@ class NearestSearch:
         by_index = self._stored.ann != "none" and available >= self._fewest(among is not None)
         rows = None
         if among is not None:
-            passed = 2 * (_WIDER * k + _SPARE) * self._stored.chunks // available
-            condition, value = (_IN_BITMAP, self._bitmap(among)) if by_index else (_AMONG, among.tolist())
-            rows = _Filter(condition, value, passed)
+            rows = _Filter(_IN_BITMAP, self._bitmap(among)) if by_index else _Filter(_AMONG, among.tolist())
         best: dict[int, float] = {}
         for table in ["document_chunks", *(["chunk_windows"] if self._stored.windows else [])]:
             for row, score in self._of_table(table, vector, (k, available), rows, by_index):
@@ -89,13 +88,15 @@ class NearestSearch:
         """Return rows of a table with their similarities: the nearest of k different ones at least, `size`: k, and how
         many there may be."""
         k, available = size
-        limit = (1 if not by_index else _WIDER if among else 2) * k + _SPARE
+        if by_index and among:
+            found = self._passing(table, vector, among)
+            if len({row for row, _ in found}) >= min(k, available):
+                return self._scored(found, vector)
+            by_index = False
+        limit = (2 if by_index else 1) * k + _SPARE
         while True:
             found = self._candidates(table, vector, limit, among, by_index)
             different = len({row for row, _ in found})
-            if by_index and among and len(found) < limit:
-                by_index, limit = False, k + _SPARE
-                continue
             if len(found) < limit or different >= min(k, available):
                 return self._scored(found, vector)
             limit *= 2  # several windows of one chunk stand among the nearest
@@ -103,26 +104,38 @@ class NearestSearch:
     def _candidates(
         self, table: str, vector: Vector, limit: int, among: _Filter | None, by_index: bool
     ) -> list[tuple[int, bytes]]:
-        kind, dimension = self._stored.ann, self._stored.dimension
-        compared = (
-            f"(embedding::{kind}({dimension})) <=> %s::{kind}({dimension})" if by_index else "embedding <=> %s::vector"
-        )
         statement = (
             f'SELECT "row", vector_send(embedding) FROM citelock.{table} WHERE {_WHERE}'
-            f"{among.condition if among else ''} ORDER BY {compared} LIMIT %s"
+            f"{among.condition if among else ''} ORDER BY {self._distance(by_index)} LIMIT %s"
         )
         values = [*self._stored.key, *([among.value] if among else []), vector_text(vector), limit]
-        found: list[Any] = self._read(statement, values, self._walk(limit, among) if by_index else None)
+        candidates = max(self._settings.ef_search, limit)
+        found: list[Any] = self._read(statement, values, self._walk(candidates) if by_index else None)
         return found
 
-    def _walk(self, limit: int, among: _Filter | None) -> dict[str, str]:
+    def _passing(self, table: str, vector: Vector, among: _Filter) -> list[tuple[int, bytes]]:
+        """Return those of the nearest rows that pass a filter by a bitmap."""
+        statement = (
+            f'SELECT "row", CASE WHEN true{among.condition} THEN vector_send(embedding) END FROM citelock.{table} '
+            f"WHERE {_WHERE} ORDER BY {self._distance(True)} LIMIT %s"
+        )
+        values = [among.value, *self._stored.key, vector_text(vector), _MOST_CANDIDATES]
+        found: list[Any] = self._read(statement, values, self._walk(_MOST_CANDIDATES))
+        return [(row, packed) for row, packed in found if packed is not None]
+
+    def _distance(self, by_index: bool) -> str:
+        """Return the distance of a row to a vector, in the words that the index is made for or in full precision."""
+        kind, dimension = self._stored.ann, self._stored.dimension
+        return (
+            f"(embedding::{kind}({dimension})) <=> %s::{kind}({dimension})" if by_index else "embedding <=> %s::vector"
+        )
+
+    def _walk(self, candidates: int) -> dict[str, str]:
         """Return the settings of a walk through the index: on until there are enough, whatever policies drop."""
-        candidates = self._settings.ef_search if among is None else _MOST_CANDIDATES
-        passed = among.passed if among else max(20_000, self._stored.chunks)
         return {
-            "hnsw.ef_search": str(min(_MOST_CANDIDATES, max(candidates, limit))),
+            "hnsw.ef_search": str(min(_MOST_CANDIDATES, candidates)),
             "hnsw.iterative_scan": "relaxed_order",
-            "hnsw.max_scan_tuples": str(passed),
+            "hnsw.max_scan_tuples": str(max(20_000, self._stored.chunks)),
             "enable_seqscan": "off",  # estimates know nothing of values: no statistics are kept of them
             "enable_sort": "off",
         }
