@@ -183,7 +183,7 @@ def killed_build(bench: Bench, cluster: Cluster, kills: int) -> Build:
 
 
 def _ratio(taken: dict[str, list[Build]], name: str) -> float:
-    celery, alone = (median(getattr(build, name) for build in taken[key]) for key in ("celery", "in_process"))
+    celery, alone = (median(float(getattr(build, name)) for build in taken[key]) for key in ("celery", "in_process"))
     return round(celery / alone, 3)
 
 

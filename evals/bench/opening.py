@@ -87,12 +87,14 @@ def build(home: Path, chunks: int, dimension: int, embedder: str = "chance") -> 
 def opened(home: Path) -> dict[str, float]:
     """Seconds to open, to search both indexes for the first time and again; megabytes."""
     from rag_serving.indexes.current import CurrentGeneration
+    from rag_serving.indexes.generation import Generation
 
     vector = np.random.default_rng(1).normal(size=_dimension(home)).astype(np.float32)
     found = {"rss_before_mb": rss()}
     started = time.perf_counter()
     published = CurrentGeneration(Store(home), TENANT, _config(home))
     with published.acquire() as generation:
+        assert isinstance(generation, Generation)  # on disk, as the bench built it
         found["open_s"] = time.perf_counter() - started
         for name in ("first_question_s", "second_question_s"):
             began = time.perf_counter()

@@ -17,6 +17,7 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -137,10 +138,10 @@ def measure(config: Config, questions: int = _QUESTIONS, who: Sequence[str] = tu
                 "seals_s": round(seconds_of_seals(config, remote.open(TENANT, generation_id), principal), 2),
                 "filters": filtered(there, here, vectors, len(disk)),
                 "recall@80": recall(there, here, vectors),
-                "nearest_ms": timed(lambda number, view=there: view.dense(vectors[number], K), count),
-                "database_ms": timed(lambda number, view=there: retrieve(view, vectors[number], texts[number]), count),
-                "disk_ms": timed(lambda number, view=here: retrieve(view, vectors[number], texts[number]), count),
-                "text_reads_ms": timed(lambda number, view=there: view.chunks(some_rows(number, len(view))), count),
+                "nearest_ms": timed(partial(_nearest, there, vectors), count),
+                "database_ms": timed(partial(_retrieved, there, vectors, texts), count),
+                "disk_ms": timed(partial(_retrieved, here, vectors, texts), count),
+                "text_reads_ms": timed(partial(_texts_read, there), count),
                 "search_ms": searched(config, principal, texts),
                 "disk_search_ms": searched(on_disk(config), principal, texts),
             }
@@ -189,7 +190,7 @@ def filtered(there: ReaderView, here: ReaderView, vectors: Vectors, chunks: int)
         measured[name] = {
             "rows": int(mask.sum()),
             "recall@80": recall(there, here, vectors, mask, same),
-            "nearest_ms": timed(lambda number, mask=mask: there.dense(vectors[number], K, mask), len(vectors)),
+            "nearest_ms": timed(partial(_nearest, there, vectors, among=mask), len(vectors)),
         }
     return measured
 
@@ -233,6 +234,18 @@ def timed(ask: Callable[[int], object], count: int) -> dict[str, float]:
     with ThreadPoolExecutor(_CLIENTS) as pool:
         milliseconds = [*pool.map(one, numbers)][20:]
     return {name: round(float(np.percentile(milliseconds, share)), 1) for name, share in (("p50", 50), ("p95", 95))}
+
+
+def _nearest(view: ReaderView, vectors: Vectors, number: int, among: Mask | None = None) -> None:
+    view.dense(vectors[number], K, among)
+
+
+def _retrieved(view: ReaderView, vectors: Vectors, texts: Sequence[str], number: int) -> None:
+    retrieve(view, vectors[number], texts[number])
+
+
+def _texts_read(view: ReaderView, number: int) -> None:
+    view.chunks(some_rows(number, len(view)))
 
 
 def retrieve(view: ReaderView, vector: Vectors, text: str) -> None:

@@ -46,6 +46,6 @@ def _floors(index: Index, collection: Collection, home: Path, report: Report) ->
     cache = VectorCache(Store(home).cache(TENANT), index.embedder.name)
     texts = floor_texts(collection.documents)
     embedded = cache.embed(
-        index.embedder, texts, lambda done, total: report("texts of the floors embedded", done, total)
+        index.embedder, texts, lambda done, total, _: report("texts of the floors embedded", done, total)
     )
     return run_floors(collection, embedded.vectors, index.embedder)

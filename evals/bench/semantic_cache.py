@@ -17,7 +17,7 @@ import argparse
 import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ def false_pairs(asked: Sequence[str], count: int, seed: int = 0) -> list[Pair]:
     chance = random.Random(seed)
     names = sorted({match[0] for text in asked for match in _NAME.finditer(text)})
     things = sorted({match[0] for text in asked for match in _THING.finditer(text)} - STOP_WORDS - _TURNED.keys())
-    makers = {
+    makers: dict[str, Callable[[str], str | None]] = {
         "number": lambda text: _another_number(text, chance),
         "name": lambda text: _another(_NAME, text, names, chance),
         "thing": lambda text: _another(_THING, text, things, chance),

@@ -83,7 +83,7 @@ class Watching(Answering):
         asked, vector = QuestionFeatures.of(self.asked.text, self.asked.weights, analyze), self.asked.vector
 
         def similarity(texts: Sequence[str]) -> Sequence[float]:
-            return self._similarities(self.asked, vector, texts) if vector is not None else [0.0] * len(texts)
+            return self._similarities(self.asked.stored, vector, texts) if vector is not None else [0.0] * len(texts)
 
         weights = learnt().of(has_vectors)
         ranked = rank(asked, self.lock, analyze, similarity if has_vectors else None, weights)
@@ -154,7 +154,7 @@ def learn(examples: Sequence[Example], names: Sequence[str]) -> Matrix:
         kept = [k for k in kept if k not in wrong]
     found = np.zeros(len(names))
     found[kept] = weights
-    return found / deviation
+    return np.asarray(found / deviation, np.float64)
 
 
 def report(examples: Sequence[Example]) -> str:

@@ -84,7 +84,7 @@ class TableSchema:
         """Return a table of these columns without rows."""
         return self.arrow.empty_table()
 
-    def table(self, rows: list[Mapping[str, object]]) -> pa.Table:
+    def table(self, rows: Sequence[Mapping[str, object]]) -> pa.Table:
         """Return rows as a table of these columns; an extra key, or a missing one of a column that is not optional, is
         an error that names it."""
         if rows:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import Answering
@@ -109,7 +109,7 @@ class Pipeline:
         embedder: Embedder | None = None,
         reranker: RemoteReranker | None = None,
         telemetry: Telemetry | None = None,
-    ) -> Pipeline:
+    ) -> Self:
         """Return a pipeline that opens model and generation with the first question that needs them, so that it fails
         here for neither.
 
