@@ -150,7 +150,10 @@ def closed_clients() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def wiki_home(tmp_path_factory: pytest.TempPathFactory, shared_folders: SharedFolders) -> Path:
-    """A home with the small wiki published, of this process; tests must not publish into it."""
+    """A home with the small wiki published, of this process; tests must not publish into it.
+
+    Copies are made by `support.wiki.copied`: to read the database's file would drop the locks that SQLite holds on it.
+    """
     from support.wiki import publish
 
     home = tmp_path_factory.mktemp("wiki")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +14,7 @@ from support.api_client import client_of
 from support.command_line import write_config
 from support.databases import audit_rows, damage_audit, emptied
 from support.mcp_calls import call, server_of
-from support.wiki import configuration, embedder
+from support.wiki import configuration, copied, embedder
 from typer.testing import CliRunner
 
 from rag_serving.access.principals import Principal
@@ -38,8 +37,7 @@ REQUIRED = "audit: {mode: required}\n"
 
 @pytest.fixture
 def home(wiki_home: Path, tmp_path: Path) -> Path:
-    shutil.copytree(wiki_home, tmp_path / "home")
-    return tmp_path / "home"
+    return copied(wiki_home, tmp_path / "home")
 
 
 @pytest.fixture

@@ -149,7 +149,8 @@ def test_a_real_leak_is_found_and_pages_of_files_are_none(kind: str, is_flat: bo
                 samples.append((float(line), anonymous_mb(process.pid)))
             if int(line) == 150:
                 process.kill()
-    assert growth(samples)["flat"] is is_flat
+    # 13 MB leak while it is judged; what the system pages out and in again on a busy machine is beside the point.
+    assert (growth(samples)["grown_mb"] < 6) is is_flat
 
 
 def test_profiles_pass_through_their_stages() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import statistics
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from httpx import Response
 from support.api_client import QUESTION, bearer, client_of
 from support.stand_in_issuer import AUDIENCE, claims_of, signed
 from support.stand_in_provider import served_provider
+from support.wiki import copied
 
 from rag_serving.api.rates import Guesses
 from rag_serving.api.route_roles import ROUTES
@@ -59,7 +59,7 @@ class Beside:
 def beside(wiki_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
     homes = [tmp_path_factory.mktemp(name) for name in ("both", "alone")]
     for home in homes:
-        shutil.copytree(wiki_home, home, dirs_exist_ok=True)
+        copied(wiki_home, home)
     tenants: dict[str, Any] = {OWN: {}}
     with served_provider() as issuer, pytest.MonkeyPatch.context() as patch:
         patch.setenv("CITELOCK_SECRET", "a secret of the installation for tests")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from support.command_line import write_config
 from support.prometheus_server import started_prometheus
 from support.server_process import serving
 from support.waiting import wait_until
+from support.wiki import copied
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "monitoring"
 EXPECTED = {"CitelockBreakerOpen", "CitelockSourceOverdue", "CitelockNotFound"}
@@ -57,7 +57,7 @@ def nothing(url: str) -> str:
 
 
 def test_rules_are_evaluated_and_alerts_fire(wiki_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(wiki_home, tmp_path / "home")
+    copied(wiki_home, tmp_path / "home")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         closed_port = probe.getsockname()[1]
     config = write_config(tmp_path, tmp_path / "home", more_of(closed_port, tmp_path))

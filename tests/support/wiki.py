@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -162,3 +163,8 @@ def _place(passage: Passage, page_id: str, space: str, readers: str) -> dict[str
         "kind": "page",
         "section_id": f"{page_id}:1:s0",
     }
+
+
+def copied(home: Path, to: Path) -> Path:
+    """A copy of a home without its database, whose file nobody may open and close beside SQLite in this process."""
+    return Path(shutil.copytree(home, to, ignore=shutil.ignore_patterns("serving.db*"), dirs_exist_ok=True))
