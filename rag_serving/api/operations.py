@@ -124,17 +124,14 @@ def _refusals() -> Iterator[None]:
         _log.error("an operator's request: %s", error)
         message = "this server may not write the home folder; use the command on the machine that builds"
         raise RequestError(501, "NOT_IMPLEMENTED", message) from None
-    except RemoteError as error:
-        _log.error("an operator's request: %s", error)
-        message = "the database of the index refused, or cannot be reached; the server's log says why"
-        raise RequestError(503, "UNAVAILABLE", message, retry_after=RETRY_AFTER_S) from None
     except HeldError as error:
         _log.warning("an operator's request: %s", error)
         message = "another machine writes to this tenant; try again when it has ended"
         raise RequestError(409, "CONFLICT", message) from None
-    except ObjectHomeError as error:
+    except (RemoteError, ObjectHomeError) as error:
         _log.error("an operator's request: %s", error)
-        message = "the object store refused, or cannot be reached; the server's log says why"
+        where = "database of the index" if isinstance(error, RemoteError) else "object store"
+        message = f"the {where} refused, or cannot be reached; the server's log says why"
         raise RequestError(503, "UNAVAILABLE", message, retry_after=RETRY_AFTER_S) from None
     except StoreError as error:
         raise RequestError(409, "CONFLICT", str(error)) from None
