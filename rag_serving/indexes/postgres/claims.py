@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ class Signer:
             "sub": user,
             "groups": sorted(groups),
             "role": role,
-            "exp": round(time.time() + seconds + MARGIN_S, 3),
+            "exp": math.floor((time.time() + seconds + MARGIN_S) * 1000) / 1000,  # rounded up they would outlive it
         }
         claims = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
         return SignedClaims(claims, hmac.new(self.key, claims.encode(), hashlib.sha256).hexdigest())
