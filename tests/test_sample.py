@@ -16,7 +16,7 @@ from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.access.principals import EVERYONE, Principal, satisfies
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.config.loading import load_config
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.models import open_tokenizer
 
 ROOT = Path(__file__).parents[1]

@@ -30,7 +30,7 @@ from rag_assets.publishing.arrange import ORDER, with_shards
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.config.loading import parse_config
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.keyword_index import FILES
 from rag_serving.models import Embedder, open_tokenizer

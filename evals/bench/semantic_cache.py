@@ -29,7 +29,7 @@ from evals.bench.real_text import DATA
 from evals.training.rewordings import in_synonyms, keywords
 from rag_serving.caching.answer_cache import AnswerCache, CachedAnswer, Scope, Vector
 from rag_serving.config.caching import Cache
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.models import open_embedder
 from rag_serving.models.protocols import Embedder
 from rag_serving.records.answers import Answer

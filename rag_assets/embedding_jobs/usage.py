@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from rag_assets.embedding_jobs.database import JobsDatabase
 from rag_assets.embedding_jobs.records import JobsError
 from rag_assets.embedding_jobs.usage_rows import PageUsage, add_usage, forget_usage
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.models.embedding.token_count import TokenCount
 
 WRITE_EVERY_S = 5.0

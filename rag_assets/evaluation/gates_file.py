@@ -18,7 +18,7 @@ from rag_assets.evaluation.calibrate import Calibration
 from rag_serving.answering.extraction.ranker import TABLES, VERSION, Tables
 from rag_serving.artifacts.store import write_text
 from rag_serving.config.loading import ConfigError, load_config
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 
 WEIGHTS = "answer_confidence.json"
 _SECTION = re.compile(r"^gates:.*\n?(?:(?:[ \t].*)?\n)*(?=\S|\Z)", re.MULTILINE)

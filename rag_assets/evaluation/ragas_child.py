@@ -116,7 +116,7 @@ class _Embeddings:
     """The configured embedder with the methods that LangChain asks of one."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        from rag_serving.config.sections import Embedding
+        from rag_serving.config.models import Embedding
         from rag_serving.models.embedding.factory import open_embedder
 
         self._embedder = open_embedder(Embedding.model_validate(settings))

@@ -13,7 +13,7 @@ from rag_assets.llm_contexts.calls import Call, calls_about
 from rag_assets.llm_contexts.servers import model_name, models_of, price_of
 from rag_assets.state.throughput import duration
 from rag_assets.steps.contexts.prompt import Document, prompt
-from rag_serving.config.sections import Context
+from rag_serving.config.models import Context
 from rag_serving.text.fences import Fence
 
 CHARS_PER_TOKEN = 4

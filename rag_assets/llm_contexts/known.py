@@ -12,7 +12,7 @@ from rag_assets.llm_contexts.cache import ContextCache
 from rag_assets.steps.contexts.contextualize import WrittenContext
 from rag_assets.steps.contexts.prompt import VERSION, Document, Passage
 from rag_assets.steps.contexts.quality import inventions, score_contexts
-from rag_serving.config.sections import Context
+from rag_serving.config.models import Context
 
 
 def oldest_prompt(settings: Context) -> int:

@@ -19,7 +19,7 @@ from rag_assets.llm_contexts.writer import ContextWriter, document_budget
 from rag_assets.steps.contexts.context_prefix import metadata_prefix
 from rag_assets.steps.contexts.contextualize import WrittenContext
 from rag_assets.steps.contexts.prompt import build_documents
-from rag_serving.config.sections import Context
+from rag_serving.config.models import Context
 from rag_serving.records.passages import Chunk
 
 

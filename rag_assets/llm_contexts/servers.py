@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rag_serving.config.sections import ChatModel, Context, ContextFallback, Price
+from rag_serving.config.models import ChatModel, Context, ContextFallback, Price
 from rag_serving.models.breaker import Breaker
 from rag_serving.models.chat.client import RemoteChat, TooLateError
 from rag_serving.models.chat.factory import open_chat

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.budgets.budget import TenantBudget
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.models.embedding.token_count import TokenCount
 from rag_serving.models.protocols import Embedder, Progress
 

@@ -1,7 +1,7 @@
 """What a tenant's day cost, and which of its documents cost most.
 
 Belongs here: tables of an analyst's report, made of the database of the installation and of the contexts of the newest
-build. Does not belong here: what questions took (`kpis`), limits (`rag_serving.budgets`), prices (`config.sections`).
+build. Does not belong here: what questions took (`kpis`), limits (`rag_serving.budgets`), prices (`config.models`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rag_assets.reports.report import Cell, Table
 from rag_serving.artifacts.schema import CONTEXTS
 from rag_serving.artifacts.store import Store, StoreError, read_table
 from rag_serving.config.loading import Config
-from rag_serving.config.sections import Context, Price
+from rag_serving.config.models import Context, Price
 from rag_serving.telemetry.recorder import TelemetryError
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from rag_serving.answering.clarifying import closest
 from rag_serving.answering.extraction.conflicts import Differing
 from rag_serving.answering.gates import CLOSEST, NOT_FOUND, gate_confidence, gate_ocr
 from rag_serving.answering.refusals import best_rejected, not_written, rejected_shapes
-from rag_serving.config.sections import AnswerGeneration, Gates
+from rag_serving.config.models import AnswerGeneration
+from rag_serving.config.sections import Gates
 from rag_serving.records.answers import Answer
 from rag_serving.records.claims import Draft, RejectedCandidate, Verdict
 from rag_serving.records.passages import Lock

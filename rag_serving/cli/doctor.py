@@ -26,8 +26,8 @@ from rag_serving.cli.phase import phase_of
 from rag_serving.cli.provider_check import look_at, look_at_issuer
 from rag_serving.cli.records_check import examine_records
 from rag_serving.config.loading import DEFAULT_CONFIG, Config, ConfigError, load_config
+from rag_serving.config.models import ChatModel
 from rag_serving.config.object_store import where_home_is
-from rag_serving.config.sections import ChatModel
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.integrity import publication_fault
 from rag_serving.models.chat.factory import open_chat

@@ -34,6 +34,7 @@ from rag_serving.config.keys import (
     variable_of,
 )
 from rag_serving.config.keyword import Keyword
+from rag_serving.config.models import AnswerGeneration, Context, Embedding
 from rag_serving.config.monitoring import Monitoring
 from rag_serving.config.object_store import HomeVariable, ObjectStore, with_object_store
 from rag_serving.config.orchestration import ExecutorKind, Orchestration
@@ -42,22 +43,12 @@ from rag_serving.config.privacy import Privacy
 from rag_serving.config.profiles import Profiles
 from rag_serving.config.prompting import Prompt
 from rag_serving.config.reranking import Reranker, RerankService
-from rag_serving.config.sections import (
-    AnswerGeneration,
-    Context,
-    Embedding,
-    Evaluation,
-    Features,
-    Gates,
-    Ingestion,
-    Retrieval,
-    Tenant,
-    Verification,
-)
+from rag_serving.config.sections import Evaluation, Features, Gates, Ingestion, Retrieval, Verification
 from rag_serving.config.serving import Serving
 from rag_serving.config.sessions import Sessions
 from rag_serving.config.sources import SLUG, Source
 from rag_serving.config.telemetry import Telemetry
+from rag_serving.config.tenants import Tenant
 from rag_serving.config.tracing import Tracing
 from rag_serving.escaping.redaction import RedactedError, hide
 from rag_serving.privacy.redactor import redact_logs

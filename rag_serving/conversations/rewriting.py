@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from rag_serving.config.sections import AnswerGeneration
+from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.sessions import Sessions
 from rag_serving.conversations.follow_up import terms_of
 from rag_serving.conversations.turns import Turn

@@ -15,8 +15,9 @@ from dataclasses import replace
 
 from rag_serving.answering.lock import freeze
 from rag_serving.config.loading import Config
+from rag_serving.config.models import Embedding
 from rag_serving.config.profiles import Profile
-from rag_serving.config.sections import Embedding, Gates
+from rag_serving.config.sections import Gates
 from rag_serving.records.answers import Answer
 from rag_serving.records.passages import Candidate, Lock
 from rag_serving.records.queries import Filters

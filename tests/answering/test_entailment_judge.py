@@ -13,7 +13,8 @@ from support.stand_in_chat import MODEL, StandInChat, served
 from rag_serving.answering.answerer import DOUBTED, NOT_JUDGED, Answering, Question
 from rag_serving.answering.composing import AnswerTrace
 from rag_serving.config.loading import Config
-from rag_serving.config.sections import AnswerGeneration, Gates, Verification
+from rag_serving.config.models import AnswerGeneration
+from rag_serving.config.sections import Gates, Verification
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.models.chat.entailment_judge import open_judge, question
 from rag_serving.models.protocols import ModelError

@@ -11,7 +11,7 @@ from support.stand_in_chat import MODEL, Fault, StandInChat, openai_error, serve
 
 from rag_serving.answering.writing.generator import GENERATOR_CUT, GENERATOR_DOWN, INJECTION, Generator
 from rag_serving.answering.writing.prompt import tokens
-from rag_serving.config.sections import AnswerGeneration
+from rag_serving.config.models import AnswerGeneration
 from rag_serving.models.breaker import Breaker
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.records.claims import Claim, Draft

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.api_client import bearer, client_of
 
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.models.embedding.factory import open_embedder
 
 TOKENS = '{"r": {"tenant": "acme"}, "e": {"tenant": "acme", "roles": ["reader", "editor"]}}'

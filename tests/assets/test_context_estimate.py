@@ -19,7 +19,7 @@ from rag_assets.llm_contexts.tally import Usage
 from rag_assets.llm_contexts.tenant import plan_contexts
 from rag_assets.steps.contexts.prompt import build_documents, prompt
 from rag_serving.artifacts.store import Store
-from rag_serving.config.sections import Context
+from rag_serving.config.models import Context
 from rag_serving.text.fences import Fence
 
 FENCE = Fence("7f3a9c21")

@@ -18,7 +18,7 @@ from rag_assets.llm_contexts.servers import ContextServers, model_name, models_o
 from rag_assets.llm_contexts.writer import Contexts, ContextWriter, document_budget
 from rag_assets.steps.contexts.prompt import build_documents
 from rag_serving.config.loading import ConfigError, parse_config
-from rag_serving.config.sections import Context, Price
+from rag_serving.config.models import Context, Price
 from rag_serving.models.chat.messages import Message
 from rag_serving.models.protocols import ModelError
 

@@ -28,7 +28,7 @@ from rag_assets.llm_contexts.servers import open_patient_chat, open_servers
 from rag_assets.llm_contexts.tally import Usage
 from rag_assets.llm_contexts.writer import ContextWriter
 from rag_assets.steps.contexts.prompt import VERSION, Document, build_documents
-from rag_serving.config.sections import Context
+from rag_serving.config.models import Context
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.models.chat.factory import open_chat
 from rag_serving.models.chat.messages import Message

@@ -15,7 +15,7 @@ from evals.bench.passages.merged import Rule, merge
 from evals.bench.passages.questions import Questions, of_heading_links
 from rag_assets.evaluation.ablation import Remembering
 from rag_assets.evaluation.gold import GoldQuestion, GoldSet
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.models import open_embedder, open_tokenizer
 
 DOCS = Path(__file__).parents[2] / "docs"

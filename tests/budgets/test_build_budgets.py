@@ -17,7 +17,7 @@ from rag_assets.publishing.budgeted_embedder import BudgetedEmbedder
 from rag_assets.state.vector_cache import VectorCache
 from rag_serving.budgets.budget import BudgetError
 from rag_serving.budgets.opening import open_budgets
-from rag_serving.config.sections import Context, Embedding
+from rag_serving.config.models import Context, Embedding
 from rag_serving.models.protocols import Progress
 
 

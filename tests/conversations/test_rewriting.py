@@ -12,7 +12,7 @@ from support.stand_in_chat import MODEL, Fault, StandInChat, served
 from support.wiki import configuration, embedder
 
 from rag_serving.access.principals import Principal
-from rag_serving.config.sections import AnswerGeneration
+from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.sessions import Sessions
 from rag_serving.conversations.rewriting import RewriteError, Rewriter, accepted, prompt
 from rag_serving.conversations.turns import Conversation, Turn

@@ -28,7 +28,7 @@ from rag_serving.answering.answerer import open_tables
 from rag_serving.answering.extraction.ranker import Tables, learnt
 from rag_serving.cli.main import app
 from rag_serving.config.loading import ConfigError, load_config, parse_config
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.records.answers import Answer, Citation
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.stand_in_chat import MODEL, Fault, StandInChat, openai_error, served
 
-from rag_serving.config.sections import ChatModel
+from rag_serving.config.models import ChatModel
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.models.chat.context_length import says_too_long
 from rag_serving.models.chat.factory import open_chat

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.models import open_embedder
 from rag_serving.models.embedding.device import CPU, CUDA, chosen_provider, refused
 from rag_serving.models.embedding.local import LocalEmbedder, LocalSettings

@@ -13,7 +13,7 @@ from support.finalizers import moves_by_finalizers
 from support.tiny_embedders import save_encoder, save_m3
 from support.tiny_reranker import WORDS
 
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.models import open_embedder, open_input_limit
 from rag_serving.models.embedding.flag_embedding import FlagEmbedder
 from rag_serving.models.protocols import ModelError

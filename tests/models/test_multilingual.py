@@ -12,7 +12,7 @@ from support.wiki import PASSAGES, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.config.loading import Config
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.models.embedding import weights
 from rag_serving.models.embedding.factory import open_embedder, open_tokenizer
 from rag_serving.models.embedding.scale import Scale

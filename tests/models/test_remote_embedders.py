@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.stand_in_embeddings import DIGEST, Fault, StandIn, true_vector
 
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.models.embedding.ollama import OllamaEmbedder
 from rag_serving.models.embedding.openai import OpenAIEmbedder
 from rag_serving.models.embedding.remote import RemoteEmbedder

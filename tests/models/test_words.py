@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.models.embedding.vocabulary import Words
 
 

@@ -23,7 +23,7 @@ from rag_serving.answering.markdown import markdown
 from rag_serving.answering.verification.verifier import verify
 from rag_serving.answering.writing.generator import GENERATOR_DOWN, Generator
 from rag_serving.answering.writing.parsing import parse
-from rag_serving.config.sections import AnswerGeneration
+from rag_serving.config.models import AnswerGeneration
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.records.answers import Answer
 from rag_serving.records.claims import Claim, Draft, Verdict

@@ -37,7 +37,7 @@ from rag_serving.answering.verification.verifier import VerificationRules, verif
 from rag_serving.answering.writing.generator import Generator
 from rag_serving.api.app import create_app
 from rag_serving.config.loading import Config
-from rag_serving.config.sections import AnswerGeneration, Embedding
+from rag_serving.config.models import AnswerGeneration, Embedding
 from rag_serving.config.sources import ConfluenceExport
 from rag_serving.models.chat.messages import Message, Reply
 from rag_serving.models.embedding.factory import open_tokenizer

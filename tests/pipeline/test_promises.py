@@ -18,7 +18,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.answering.lock import has_anchor
 from rag_serving.answering.writing.generator import Generator
 from rag_serving.artifacts.store import Store
-from rag_serving.config.sections import AnswerGeneration as Settings
+from rag_serving.config.models import AnswerGeneration as Settings
 from rag_serving.indexes.generation import Generation
 from rag_serving.models.chat.client import Listen
 from rag_serving.pipeline.pipeline import Pipeline

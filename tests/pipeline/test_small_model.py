@@ -20,7 +20,7 @@ from support.small_model import NAME, missing, served_small_model
 from evals.bench.people import TENANT
 from rag_assets.evaluation.gold import GoldQuestion
 from rag_serving.config.loading import parse_config
-from rag_serving.config.sections import AnswerGeneration
+from rag_serving.config.models import AnswerGeneration
 from rag_serving.models import open_embedder
 from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.claims import EXTRACTIVE, Draft

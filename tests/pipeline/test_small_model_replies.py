@@ -16,7 +16,7 @@ from support.passages import candidate_of
 from support.shown_truth import sentence_faults
 from support.small_model import NAME
 
-from rag_serving.config.sections import AnswerGeneration
+from rag_serving.config.models import AnswerGeneration
 from rag_serving.records.claims import EXTRACTIVE, Draft
 from rag_serving.records.passages import Lock
 

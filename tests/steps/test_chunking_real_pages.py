@@ -15,7 +15,7 @@ from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.chunks.windows import MAX_BLOCK_CHARS
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.artifacts.schema import PAGES
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.models import open_tokenizer
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

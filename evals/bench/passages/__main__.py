@@ -26,7 +26,7 @@ from evals.bench.report import markdown, with_tables
 from rag_assets.evaluation.ablation import Remembering
 from rag_assets.evaluation.cli.bench import Progress
 from rag_serving.artifacts.store import write_json, write_text
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.models import open_embedder, open_tokenizer
 
 RULES = (

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from rag_serving.answering.writing.estimates import CUT, shortened, tokens
 from rag_serving.answering.writing.surroundings import Surroundings, surroundings
+from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.prompting import Prompt as Budgets
-from rag_serving.config.sections import AnswerGeneration
 from rag_serving.models.chat.messages import Message
 from rag_serving.records.claims import Claim
 from rag_serving.records.occasion import PLAIN, Occasion

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 
 import httpx
 
-from rag_serving.config.sections import ChatModel
+from rag_serving.config.models import ChatModel
 from rag_serving.deadline import StoppedError, at_most, result_within, run_in_thread
 from rag_serving.models.chat.messages import CHARS_PER_TOKEN, Message, Piece, Reply, Writing
 from rag_serving.models.http import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from rag_serving.config.sections import AnswerGeneration
+from rag_serving.config.models import AnswerGeneration
 from rag_serving.models.chat.factory import open_chat
 from rag_serving.models.chat.messages import Message
 from rag_serving.models.protocols import ModelError

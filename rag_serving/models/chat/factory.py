@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from rag_serving.config.sections import ChatModel
+    from rag_serving.config.models import ChatModel
     from rag_serving.models.chat.client import RemoteChat
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from rag_serving.config.sections import ChatModel
+from rag_serving.config.models import ChatModel
 from rag_serving.escaping.targets import one_line
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.models.chat.context_length import says_too_long

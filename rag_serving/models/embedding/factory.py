@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rag_serving.models.protocols import Embedder, InputLimit, ModelError, Tokenizer
 
 if TYPE_CHECKING:
-    from rag_serving.config.sections import Embedding
+    from rag_serving.config.models import Embedding
     from rag_serving.models.embedding.device import Device
     from rag_serving.models.embedding.flag_embedding import FlagEmbedder
     from rag_serving.models.embedding.graph_cache import GraphCache

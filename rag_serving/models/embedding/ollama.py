@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.escaping.targets import one_line
 from rag_serving.models.embedding.remote import QUERY_TIMEOUT_S, RemoteEmbedder
 from rag_serving.models.http import TRANSIENT, BadAnswerError, hooks, key_refused, tls_context

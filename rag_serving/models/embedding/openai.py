@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.models.embedding.remote import RemoteEmbedder
 from rag_serving.models.http import BadAnswerError, hooks, key_refused, server_text, tls_context
 from rag_serving.models.protocols import ModelError

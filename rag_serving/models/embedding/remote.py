@@ -15,7 +15,7 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.models.embedding.prompts import prompts_digest
 from rag_serving.models.http import TRANSIENT, bearer, in_time, server_of, wait_s
 from rag_serving.models.protocols import ModelError, Progress

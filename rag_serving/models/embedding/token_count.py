@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from functools import cached_property
 
-from rag_serving.config.sections import Embedding
+from rag_serving.config.models import Embedding
 from rag_serving.models.embedding.factory import installed_tokenizer
 from rag_serving.models.protocols import Tokenizer
 

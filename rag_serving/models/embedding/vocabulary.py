@@ -12,7 +12,7 @@ from rag_serving.models.embedding.factory import installed_tokenizer
 from rag_serving.models.protocols import Tokenizer
 
 if TYPE_CHECKING:
-    from rag_serving.config.sections import Embedding
+    from rag_serving.config.models import Embedding
     from rag_serving.models.embedding.graph_cache import GraphCache
 
 
