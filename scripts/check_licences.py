@@ -21,14 +21,18 @@ _REFUSED = re.compile(
 REVIEWED = {"docutils": "BSD-2-Clause", "flagembedding": "MIT", "promql-parser": "MIT", "pyromark": "MIT"}
 
 
+def field(distribution: Distribution, name: str) -> str:
+    """Return a field of a package's metadata; "" where it has none."""
+    return next(iter(distribution.metadata.get_all(name) or ()), "")
+
+
 def licences(distribution: Distribution) -> list[str]:
     """Return what a package says of its licence: its SPDX expression, or else its classifiers and its old field."""
-    told = distribution.metadata
-    if expression := told.get("License-Expression"):
+    if expression := field(distribution, "License-Expression"):
         return [expression]
-    classifiers = [each for each in told.get_all("Classifier") or () if each.startswith("License ::")]
-    names = [each.rpartition(" :: ")[2] for each in classifiers]
-    lines = (told.get("License") or "").strip().splitlines()  # some put the whole text there
+    classifiers = distribution.metadata.get_all("Classifier") or ()
+    names = [each.rpartition(" :: ")[2] for each in classifiers if each.startswith("License ::")]
+    lines = field(distribution, "License").strip().splitlines()  # some put the whole text there
     named = lines[0].strip() if lines else ""
     return [name for name in (*names, named) if name and name not in ("OSI Approved", "UNKNOWN")]
 

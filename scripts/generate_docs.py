@@ -24,7 +24,19 @@ from pydantic_core import PydanticUndefined
 
 from rag_serving.cli.group import ENTRY_POINTS, Later
 from rag_serving.cli.main import app
-from rag_serving.config import budgets, documents, jobs, jwt, keyword, oidc, orchestration, phases, profiles, sections
+from rag_serving.config import (
+    budgets,
+    documents,
+    jobs,
+    jwt,
+    keyword,
+    oidc,
+    orchestration,
+    phases,
+    profiles,
+    sections,
+    tenants,
+)
 from rag_serving.config import loading as config
 from rag_serving.config import sources as source_kinds
 
@@ -60,7 +72,7 @@ def configuration() -> str:
             parts += [f"\n### `serving.jwt.claims`\n\n{one_line(jwt.JwtClaims.__doc__)}\n\n", *table(jwt.JwtClaims)]
             parts += [f"\n### `serving.oidc`\n\n{one_line(oidc.Oidc.__doc__)}\n\n", *table(oidc.Oidc)]
             parts += [f"\n### `serving.oidc.claims`\n\n{one_line(oidc.Claims.__doc__)}\n\n", *table(oidc.Claims)]
-    parts += [f"\n## `tenants.NAME`\n\n{sections.Tenant.__doc__}\n\n", *table(sections.Tenant)]
+    parts += [f"\n## `tenants.NAME`\n\n{tenants.Tenant.__doc__}\n\n", *table(tenants.Tenant)]
     own = phases.TenantRetrieval
     parts += [f"\n### `tenants.NAME.retrieval`\n\n{own.__doc__}\n\n", *table(own)]
     parts += [f"\n### `tenants.NAME.jobs`\n\n{jobs.TenantJobs.__doc__}\n\n", *table(jobs.TenantJobs)]

@@ -22,12 +22,12 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from PIL import Image
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 
 ROOT = Path(__file__).parents[1]
 CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--force-color-profile=srgb"]
-SIZE = {"width": 1280, "height": 800}
+SIZE = ViewportSize(width=1280, height=800)
 QUESTION, FOLLOW_UP = "How long can a release be rolled back?", "and who approves it?"
 DOCUMENTS, OF_PDF = "config/documents.yaml", "What does a cancelled stay cost?"
 FRAME_MS, RECORDED_S = 200, 20

@@ -14,7 +14,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from scripts.check_licences import REVIEWED, licences
+from scripts.check_licences import REVIEWED, field, licences
 
 ROOT = "citelock"
 
@@ -41,7 +41,7 @@ def document() -> dict[str, Any]:
 def _component(name: str, distribution: Distribution) -> dict[str, Any]:
     reference = _reference(name, distribution)
     told = licences(distribution) or [reviewed for each, reviewed in REVIEWED.items() if each == name]
-    expression = distribution.metadata.get("License-Expression")
+    expression = field(distribution, "License-Expression")
     named = [{"expression": expression}] if expression else [{"license": {"name": each}} for each in told]
     return {
         "type": "library",

@@ -1,6 +1,6 @@
 """What tenants may use: questions, tokens, documents and money, each with a limit that warns and one that refuses.
 
-Belongs here: keys, types, defaults. Does not belong here: counting (`rag_serving.budgets`), prices (`sections.Price`),
+Belongs here: keys, types, defaults. Does not belong here: counting (`rag_serving.budgets`), prices (`models.Price`),
 requests of one caller (`serving`).
 """
 

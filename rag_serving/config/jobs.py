@@ -1,6 +1,6 @@
 """The section `jobs` of `config/app.yaml`: embedding by worker processes.
 
-Belongs here: who embeds, and within which bounds. Does not belong here: the model (`sections.Embedding`), the queue
+Belongs here: who embeds, and within which bounds. Does not belong here: the model (`models.Embedding`), the queue
 (`rag_assets.embedding_jobs`).
 """
 
