@@ -5,9 +5,10 @@ Its weights are set, not learnt: what a token is labelled follows from its embed
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+
+from support.word_pieces import vocabulary_of, word_pieces
 
 WORDS = ["ask", "mail", "who", "is", "about", "the", "release", "of", "berlin", "report", "wrote", "to", "."]
 NAME_PIECES = ["ann", "smith", "mu", "##ller", "ren", "##e", "jose", "王", "明"]
@@ -26,7 +27,7 @@ def save_names_model(
     import torch
     from transformers import BertConfig, BertForTokenClassification
 
-    vocabulary = _vocabulary(names)
+    vocabulary = vocabulary_of([*WORDS, *NAME_PIECES, *names])
     config = BertConfig(
         vocab_size=len(vocabulary),
         hidden_size=16,
@@ -51,23 +52,5 @@ def save_names_model(
         model.classifier.weight[0, 0] = 1.0
         model.classifier.weight[list(labels).index(label_of_names), 1] = 1.0
     model.save_pretrained(folder)
-    _tokenizer(vocabulary, positions).save_pretrained(folder)
+    word_pieces(vocabulary, positions, ["input_ids", "attention_mask"]).save_pretrained(folder)
     return folder
-
-
-def _vocabulary(names: Collection[str]) -> dict[str, int]:
-    pieces = dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS, *NAME_PIECES, *names])
-    return {piece: number for number, piece in enumerate(pieces)}
-
-
-def _tokenizer(vocabulary: Mapping[str, int], positions: int) -> Any:
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer = Tokenizer(models.WordPiece(dict(vocabulary), unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    special: dict[str, Any] = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    special |= {"model_max_length": positions, "model_input_names": ["input_ids", "attention_mask"]}
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from support.word_pieces import vocabulary_of, word_pieces
+
 _TEXT = (
     "release rollback deploy page wiki search index token limit error log queue broker consumer offset commit team "
     "holiday expense travel policy manager request approve reset password device network firewall backup restore the "
@@ -44,15 +46,10 @@ def save_xlm_roberta(folder: Path, layers: int = 2, labels: int = 1, positions: 
 def save_bert(folder: Path) -> Path:
     """A BERT classifier with WordPiece, as cross-encoder/ms-marco-MiniLM-* have: token types tell query and passage."""
     import torch
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+    from transformers import BertConfig, BertForSequenceClassification
 
     torch.manual_seed(11)
-    vocabulary = {word: at for at, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    vocabulary = vocabulary_of(WORDS)
     config = BertConfig(
         vocab_size=len(vocabulary),
         hidden_size=32,
@@ -64,9 +61,8 @@ def save_bert(folder: Path) -> Path:
         initializer_range=0.4,
     )
     BertForSequenceClassification(config).save_pretrained(folder)
-    special: dict[str, Any] = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    special |= {"model_max_length": 128, "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    word_pieces(vocabulary, 128, inputs).save_pretrained(folder)
     return folder
 
 
