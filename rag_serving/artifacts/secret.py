@@ -17,6 +17,8 @@ SECRET_ENV = "CITELOCK_SECRET"
 FILE = "secret"
 _BYTES = 32
 _FEWEST_CHARS = 16
+RESTORE = f"restore the file `{FILE}` of the home folder, or set {SECRET_ENV} to what it was"
+"""What mends an installation whose secret is missing."""
 
 
 class SecretError(Exception):
@@ -29,8 +31,11 @@ def derived_key(home: Path, purpose: str) -> bytes:
     The secret is the environment variable `CITELOCK_SECRET`; without it, random bytes in the home folder's `secret`,
     made when first needed and readable by the owner alone. Servers that share receipts must share the secret.
 
+    None is made where generations were published before: they, receipts and stored questions need the one that they
+    were signed and encrypted with.
+
     Raises:
-        SecretError: the secret is too short to be one, or its file cannot be read or made.
+        SecretError: the secret is too short to be one, was lost, or its file cannot be read or made.
     """
     return hmac.new(_secret(home), purpose.encode(), hashlib.sha256).digest()
 
@@ -50,13 +55,25 @@ def _secret(home: Path) -> bytes:
     path = home / FILE
     try:
         if not path.exists():
+            _refuse_lost(home)
             _make(path)
         secret = path.read_bytes()
     except OSError as error:
         raise SecretError(f"{path} cannot be used ({error.strerror}); mend its rights or set {SECRET_ENV}") from error
     if len(secret) != _BYTES:
-        raise SecretError(f"{path} is damaged: {len(secret)} bytes instead of {_BYTES}; restore it or delete it")
+        raise SecretError(f"{path} is damaged: {len(secret)} bytes instead of {_BYTES}; restore it")
     return secret
+
+
+def _refuse_lost(home: Path) -> None:
+    """Raise SecretError where a home must have had a secret."""
+    manifests = home.glob("tenants/*/generations/*/manifest.json")
+    had_one = any(b'"signature"' in path.read_bytes() for path in manifests)
+    if had_one and not (home / FILE).exists():  # another process may just have made one
+        raise SecretError(
+            f"{home} has generations but no secret; {RESTORE} "
+            '("Changing the secret" in docs/operations.md if it is lost for good)'
+        )
 
 
 def _make(path: Path) -> None:

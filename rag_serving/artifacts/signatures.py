@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rag_serving.artifacts.secret import SecretError, derived_key, has_secret
+from rag_serving.artifacts.secret import RESTORE, SecretError, derived_key, has_secret
 
 FIELD = "signature"
 SEAL_BYTES = 16
@@ -41,7 +41,7 @@ def signature_fault(content: Mapping[str, Any], home: Path, purpose: str) -> str
         return "is not signed: an older program built it, or it was made up; `citelock build` makes it again"
     try:
         if not has_secret(home):
-            return f"cannot be authenticated: {home} has no secret (restore it); `citelock build` makes it again"
+            return f"cannot be authenticated: {home} has no secret; {RESTORE}"
         expected = signature_of(content, home, purpose)
     except SecretError as error:
         return f"cannot be authenticated: {error}"

@@ -19,6 +19,7 @@ from rag_serving.access.principals import EVERYONE
 from rag_serving.answering.answerer import open_tables
 from rag_serving.answering.writing.generator import open_generator
 from rag_serving.api.auth import Authenticator, check_address
+from rag_serving.artifacts.secret import RESTORE, has_secret
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.cli.finding import Finding, age
 from rag_serving.cli.index_check import in_database
@@ -115,7 +116,7 @@ def _published(config: Config, tenant: str) -> Finding:
         if current is None:
             return Finding(name, "warn", "nothing is published yet", "run `citelock build`")
         if fault := publication_fault(store, tenant):
-            return Finding(name, "fail", str(fault), "run `citelock build`")
+            return Finding(name, "fail", str(fault), "run `citelock build`" if has_secret(config.home) else RESTORE)
         generation = Generation.open(store, tenant, current, config)
     except (StoreError, OSError) as error:
         detail, _, mend = str(error).rpartition("; ")

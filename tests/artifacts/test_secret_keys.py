@@ -53,3 +53,20 @@ def test_a_damaged_secret_is_named(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(b"cut")
     with pytest.raises(SecretError, match="is damaged: 3 bytes"):
         derived_key(tmp_path, "users")
+
+
+def test_a_lost_secret_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = derived_key(tmp_path, "users")
+    secret = (tmp_path / "secret").read_bytes()
+    manifest = tmp_path / "tenants" / "acme" / "generations" / "0123456789abcdef" / "manifest.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text('{"id": "0123456789abcdef", "signature": "00"}')
+    (tmp_path / "secret").unlink()
+    with pytest.raises(SecretError, match="has generations but no secret; restore the file `secret`"):
+        derived_key(tmp_path, "users")
+    assert not (tmp_path / "secret").exists()
+    (tmp_path / "secret").write_bytes(secret)
+    assert derived_key(tmp_path, "users") == key
+    (tmp_path / "secret").unlink()
+    monkeypatch.setenv("CITELOCK_SECRET", "0123456789abcdef")
+    assert derived_key(tmp_path, "users") != key

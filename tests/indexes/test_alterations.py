@@ -213,7 +213,7 @@ def test_a_generation_of_an_older_program_says_how_to_upgrade(home: Home) -> Non
 def test_without_the_secret_or_with_another_nothing_opens_and_none_is_made(home: Home) -> None:
     secret = (home.path / SECRET).read_bytes()
     (home.path / SECRET).unlink()
-    assert "has no secret (restore it); `citelock build`" in str(home.fault())
+    assert "has no secret; restore the file `secret` of the home folder" in str(home.fault())
     assert not (home.path / SECRET).exists()
     (home.path / SECRET).write_bytes(bytes(32))
     assert "its signature does not hold, or the secret is another one" in str(home.fault())

@@ -41,7 +41,7 @@ class GraphCache:
         try:
             key = derived_key(self._home, KEY_PURPOSE)
         except SecretError as error:
-            _log.warning("no graph is kept: %s", error)
+            _log.info("no graph is kept: %s", error)
             return make()
         if kept := _read(path, key, name):
             return kept
