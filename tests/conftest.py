@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 from support.shared import SharedFolders
+from support.unaltered import UnalteredFolder
 
 if TYPE_CHECKING:
     from support.index_backends import Backends
@@ -149,16 +150,36 @@ def closed_clients() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def wiki_home(tmp_path_factory: pytest.TempPathFactory, shared_folders: SharedFolders) -> Path:
-    """A home with the small wiki published, of this process; tests must not publish into it.
-
-    Copies are made by `support.wiki.copied`: to read the database's file would drop the locks that SQLite holds on it.
-    """
+def unaltered_wiki(tmp_path_factory: pytest.TempPathFactory, shared_folders: SharedFolders) -> UnalteredFolder:
+    """The small wiki of this process; who reads it writes its database and caches, and Chroma its own."""
     from support.wiki import publish
 
     home = tmp_path_factory.mktemp("wiki")
     shutil.copytree(shared_folders.get("small_wiki", publish), home, dirs_exist_ok=True)
-    return home
+    return UnalteredFolder(home, "serving.db", "cache/", "tenants/acme/cache/", "tenants/acme/chroma/")
+
+
+@pytest.fixture(scope="session")
+def wiki_home(unaltered_wiki: UnalteredFolder) -> Path:
+    """A home with the small wiki published, which all tests of this process ask; to write into it, `copied_wiki`."""
+    return unaltered_wiki.folder
+
+
+@pytest.fixture
+def copied_wiki(wiki_home: Path, tmp_path: Path) -> Path:
+    """A copy of the home with the small wiki, of one test."""
+    from support.wiki import copied
+
+    return copied(wiki_home, tmp_path / "wiki")
+
+
+@pytest.fixture(autouse=True)
+def wiki_stays_unaltered(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that wrote into the wiki of all tests: those after it would depend on the order of tests."""
+    yield
+    if "unaltered_wiki" in request.fixturenames:
+        altered = request.getfixturevalue("unaltered_wiki").alterations()
+        assert not altered, f"the test altered the wiki of all tests: {altered}"
 
 
 @pytest.fixture

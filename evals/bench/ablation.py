@@ -24,43 +24,45 @@ INTRODUCTION = """\
 
 <!-- Made by `make ablation`; do not edit. -->
 
-What each stage of retrieval brings. Every row changes one thing of the defaults, or leaves only what it names; one set
-of defaults for all sets, with the embedded model and neither a cross-encoder nor a language model.
+The contribution of each stage of retrieval. Each row changes one thing in the defaults, or uses only what it names. All
+sets use the same defaults, with the embedded model and neither a cross-encoder nor a language model.
 
 - **CR**: contextual-retrieval, 248 questions to 737 passages of 90 files of code; share of the right passages among the
   first 5, 10 and 20.
 - **SciFact**: 300 test claims to 5,183 abstracts; nDCG among the first 10. Settings were chosen on the 809 training
   claims, CR and the links; the test claims were only measured.
 - **Links**: 125 links of a real wiki, their own words and their target's title masked; share of the targets among the
-  first 5 and 10 of 289 pages, a page standing where its best passage does.
+  first 5 and 10 of 289 pages, where a page has the rank of its best passage.
 - **SQuAD**: 1,278 answerable questions to 294 paragraphs of 8 articles; nDCG among the first 10, share of the right
   paragraphs among the first 5.
-- **ms**: a query's median on SciFact without its embedding, taken one variant after the other.
+- **ms**: median time of a query on SciFact without its embedding, measured one variant after the other.
 
-One question of CR is worth 0.004, one of the links 0.008, one of SQuAD 0.001: smaller differences say nothing.
+One question of CR is worth 0.004, one of the links 0.008, one of SQuAD 0.001: smaller differences mean nothing.
 
 """
 CLOSING = """
 What follows from it:
 
-- Scores fused beat ranks fused on every set: ranks cannot tell that one index is certain and the other is not.
-- The place of a passage is worth most as a field of its own for BM25 together with a prefix for the embedding model;
-  enclosing definitions help where there is code and change nothing elsewhere.
-- The best passage and the mean of a page help where a page is cut into many passages; SciFact has one passage a page.
-  Each page's passages come closer together by it, which a list of passages shows. The page above helps in a wiki,
-  whose pages stand in a tree, and changes nothing where there is none.
-- MMR at 0.5 costs on every set: near-duplicates are dropped when the index is built, and what is like the best passage
-  is more often right than wrong. Off.
-- RM3 and neighbours win on one set what they lose on another, and RM3 doubles the lexical work: off.
-- The heuristic reranker brings SciFact, SQuAD and the first five of CR a little, costs the links one question, and adds
-  half of a query's time: off, unless it stands in for a sidecar that fails.
-- What it brings on CR and SQuAD is proximity, how near the query's words stand to each other: without it CR @5 falls
-  from .880 to .875 and SQuAD from .921 to .918. On SciFact (.756 to .755) it is which words are there.
-- The keyword gate stands only before answers, not before searches: it costs where a question and its passage share few
-  words, and `retrieval.min_keyword_overlap: 0` opens it.
-- The cosine floor moves no figure here: it is for questions that nothing answers.
-- Questions in float32 are no better than in bytes, which take 0.7 of the model's time (the milliseconds above leave the
-  model out).
+- Fusing scores is better than fusing ranks on every set: ranks do not show that one index is certain and the other is
+  not.
+- The place of a passage helps most as a separate field for BM25 together with a prefix for the embedding model.
+  Enclosing definitions help with code and change nothing elsewhere.
+- The best passage and the mean of a page help if pages are cut into many passages; SciFact has one passage per page.
+  They also bring the passages of a page closer together in the list of results. The page above helps in a wiki, whose
+  pages form a tree, and changes nothing without a tree.
+- MMR at 0.5 makes every set worse: near-duplicates are already dropped when the index is built, and a passage that is
+  similar to the best one is more often right than wrong. It is off.
+- RM3 and neighbours gain on one set what they lose on another, and RM3 doubles the lexical work. Both are off.
+- The heuristic reranker improves SciFact, SQuAD and the first five of CR a little, loses one question of the links, and
+  makes a query take half as long again. It is off, unless it replaces a sidecar that fails.
+- Its gain on CR and SQuAD comes from proximity, that is, how close the query's words are to each other: without it CR
+  @5 falls from .880 to .875 and SQuAD from .921 to .918. On SciFact (.756 to .755) the gain comes from which words
+  occur.
+- The keyword gate applies only to answers, not to searches. It loses passages that share few words with the question;
+  `retrieval.min_keyword_overlap: 0` turns it off.
+- The cosine floor hardly changes a figure here: it is for questions without an answer.
+- Questions in float32 give no better results than in bytes, which take 0.7 of the model's time (the milliseconds above
+  do not include the model).
 """
 COLUMNS = {
     "contextual-retrieval": (("CR @5", "recall", "5"), ("CR @10", "recall", "10"), ("CR @20", "recall", "20")),

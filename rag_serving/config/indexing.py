@@ -20,10 +20,10 @@ class Indexing(Section):
 
     dense_search: DenseSearch = "auto"
     """What finds the nearest vectors. auto: an exact search while the caller may read at most a million chunks,
-    because that is faster than Chroma there and misses nothing; Chroma's index above. exact: always an exact search.
-    chroma: always Chroma's index, and an exact search only while it cannot answer (`citelock doctor` says why) or where
-    filters narrow a question. Up to `max_graph_chunks` Chroma's index is built and checked with every generation,
-    whatever this says: a change needs no build. Beyond it is built only for chroma."""
+    because that is faster than Chroma there and misses nothing; above that, Chroma's index if the generation has one.
+    exact: always an exact search. chroma: always Chroma's index, and an exact search only while it cannot answer
+    (`citelock doctor` says why) or if filters narrow a question. Generations of up to `max_graph_chunks` chunks always
+    have Chroma's index, so that a change of this key needs no build; larger ones have it only with chroma."""
     sentence_vectors: SentenceVectors = "auto"
     """Whether vectors of all sentences are made when a generation is published, so that an extractive answer embeds no
     sentence: it takes 10 ms instead of 60. They about double what is embedded, once for every different sentence, and
@@ -34,8 +34,8 @@ class Indexing(Section):
     """Chunks a dense shard holds at most."""
     max_graph_chunks: int = Field(250_000, ge=0)
     """Chunks of a generation up to which Chroma's index is built, unless `dense_search` is chroma. A larger one is
-    searched by the codes of its vectors and compared in full precision: what an exact search finds, 36 ms for a
-    million chunks on two cores. To build the graphs of a million takes some 20 minutes; nothing else needs them."""
+    searched exactly: in 36 ms for a million chunks on two cores. Building Chroma's index of a million chunks takes some
+    20 minutes."""
     max_part_chunks: int = Field(250_000, ge=16)
     """Chunks of a generation up to which it is one set of files. A larger one is stored in parts of at most so many
     chunks (a page is never divided). Each part has its own chunk table, vectors and codes; an object store gets only

@@ -48,8 +48,8 @@ class Jwt(ClaimMapping):
     jwks_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+(\?[^\s#]*)?$", max_length=500)
     """Address of a JWK set (RFC 7517); must be https, except on this machine."""
     algorithms: list[Algorithm | SecretAlgorithm] | None = Field(None, min_length=1, max_length=13)
-    """Accepted signature algorithms, each only with a key of its type; null: RS256 and ES256, or HS256 with a
-    secret."""
+    """Accepted signature algorithms, each only with a key of its type; null: RS256, ES256 and, for a configured key,
+    EdDSA; HS256 with a secret."""
     claims: JwtClaims = JwtClaims()
     """Names of claims."""
     roles: dict[str, list[Role]] = Field(_OWN_ROLES, max_length=1000)

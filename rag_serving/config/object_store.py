@@ -31,8 +31,9 @@ class ObjectStore(Section):
     cache: Path = Path(DEFAULT_CACHE)
     """Folder of this machine for files that it builds or has fetched."""
     cache_bytes: int = Field(0, ge=0)
-    """Bytes of generations above which a machine that only reads keeps only the published generation of each tenant; 0:
-    it always keeps the previous one too. Tenants that are no longer configured are deleted from `cache`."""
+    """Size of all generations in `cache` above which a machine that only reads deletes those that are not published,
+    the oldest first. 0: no limit, and the published and the previous generation of each tenant are kept. Tenants that
+    are no longer configured are deleted from `cache`."""
     start_wait_s: float = Field(1, ge=0, le=60)
     """Seconds that a starting server with a generation from an earlier run waits for the store to say what is
     published. After that it answers from that generation, flagged `stale_generation`, until the store responds."""

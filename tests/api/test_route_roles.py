@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from httpx import Response
 from starlette.routing import BaseRoute
 from support.api_client import bearer, client_of
+from support.wiki import copied
 
 from rag_serving.api.rates import Guesses
 from rag_serving.api.route_roles import ROUTES, Access, check_caller
@@ -27,12 +28,13 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 
 
 @pytest.fixture(scope="module")
-def client(wiki_home: Path) -> Iterator[TestClient]:
+def client(wiki_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     serving = {"auth": "tokens", "mcp": True, "public_url": "http://127.0.0.1:8088"}
     sources: dict[str, Any] = {"inbox": {"kind": "files", "tenant": "acme", "readers": "everyone"}}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CITELOCK_TOKENS", json.dumps(TOKENS))
-        with client_of(wiki_home, serving=serving, sources=sources) as opened:
+        home = copied(wiki_home, tmp_path_factory.mktemp("roles"))
+        with client_of(home, serving=serving, sources=sources) as opened:
             yield opened
 
 

@@ -38,12 +38,12 @@ def names(samples: dict[str, float]) -> set[str]:
     return {sample.partition("{")[0] for sample in samples}
 
 
-def test_the_age_of_sources_and_of_the_generation_is_told(wiki_home: Path) -> None:
+def test_the_age_of_sources_and_of_the_generation_is_told(copied_wiki: Path) -> None:
     now = datetime.now(UTC)
-    store = Store(wiki_home)
+    store = Store(copied_wiki)
     for source, hours in (("eng", 0), ("late", 30), ("secret", 0)):
         write_sync_time(store, source, now - timedelta(hours=hours))
-    with client_of(wiki_home, sources=SOURCES, tenants={"acme": {}, "other": {}}) as client:
+    with client_of(copied_wiki, sources=SOURCES, tenants={"acme": {}, "other": {}}) as client:
         assert client.post("/v1/ask", json=QUESTION, params={"tenant": "acme"}).status_code == 200
         found = sampled(client, params={"tenant": "acme"})
     name = 'citelock_source_overdue{{source="{}",tenant="acme"}}'
@@ -64,10 +64,10 @@ def test_the_age_of_sources_and_of_the_generation_is_told(wiki_home: Path) -> No
     assert found['citelock_http_responses_total{code="200",tenant="acme"}'] == 1
 
 
-def test_a_reader_is_not_told_what_an_operator_is(wiki_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_is_not_told_what_an_operator_is(copied_wiki: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CITELOCK_TOKENS", json.dumps(TOKENS))
     more = {"serving": {"auth": "tokens"}, "tenants": {"acme": {}, "other": {}}, "sources": SOURCES}
-    with client_of(wiki_home, **more) as client:
+    with client_of(copied_wiki, **more) as client:
         for token in TOKENS:
             client.post("/v1/ask", json=QUESTION, headers=bearer(token))
         client.post("/v1/ask", json=QUESTION, headers=bearer("made up"))
@@ -83,8 +83,8 @@ def test_a_reader_is_not_told_what_an_operator_is(wiki_home: Path, monkeypatch: 
     assert "citelock_generation_info" not in names(foreign)
 
 
-def test_the_audit_logs_events_are_counted_those_that_are_lost_too(wiki_home: Path) -> None:
-    with client_of(wiki_home, audit={"mode": "best_effort"}) as client:
+def test_the_audit_logs_events_are_counted_those_that_are_lost_too(copied_wiki: Path) -> None:
+    with client_of(copied_wiki, audit={"mode": "best_effort"}) as client:
         client.post("/v1/ask", json=QUESTION)
         log = client.app.state.service.pipelines["acme"].log.audit  # type: ignore[attr-defined]
         assert log.flush(5)
@@ -104,11 +104,11 @@ def test_a_home_that_is_gone_is_told(tmp_path: Path) -> None:
     assert found['citelock_generation_state{state="none",tenant="acme"}'] == 1
 
 
-def test_every_sample_of_metrics_is_in_the_list(wiki_home: Path) -> None:
+def test_every_sample_of_metrics_is_in_the_list(copied_wiki: Path) -> None:
     limits = {"tokens_per_day": 5}
     more: dict[str, Any] = {"budgets": limits, "audit": {"mode": "best_effort"}, "jobs": {"embedding": "workers"}}
     more |= {"sources": {key: source for key, source in SOURCES.items() if source["tenant"] == "acme"}}
-    with client_of(wiki_home, **more, reranker={"url": "http://127.0.0.1:9/rerank"}) as client:
+    with client_of(copied_wiki, **more, reranker={"url": "http://127.0.0.1:9/rerank"}) as client:
         client.post("/v1/ask", json=QUESTION)
         found = sampled(client)
     listed = {series.full_name for series in SERIES.values()}

@@ -14,7 +14,7 @@ from support.api_client import client_of
 from support.command_line import write_config
 from support.databases import audit_rows, damage_audit, emptied
 from support.mcp_calls import call, server_of
-from support.wiki import configuration, copied, embedder
+from support.wiki import configuration, embedder
 from typer.testing import CliRunner
 
 from rag_serving.access.principals import Principal
@@ -36,8 +36,8 @@ REQUIRED = "audit: {mode: required}\n"
 
 
 @pytest.fixture
-def home(wiki_home: Path, tmp_path: Path) -> Path:
-    return copied(wiki_home, tmp_path / "home")
+def home(copied_wiki: Path) -> Path:
+    return copied_wiki
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from evals.bench.answers import main
 
 
 def test_a_built_home_is_measured_in_the_process_from_a_cold_start_and_over_http(
-    wiki_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    copied_wiki: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, gold = tmp_path / "app.yaml", tmp_path / "gold.yaml"
-    config.write_text(f"home: {wiki_home}\ntenants: {{acme: {{}}}}\n")
+    config.write_text(f"home: {copied_wiki}\ntenants: {{acme: {{}}}}\n")
     questions = ["How long does a broker keep logs?", "When does an alert fire for consumer lag?"]
     entries = [{"id": f"q{n}", "question": text, "answerable": False} for n, text in enumerate(questions)]
     gold.write_text(yaml.safe_dump({"questions": entries}))

@@ -153,9 +153,9 @@ def test_a_degraded_answer_is_not_measured(wiki_home: Path) -> None:
 
 
 @pytest.fixture
-def config_file(wiki_home: Path, tmp_path: Path) -> Path:
+def config_file(copied_wiki: Path, tmp_path: Path) -> Path:
     path = tmp_path / "app.yaml"
-    path.write_text(yaml.safe_dump({"home": str(wiki_home), "tenants": {"acme": {}}}))
+    path.write_text(yaml.safe_dump({"home": str(copied_wiki), "tenants": {"acme": {}}}))
     return path
 
 
@@ -206,16 +206,16 @@ def test_a_run_is_written_as_csv_and_compared_with_another(config_file: Path, tm
     assert (answerability["before"], answerability["after"], answerability["difference"]) == (1.0, 0.5, -0.5)
 
 
-def test_a_run_is_kept_under_a_name(config_file: Path, tmp_path: Path, wiki_home: Path) -> None:
+def test_a_run_is_kept_under_a_name(config_file: Path, tmp_path: Path, copied_wiki: Path) -> None:
     arguments = ["evaluate", str(gold_file(tmp_path)), "--config", str(config_file), "--save"]
     assert CliRunner().invoke(app, [*arguments, "with-rm3"]).exit_code == 0
-    (saved,) = saved_runs(Store(wiki_home), "acme").items()
+    (saved,) = saved_runs(Store(copied_wiki), "acme").items()
     assert (saved[0], saved[1]["questions"]) == ("with-rm3", 2)
     for name in ("../with-rm3", "a b", "", ".x", "x" * 62):
         refused = CliRunner().invoke(app, [*arguments, name])
         assert (refused.exit_code, "cannot be a name" in refused.stderr) == (2, True), name
-    (Store(wiki_home).tenant("acme") / "evaluations" / "broken.json").write_text("{")
-    assert list(saved_runs(Store(wiki_home), "acme")) == ["with-rm3"]
+    (Store(copied_wiki).tenant("acme") / "evaluations" / "broken.json").write_text("{")
+    assert list(saved_runs(Store(copied_wiki), "acme")) == ["with-rm3"]
 
 
 def test_a_file_without_a_run_is_named(tmp_path: Path) -> None:

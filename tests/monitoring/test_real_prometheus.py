@@ -14,7 +14,6 @@ from support.command_line import write_config
 from support.prometheus_server import Prometheus, started_prometheus
 from support.server_process import Server, serving
 from support.waiting import wait_until
-from support.wiki import copied
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "monitoring"
 EXPECTED = {"CitelockBreakerOpen", "CitelockSourceOverdue", "CitelockNotFound"}
@@ -58,11 +57,12 @@ def nothing(url: str) -> str:
     return str(httpx.post(f"{url}/v1/ask", json=QUESTION, timeout=60, verify=False).json()["status"])
 
 
-def test_rules_are_evaluated_and_alerts_fire(wiki_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copied(wiki_home, tmp_path / "home")
+def test_rules_are_evaluated_and_alerts_fire(
+    copied_wiki: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # refuses connections as long as it does not listen, and is nobody else's
-        config = write_config(tmp_path, tmp_path / "home", more_of(nobody.getsockname()[1], tmp_path))
+        config = write_config(tmp_path, copied_wiki, more_of(nobody.getsockname()[1], tmp_path))
         with serving(config, monkeypatch) as server, started_prometheus(scraping(server.port, tmp_path)) as prometheus:
             check(server, prometheus)
 

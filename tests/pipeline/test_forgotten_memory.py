@@ -62,9 +62,9 @@ def is_hit(pipeline: Pipeline, person: Principal = ANN) -> bool:
 
 
 def test_a_running_server_gives_no_answer_again_after_citelock_forget(
-    wiki_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    copied_wiki: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = write_config(tmp_path, wiki_home, "cache: {semantic: true}\n")
+    config = write_config(tmp_path, copied_wiki, "cache: {semantic: true}\n")
     with serving(config, monkeypatch, processes=1) as server:
 
         def flags() -> list[str]:
