@@ -1,7 +1,7 @@
 """ASGI middleware before everything else: who may ask, and how often, is decided by a request's headers alone.
 
-Belongs here: refusing before a body is read. Does not belong here: tokens (`auth`), counting (`rates`, `turns`), forged
-requests (`origins`), bodies (`wire`).
+Belongs here: refusing before a body is read. Does not belong here: tokens (`auth`), counting (`rates`), waiting for a
+turn (`turns`), forged requests (`origins`), bodies (`wire`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from rag_serving.api.origins import SESSION_PATH, forgery
 from rag_serving.api.rates import Guesses, Rates, Refusals, TenantRates, network_of
 from rag_serving.api.service import counted_as, recognize, seen_of, service_of, session_of, shown_token
 from rag_serving.api.static_tokens import token_digest
-from rag_serving.api.turns import Turns, at_once_of, hold
+from rag_serving.api.turns import at_once_of, want_turn
 from rag_serving.api.wire import RequestError, error_response
 
 HEALTH = frozenset({"/healthz", "/readyz"})
 _REPORTS = "/v1/reports"
 _SLOWER = "too many requests; try again after the seconds in Retry-After"
-_FEWER = "too many requests of this tenant are under way; try again after the seconds in Retry-After"
 
 
 class Admission:
@@ -33,7 +32,7 @@ class Admission:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._rates, self._tenant_rates = Rates(), TenantRates()
-        self._refusals, self._turns = Refusals(), Turns()
+        self._refusals = Refusals()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in HEALTH:
@@ -51,28 +50,18 @@ class Admission:
         if error:
             await error_response(scope["path"], error)(scope, _nothing(), _closing(send))
         elif is_known:
-            await self._in_turn(request, receive, send)
+            await self._let_in(request, receive, send)
         elif request.url.path == SESSION_PATH:  # where one signs in: it reads little, and waits for guesses itself
             await self._app(scope, receive, send)
         else:
             await self._app(scope, _nothing(), _closing(send))
 
-    async def _in_turn(self, request: HttpRequest, receive: Receive, send: Send) -> None:
-        """Let a known caller in once fewer requests of its tenant are under way than may be at once."""
-        scope, tenant = request.scope, _tenant_of(request)
-        end = None
+    async def _let_in(self, request: HttpRequest, receive: Receive, send: Send) -> None:
+        """Let a known caller in, who waits for a turn once the body is read where the tenant has only so many."""
+        tenant = _tenant_of(request)
         if tenant and (at_once := at_once_of(service_of(request).config, tenant)):
-            end = await self._turns.take(tenant, counted_as(request), at_once)
-            if end is None:
-                error = RequestError(429, "RATE_LIMIT", _FEWER, retry_after=1)
-                await error_response(scope["path"], error)(scope, _nothing(), _closing(send))
-                return
-            hold(scope, end)
-        try:
-            await self._app(scope, receive, _for_session(request, send) if session_of(request) else send)
-        finally:
-            if end:
-                end()
+            want_turn(request.scope, tenant, counted_as(request), at_once)
+        await self._app(request.scope, receive, _for_session(request, send) if session_of(request) else send)
 
     async def _page(self, request: HttpRequest, receive: Receive, send: Send) -> None:
         """Let a request for the web page in: whoever reaches the server may have it, and no body is read."""

@@ -67,6 +67,7 @@ from rag_serving.api.status import router as status
 from rag_serving.api.stream_slots import ActiveStreams
 from rag_serving.api.streams import EventStream, events_of
 from rag_serving.api.traced import Traced
+from rag_serving.api.turns import InTurn
 from rag_serving.api.uploads import Uploads
 from rag_serving.api.watch import Watch
 from rag_serving.api.wire import BodyLimit, RequestError, error_body
@@ -264,6 +265,7 @@ def create_app(
     app.state.web = WebPage(read_bundle(static))
     app.state.reload = Reload(app.state, file) if file else None
     app.add_middleware(Deadlines, running=app.state.running)
+    app.add_middleware(InTurn)
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES, lower={SESSION_PATH: MAX_SIGN_IN_BYTES})
     app.add_middleware(Uploads)
     app.add_middleware(Admission)

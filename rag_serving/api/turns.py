@@ -1,9 +1,10 @@
 """How many requests of one tenant are under way at once; others of it wait for their turn.
 
-Belongs here: counting, who is next, how long one waits. Does not belong here: how often one may ask (`rates`), what is
-answered (`admission`).
+Belongs here: counting, who is next, how long one waits. Does not belong here: how often one may ask (`rates`), who is
+known (`admission`), reading bodies (`wire`, `uploads`).
 
-Used by the event loop alone, and so without locks.
+Turns are taken by requests whose body is read: who sends slowly keeps nobody waiting. Used by the event loop alone, and
+so without locks.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
+from typing import NamedTuple
 
-from starlette.types import Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from rag_serving.api.wire import RequestError, error_response
 from rag_serving.config.loading import Config
 from rag_serving.records.claims import EXTRACTIVE
 
@@ -23,7 +26,8 @@ MOST_WAITING = 32
 FAIR_SHARE, FAIR_SHARE_OF_MODEL = 1, 4
 """Requests at once of each of several tenants, where the configuration says nothing. Searching and extraction keep one
 core of a process busy; a request that waits for a language model keeps none."""
-_STATE = "end_turn"
+_STATE, _WANTED = "end_turn", "wanted_turn"
+_FEWER = "too many requests of this tenant are under way; try again after the seconds in Retry-After"
 
 _Line = deque[asyncio.Future[None]]
 
@@ -107,6 +111,42 @@ class Turns:
             line.remove(called)
         if not line:
             lines.pop(caller, None)
+
+
+class Wanted(NamedTuple):
+    """What a request waits for: one of `at_once` turns of its tenant, in its caller's line."""
+
+    tenant: str
+    caller: str
+    at_once: int
+
+
+def want_turn(scope: Scope, tenant: str, caller: str, at_once: int) -> None:
+    """Note in a request that it has to wait for a turn."""
+    scope.setdefault("state", {})[_WANTED] = Wanted(tenant, caller, at_once)
+
+
+class InTurn:
+    """ASGI middleware behind those that read bodies: a request that has to wait for a turn comes in when it has one."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app, self._turns = app, Turns()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        wanted: Wanted | None = scope.get("state", {}).get(_WANTED)
+        if wanted is None:
+            await self._app(scope, receive, send)
+            return
+        end = await self._turns.take(*wanted)
+        if end is None:
+            error = RequestError(429, "RATE_LIMIT", _FEWER, retry_after=1)
+            await error_response(scope["path"], error)(scope, receive, send)
+            return
+        hold(scope, end)
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            end()
 
 
 def hold(scope: Scope, end: Callable[[], None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -217,3 +218,26 @@ def test_who_gets_no_turn_is_told_to_come_back(url: str, model: StandInChat, mon
     assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")
     assert refused.json()["code"] == "RATE_LIMIT"
     assert httpx.post(f"{url}/v1/ask", headers=bearer("a"), json=QUESTION, timeout=60).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/ask", "/v1/documents"])
+def test_who_sends_slowly_keeps_nobody_waiting(copied_wiki: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    tokens = {"a": {"tenant": "acme"}, "e": {"tenant": "acme", "user": "ed", "roles": ["editor"]}}
+    monkeypatch.setenv("CITELOCK_TOKENS", json.dumps(tokens))
+    config = configuration(
+        copied_wiki,
+        serving={"auth": "tokens"},
+        tenants={"acme": {"requests_at_once": 1}},
+        sources={"inbox": {"kind": "files", "tenant": "acme", "readers": "everyone"}},
+    )
+    kind = "application/json" if path == "/v1/ask" else "multipart/form-data; boundary=x"
+    with running(create_app(config)) as url:
+        address = httpx.URL(url)
+        with socket.create_connection((address.host, address.port or 80)) as slow:
+            lines = f"POST {path} HTTP/1.1", f"Host: {address.host}", "Authorization: Bearer e", f"Content-Type: {kind}"
+            slow.sendall("\r\n".join([*lines, "Content-Length: 500", "", "--x"]).encode())
+            asked = [httpx.post(f"{url}/v1/ask", headers=bearer("a"), json=QUESTION, timeout=60) for _ in "123"]
+            slow.settimeout(0.1)
+            with pytest.raises(TimeoutError):  # it was let in, and is waited for
+                slow.recv(1)
+    assert [answer.status_code for answer in asked] == [200] * 3
