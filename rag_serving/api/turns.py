@@ -114,7 +114,7 @@ class Turns:
 
 
 class Wanted(NamedTuple):
-    """What a request waits for: one of `at_once` turns of its tenant, in its caller's line."""
+    """Tell whose turn a request waits for: one of `at_once` of its tenant, in its caller's line."""
 
     tenant: str
     caller: str

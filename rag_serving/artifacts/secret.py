@@ -18,7 +18,7 @@ FILE = "secret"
 _BYTES = 32
 _FEWEST_CHARS = 16
 RESTORE = f"restore the file `{FILE}` of the home folder, or set {SECRET_ENV} to what it was"
-"""What mends an installation whose secret is missing."""
+"""Say what mends an installation whose secret is missing."""
 
 
 class SecretError(Exception):

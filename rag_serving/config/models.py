@@ -15,7 +15,7 @@ from rag_serving.config.sources import Section
 
 
 class Price(Section):
-    """What a model costs."""
+    """Prices of a model's tokens."""
 
     input: float = Field(0, ge=0)
     """Price of a million input tokens."""
@@ -158,7 +158,7 @@ class AnswerGeneration(ChatModel):
     breaker_reset_s: float = Field(30, gt=0)
     """Seconds after which the model is called again."""
     unverified: Literal["remove", "mark"] = "remove"
-    """What happens to sentences without a verified citation."""
+    """Remove or mark sentences without a verified citation."""
     max_citations: int = Field(3, ge=1, le=20)
     """Largest number of citations in an answer."""
     require_quotes: bool = True
