@@ -1,4 +1,4 @@
-"""Kinds of characters: those that no text may have, those of scripts without spaces.
+"""Kinds of characters: those that no text may have, those of scripts without spaces, the mark of an omission.
 
 Belongs here: telling what is wrong with the characters of a text, ranges that several rooms use. Does not belong here:
 lengths (`api.bodies`), characters that a target must not be shown (`escaping.targets`).
@@ -12,6 +12,9 @@ UNSPACED = (
 )
 """Thai to Khmer, kana, Han, Hangul, for a set of a pattern: written without spaces between words, or with endings glued
 on."""
+
+OMISSION = "\ufffc"
+"""Stands in the text of a page where it shows something that the text lacks: an unread include, an unknown value."""
 
 
 def fault_of(text: str) -> str | None:

@@ -12,6 +12,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from rag_serving.text.characters import OMISSION
+
 Kind = Literal["sentence", "list", "table", "code", "heading", "header"]
 """`header`: the row of a table that names its columns."""
 Block = tuple[str, int, int]
@@ -107,6 +109,11 @@ def unit_at(found: Sequence[Unit], position: int) -> Unit | None:
     """Return the unit that holds a character, or None between units."""
     place = bisect_right(found, position, key=lambda unit: unit.start) - 1
     return found[place] if place >= 0 and position < found[place].end else None
+
+
+def is_whole(text: str) -> bool:
+    """Return whether nothing is missing in a text; what lacks something must be neither quoted nor verified."""
+    return OMISSION not in text
 
 
 def cells_of(row: str) -> list[str]:

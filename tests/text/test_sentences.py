@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.text.units import unit_at, units, words
+from rag_serving.text.characters import OMISSION
+from rag_serving.text.units import is_whole, unit_at, units, words
 
 MARKDOWN = st.lists(
     st.sampled_from(
@@ -81,3 +82,8 @@ def test_a_position_knows_its_unit(position: int, expected: str | None) -> None:
     text = "One. Two."
     unit = unit_at(units(text), position)
     assert (unit.of(text) if unit else None) == expected
+
+
+def test_a_text_that_lacks_something_is_not_whole() -> None:
+    assert not is_whole(f"It listens on port {OMISSION}.")
+    assert is_whole("It listens on port 8080.")
