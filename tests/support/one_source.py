@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 import typer
+import yaml
 from typer.testing import CliRunner
 
 from rag_assets.build.command import command
 from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER
 from rag_serving.artifacts.store import Store, read_table
-from rag_serving.cli.main import app
 from support.command_line import run
 
 
