@@ -76,7 +76,7 @@ def retrieval_report(tenant: str, last: str, questions: Sequence[Row], feedback:
     """Return the report of the days up to `last`."""
     found = measures_of(questions, feedback)
     return Report(
-        title=f"Phases of retrieval of {tenant}",
+        title=f"Retrieval phases of {tenant}",
         about=f"{found.questions} questions of {DAYS} days up to {last} (UTC)",
         figures=_figures(found),
         tables=filled(triggers(found), *phase_tables(questions), _sample(questions)),
@@ -96,7 +96,7 @@ def phase_tables(questions: Sequence[Row]) -> list[Table]:
         "no answer could be given": sum(row.get("action") == "unavailable" for row in questions),
     }
     passed: list[Mapping[str, Cell]] = [{"what": what, "questions": count} for what, count in told.items() if count]
-    return filled(Table.from_rows("Phases of retrieval", rows), Table.from_rows("Passed by", passed))
+    return filled(Table.from_rows("Retrieval phases", rows), Table.from_rows("Passed by", passed))
 
 
 def triggers(found: Measures) -> Table:

@@ -12,20 +12,11 @@ from itertools import groupby
 from typing import Any
 
 from rag_serving.escaping.templates import html_template
-from rag_serving.indexes.reports import Kind, ReportFile, route_of
+from rag_serving.indexes.reports import HEADINGS, ReportFile, route_of
 
-_HEADINGS: Mapping[Kind, str] = {
-    "quality": "Over time",
-    "evaluation": "Generations, as they were evaluated",
-    "questions": "What was asked, day by day",
-    "dedup": "Near-duplicates",
-    "ablation": "What each stage brings",
-    "ragas": "RAGAS",
-    "other": "Others",
-}
 _MEASURES = {
     "citation_precision": "citation precision",
-    "answerability": "answered or declined rightly",
+    "answerability": "rightly answered or declined",
     "recall@10": "recall@10",
 }
 
@@ -55,7 +46,7 @@ def index_page(
     return html_template(__package__, "report_index.html.j2").render(
         tenant=tenant,
         measures=list(_MEASURES.values()),
-        sections=[(_HEADINGS[kind], kind == "evaluation", list(map(row, group))) for kind, group in by_kind],
+        sections=[(HEADINGS[kind], kind == "evaluation", list(map(row, group))) for kind, group in by_kind],
     )
 
 

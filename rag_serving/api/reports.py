@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from contextlib import suppress
 
 from fastapi import APIRouter, FastAPI
 from fastapi import Request as HttpRequest
@@ -39,7 +40,10 @@ def reports(request: HttpRequest, caller: Caller, service: CurrentService) -> Re
     store = Store(service.config.home)
     found = list_reports(store, caller.tenant)
     if "text/html" in request.headers.get("accept", ""):
-        return _page(index_page(caller.tenant, found, evaluations(store, caller.tenant), store.current(caller.tenant)))
+        published = None
+        with suppress(OSError):  # the reports are there all the same
+            published = store.current(caller.tenant)
+        return _page(index_page(caller.tenant, found, evaluations(store, caller.tenant), published))
     return JSONResponse({"reports": [each.payload(caller.tenant) for each in found]})
 
 

@@ -11,25 +11,34 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 from urllib.parse import quote
 
 from rag_serving.artifacts.signed_files import read_signed
 from rag_serving.artifacts.store import Store, StoreError, read_text
 from rag_serving.indexes.catalog import EVAL_REPORT
 
-Kind = Literal["quality", "evaluation", "questions", "retrieval", "dedup", "ablation", "ragas", "other"]
-
+HEADINGS = {
+    "quality": "Quality over time",
+    "evaluation": "Evaluations of generations",
+    "questions": "Questions, day by day",
+    "retrieval": "Retrieval phases",
+    "dedup": "Near-duplicates",
+    "ablation": "Contribution of each stage",
+    "ragas": "RAGAS",
+    "other": "Other reports",
+}
+"""The kinds of reports in their order, and what stands above those of a kind."""
 FOLDER = "reports"
 EVAL_HTML = "eval_report.html"
 TELEMETRY, QUALITY, RETRIEVAL = "telemetry-", "quality", "retrieval"
 _EVALUATION = "evaluation-"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
-_TITLES: dict[str, tuple[Kind, str]] = {
+_TITLES = {
     QUALITY: ("quality", "Quality over generations"),
-    RETRIEVAL: ("retrieval", "Phases of retrieval"),
+    RETRIEVAL: ("retrieval", "Retrieval phases"),
     "dedup": ("dedup", "Near-duplicates"),
-    "ablation": ("ablation", "Ablation: what each stage brings"),
+    "ablation": ("ablation", "Ablation: contribution of each stage"),
     "ragas": ("ragas", "RAGAS"),
 }
 
@@ -39,7 +48,7 @@ class ReportFile:
     """One report."""
 
     name: str
-    kind: Kind
+    kind: str
     title: str
     created_at: datetime
     bytes: int
@@ -62,7 +71,7 @@ class ReportFile:
 def list_reports(store: Store, tenant: str) -> list[ReportFile]:
     """Return every report of a tenant: by kind, the newest first."""
     reports = [*_of_folder(store.tenant(tenant) / FOLDER), *_of_generations(store, tenant)]
-    order = get_args(Kind)
+    order = list(HEADINGS)
     newest = sorted(reports, key=lambda report: (report.created_at, report.name), reverse=True)
     return sorted(newest, key=lambda report: order.index(report.kind))
 
@@ -122,9 +131,14 @@ def _folders(folder: Path) -> list[Path]:
     return [path for path in folder.glob("*") if path.is_dir() and not path.name.startswith(".")]
 
 
-def _file(path: Path, name: str, kind: Kind, title: str, generation: str | None = None) -> ReportFile | None:
+def _file(path: Path, name: str, kind: str, title: str, generation: str | None = None) -> ReportFile | None:
     """Return the report at a path; no link, because that might lead out of the folder."""
     if not _NAME.fullmatch(name) or path.is_symlink() or not path.is_file():
         return None
-    facts = path.stat()
-    return ReportFile(name, kind, title, datetime.fromtimestamp(facts.st_mtime, UTC), facts.st_size, path, generation)
+    try:
+        facts = path.stat()
+        created_at = datetime.fromtimestamp(facts.st_mtime, UTC)
+    except (OSError, ValueError, OverflowError):  # deleted meanwhile, or of no year that there is
+        return None
+    known = kind if kind in HEADINGS else "other"
+    return ReportFile(name, known, title, created_at, facts.st_size, path, generation)

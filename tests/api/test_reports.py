@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from rag_serving.api.reports import policy_of
 from rag_serving.artifacts.signed_files import write_signed
 from rag_serving.artifacts.store import Store, write_text
 from rag_serving.config.loading import ConfigError
+from rag_serving.indexes.reports import _TITLES
 
 LOCAL = ("127.0.0.1", 50000)
 TOKENS = {
@@ -104,14 +106,58 @@ def test_a_browser_gets_a_page_with_the_key_measures(client: TestClient) -> None
     assert "0.988" in response.text
     assert "failed: &lt;floor&gt;" in response.text
     assert "script-src 'none'" in response.headers["content-security-policy"]
-    assert "There is no report yet" not in response.text
+    assert "There are no reports yet" not in response.text
+
+
+@pytest.mark.parametrize("name", [*_TITLES, "a-report-of-next-year", "telemetry-", "evaluation-"])
+def test_a_report_of_any_kind_is_in_the_list_and_opens(tmp_path: Path, name: str) -> None:
+    write_report(Store(tmp_path), "acme", name, REPORT)
+    client = client_of(tmp_path)
+    page = client.get("/v1/reports?tenant=acme", headers={"Accept": "text/html"})
+    assert (page.status_code, f'href="/v1/reports/{name}?tenant=acme"' in page.text) == (200, True)
+    assert names(client, params={"tenant": "acme"}) == [name]
+    assert client.get(f"/v1/reports/{name}?tenant=acme").status_code == 200
+
+
+EVALUATIONS: list[Any] = [
+    {}, {"summary": None, "gates": None}, {"summary": [], "gates": {"a": 1}}, {"gates": [1, {"passed": True}]},
+    {"summary": {"citation_precision": {"mean": "many"}}, "gates": "all"}, {"summary": {"recall@10": 1}, "gates": [[]]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("evaluation", EVALUATIONS)
+def test_an_evaluation_of_another_shape_leaves_the_list_whole(home: Path, evaluation: Any) -> None:
+    write_signed(Store(home), Store(home).generation("acme", "g1") / "eval_report.json", evaluation)
+    page = client_of(home).get("/v1/reports?tenant=acme", headers={"Accept": "text/html"})
+    assert (page.status_code, page.text.count("href=")) == (200, 3)
+
+
+@pytest.mark.parametrize("damage", ["bytes", "folder", "year", "link", "pointer", "nothing"])
+def test_a_damaged_report_leaves_the_list_whole(home: Path, damage: str) -> None:
+    damaged = Store(home).tenant("acme") / "reports" / "dedup.html"
+    damaged.unlink()
+    if damage == "folder":
+        damaged.mkdir()
+    elif damage == "link":
+        damaged.symlink_to(damaged)
+    elif damage != "nothing":
+        damaged.write_bytes(b"\xff\x00")
+    if damage == "year":
+        os.utime(damaged, (0, 400_000_000_000))  # the year 14,645, which file systems know
+    if damage == "pointer":
+        Store(home).pointer("acme").mkdir()
+    client = client_of(home)
+    page = client.get("/v1/reports?tenant=acme", headers={"Accept": "text/html"})
+    assert (page.status_code, "/v1/reports/evaluation-g1?" in page.text) == (200, True)
+    assert {"evaluation-g1", "telemetry-2026-01-31"} <= set(names(client, params={"tenant": "acme"}))
+    assert client.get("/v1/reports/dedup?tenant=acme").status_code == 404
 
 
 def test_a_tenant_without_reports_is_told_so(tmp_path: Path) -> None:
     client = client_of(tmp_path)
     assert client.get("/v1/reports?tenant=acme").json() == {"reports": []}
     page = client.get("/v1/reports?tenant=acme", headers={"Accept": "text/html"}).text
-    assert "There is no report yet" in page
+    assert "There are no reports yet" in page
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
+from fastapi.testclient import TestClient
 from support.building import BuiltAs
 from support.envelopes import SECTION, Wiki, envelope, write_twins
 from support.project import QUIET, Project
@@ -25,12 +27,14 @@ from rag_assets.resources import Installation
 from rag_assets.schedules import report_yesterday
 from rag_assets.sensors import report_when_published
 from rag_serving.access.principals import Principal
+from rag_serving.api.app import create_app
 from rag_serving.artifacts.store import Store, read_json, remove_folder, write_json
 from rag_serving.config.loading import load_config
 from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.telemetry.telemetry import open_telemetry
 
 TODAY = datetime.now(UTC).date().isoformat()
+ROOT = Path(__file__).parents[2]
 GOLD = {"gold": "gold"}
 YESTERDAY = (datetime.now(UTC).date() - timedelta(days=1)).isoformat()
 
@@ -95,6 +99,32 @@ def test_the_days_questions_are_told_with_the_answers_that_readers_complained_of
     assert "Questions without an answer" in page
     assert "| What is the capital of Mongolia? | 1 | 1 | not found |" in found["report"]
     assert found["open demo"] == f"http://127.0.0.1:8088/v1/reports/telemetry-{TODAY}?tenant=demo"
+
+
+NAMED = re.compile(r"(?:127\.0\.0\.1|localhost):8088(/[\w/.-]*)|GET (/[\w/.-]*)(?=`)|(?<=, `)(/[\w/.-]+)(?=`)")
+STREAMS = "/v1/events"
+
+
+def named_pages() -> set[str]:
+    """Return what README and docs tell people to open, without what has a placeholder in its address."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))]
+    return {"".join(found) for text in texts for found in NAMED.findall(text)} - {STREAMS}
+
+
+def test_every_page_that_readme_and_docs_name_opens_after_the_automatic_runs(judged_project: Project) -> None:
+    for job, partition in (("report", "demo"), ("report_day", TODAY)):
+        assert judged_project.run(job, partition).success
+    pages = named_pages()
+    assert {"/", "/documents", "/status", "/v1/reports", "/v1/status", "/v1/filters", "/healthz", "/metrics"} <= pages
+    app = create_app(load_config(judged_project.wiki.config_path))
+    with TestClient(app, "http://127.0.0.1:8088", client=("127.0.0.1", 5000), raise_server_exceptions=False) as client:
+        browser = {"Accept": "text/html"}
+        opened = {page: client.get(page, headers=browser).status_code for page in sorted(pages)}
+        assert {page: status for page, status in opened.items() if status == 500} == {}
+        assert {opened[page] for page in ("/", "/documents", "/status", "/v1/reports", "/v1/status")} == {200}
+        names = [each["name"] for each in client.get("/v1/reports").json()["reports"]]
+        assert {"quality", "retrieval", "dedup", f"telemetry-{TODAY}"} < set(names)
+        assert [client.get(f"/v1/reports/{name}").status_code for name in names] == [200] * len(names)
 
 
 def test_a_day_without_questions_is_told_as_such(project: Project) -> None:
