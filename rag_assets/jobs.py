@@ -8,6 +8,7 @@ Does not belong here: what starts them (`schedules`, `sensors`), what they make 
 import dagster as dg
 
 from rag_assets.assets.freshness_check import synced_on_time
+from rag_assets.assets.narrowed_readers import narrow_readers
 
 ingest = dg.define_asset_job(
     "ingest",
@@ -18,7 +19,9 @@ ingest = dg.define_asset_job(
 publish = dg.define_asset_job(
     "publish",
     selection=dg.AssetSelection.groups("publish"),
-    description="Build a tenant's next generation from the chunks of its sources, check it, and publish it.",
+    hooks={narrow_readers},
+    description="Build a tenant's next generation from the chunks of its sources, check it, and publish it. Whatever "
+    "fails, pages that fewer people may read by now are published for those alone.",
 )
 
 report = dg.define_asset_job(

@@ -4,11 +4,13 @@ Belongs here: the order of the two, and the job `add_documents` that a sensor st
 (`jobs`), the sensor (`sensors`), the process that waits for uploads (`build.inboxes`).
 """
 
+import logging
 from dataclasses import dataclass
 
 import dagster as dg
 
 from rag_assets.publishing.documents import note_stopped, settle_documents
+from rag_assets.publishing.narrowing import narrow_readers
 from rag_assets.resources import STEP_WAIT_SECONDS, Installation, writing
 from rag_assets.runs import Jobs, Outcome, RunOptions, mark_run
 from rag_assets.state.locks import locked
@@ -16,7 +18,9 @@ from rag_assets.state.observed import published_inputs, wanted_inputs
 from rag_assets.state.planning import tenants_to_publish
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
-from rag_serving.models import open_embedder
+from rag_serving.models import ModelError, open_embedder
+
+_log = logging.getLogger(__name__)
 
 JOB, OP = "add_documents", "ingest_and_publish"
 STARTED_BY, INBOXES = "citelock/started_by", "inboxes"
@@ -57,7 +61,11 @@ class InboxBuild:
         return outcomes
 
     def _is_due(self, store: Store, tenant: str) -> bool:
-        wanted = wanted_inputs(self.config, store, open_embedder(self.config.embedding), [tenant])
+        try:
+            wanted = wanted_inputs(self.config, store, open_embedder(self.config.embedding), [tenant])
+        except ModelError:
+            narrow_readers(self.config, tenant, _log.warning)
+            raise
         return bool(tenants_to_publish(wanted, {tenant: published_inputs(store, tenant)}))
 
 

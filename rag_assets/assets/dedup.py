@@ -14,17 +14,18 @@ from rag_assets.llm_contexts.last_run import read_last_run
 from rag_assets.llm_contexts.tenant import plan_contexts
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.progress import Reporter
+from rag_assets.publishing.narrowing import narrow_readers
 from rag_assets.resources import Installation, listed_pages, of_tenant, writing
 from rag_assets.sources.attachments import page_kind
 from rag_assets.state.fingerprints import chunk_size, pages_digest, tenant_inputs
 from rag_assets.state.observed import chunk_digests, shared_pages
-from rag_assets.state.records import CandidateState, SourceAccount, read_state, settled_chunks, write_candidate
+from rag_assets.state.records import BEGUN, CandidateState, SourceAccount, read_state, settled_chunks, write_candidate
 from rag_assets.state.signature_cache import SignatureCache
 from rag_assets.steps.chunks.select import join_sources, select_chunks
 from rag_assets.steps.dedup.duplicates import SCOPES, VERSION, effectiveness, find_duplicates, without_duplicates
 from rag_assets.steps.sections.cross_source_includes import IncludingSource, with_other_sources
 from rag_serving.artifacts.schema import DEDUP_MAP, PAGES, SELECTED_CHUNKS
-from rag_serving.artifacts.store import Store, StoreError, read_table, write_table
+from rag_serving.artifacts.store import Store, StoreError, read_table, write_table, write_text
 from rag_serving.config.loading import Config
 from rag_serving.models import open_embedder, open_tokenizer
 
@@ -47,6 +48,9 @@ def dedup_map(
     folder = store.candidate(tenant)
     reporter.begin(tenant, "dedup map")
     with writing(config, store.tenant(tenant)):
+        if (folder / BEGUN).exists():  # the build before was killed, perhaps, which no hook of a failure notices
+            narrow_readers(config, tenant, context.log.warning)
+        write_text(folder / BEGUN, "")
         sources = sorted(chunk_digests(config, store, tenant))
         if not sources:
             raise StoreError(f"no source of tenant {tenant!r} has chunks yet; run `citelock build`")

@@ -17,7 +17,14 @@ from rag_assets.publishing.publish import prune, publish
 from rag_assets.publishing.remade import checks_made_again
 from rag_assets.reports.addresses import page_url
 from rag_assets.resources import Installation, of_tenant, writing
-from rag_assets.state.records import PublishState, read_candidate, read_checked, write_checked, write_publish_state
+from rag_assets.state.records import (
+    BEGUN,
+    PublishState,
+    read_candidate,
+    read_checked,
+    write_checked,
+    write_publish_state,
+)
 from rag_serving.artifacts.manifest import FORMAT
 from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS
 from rag_serving.artifacts.store import read_table
@@ -100,6 +107,7 @@ def published_generation(
         gates = quality_results(store, tenant, checked.generation)
         publication = publish(store, tenant, checked.generation, config, gates)
         write_publish_state(store, tenant, checked)
+        (store.candidate(tenant) / BEGUN).unlink(missing_ok=True)
         pruned = prune(store, tenant, config)
         settle_documents(config, tenant, explained=read_candidate(store, tenant).explained)
     return dg.MaterializeResult(

@@ -29,6 +29,7 @@ from rag_assets.llm_contexts.last_run import has_failures, read_last_run
 from rag_assets.llm_contexts.tenant import plan_contexts
 from rag_assets.progress import BarReporter, LineReporter, Reporter, SilentReporter
 from rag_assets.publishing.documents import note_stopped, settle_documents
+from rag_assets.publishing.narrowing import narrow_readers
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.registry import open_source
 from rag_assets.state.locks import LockedError, locked
@@ -189,6 +190,8 @@ class Build:
         except ModelError as error:
             summary.errors["embedding"] = str(error)
             wanted = {}
+            for tenant in tenants:
+                narrow_readers(self._config, tenant, lambda line: print(for_log(line), file=sys.stderr))
         again = {tenant for tenant in wanted if full or (retry_contexts and has_failures(self._store, tenant))}
         again |= self._damaged(wanted)
         published = {tenant: None if tenant in again else published_inputs(self._store, tenant) for tenant in wanted}

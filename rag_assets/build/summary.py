@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rag_assets.build.embedding_estimate import EmbeddingEstimate
 from rag_assets.llm_contexts.estimate import Estimate
 from rag_assets.llm_contexts.last_run import read_last_run
+from rag_assets.publishing.narrowing import NARROWED_FROM
 from rag_assets.state.passage_readers import PassageReaders, passage_readers
 from rag_assets.state.records import PublishState, read_checked, read_publish_state, read_state
 from rag_assets.state.sync_files import SYNC_FILE, read_last_sync
@@ -133,7 +134,8 @@ def tenant_facts(store: Store, tenant: str, outcome: Outcome | None) -> dict[str
 
     `contexts_generated` counts what a model wrote; the metadata template costs nothing and does not count.
     `contexts_failed` counts the chunks that a model had to write about and did not, in this build or the last that
-    asked. Where a candidate was made and not published, `candidate` names it and `gates` are its own.
+    asked. `narrowed_from` is there where the readers of a published generation were narrowed because no build got
+    through since. Where a candidate was made and not published, `candidate` names it and `gates` are its own.
     """
     state, manifest = read_publish_state(store, tenant), _manifest(store, tenant)
     chunks, shards = (manifest.chunks, len(manifest.shards)) if manifest else (0, 0)
@@ -154,6 +156,8 @@ def tenant_facts(store: Store, tenant: str, outcome: Outcome | None) -> dict[str
         "gates": judged.gates if judged else {},
     }
     extra = {"contexts_failure": contexts.reason} if contexts.reason else {}
+    if manifest and (before := manifest.settings.get(NARROWED_FROM)):
+        extra[NARROWED_FROM] = before
     return {**facts, **extra, "candidate": stopped.generation} if stopped else {**facts, **extra}
 
 
@@ -224,6 +228,8 @@ def _publication(facts: dict[str, Any]) -> str:
         return "nothing published"
     what = f"generation {facts['generation']}"
     if not facts["published"]:
+        if NARROWED_FROM in facts:
+            what += f" ({facts[NARROWED_FROM]}, for those alone who still may read its pages)"
         return f"{what} stays published, {of(facts['chunks'], 'chunk')}"
     return (
         f"{what} published, {of(facts['chunks'], 'chunk')} ({of(facts['texts_embedded'], 'text')} and "

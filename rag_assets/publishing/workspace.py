@@ -35,7 +35,7 @@ from rag_serving.artifacts.store import (
 )
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.generation_files import LEXICAL_FOLDER
-from rag_serving.indexes.generation_parts import CHUNKS_FILE, MAPPED_FILE, map_chunks, named_parts
+from rag_serving.indexes.generation_parts import CHUNKS_FILE, MAPPED_FILE, Part, map_chunks, named_parts
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
 
@@ -173,16 +173,25 @@ def _write_parts(folder: Path, table: pa.Table, vectors: Vectors, sizes: Sequenc
 
     Their bytes do not depend on the rows of other parts, nor on the chunks that the table's columns are in.
     """
-    row = place = 0
-    for part in named_parts(sizes):
+    place, parts = 0, named_parts(sizes)
+    write_chunk_parts(folder, table, parts)
+    for part in parts:
         own = part.folder(folder)
-        own.mkdir(parents=True, exist_ok=True)
-        rows = table if len(sizes) == 1 else _copied(table.slice(row, part.chunks))
-        write_table(own / CHUNKS_FILE, rows, GENERATION_CHUNKS)
-        write_mapped(own / MAPPED_FILE, rows, GENERATION_CHUNKS)
         save_vectors(own, vectors[place : place + part.vectors])
         save_codes(own, vectors[place : place + part.vectors])
-        row, place = row + part.chunks, place + part.vectors
+        place += part.vectors
+
+
+def write_chunk_parts(folder: Path, table: pa.Table, parts: Sequence[Part]) -> None:
+    """Write the rows of every part of a generation's chunk table below its folder."""
+    row = 0
+    for part in parts:
+        own = part.folder(folder)
+        own.mkdir(parents=True, exist_ok=True)
+        rows = table if len(parts) == 1 else _copied(table.slice(row, part.chunks))
+        write_table(own / CHUNKS_FILE, rows, GENERATION_CHUNKS)
+        write_mapped(own / MAPPED_FILE, rows, GENERATION_CHUNKS)
+        row += part.chunks
 
 
 def _copied(rows: pa.Table) -> pa.Table:

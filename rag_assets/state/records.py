@@ -22,6 +22,9 @@ from rag_serving.artifacts.sync_times import write_sync_time
 SETTLE_SECONDS = 10.0
 """How long to wait for a sync that is between writing its chunks and signing them."""
 
+BEGUN = "begun"
+"""The file beside a candidate from the first step of its build until it is published."""
+
 
 class _State(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")

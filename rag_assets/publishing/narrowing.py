@@ -1,0 +1,192 @@
+"""A generation for fewer readers, made of the published one where a build of new pages does not get through.
+
+Belongs here: who may read what by the last syncs, and publishing that: no text is cut, embedded or indexed for it.
+Does not belong here: when it is done (`rag_assets.assets.narrowed_readers`), publishing what was built (`publish`).
+
+Nobody ever may read more by it. A page that is gone, or whose source is, is one that nobody may read, until a build
+leaves it out. Graphs of Chroma are not made again: without them search is exact.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from rag_assets.publishing.databases import publish_to_database
+from rag_assets.publishing.manifest_writer import create_manifest, signed, stamped_facts, write_manifest
+from rag_assets.publishing.page_readers import write_page_readers
+from rag_assets.publishing.shards import content_digest
+from rag_assets.publishing.workspace import write_chunk_parts
+from rag_assets.state.locks import locked
+from rag_assets.state.records import PublishState, settled_chunks, write_publish_state
+from rag_assets.steps.chunks.select import select_chunks
+from rag_serving.access.principals import NOBODY, intersect_readers, may_all_read
+from rag_serving.artifacts.content_digests import values_digest
+from rag_serving.artifacts.manifest import Manifest
+from rag_serving.artifacts.schema import PAGES
+from rag_serving.artifacts.signed_files import read_signed, write_signed
+from rag_serving.artifacts.store import Store, StoreError, commit_folder, read_table, remove_folder
+from rag_serving.config.loading import Config
+from rag_serving.escaping.redaction import redacted
+from rag_serving.indexes.catalog import EVAL_REPORT, move_current
+from rag_serving.indexes.generation_files import read_files
+from rag_serving.indexes.generation_parts import CHUNKS_FILE, MAPPED_FILE, parts_of
+from rag_serving.indexes.page_readers import FILE as READERS_FILE
+
+WAIT_S = 60.0
+"""How long another build's lock is waited for."""
+NARROWED_FROM = "narrowed_from"
+"""The setting of a manifest that names the generation which this one was made of."""
+
+
+@dataclass(frozen=True)
+class SourceReaders:
+    """Who may read the pages of a source by its last syncs."""
+
+    of_page: Mapping[str, str]
+    of_chunk: Mapping[str, str]
+    of_chunks: dict[str, set[str]] = field(default_factory=dict)  # by page
+
+    @classmethod
+    def read(cls, store: Store, source: str, drop_labels: Sequence[str]) -> SourceReaders | None:
+        """Return them; None where they are not known."""
+        try:
+            chunks, _ = settled_chunks(store, source)
+            pages = read_table(store.source(source) / "pages.parquet", PAGES, ["page_id", "readers"])
+        except StoreError:
+            return None
+        of_page = dict(zip(pages["page_id"].to_pylist(), pages["readers"].to_pylist(), strict=True))
+        dropped = select_chunks(chunks, drop_labels, drop_boilerplate=False).excluded
+        ids, page_ids, readers = (chunks[name].to_pylist() for name in ("chunk_id", "page_id", "readers"))
+        of_chunk = {name: NOBODY if name in dropped else one for name, one in zip(ids, readers, strict=True)}
+        found = cls(of_page, of_chunk)
+        for name, page in zip(ids, page_ids, strict=True):
+            found.of_chunks.setdefault(page, set()).add(of_chunk[name])
+        return found
+
+    def narrowed(self, chunk_id: str, readers: str) -> str:
+        """Return who of a chunk's readers still may read it: of a page that was cut anew, those of all its chunks."""
+        page = chunk_id.rsplit(":", 2)[0]
+        known = self.of_chunk.get(chunk_id)
+        now = {known} if known else self.of_chunks.get(page, set())
+        for one in sorted({self.of_page.get(page, NOBODY), *now}):
+            readers = readers if may_all_read(readers, one) else intersect_readers(readers, one)
+        return readers
+
+
+def narrow_readers(config: Config, tenant: str, tell: Callable[[str], object], run: str | None = None) -> None:
+    """Do what `publish_narrowed` does, and tell of it; what keeps it from being done is told and raised nowhere."""
+    try:
+        if made := publish_narrowed(config, tenant, run):
+            tell(f"generation {made} is published: the last one, for those alone who still may read its pages")
+    except Exception as error:  # whatever it is: this is done where something else has failed, which is told
+        tell(redacted(f"the readers of published pages are not narrowed: {error}"))
+
+
+def publish_narrowed(config: Config, tenant: str, run: str | None = None) -> str | None:
+    """Publish what is published for those alone who still may read it by the last syncs; return the new generation.
+
+    Nothing is done, and None returned, where nobody may read less. `run`: whose steps may write meanwhile.
+
+    Raises:
+        LockedError: another build is at it.
+        StoreError: what is published is damaged.
+        RemoteError, ObjectHomeError: the database of `index`, or the store of a shared home, cannot take it.
+    """
+    store = Store(config.home)
+    with locked(config, store.tenant(tenant), WAIT_S, run, "narrow_readers" if run else None):
+        return _publish(store, tenant, config)
+
+
+def _publish(store: Store, tenant: str, config: Config) -> str | None:
+    current = store.current(tenant)
+    if current is None:
+        return None
+    sources = {key: SourceReaders.read(store, key, config.ingestion.drop_labels) for key in config.sources_of(tenant)}
+    files = read_files(store, tenant, current, memory_bytes=0, is_searched=False)
+    table = narrowed_table(files.table, sources)
+    if table is None:
+        return None
+    manifest = _commit(store, tenant, files.manifest, table)
+    if report := _evaluation(store, tenant, current):
+        write_signed(store, store.generation(tenant, manifest.id) / EVAL_REPORT, report)
+    publish_to_database(store, tenant, manifest.id, config)
+    move_current(store, tenant, manifest.id, config)
+    # Made of no inputs that a build could be asked for: the next one does not take it for its own.
+    state = PublishState(generation=manifest.id, inputs="", chunks=manifest.chunks, shards=0, gates={})
+    write_publish_state(store, tenant, state)
+    if NARROWED_FROM in files.manifest.settings:  # nothing to go back to, and nothing is pruned before a build succeeds
+        remove_folder(store.generation(tenant, current))
+    return manifest.id
+
+
+def narrowed_table(table: pa.Table, sources: Mapping[str, SourceReaders | None]) -> pa.Table | None:
+    """Return GENERATION_CHUNKS with the readers that remain, None where all remain.
+
+    `sources`: of every source that the tenant has; None: who may read it now is not known.
+    """
+
+    def narrowed(source: str, chunk_id: str, readers: str) -> str:
+        if source not in sources:
+            return NOBODY
+        known = sources[source]
+        return known.narrowed(chunk_id, readers) if known else readers
+
+    names = ("source", "chunk_id", "readers", "places")
+    rows = list(zip(*(table[name].to_pylist() for name in names), strict=True))
+    readers = [narrowed(source, chunk_id, old) for source, chunk_id, old, _ in rows]
+    places = [
+        old and [{**one, "readers": narrowed(one["source"], one["chunk_id"], one["readers"])} for one in old]
+        for *_, old in rows
+    ]
+    if (readers, places) == ([row[2] for row in rows], [row[3] for row in rows]):
+        return None
+    for name, values in (("readers", readers), ("places", places)):
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, table.schema.field(name), pa.array(values, table.schema.field(name).type))
+    return table
+
+
+def _commit(store: Store, tenant: str, before: Manifest, table: pa.Table) -> Manifest:
+    """Put a copy of a generation with another chunk table beside it; returns its manifest."""
+    source, working = store.generation(tenant, before.id), store.candidate(tenant) / "narrowed"
+    remove_folder(working)
+    parts = parts_of(before)
+    made = {READERS_FILE, *(part.file(name) for part in parts for name in (CHUNKS_FILE, MAPPED_FILE))}
+    for name in before.files.keys() - made:
+        (working / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, working / name)  # a link would be a change of the file that is served
+    write_chunk_parts(working, table, parts)
+    write_page_readers(working, table)
+    files = {name: one.facts for name, one in stamped_facts(working).items()}
+    if altered := [name for name in before.files.keys() - made if files[name] != before.files[name]]:
+        raise StoreError(f"{source / altered[0]} is not what the manifest says; run `citelock build`")
+    same = before.model_dump(exclude={"id", "signature"})
+    manifest = signed(
+        create_manifest(
+            **{
+                **same,
+                "inputs_digest": content_digest([before.inputs_digest, values_digest(table)], ()),
+                "shards": (),
+                "created_at": datetime.now(UTC),
+                "settings": {**before.settings, NARROWED_FROM: before.id},
+                "files": files,
+            }
+        ),
+        store.home,
+    )
+    write_manifest(working, manifest)
+    commit_folder(working, store.generation(tenant, manifest.id))
+    return manifest
+
+
+def _evaluation(store: Store, tenant: str, generation_id: str) -> dict[str, object] | None:
+    """Return the evaluation of a generation, which the next candidate is compared with."""
+    try:
+        return read_signed(store, store.generation(tenant, generation_id) / EVAL_REPORT)
+    except StoreError:
+        return None
