@@ -88,21 +88,29 @@ lint: $(VENV)/.installed-test  ## Check style, types, the rules between the room
 	@python scripts/lock.py --check
 	@python scripts/check_licences.py
 
-# Two processes more than there are cores: many tests wait. Groups begin in the order of tests/conftest.py.
+# Two processes more than there are cores: many tests wait. Files begin in the order of tests/support/tiers.py.
 WORKERS ?= $(shell python3 -c 'import os; print(min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(), 4) + 2)')
 SHARED_OUT := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-test: lint  ## Install what tests need and run all of them.
+check: $(VENV)/.installed-test  ## Check style and types, and run the tests that need no process and no socket (a minute).
+	@ruff check .
+	@ruff format --check .
+	@mypy
+	@pytest $(SHARED_OUT) -m unit
+
+# Types are checked by one process: the tests use the other cores meanwhile.
+test: $(VENV)/.installed-test  ## Install what tests need, check as `make lint`, and run all tests but those of the night.
+	@$(MAKE) --no-print-directory --jobs 2 lint tests
+
+tests:
 	@pytest $(SHARED_OUT) --durations 20
 
 # What the tests run small by default, in full: variables without CITELOCK_, each described in the test that reads it.
 NIGHTLY := ADVERSARY=10000 ALTERATIONS=500 CACHE_PAIRS=2000 CLUSTER_DATA=1 CLUSTER_KILLS=3 COMPOSE=1 ECONOMY_PAGES=10000 FALSE_SENTENCES=1 FAULTS=1 GROWTH=1 HOSTILE=200 IMAGES=1 INJECTIONS=1 KILLS=50 \
   LEAK_BACKENDS=100000 LEAK_COMPARISONS=2000 LEAK_DOORS=20000 LEAK_PAIRS=100000 MODEL_QUESTIONS=300 MUTATED_FILES=2000 MUTATIONS=10000 OBJECT_KILLS=20 OBJECT_PUBLISHERS=10 OBJECT_RACES=100 OFFICE_ANEW=1 OPEN_STREAMS=200 PARTIAL_UNITS=20000 POSTGRES_CHUNKS=100000 QUALITY=80 REBUILDS=50 \
   STATEFUL_EXAMPLES=50
-test-nightly: $(VENV)/.installed-nightly  ## Run the long tests at full size (hours): attackers, leaks, kills, mutations.
-	@export $(addprefix CITELOCK_,$(NIGHTLY)); names=$$(echo '$(NIGHTLY)' | sed -E 's/=[0-9]+ */|/g; s/\|$$//'); \
-	  pytest --timeout 36000 $(SHARED_OUT) --hypothesis-profile nightly tests/leak \
-	  $$(grep -rlE --include='test_*.py' "environ.*CITELOCK_($$names)\"|^from hypothesis" tests | sort)
+test-nightly: $(VENV)/.installed-nightly  ## Run all tests at full size (hours): attackers, leaks, kills, mutations.
+	@export $(addprefix CITELOCK_,$(NIGHTLY)); pytest --nightly --timeout 36000 $(SHARED_OUT) --hypothesis-profile nightly
 
 lock: | $(VENV)/bin/python  ## Lock versions and digests for pyproject.toml; LOCK="httpx" or LOCK=--upgrade moves versions.
 	@$(LOCKED) --requirement requirements/lock.txt
@@ -136,4 +144,4 @@ examples: $(VENV)/.installed-test  ## Write what the product prints for README's
 clean:  ## Remove artifacts (.citelock) and the environment.
 	rm -rf $(VENV) .citelock
 
-.PHONY: help install demo demo-documents up lint test test-nightly lock sbom bench ablation bench-gpu load docs web examples clean
+.PHONY: help install demo demo-documents up lint check test tests test-nightly lock sbom bench ablation bench-gpu load docs web examples clean

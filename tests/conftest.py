@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support import tiers
 from support.shared import SharedFolders
 from support.unaltered import UnalteredFolder
 
@@ -29,76 +30,40 @@ if TYPE_CHECKING:
 
 # `pytest --hypothesis-profile nightly` draws more. In CI the same examples are drawn every time.
 USUAL = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("default", USUAL, max_examples=60)
-settings.register_profile("ci", USUAL, max_examples=60, derandomize=True, print_blob=True)
+settings.register_profile("default", USUAL, max_examples=25)
+settings.register_profile("ci", USUAL, max_examples=25, derandomize=True, print_blob=True)
 settings.register_profile("nightly", USUAL, max_examples=1_000)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
-
-# Files that take longest, by `pytest --durations 0`. They begin first, so that at the end no process works alone.
-LONGEST = (
-    "test_dagster_ui.py",
-    "test_damage.py",
-    "test_page_documents.py",
-    "test_ragas_model.py",
-    "test_leaks.py",
-    "test_build_command.py",
-    "test_jobs.py",
-    "test_report_assets.py",
-    "test_workers.py",
-    "test_leak_groups.py",
-    "test_leak_differential.py",
-    "test_answers_quality.py",
-    "test_confluence_stateful.py",
-    "test_contexts_build.py",
-    "test_documents_build.py",
-    "test_publishing_survives.py",
-    "test_agent_examples.py",
-    "test_injected_orders.py",
-    "test_leak_mutations.py",
-    "test_limited_reader.py",
-    "test_rerank_service.py",
-    "test_ragas.py",
-    "test_examples.py",
-    "test_up.py",
-    "test_drain.py",
-    "test_patterns.py",
-    "test_credentials.py",
-    "test_large_documents.py",
-    "test_growth.py",
-    "test_mcp_tools.py",
-)
-# Files whose tests share nothing that is made for one process: any process may run any of them.
-DIVIDED = {
-    "test_build_command.py",
-    "test_confluence_economy.py",
-    "test_confluence_stateful.py",
-    "test_contexts_build.py",
-    "test_documents_build.py",
-    "test_growth.py",
-    "test_jobs.py",
-    "test_limited_reader.py",
-    "test_mcp_tools.py",
-    "test_patterns.py",
-    "test_report_assets.py",
-    "test_up.py",
-}
 
 # Compiled modules are kept: each process, and each that they start, would compile them again, assertions included.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+sys.addaudithook(tiers.note)
+
 # A shell's job in the background ignores Ctrl-C, and what it starts would, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--nightly`, which also runs what `make test` leaves to the night."""
+    parser.addoption("--nightly", action="store_true", help="run the tests that tests/support/tiers.py names, too")
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of the longest files first, and keep a file in one process (`--dist loadgroup`)."""
-    order = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get(item.path.name, len(LONGEST)))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tiers, begin with what takes longest, keep a file in one process, and leave the night's tests out."""
+    tiers.check_names(items, is_whole=config.args == config.getini("testpaths"))
+    nightly = [item for item in items if tiers.is_nightly(item)]
     for item in items:
-        if item.path.name not in DIVIDED and item.get_closest_marker("xdist_group") is None:
+        item.add_marker(tiers.tier_of(item))
+        if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    if not config.getoption("nightly"):
+        left_out = {id(item) for item in nightly}
+        items[:] = [item for item in items if id(item) not in left_out]
+        config.hook.pytest_deselected(items=nightly)
+    items[:] = tiers.in_order(items)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -180,6 +145,15 @@ def wiki_stays_unaltered(request: pytest.FixtureRequest) -> Iterator[None]:
     if "unaltered_wiki" in request.fixturenames:
         altered = request.getfixturevalue("unaltered_wiki").alterations()
         assert not altered, f"the test altered the wiki of all tests: {altered}"
+
+
+@pytest.fixture(autouse=True)
+def unit_stays_inside(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test of the tier `unit` that started a process or opened a socket."""
+    tiers.outside.clear()
+    yield
+    if request.node.get_closest_marker("unit"):
+        assert not tiers.outside, f"a test of the tier `unit` reached out of its process: {tiers.outside}"
 
 
 @pytest.fixture

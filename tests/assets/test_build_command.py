@@ -29,7 +29,7 @@ from rag_serving.config.loading import load_config
 from rag_serving.indexes.catalog import rollback
 from rag_serving.indexes.generation import Generation
 
-KILLS = int(os.environ.get("CITELOCK_KILLS", "3"))
+KILLS = int(os.environ.get("CITELOCK_KILLS", "1"))
 
 
 def answers(wiki: Wiki) -> bool:

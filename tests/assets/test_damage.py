@@ -13,8 +13,9 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
+import yaml
 from support import damaged
-from support.damaged import INDEXED, MADE, TENANT, Sample
+from support.damaged import INDEXED, MADE, ROOT, TENANT, Sample
 from typer.testing import CliRunner
 
 from rag_assets.evaluation.cli.gold import app as gold_commands
@@ -31,18 +32,12 @@ REBUILDS = int(os.environ.get("CITELOCK_REBUILDS", "1"))
 
 
 @pytest.fixture(scope="module")
-def sample(published_sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Sample:
-    """The whole sample, published; these tests change it."""
-    return Sample.copy(published_sample, tmp_path_factory.mktemp("sample"))
-
-
-@pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One space of the sample, published without gold questions: what a check stops is never asked any.
+    """Some pages of the sample, published without gold questions: what a check stops is never asked any.
 
     The inputs of another generation than the published one are made up to its vectors.
     """
-    sample = Sample(tmp_path_factory.mktemp("prepared"), SPACES, judged=False)
+    sample = Sample(tmp_path_factory.mktemp("prepared"), SPACES, judged=False, most=5)
     sample.ingest()
     assert sample.publish().success
     sample.edit_page(next(EDITS))
@@ -119,20 +114,20 @@ def halved(*arguments: Any, **options: Any) -> pa.Table:
 
 
 def test_a_gate_stops_chunks_that_were_lost_before_they_were_counted(
-    published_sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unjudged: Sample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sample = Sample.copy(published_sample, tmp_path)
-    before = sample.current()
+    before = unjudged.current()
     monkeypatch.setattr(incremental, "build_chunks", halved)
-    sample.ingest(full="true")
-    result = sample.publish()
+    unjudged.ingest(full="true")
+    result = unjudged.publish()
     assert not result.success
     assert "floor of text_kept" in failures(result)["quality_gates"]
-    assert sample.current() == before
+    assert unjudged.current() == before
 
 
 @pytest.mark.timeout(300 + 90 * REBUILDS)
-def test_an_undamaged_rebuild_passes_every_time(sample: Sample) -> None:
+def test_an_undamaged_rebuild_passes_every_time(published_sample: Path, tmp_path: Path) -> None:
+    sample = Sample.copy(published_sample, tmp_path)
     for _ in range(REBUILDS):
         before = sample.current()
         sample.edit_page(next(EDITS))
@@ -145,11 +140,19 @@ def test_an_undamaged_rebuild_passes_every_time(sample: Sample) -> None:
         assert any(gate["gate"].startswith("drop of") for gate in report["gates"])
 
 
-def test_an_override_publishes_with_its_reason_written_down(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = sample.current()
-    strict = sample.config_path.parent / "strict.toml"
+def test_an_override_publishes_with_its_reason_written_down(
+    unjudged: Sample, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sample, before = unjudged, unjudged.current()
+    strict, gold = tmp_path / "strict.toml", tmp_path / "gold"
     strict.write_text("[floors]\nanswerability = 1.0\n", encoding="utf-8")
+    content = yaml.safe_load((ROOT / "evals" / "gold" / "sample.yaml").read_text(encoding="utf-8"))
+    of_pages = [one for one in content["questions"] if any(one.get("page") == page.stem for page in sample.pages)]
+    missing = {**of_pages[0], "id": "missing", "question": "Who painted the ceiling of the Sistine Chapel?"}
+    gold.mkdir()
+    (gold / "few.yaml").write_text(yaml.safe_dump({**content, "questions": [*of_pages, missing]}), encoding="utf-8")
     monkeypatch.setenv("CITELOCK_EVALUATION__GATES", str(strict))
+    monkeypatch.setenv("CITELOCK_EVALUATION__GOLD", str(gold))
     monkeypatch.setenv("CITELOCK_AUDIT__MODE", "required")
     sample.edit_page(next(EDITS))
     result = sample.publish()

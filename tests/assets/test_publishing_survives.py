@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from publish_job import STEPS, build_until
+from support.examples import examples
 from support.synthetic import EVERYONE, TENANT, config_for, folder_bytes
 
 from rag_assets.publishing.publish import prune
@@ -22,6 +23,8 @@ from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import list_generations, published_ids, rollback
 from rag_serving.indexes.generation import Generation
+
+KILLS = int(os.environ.get("CITELOCK_KILLS", "2"))
 
 
 def assert_serves(store: Store, config: Config) -> Generation:
@@ -80,7 +83,7 @@ class Publishing(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-Publishing.TestCase.settings = settings(max_examples=6, stateful_step_count=8)
+Publishing.TestCase.settings = settings(max_examples=examples(0.16), stateful_step_count=8)
 TestPublishing = Publishing.TestCase
 
 
@@ -103,7 +106,7 @@ def killed_builder(home: Path, count: int, after_s: float) -> None:
 def test_builds_killed_at_random_moments_leave_the_published_generation_serving(tmp_path: Path) -> None:
     store, config = Store(tmp_path), config_for(tmp_path, keep_generations=2, max_shard_chunks=128)
     moments = random.Random(20240501)
-    for attempt in range(5):
+    for attempt in range(KILLS):
         count = 40 + 40 * attempt
         killed_builder(tmp_path, count, moments.uniform(0, 0.8))
         assert len(assert_serves(store, config)) >= count

@@ -39,11 +39,16 @@ Vectors = NDArray[np.float32]
 class Sample:
     """The sample wiki, or some of its spaces, in a home of its own, built asset by asset."""
 
-    def __init__(self, folder: Path, spaces: Sequence[str] = ("ENG", "OPS"), judged: bool = True) -> None:
-        """Copy the pages and write a configuration; `judged`: candidates answer the gold questions."""
+    def __init__(
+        self, folder: Path, spaces: Sequence[str] = ("ENG", "OPS"), judged: bool = True, most: int | None = None
+    ) -> None:
+        """Copy the pages, `most` of each space, and write a configuration; `judged`: candidates answer the gold
+        questions."""
         for space in spaces:
             if not (folder / space).exists():
-                shutil.copytree(ROOT / "sample" / space, folder / space)
+                (folder / space).mkdir()
+                for page in sorted((ROOT / "sample" / space).glob("*.json"))[:most]:
+                    shutil.copy(page, folder / space)
         self.sources = [space.lower() for space in spaces]
         self.config_path = folder / "app.yaml"
         sources = {

@@ -1,0 +1,109 @@
+"""The tier of each test: `unit`, `parts` or `real`; and what runs at night alone.
+
+`unit` starts no process and opens no socket, which `tests/conftest.py` checks; `real` needs a program, server or model
+that is not the product; `parts` is all between.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import ModuleType
+
+import pytest
+
+TIERS = ("real", "parts", "unit")
+"""In the order in which they begin."""
+REAL_FOLDERS = frozenset({"browser", "deploy", "ocr", "opensearch", "postgres", "qdrant", "rerank_service"})
+REAL_FIXTURES = frozenset({"backends", "browser", "postgres"})
+REAL_MODULES = frozenset({"multiprocessing", "subprocess"}) | {
+    f"support.{name}"
+    for name in ("azure_server", "celery_cluster", "chroma_server", "forked", "helm", "opensearch_server", "postgres",
+                 "prometheus_server", "ragas_in_process", "s3_server", "server_process", "small_model")
+}  # fmt: skip
+PARTS_FOLDERS = frozenset({
+    "api", "assets", "bench", "browser", "cli", "embedding_jobs", "evaluation", "generators", "leak", "mcp_server",
+    "monitoring", "object_home", "pipeline", "sources", "telemetry", "training",
+})  # fmt: skip
+PARTS_FIXTURES = frozenset({"shared_folders", "unaltered_wiki"})
+
+# File, file::test or file::test[parameters, from the start of the name. Each says twice, of another store, door or
+# program, what a test of `make test` says, or needs minutes of a processor.
+NIGHTLY = (
+    # Builds, servers and workers that others start, too.
+    "test_celery_cluster.py::test_two_workers_make",
+    "test_damage.py::test_an_undamaged_rebuild_passes_every_time",
+    "test_damage.py::test_damage_is_named_and_not_published[no_prefix-",
+    "test_definitions.py::test_dg_finds_nothing_wrong",
+    "test_drain.py::test_a_server_that_leaves_answers_and_says_that_it_is_not_ready[2]",
+    "test_mcp_tools.py::test_a_build_ends_with_its_caller",
+    "test_up.py::test_nothing_of_dagster_and_the_api_is_left",
+    "test_workers.py::test_a_hangup_reads_the_configuration_again_and_the_server_goes_on_until_it_is_ended[2]",
+    # Reports in Dagster's UI; test_report_assets.py reads them, test_reports_served.py looks at them in a browser.
+    "test_dagster_ui.py::test_a_report_is_one_file",
+    "test_dagster_ui.py::test_the_questions_of_today",
+    "test_dagster_ui.py::test_the_report_on_duplicates",
+    # Tools that measure.
+    "test_bench_answers.py",
+    "test_bench_gpu.py::test_a_sweep_measures",
+    "test_load_tool.py::test_a_long_run_tells_memory_over_time",
+    "test_load_tool.py::test_a_real_leak_is_found",
+    "test_load_tool.py::test_a_server_under_load",
+    # Models and examples of the same way.
+    "test_agent_examples.py::test_an_agent_refuses",
+    "test_ragas_model.py::test_a_model_that_writes_garbage_is_named_by_metric[{",
+    "test_ragas_model.py::test_metrics_that_a_model_judges_are_what_they_are_by_hand[ollama]",
+)
+# Doors over a folder and Postgres alone; over every store, test_leak_backends.py and indexes/contract ask.
+DOORS = frozenset({"test_hostile_pages.py", "test_injected_orders.py", "test_leak_doors.py", "test_leak_http.py"})
+OTHER_STORES = frozenset({"chroma", "chroma_server", "opensearch", "qdrant"})
+
+_EVENTS = {"os.fork", "os.posix_spawn", "socket.bind", "socket.connect", "subprocess.Popen"}
+outside: list[str] = []
+"""What a test did in its own thread that reaches beyond its process."""
+
+
+def note(event: str, _: object) -> None:
+    """Note what reaches beyond this process: an audit hook."""
+    if event in _EVENTS and threading.current_thread() is threading.main_thread():
+        outside.append(event)
+
+
+def is_nightly(item: pytest.Item) -> bool:
+    """Return whether a test runs at night alone."""
+    name = f"{item.path.name}::{item.name}"
+    is_other_store = item.path.name in DOORS and not OTHER_STORES.isdisjoint(_parameters(item))
+    return is_other_store or item.get_closest_marker("nightly") is not None or name.startswith(NIGHTLY)
+
+
+def _parameters(item: pytest.Item) -> list[str]:
+    callspec = getattr(item, "callspec", None)
+    return [value for value in callspec.params.values() if isinstance(value, str)] if callspec else []
+
+
+def tier_of(item: pytest.Function) -> str:
+    """Return the tier of a test, by its folder, its fixtures and what its file imports."""
+    folders, fixtures = set(item.path.parts[:-1]), set(item.fixturenames)
+    imported = {
+        value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        for value in vars(item.module).values()
+    }
+    marked = any(item.get_closest_marker(name) for name in ("browser", "load", "xdist_group"))
+    if marked or folders & REAL_FOLDERS or fixtures & REAL_FIXTURES or imported & REAL_MODULES:
+        return "real"
+    return "parts" if folders & PARTS_FOLDERS or fixtures & PARTS_FIXTURES else "unit"
+
+
+def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests with those first that take longest, so that no process ends alone; a file's stay together."""
+    places: dict[object, int] = {}
+    for item in items:
+        place = next(place for place, tier in enumerate(TIERS) if item.get_closest_marker(tier))
+        places[item.path] = min(place, places.get(item.path, place))
+    return sorted(items, key=lambda item: places[item.path])
+
+
+def check_names(items: list[pytest.Item], is_whole: bool) -> None:
+    """Refuse names of `NIGHTLY` that no test has, where all were collected."""
+    names = [f"{item.path.name}::{item.name}" for item in items] if is_whole else []
+    if unknown := [known for known in NIGHTLY if names and not any(name.startswith(known) for name in names)]:
+        raise pytest.UsageError(f"tests/support/tiers.py names tests that do not exist: {', '.join(unknown)}")
