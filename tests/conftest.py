@@ -149,10 +149,10 @@ def wiki_stays_unaltered(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def unit_stays_inside(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test of the tier `unit` that started a process or opened a socket."""
+    """Fail a test of `pytest -m unit` that started a process or opened a socket."""
     tiers.outside.clear()
     yield
-    if request.node.get_closest_marker("unit"):
+    if request.config.getoption("markexpr") == "unit":
         assert not tiers.outside, f"a test of the tier `unit` reached out of its process: {tiers.outside}"
 
 

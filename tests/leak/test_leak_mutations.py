@@ -29,7 +29,7 @@ PAIRS = 1500
 
 @pytest.fixture(scope="module")
 def wiki(seed: int) -> Wiki:
-    return restricted_wiki(700, seed + 2000, including=0.2)
+    return restricted_wiki(350, seed + 2000, including=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ SERVING_FAULTS: dict[str, tuple[object, str, object]] = {
 
 
 def test_without_a_fault_nothing_is_found(home: Path, wiki: Wiki) -> None:
-    assert list(leaks(home, wiki, PAIRS // 3)) == []
+    assert list(leaks(home, wiki, PAIRS // 6)) == []
 
 
 @pytest.mark.parametrize("fault", SERVING_FAULTS)

@@ -21,7 +21,7 @@ from sources.stand_in_faults import Answer, Fault, Request
 from sources.stand_in_site import page
 from sources.syncs import Syncs
 
-PAGES = int(os.environ.get("CITELOCK_ECONOMY_PAGES", "1000"))
+PAGES = int(os.environ.get("CITELOCK_ECONOMY_PAGES", "500"))
 CHANGED = PAGES // 100
 REQUEST_S = float(os.environ.get("CITELOCK_ECONOMY_REQUEST_S", "0"))
 """How long the site takes for each request, beyond what the stand-in takes."""

@@ -31,6 +31,8 @@ from sources.syncs import Syncs
 from rag_assets.sources import SourceError, SyncResult
 from rag_serving.access.principals import satisfies
 
+EXAMPLES = int(os.environ.get("CITELOCK_STATEFUL_EXAMPLES", "1"))
+
 Shown = frozenset[tuple[str, str, int]]
 """Page, a word of its own in a text of it, and the number of a principal who is shown that."""
 
@@ -215,8 +217,8 @@ def test_whatever_happens_a_sync_gives_what_a_fresh_one_gives(flavor: str) -> No
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=int(os.environ.get("CITELOCK_STATEFUL_EXAMPLES", "1")),
-            stateful_step_count=250,
+            max_examples=EXAMPLES,
+            stateful_step_count=250 if EXAMPLES > 1 else 120,
             deadline=None,
             phases=[Phase.explicit, Phase.reuse, Phase.generate],
             suppress_health_check=list(HealthCheck),

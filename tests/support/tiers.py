@@ -1,6 +1,6 @@
 """The tier of each test: `unit`, `parts` or `real`; and what runs at night alone.
 
-`unit` starts no process and opens no socket, which `tests/conftest.py` checks; `real` needs a program, server or model
+`unit` starts no process and opens no socket, which `make check` holds; `real` needs a program, server or model
 that is not the product; `parts` is all between.
 """
 
@@ -25,29 +25,45 @@ PARTS_FOLDERS = frozenset({
     "monitoring", "object_home", "pipeline", "sources", "telemetry", "training",
 })  # fmt: skip
 PARTS_FIXTURES = frozenset({"shared_folders", "unaltered_wiki"})
+SERVERS = ("support.running", "support.stand_in")
 
 # File, file::test or file::test[parameters, from the start of the name. Each says twice, of another store, door or
 # program, what a test of `make test` says, or needs minutes of a processor.
 NIGHTLY = (
     # Builds, servers and workers that others start, too.
+    "test_backup.py::test_a_backup_made_beside_a_server_and_a_build",
     "test_celery_cluster.py::test_two_workers_make",
+    "test_context_writer.py::test_a_killed_run_repeats_at_most_what_was_in_flight",
     "test_damage.py::test_an_undamaged_rebuild_passes_every_time",
     "test_damage.py::test_damage_is_named_and_not_published[no_prefix-",
     "test_definitions.py::test_dg_finds_nothing_wrong",
+    "test_database_figures.py::test_figures_of_qdrant",
     "test_drain.py::test_a_server_that_leaves_answers_and_says_that_it_is_not_ready[2]",
     "test_mcp_tools.py::test_a_build_ends_with_its_caller",
+    "test_report_assets.py::test_what_a_model_judges_is_told_beside_the_run_before",
     "test_up.py::test_nothing_of_dagster_and_the_api_is_left",
     "test_workers.py::test_a_hangup_reads_the_configuration_again_and_the_server_goes_on_until_it_is_ended[2]",
     # Reports in Dagster's UI; test_report_assets.py reads them, test_reports_served.py looks at them in a browser.
     "test_dagster_ui.py::test_a_report_is_one_file",
     "test_dagster_ui.py::test_the_questions_of_today",
     "test_dagster_ui.py::test_the_report_on_duplicates",
+    # How smooth the page is, and the second of two colour schemes.
+    "test_answer_card.py::test_the_card_shows_the_answer_with_its_quotes[dark]",
+    "test_page_looks.py::test_nothing_is_wider_than_the_window[1440]",
+    "test_page_looks.py::test_nothing_is_wider_than_the_window[768]",
+    "test_page_sessions.py::test_five_hundred_turns_stay_smooth",
+    "test_page_sources.py::test_a_hostile_page_hurts_nobody[dark]",
+    "test_page_sources.py::test_two_thousand_passages_stay_smooth",
+    "test_reports_served.py::test_from_the_list_to_two_generations_side_by_side[dark]",
     # Tools that measure.
     "test_bench_answers.py",
     "test_bench_gpu.py::test_a_sweep_measures",
     "test_load_tool.py::test_a_long_run_tells_memory_over_time",
     "test_load_tool.py::test_a_real_leak_is_found",
     "test_load_tool.py::test_a_server_under_load",
+    # Quality on public data, by bounds that no promise rests on.
+    "test_answers_quality.py::test_the_evidence_for_claims_of_scifact",
+    "test_duplicates_kafka_docs.py",
     # Models and examples of the same way.
     "test_agent_examples.py::test_an_agent_refuses",
     "test_ragas_model.py::test_a_model_that_writes_garbage_is_named_by_metric[{",
@@ -90,7 +106,8 @@ def tier_of(item: pytest.Function) -> str:
     marked = any(item.get_closest_marker(name) for name in ("browser", "load", "xdist_group"))
     if marked or folders & REAL_FOLDERS or fixtures & REAL_FIXTURES or imported & REAL_MODULES:
         return "real"
-    return "parts" if folders & PARTS_FOLDERS or fixtures & PARTS_FIXTURES else "unit"
+    has_servers = any(str(name).startswith(SERVERS) for name in imported)
+    return "parts" if has_servers or folders & PARTS_FOLDERS or fixtures & PARTS_FIXTURES else "unit"
 
 
 def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
