@@ -14,6 +14,7 @@ from rag_assets.ocr import pictures, records
 from rag_assets.ocr.records import ScannedPage, words_of_json
 from rag_assets.ocr.searchable import searchable_pdf
 from rag_assets.ocr.text_layers import pages_without_text
+from rag_assets.steps.files.pdf.reading import opened
 from rag_assets.steps.files.records import FileError
 from rag_serving.isolation.frames import Frame
 from rag_serving.isolation.limits import Limits
@@ -56,14 +57,8 @@ class Worker:
                 return self._searchable(facts["pages"], facts["dpi"])
 
     def _open(self, name: str, content: bytes) -> None:
-        import pypdfium2
-
         self._close()
-        try:
-            self._document = pypdfium2.PdfDocument(content)
-        except pypdfium2.PdfiumError as error:
-            raise FileError(f"it is not a readable PDF: {error}") from None
-        self._name = name
+        self._document, self._name = opened(content), name
 
     def _close(self) -> None:
         document, self._document, self._name = self._document, None, ""

@@ -147,12 +147,15 @@ _MACRO_NAMES = MappingProxyType(
 )
 
 
+PASSWORD = "it has a password: remove it, and add the file again"
+
+
 class KindError(Exception):
     """A file of no kind that is read; the message says why."""
 
 
 class BrokenFileError(KindError):
-    """A file of a kind that is read which cannot be opened: encrypted, broken, or with macros."""
+    """A file of a kind that is read which cannot be opened: broken, or with macros."""
 
 
 def extension_of(name: str) -> str:
@@ -323,7 +326,7 @@ def _ole(name: str, content: bytes) -> Kind:
 def _refused_ole(name: str, content: bytes) -> KindError:
     """Return why an OLE file, or the head of one, is not read."""
     if ole_holds(content, "EncryptedPackage"):
-        return BrokenFileError("it is encrypted; take its password away")
+        return KindError(PASSWORD)
     for stream, why in _OLD_OFFICE:
         if ole_holds(content, stream):
             return KindError(why)

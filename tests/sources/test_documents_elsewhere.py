@@ -118,7 +118,7 @@ def test_members_that_are_encrypted_or_bombs_fail_each(tmp_path: Path) -> None:
     (tmp_path / "one.zip").write_bytes(content)
     result = Documents(tmp_path).sync()
     assert sorted(why for _, why in result.failures) == [
-        "one.zip/a.md: it is encrypted; take its password away",
+        "one.zip/a.md: it has a password: remove it, and add the file again",
         "one.zip/z.txt: it unpacks to more than 200 times its size",
     ]
 

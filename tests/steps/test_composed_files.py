@@ -245,7 +245,7 @@ def test_a_member_that_is_encrypted_is_named_and_the_others_are_read() -> None:
     content = bytearray(zipped({"a.md": "secret", "b.md": "words"}))
     at = content.index(b"PK\x01\x02")
     content[at + 8] |= 1
-    assert lines(read("a.zip", bytes(content)))[-1] == "a.md: it is encrypted; take its password away"
+    assert lines(read("a.zip", bytes(content)))[-1] == "a.md: it has a password: remove it, and add the file again"
 
 
 def test_a_long_archive_is_cut_at_the_budget() -> None:

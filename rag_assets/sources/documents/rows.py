@@ -19,7 +19,7 @@ from rag_assets.steps.files.file_text import FileError, PagesDone
 from rag_assets.steps.files.packages import needs
 from rag_serving.config.documents import Documents
 from rag_serving.config.sources import Files, SiteSource
-from rag_serving.documents.kinds import BrokenFileError, Kind, KindError, kind_in, media_type
+from rag_serving.documents.kinds import PASSWORD, BrokenFileError, Kind, KindError, kind_in, media_type
 
 MARK = "doc"
 """What the ids of documents begin with; those of pages are numbers."""
@@ -144,7 +144,7 @@ class RowMaker:
         try:
             document = self.reader.document(name, content, pages_done)
         except FileError as error:
-            raise UnreadableError(str(error)) from None
+            raise (ExcludedError if str(error) == PASSWORD else UnreadableError)(str(error)) from None
         except ImportError as error:
             raise UnreadableError(needs(error)) from None
         if not document.text.body.strip():

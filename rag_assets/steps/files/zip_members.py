@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from io import BytesIO
 
 from rag_assets.steps.files.records import FileError
+from rag_serving.documents.kinds import PASSWORD
 
 MOST_MEMBERS = 10_000
 MOST_BYTES = 300_000_000
@@ -82,7 +83,7 @@ class ZipMembers:
         """
         member = self._members[name]
         if member.flag_bits & 0x1:
-            raise FileError("it is encrypted; take its password away")
+            raise FileError(PASSWORD)
         if member.compress_type not in _METHODS:
             raise FileError(f"it is packed by a method that is not read ({member.compress_type})")
         if member.file_size > max(RATIO_FROM, MOST_RATIO * member.compress_size):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rag_assets.steps.files.office.parts import PROTECTED, Package
+from rag_assets.steps.files.office.parts import Package
 from rag_assets.steps.files.office.word_numbering import number_text
 from rag_assets.steps.files.office.word_styles import small_int
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
+from rag_serving.documents.kinds import PASSWORD
 
 _NAMESPACE = "urn:oasis:names:tc:opendocument:xmlns:{}:1.0"
 OFFICE, STYLE, TEXT, TABLE, DRAW, PRESENTATION = (
@@ -130,7 +131,7 @@ def open_document(content: bytes, noun: str, body: str) -> tuple[Package, Elemen
     package = Package(content, noun)
     manifest = package.part("META-INF/manifest.xml")
     if manifest is not None and b"encryption-data" in manifest:
-        raise FileError(PROTECTED)
+        raise FileError(PASSWORD)
     tree = package.xml("content.xml")
     found = None if tree is None else tree.find(f"{OFFICE}body/{OFFICE}{body}")
     if found is None:

@@ -16,6 +16,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
+from rag_serving.documents.kinds import PASSWORD
 
 PART_MAX = 128 * 1024 * 1024
 """Bytes of one part, unpacked."""
@@ -27,7 +28,6 @@ STREAM_MAX = 1024 * 1024 * 1024
 CHUNK = 256 * 1024
 _LOCAL_HEADER = 30  # bytes; the last four are the lengths of name and extra field
 
-PROTECTED = "it is protected by a password"
 _STRICT = (
     (b"http://purl.oclc.org/ooxml/wordprocessingml/", b"http://schemas.openxmlformats.org/wordprocessingml/2006/"),
     (b"http://purl.oclc.org/ooxml/spreadsheetml/", b"http://schemas.openxmlformats.org/spreadsheetml/2006/"),
@@ -63,7 +63,7 @@ class Package:
         if len(members) > MEMBERS_MAX:
             raise FileError(f"it has more than {MEMBERS_MAX:,} parts")
         if any(member.flag_bits & 1 for member in members):
-            raise FileError(PROTECTED)
+            raise FileError(PASSWORD)
         self._noun = noun
         self._members: dict[str, ZipInfo] = {member.filename.lstrip("/").lower(): member for member in members}
         self._left = READ_MAX
@@ -92,7 +92,7 @@ class Package:
         try:
             content = self._zip.read(member)  # never more than `file_size`, whatever is packed
         except RuntimeError:  # zipfile's word for a part that wants a password
-            raise FileError(PROTECTED) from None
+            raise FileError(PASSWORD) from None
         except _BROKEN as error:
             raise FileError(f"it is not a readable {self._noun}: its part {name!r} is broken: {error}") from None
         self._left -= len(content)

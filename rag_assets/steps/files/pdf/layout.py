@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from rag_assets.steps.files.pdf.footnotes import Part as Noted
@@ -48,12 +49,15 @@ def blocks_of(
 ) -> Content:
     """Return the blocks of a document, and what its pages lost on the way, counted. `title`: that of its metadata."""
     ledger = Counter[tuple[str, str]]()
-    shown, removed = without_furniture(pages)
+    flat, removed = without_furniture([part for page in pages for part in (page, *page.turned)])
+    rest = iter(flat)
+    shown = [next(rest)._replace(turned=tuple(islice(rest, len(page.turned)))) for page in pages]
     ledger["header or footer", "navigation"] += removed
     for page in pages:
         ledger["figure", "lost"] += page.images
         ledger["page without text", "lost"] += not page.letters
-        ledger["word too small to read", "hidden"] += page.tiny
+        ledger["word too small to read", "hidden"] += sum(part.tiny for part in (page, *page.turned))
+        ledger["text that is struck out", "hidden"] += sum(part.struck for part in (page, *page.turned))
     vocabulary, usual = Vocabulary(shown), usual_gap(shown)
     parts = [part for page in shown for part in _parts(page, usual, vocabulary)]
     bare = {page.page for page in pages if page.letters} - {part.page for part in parts}
@@ -116,7 +120,8 @@ class Confidences:
 
 
 def _parts(page: PageRows, usual: float, vocabulary: Vocabulary) -> Iterator[_Part]:
-    """Yield the paragraphs and tables of a page in reading order, then what stands aslant, then its form's values."""
+    """Yield the paragraphs and tables of a page in reading order, then what is turned otherwise, then its form's
+    values."""
     parts: list[_Part] = []
     place = 0
     for at, table in _ruled_places(page):
@@ -125,8 +130,11 @@ def _parts(page: PageRows, usual: float, vocabulary: Vocabulary) -> Iterator[_Pa
         place = at
     parts += _unruled(page, page.rows[place:], usual, vocabulary)
     yield from (parts[at] for at in beside_marks([_noted(part) for part in parts]))
-    for text in (*page.stray, *page.fields):
-        yield _Part(page.page, clean(text), place=(0, 0, page.width, page.height))
+    whole = (0.0, 0.0, page.width, page.height)
+    for turned in page.turned:
+        yield from (part._replace(lines=None, place=whole) for part in _parts(turned, usual, vocabulary))
+    for text in filter(None, (page.aslant, *page.fields)):
+        yield _Part(page.page, clean(text), place=whole)
 
 
 def _ruled_places(page: PageRows) -> Iterator[tuple[int, RuledTable]]:

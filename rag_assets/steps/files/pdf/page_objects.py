@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from rag_assets.steps.files.pdf.records import Box
+
 OBJECTS_MAX = 20_000
 """Objects of a page that are looked at."""
 _FIELDS_MAX = 2_000
@@ -22,7 +24,7 @@ class Drawn(NamedTuple):
     """What a page shows beside text, in the coordinates of the file."""
 
     figures: int  # pictures that are large enough to show something
-    lines: list[tuple[float, float, float, float]]  # left, bottom, right, top of paths that are thin
+    lines: list[Box]  # left, bottom, right, top of paths that are thin
 
 
 def drawn(page: Any) -> Drawn:
@@ -38,7 +40,7 @@ def drawn(page: Any) -> Drawn:
     left, bottom, right, top = (c_float() for _ in range(4))
     width, height = page.get_size()
     least, found = _FIGURE * width * height, 0
-    lines: list[tuple[float, float, float, float]] = []
+    lines: list[Box] = []
     for index in range(min(count, OBJECTS_MAX)):
         part = raw.FPDFPage_GetObject(handle, index)
         kind = raw.FPDFPageObj_GetType(part)
@@ -57,15 +59,40 @@ def filled_fields(page: Any) -> Iterator[str]:
     """Yield the fields of a form that have a value, as "name: value"."""
     from pypdfium2 import raw
 
-    if page.formenv is None:
-        return
+    if page.formenv is not None:
+        for annotation in _annotations(page, raw.FPDF_ANNOT_WIDGET):
+            yield from _field(page.formenv, annotation)
+
+
+def struck_out(page: Any) -> Iterator[Box]:
+    """Yield lines in the middle of what annotations strike out, along and across the page: its words may be turned."""
+    from ctypes import byref
+
+    from pypdfium2 import raw
+
+    quad = raw.FS_QUADPOINTSF()
+    for annotation in _annotations(page, raw.FPDF_ANNOT_STRIKEOUT):
+        if raw.FPDFAnnot_GetFlags(annotation) & (raw.FPDF_ANNOT_FLAG_HIDDEN | raw.FPDF_ANNOT_FLAG_NOVIEW):
+            continue
+        for index in range(min(raw.FPDFAnnot_CountAttachmentPoints(annotation), _FIELDS_MAX)):
+            if raw.FPDFAnnot_GetAttachmentPoints(annotation, index, byref(quad)):
+                xs, ys = (quad.x1, quad.x2, quad.x3, quad.x4), (quad.y1, quad.y2, quad.y3, quad.y4)
+                x0, y0, x1, y1 = min(xs), min(ys), max(xs), max(ys)
+                x, y = (x0 + x1) / 2, (y0 + y1) / 2
+                yield from ((x0, y, x1, y), (x, y0, x, y1))
+
+
+def _annotations(page: Any, kind: int) -> Iterator[Any]:
+    """Yield the annotations of a kind."""
+    from pypdfium2 import raw
+
     for index in range(min(raw.FPDFPage_GetAnnotCount(page), _FIELDS_MAX)):
         annotation = raw.FPDFPage_GetAnnot(page, index)
         if not annotation:
             continue
         try:
-            if raw.FPDFAnnot_GetSubtype(annotation) == raw.FPDF_ANNOT_WIDGET:
-                yield from _field(page.formenv, annotation)
+            if raw.FPDFAnnot_GetSubtype(annotation) == kind:
+                yield annotation
         finally:
             raw.FPDFPage_CloseAnnot(annotation)
 

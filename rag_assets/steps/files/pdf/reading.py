@@ -9,19 +9,20 @@ Held in memory are the words of the page at work, and of the pages before it the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rag_assets.steps.files.pdf.headings import Outlined
 from rag_assets.steps.files.pdf.layout import Confidences, blocks_of
-from rag_assets.steps.files.pdf.page_objects import drawn, filled_fields
-from rag_assets.steps.files.pdf.records import PageRows
+from rag_assets.steps.files.pdf.page_objects import drawn, filled_fields, struck_out
+from rag_assets.steps.files.pdf.records import Box, PageRows
 from rag_assets.steps.files.pdf.rows import evened, readable, rows_of
 from rag_assets.steps.files.pdf.ruled import ruled_tables
-from rag_assets.steps.files.pdf.words import PageWords, page_words, turned_place
+from rag_assets.steps.files.pdf.words import PageWords, page_text, turned_place
 from rag_assets.steps.files.records import FileError, FileText, OcrPage, PagesDone
 from rag_assets.steps.formats.block_json import blocks_body
 from rag_assets.steps.formats.budget import Budget, noted, within
+from rag_serving.documents.kinds import PASSWORD
 
 PDF_PAGES_MAX = 2000
 _OUTLINE_MAX = 10_000
@@ -47,13 +48,7 @@ def pdf_text(
         FileError: it is no PDF, encrypted, has too many pages or no text at all.
         ImportError: pypdfium2 is not installed.
     """
-    import pypdfium2
-
-    try:
-        document = pypdfium2.PdfDocument(content)
-    except pypdfium2.PdfiumError as error:
-        raise FileError(f"it is not a readable PDF: {error}") from None
-    with document:
+    with opened(content) as document:
         count = len(document)
         if count > PDF_PAGES_MAX:
             raise FileError(f"it has more than {PDF_PAGES_MAX} pages")
@@ -67,6 +62,18 @@ def pdf_text(
     reason = pages.cut or body.cut
     text = blocks_body(body._replace(cut=None))
     return FileText(noted(text, reason) if reason else text, "blocks", count)
+
+
+def opened(content: bytes) -> Any:
+    """Return a document of pypdfium2. Raises FileError where it is no PDF, or needs a password."""
+    import pypdfium2
+    from pypdfium2 import raw
+
+    try:
+        return pypdfium2.PdfDocument(content)
+    except pypdfium2.PdfiumError as error:
+        needs_password = error.err_code == raw.FPDF_ERR_PASSWORD
+        raise FileError(PASSWORD if needs_password else f"it is not a readable PDF: {error}") from None
 
 
 class _Pages:
@@ -106,26 +113,38 @@ class _Pages:
             raise FileError(f"page {number} of the PDF cannot be read: {error}") from None
 
     def _rows(self, number: int, page: Any) -> PageRows:
-        words = page_words(page)
-        if (recognized := self._recognized.get(number)) is not None:
-            self.confidences[number] = [*_places(recognized, words)]
-        fields = tuple(filled_fields(page))
-        letters = words.letters + sum(map(len, fields))
-        shown = readable(words.words)
-        tiny = len(words.words) - len(shown)
         seen = drawn(page)
-        ruled, others = ruled_tables([words.placed(line) for line in seen.lines], shown)
-        rows = rows_of(others, words.width)
-        rows = rows if recognized is None else evened(rows)
-        beside = tuple(words.stray), fields, seen.figures, letters, tiny, tuple(ruled)
-        return PageRows(number, words.width, words.height, tuple(rows), *beside)
+        text = page_text(page, [*seen.lines, *struck_out(page)])
+        recognized = self._recognized.get(number)
+        if recognized is not None:
+            self.confidences[number] = [*_places(recognized, text.parts[0])]
+        fields = tuple(filled_fields(page))
+        first, *others = (_laid_out(number, part, seen.lines, recognized is not None) for part in text.parts)
+        return first._replace(
+            aslant=text.aslant,
+            fields=fields,
+            images=seen.figures,
+            letters=text.letters + sum(map(len, fields)),
+            turned=tuple(others),
+        )
+
+
+def _laid_out(number: int, part: PageWords, lines: Sequence[Box], is_recognized: bool) -> PageRows:
+    """Return the lines and the ruled tables of words that are turned alike."""
+    shown = readable(part.words)
+    ruled, others = ruled_tables([part.placed(line) for line in lines], shown)
+    rows = rows_of(others, part.width)
+    rows = evened(rows) if is_recognized else rows
+    tiny = len(part.words) - len(shown)
+    return PageRows(number, part.width, part.height, tuple(rows), tuple(ruled), tiny, part.struck)
 
 
 def _places(recognized: OcrPage, words: PageWords) -> Iterator[tuple[float, float, int]]:
     """Yield where the middle of each word that OCR read lies on the page as it is read, and how sure OCR was."""
     for word in recognized.words:
         x, y = (word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2
-        yield *turned_place(x, y, words.width, words.height, words.turned), word.confidence
+        x, y = turned_place(x, y, words.width, words.height, words.turned)
+        yield words.width - x if words.mirrored else x, y, word.confidence
 
 
 def _up(destination: Any) -> float:

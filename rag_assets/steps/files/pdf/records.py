@@ -81,9 +81,11 @@ class PageRows(NamedTuple):
     width: float
     height: float
     rows: tuple[Row, ...]
-    stray: tuple[str, ...] = ()  # text that stands aslant or along the side
+    ruled: tuple[RuledTable, ...] = ()  # from top to bottom; no row has their words
+    tiny: int = 0  # words that are too small to be read
+    struck: int = 0  # words that are left out because a line strikes them out
+    aslant: str = ""  # text that stands neither upright nor along a side
     fields: tuple[str, ...] = ()  # "name: value" of filled form fields
     images: int = 0  # that are large enough to show something
     letters: int = 0  # of the text layer
-    tiny: int = 0  # words that are too small to be read
-    ruled: tuple[RuledTable, ...] = ()  # from top to bottom; no row has their words
+    turned: tuple[PageRows, ...] = ()  # lines that are turned otherwise, as they stand where these are upright
