@@ -264,10 +264,12 @@ class SiteSource(SourceBase):
     base_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
     """Address where the site is served, for links; null: links lead to Citelock's own page of a document, below
     `serving.public_url`."""
-    site: Literal["auto", "mdbook", "docusaurus", "mkdocs", "sphinx", "github", "asciidoc", "html"] = "auto"
+    site: Literal[
+        "auto", "mdbook", "docusaurus", "mkdocs", "sphinx", "eleventy", "jekyll", "hugo", "github", "asciidoc", "html"
+    ] = "auto"
     """Generator whose rules determine addresses and anchors; auto detects it from the files (`docusaurus.config.js`,
-    `mkdocs.yml`, `conf.py`, `antora.yml`, `SUMMARY.md` …), otherwise from the type of most files: html is a built site,
-    github is Markdown without a generator."""
+    `mkdocs.yml`, `conf.py`, `.eleventy.js`, `_config.yml`, `hugo.toml`, `antora.yml`, `SUMMARY.md` …), otherwise from
+    the type of most files: html is a built site, github is Markdown without a generator."""
     space: str | None = Field(None, min_length=1, max_length=200)
     """Space of the pages, for filters; null: the source's key."""
     changelogs: bool = False
@@ -279,10 +281,10 @@ class SiteSource(SourceBase):
 
 
 class DocsFolder(SiteSource):
-    """The sources of a documentation site: Markdown as GitHub, Docusaurus or MkDocs show it, reStructuredText of
-    Sphinx, AsciiDoc, or the built HTML, with the addresses and anchors of the site. PDF and Office files among them are
-    documents of the same source. `readers: from_source` makes nothing readable, because files do not say who may read
-    them."""
+    """The sources of a documentation site: Markdown as GitHub, Docusaurus, MkDocs, Eleventy, Jekyll or Hugo show it,
+    reStructuredText of Sphinx, AsciiDoc, or the built HTML, with the addresses and anchors of the site. PDF and Office
+    files among them are documents of the same source. `readers: from_source` makes nothing readable, because files do
+    not say who may read them."""
 
     kind: Literal["docs_folder"]
 

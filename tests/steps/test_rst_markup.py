@@ -39,8 +39,15 @@ def html(source: str) -> str:
             ".. note:: Mind\n\n   the gap\n",
             "<blockquote><p><strong>Note</strong></p><p>Mind</p><p>the gap</p></blockquote>",
         ),
-        (".. versionadded:: 1.2 A thing.\n", "<p><strong>New in version 1.2</strong></p><p>A thing.</p>"),
-        (".. deprecated:: 2.0\n\n   Gone.\n", "<p><strong>Deprecated since version 2.0</strong></p><p>Gone.</p>"),
+        (".. versionadded:: 1.2 A thing.\n", "<p><strong>New in version 1.2:</strong> A thing.</p>"),
+        (".. versionadded:: 1.2\n", "<p><strong>New in version 1.2</strong></p>"),
+        (".. deprecated:: 2.0\n\n   Gone.\n", "<p><strong>Deprecated since version 2.0:</strong> Gone.</p>"),
+        (".. versionchanged:: 3.8\n   The *x*\n   is.\n", "version 3.8:</strong> The <em>x</em>\nis.</p>"),
+        (".. versionadded:: 1.2\n\n   - One.\n", "<p><strong>New in version 1.2</strong></p><ul>"),
+        (
+            ".. deprecated-removed:: 3.9 3.12\n   Use y.\n",
+            "<strong>Deprecated since version 3.9, removed in version 3.12:</strong> Use y.",
+        ),
         (
             ".. code-block:: c\n   :caption: It\n\n   a < b\n",
             '<p>It</p><pre><code class="language-c">a &lt; b\n</code></pre>',

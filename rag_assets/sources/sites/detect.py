@@ -6,6 +6,7 @@ Belongs here: the table of generators with the files that show each. Does not be
 from __future__ import annotations
 
 import posixpath
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -24,7 +25,7 @@ class Generator:
     open: Callable[[], Site]
     signs: tuple[str, ...] = ()
     endings: tuple[str, ...] = ()  # of the files that it reads, where no sign tells
-    beside: tuple[str, ...] = ()  # names of which one has to stand beside a sign; empty: the sign is enough
+    beside: tuple[str, ...] = ()  # files and folders (`x/`) of which one has to stand beside a sign; empty: none
 
 
 def _sphinx() -> Site:
@@ -63,21 +64,38 @@ def _mdbook() -> Site:
     return MdBookSite()
 
 
+def _static(place: int) -> Site:
+    from rag_assets.sources.sites.static_sites import STATIC_SITES
+
+    return STATIC_SITES[place]
+
+
 def _github() -> Site:
     from rag_assets.sources.sites.github import GithubSite
 
     return GithubSite()
 
 
-_DOCUSAURUS = (*(f"docusaurus.config.{ending}" for ending in ("js", "ts", "mjs", "cjs", "mts", "cts")), "sidebars.js")
+def _programs(*stems: str) -> tuple[str, ...]:
+    return tuple(f"{stem}.{ending}" for stem in stems for ending in ("js", "ts", "mjs", "cjs", "mts", "cts"))
+
+
+_HUGO = tuple(
+    f"{stem}.{ending}"
+    for stem in ("hugo", "config", "config/_default/hugo", "config/_default/config")
+    for ending in ("toml", "yaml", "yml", "json")
+)
 GENERATORS: Mapping[str, Generator] = MappingProxyType(
     {
-        "docusaurus": Generator(_docusaurus, _DOCUSAURUS),
+        "docusaurus": Generator(_docusaurus, (*_programs("docusaurus.config"), "sidebars.js")),
         "mkdocs": Generator(_mkdocs, ("mkdocs.yml", "mkdocs.yaml")),
         "sphinx": Generator(_sphinx, ("conf.py",), (".rst",), ("index.rst", "index.md", "contents.rst", "index.txt")),
         "asciidoc": Generator(_asciidoc, ("antora.yml",), (".adoc", ".asciidoc", ".asc")),
         "html": Generator(_built, (), (".html", ".htm", ".xhtml")),
         "mdbook": Generator(_mdbook, ("book.toml", "src/SUMMARY.md")),
+        "eleventy": Generator(lambda: _static(0), _programs(".eleventy", "eleventy.config")),
+        "jekyll": Generator(lambda: _static(1), ("_config.yml", "_config.yaml", "_config.toml")),
+        "hugo": Generator(lambda: _static(2), _HUGO, (), ("content/", "layouts/", "themes/")),
         "github": Generator(_github, (), (".md", ".markdown", ".mdx")),
     }
 )
@@ -117,6 +135,12 @@ def _most(names: Sequence[str]) -> str:
     return max(counts, key=lambda name: (counts[name], name == "github"))
 
 
+def _has(names: Sequence[str], folder: str) -> bool:
+    """Return whether a folder, written with `/` at its end, is among sorted names."""
+    at = bisect_left(names, folder)
+    return at < len(names) and names[at].startswith(folder)
+
+
 def _places(names: Sequence[str], generator: Generator) -> list[str]:
     """Return the folders below which one of the signs stands."""
     folders = []
@@ -125,6 +149,7 @@ def _places(names: Sequence[str], generator: Generator) -> list[str]:
         for sign in generator.signs:
             if name == sign or name.endswith(f"/{sign}"):
                 folder = name[: -len(sign)]
-                if not generator.beside or any(f"{folder}{one}" in known for one in generator.beside):
+                beside = [f"{folder}{one}" for one in generator.beside]
+                if not beside or any(one in known or (one[-1] == "/" and _has(names, one)) for one in beside):
                     folders.append(posixpath.normpath(folder or ".").removeprefix("."))
     return folders

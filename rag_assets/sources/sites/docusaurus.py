@@ -30,9 +30,8 @@ from rag_assets.sources.sites.markdown_page import (
     markdown_main,
     read_markdown,
 )
-from rag_assets.sources.sites.mdx import Mdx
+from rag_assets.sources.sites.mdx import Mdx, partials_of
 from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted, settings_text, text_of
-from rag_assets.sources.sites.trees import resolved
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
 
@@ -71,13 +70,13 @@ class DocusaurusSite:
         for name in names:
             if name.startswith("blog/") and name.endswith(_ENDINGS):
                 excluded[name] = "posts of a blog are not read"
-        facts = {"lang": _language(settings), "versions": versions}
+        facts = {"lang": _language(settings), "versions": versions, "config": settings}
         return SitePlan("docusaurus", pages, excluded, tuple(used), facts, roots=("", "static"))
 
     def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
         front, text = read_markdown(tree, page)
-        mdx = Mdx(page.name, lambda name, path: _partial(tree, name, path))
+        mdx = Mdx(page.name, partials_of(tree), {"frontMatter": front.values, "siteConfig": plan.facts["config"]})
         main = markdown_main(mdx.markdown(text), "HEADING_ATTRIBUTES")
         set_docusaurus_ids(main)
         version = plan.facts["versions"].get(page.name)
@@ -280,17 +279,6 @@ def _standalone(names: frozenset[str], known: set[str]) -> list[SitePage]:
                 is_folder = posixpath.basename(path) == "index"
                 pages.append(SitePage(name, quoted(path.removesuffix("index") if is_folder else path)))
     return pages
-
-
-def _partial(tree: Tree, name: str, path: str) -> tuple[str, str] | None:
-    target = path.removeprefix("@site/") if path.startswith("@site/") else resolved(name, path)
-    if target is None or target.startswith(("../", "/")):
-        return None
-    try:
-        _, text = split_front_matter(text_of(tree.read(posixpath.normpath(target))))
-    except (KeyError, FileError):
-        return None
-    return posixpath.normpath(target), text
 
 
 def _title(front: FrontMatter, main: Element, name: str) -> str:

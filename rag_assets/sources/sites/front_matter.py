@@ -6,12 +6,16 @@ Does not belong here: what a generator makes of it.
 
 from __future__ import annotations
 
+import json
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+from rag_assets.sources.sites.js_values import JsError, exported
+from rag_assets.sources.sites.site import Tree, settings_text
 from rag_assets.steps.files.records import FileError
 
 Value: TypeAlias = Any
@@ -21,8 +25,8 @@ TAG = "!"
 """The key of a mapping under which the name in its tag stands."""
 FRONT_MATTER_MAX = 64 * 1024
 _NODES_MAX, _DEPTH_MAX = 200_000, 60
-_FENCE = re.compile(r"---[ \t]*\n")
-_END = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE)
+_FENCE = re.compile(r"(---|\+\+\+)[ \t]*\n")
+_END = re.compile(r"^(?:---|\.\.\.|\+\+\+)[ \t]*(?:\n|\Z)", re.MULTILINE)
 _WORDS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
@@ -56,6 +60,29 @@ def read_yaml(text: str) -> Value:
         raise YamlError(f"it is not valid YAML{at}: {getattr(error, 'problem', None) or error}") from None
     except RecursionError:
         raise YamlError(f"it is nested deeper than {_DEPTH_MAX}") from None
+
+
+def read_toml(text: str) -> Value:
+    """Return a TOML document in the same way. Raises YamlError where it is not valid."""
+    try:
+        return read_yaml(json.dumps(tomllib.loads(text, parse_float=str), default=str))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise YamlError(f"it is not valid TOML: {error}") from None
+
+
+def file_values(tree: Tree, name: str) -> Value:
+    """Return what a file of settings or data holds (YAML, JSON, TOML, what JavaScript exports).
+
+    Raises:
+        FileError: it cannot be read.
+    """
+    text = settings_text(tree, name)
+    try:
+        if name.endswith(".toml"):
+            return read_toml(text)
+        return exported(text) if name.endswith(("js", "ts")) else read_yaml(text)  # JSON is YAML
+    except (YamlError, JsError) as error:
+        raise FileError(f"{name}: {error}") from None
 
 
 def _built(events: Any) -> Value:
@@ -189,6 +216,8 @@ class FrontMatter:
     def exclusion(self) -> str | None:
         """Why the page wants to be left out; None where it does not."""
         robots = (self.text("robots") or "").lower()
+        if self.values.get("published") is False:
+            return "its front matter says that it is not published"
         for name in ("draft", "unlisted", "noindex"):
             if self.is_true(name):
                 return f"its front matter says {name}"
@@ -214,7 +243,7 @@ def split_front_matter(text: str) -> tuple[FrontMatter, str]:
     if end.start() > FRONT_MATTER_MAX:
         raise FileError(f"its front matter is longer than {FRONT_MATTER_MAX} characters")
     try:
-        values = read_yaml(text[begin.end() : end.start()])
+        values = (read_toml if begin[1] == "+++" else read_yaml)(text[begin.end() : end.start()])
     except YamlError as error:
         raise FileError(f"its front matter cannot be read: {error}") from None
     if values is not None and not isinstance(values, dict):

@@ -16,12 +16,23 @@ from rag_assets.sources.sites.markdown_page import (
     read_markdown,
     set_ids,
 )
+from rag_assets.sources.sites.mdx import Mdx, partials_of
 from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted
 from rag_assets.sources.sites.slugs import GithubSlugger
 from rag_assets.sources.sites.trees import by_folder
 
 ENDINGS = (".md", ".markdown", ".mdx")
-_INDEXES = ("readme.md", "readme.markdown", "readme.mdx", "index.md", "index.markdown", "index.mdx")
+_INDEXES = (
+    "readme.md",
+    "readme.markdown",
+    "readme.mdx",
+    "index.md",
+    "index.markdown",
+    "index.mdx",
+    "_index.md",
+    "index.html",
+    "index.njk",
+)
 _NAVIGATION = frozenset({"summary.md", "_sidebar.md", "_navbar.md", "_footer.md", "_coverpage.md", "_toc.md"})
 
 
@@ -31,7 +42,7 @@ class GithubSite:
     def plan(self, tree: Tree) -> SitePlan:
         """See `Site`: a README stands above the files of its folder and of those below it."""
         folders = by_folder([name for name in tree.names if name.lower().endswith(ENDINGS)])
-        indexes = {folder: index for folder, names in folders.items() if (index := _index(names))}
+        indexes = indexes_of(folders)
         pages: list[SitePage] = []
         excluded: dict[str, str] = {}
         for folder in sorted(folders):
@@ -39,16 +50,17 @@ class GithubSite:
                 if posixpath.basename(name).lower() in _NAVIGATION:
                     excluded[name] = "it is navigation"
                 else:
-                    pages.append(SitePage(name, quoted(name), parents=_parents(name, indexes)))
+                    pages.append(SitePage(name, quoted(name), parents=parents_of(name, indexes)))
         return SitePlan("github", pages, excluded)
 
     def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
         front, text = read_markdown(tree, page)
-        main = markdown_main(text, "GFM")
+        mdx = Mdx(page.name, partials_of(tree), {"frontMatter": front.values})
+        main = markdown_main(mdx.markdown(text) if page.name.endswith(".mdx") else text, "GFM")
         set_ids(main, GithubSlugger())
         title = front.text("title") or heading_title(main) or name_title(page.name)
-        return markdown_body(main, plan, page, front, title=title)
+        return markdown_body(main, plan, page, front, title=title, read=mdx.read, lost=mdx.lost)
 
 
 def name_title(name: str) -> str:
@@ -64,7 +76,7 @@ def _order(name: str) -> tuple[int, str]:
     return (_INDEXES.index(base) if base in _INDEXES else len(_INDEXES), name)
 
 
-def _parents(name: str, indexes: Mapping[str, str]) -> tuple[str, ...]:
+def parents_of(name: str, indexes: Mapping[str, str]) -> tuple[str, ...]:
     """Return the indexes of the folders that a page stands in, root first."""
     above: list[str] = []
     folder = posixpath.dirname(name)
@@ -77,6 +89,10 @@ def _parents(name: str, indexes: Mapping[str, str]) -> tuple[str, ...]:
         folder = posixpath.dirname(folder)
 
 
-def _index(names: Sequence[str]) -> str | None:
-    found = [name for name in names if posixpath.basename(name).lower() in _INDEXES]
-    return min(found, key=_order) if found else None
+def indexes_of(folders: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the index of each folder that has one."""
+    found = {
+        folder: [name for name in names if posixpath.basename(name).lower() in _INDEXES]
+        for folder, names in folders.items()
+    }
+    return {folder: min(names, key=_order) for folder, names in found.items() if names}

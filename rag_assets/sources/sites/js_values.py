@@ -51,6 +51,12 @@ def exported(text: str) -> Any:
     return None
 
 
+def constants(text: str) -> dict[str, Any]:
+    """Return the values that names are given in a module, as far as they are written there. Raises JsError."""
+    reader = _Reader(_tokens(text))
+    return {name: reader.value(at, 0)[0] for name, at in reader.given.items()}
+
+
 def _tokens(text: str) -> list[Token]:
     tokens: list[Token] = []
     for match in _TOKEN.finditer(text):
@@ -70,12 +76,12 @@ class _Reader:
 
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
-        self._given: dict[str, int] = {}
+        self.given: dict[str, int] = {}
         for at, (kind, word) in enumerate(tokens):
             if kind == "word" and word in ("const", "let", "var"):
                 equals = next((i for i in range(at + 2, min(at + 12, len(tokens))) if tokens[i][1] == "="), None)
                 if equals is not None:
-                    self._given.setdefault(tokens[at + 1][1], equals + 1)
+                    self.given.setdefault(tokens[at + 1][1], equals + 1)
         self._resolving: set[str] = set()
 
     def value(self, at: int, depth: int) -> tuple[Any, int]:
@@ -110,11 +116,11 @@ class _Reader:
             return _WORDS[word]
         if word[0].isdigit() or word[0] == "-":
             return word
-        if word not in self._given or word in self._resolving:
+        if word not in self.given or word in self._resolving:
             return None
         self._resolving.add(word)
         try:
-            return self.value(self._given[word], depth + 1)[0]
+            return self.value(self.given[word], depth + 1)[0]
         finally:
             self._resolving.discard(word)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
+from urllib.parse import unquote
 
 from rag_assets.sources.sites.fences import outside
 from rag_assets.sources.sites.front_matter import FrontMatter, split_front_matter
@@ -18,6 +19,7 @@ from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage,
 from rag_assets.sources.sites.slugs import Slugger
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element, PageError, parse_html
+from rag_serving.text.characters import OMISSION
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 RAW = "data-raw"
@@ -105,6 +107,11 @@ def markdown_main(text: str, *features: str) -> Element:
     html = pyromark.html(text, options=options)
     if len(html) > max(HTML_MAX, HTML_PER_CHAR * len(text)):
         raise FileError(f"its links repeat addresses of more than {HTML_MAX} characters")
+    return html_main(html)
+
+
+def html_main(html: str) -> Element:
+    """Return HTML as a `<main>` element. Raises FileError where it cannot be read."""
     try:
         body = parse_html(f"<html><body>{html}</body></html>").find("body")
     except PageError as error:
@@ -154,9 +161,11 @@ def set_ids(main: Element, slugger: Slugger, text: Callable[[Element], str] | No
 
 
 def set_links(main: Element, address: Callable[[str], str]) -> None:
-    """Let the links of a page lead where `address` says."""
+    """Let the links of a page lead where `address` says; one whose address is not known leads nowhere."""
     for link in main.iter("a"):
-        if href := link.get("href"):
+        if OMISSION in unquote(href := link.get("href") or ""):
+            del link.attrib["href"]
+        elif href:
             link.set("href", address(href))
 
 

@@ -7,24 +7,34 @@ Does not belong here: pages and settings (`docusaurus`), finding partials.
 from __future__ import annotations
 
 import html
+import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from rag_assets.sources.sites.fences import fence_run, is_end, opening, outside
+from rag_assets.sources.sites.front_matter import YamlError, read_yaml, split_front_matter
+from rag_assets.sources.sites.js_values import JsError, constants
 from rag_assets.sources.sites.markdown_page import HEADINGS, RAW
+from rag_assets.sources.sites.site import Tree, text_of
+from rag_assets.sources.sites.templates import is_gap, text_of_value
+from rag_assets.sources.sites.trees import resolved
 from rag_assets.steps.files.records import FileError
+from rag_serving.text.characters import OMISSION
 
 _ESM = re.compile(r"(?:import|export)\b")
-_IMPORT = re.compile(r"import\s+(\w+)\s+from\s+['\"]([^'\"\n]+\.mdx?)['\"]")
+_IMPORT = re.compile(r"import\s+(\w+)\s+from\s+['\"]([^'\"\n]+\.(?:mdx?|json))['\"]")
 _TAG = re.compile(r"</?([A-Za-z][\w.:-]*)|</?>")
 _NAME = re.compile(r"[A-Za-z_:@][\w.:-]*")
 _DIRECTIVE = re.compile(r"( *):{3,}([A-Za-z][\w-]*)([^\n]*)")
 _DIRECTIVE_END = re.compile(r" *:{3,} *$")
 _LIST_ITEM = re.compile(r"( *)(?:[-*+]|\d{1,9}[.)])( {1,4}|$)")
 _COMMENT_ID = re.compile(r"\{/\*\s*(#[^\s*}]{1,300})\s*\*/\}[ ]*$", re.MULTILINE)
-_STRING = re.compile(r"\{\s*(?:\"([^\"\n{}]*)\"|'([^'\n{}]*)'|`([^`{}$]*)`)\s*\}")
+_INSERTED = re.compile(r"\$\{([^{}`]*)\}")
+_MARKDOWN = re.compile(r"[\\`*_\[\]<>{}|]")
 _MAGIC = re.compile(r"(?://|#|--|/\*|\{/\*|<!--) {0,9}highlight-(?:next-line|start|end) {0,9}(?:\*/\}?|-->)?")
 _TICKS = re.compile("`+")
 _BRACE = re.compile(r"[{}]|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`|/\*(?:[^*]|\*(?!/))*\*/")
@@ -39,6 +49,7 @@ _DEPTH_MAX, _INSERTED_MAX = 10, 5_000_000
 _FAILURES_MAX = 200
 """Of braces and tags that never end; after so many on a page they are taken for text without a look."""
 
+Read = Callable[[str], str | None]
 Partial = Callable[[str, str], tuple[str, str] | None]
 """Called with a file's name and the path that it imports; returns name and text of the Markdown file, or None."""
 
@@ -49,6 +60,7 @@ class Mdx:
 
     name: str
     partial: Partial
+    known: Mapping[str, Any] = field(default_factory=dict)  # values by the names that expressions have for them
     lost: Counter[str] = field(default_factory=Counter)
     read: list[str] = field(default_factory=list)
     _above: tuple[str, ...] = ()
@@ -59,17 +71,26 @@ class Mdx:
         """Return the page as Markdown: what components hold is kept, an admonition is a `<blockquote>` that begins with
         its title in bold, a tab its title in bold before its content."""
         lines = _flush_left(text.split("\n"))
+        parts = [
+            (lines[begin:end], None) if is_code else _without_modules(lines[begin:end])
+            for begin, end, is_code in outside(lines)
+        ]
+        partials = self._imported("\n".join(modules for _, modules in parts if modules))
         out: list[str] = []
-        partials: dict[str, str] = {}
-        for begin, end, is_code in outside(lines):
-            part = lines[begin:end]
-            if is_code:
-                out += _code(part)
-            else:
-                kept, imports = _without_modules(part)
-                partials.update(imports)
-                out += self._without_jsx("\n".join(kept), partials).split("\n")
+        for kept, modules in parts:
+            out += _code(kept) if modules is None else self._without_jsx("\n".join(kept), partials).split("\n")
         return "\n".join(_directives(_flush_left(out)))
+
+    def _imported(self, modules: str) -> dict[str, str]:
+        """Return the paths of imported Markdown by the names that it has; literals and imported data become known."""
+        partials = {match[1]: match[2] for match in _IMPORT.finditer(modules)}
+        with suppress(JsError, YamlError):
+            self.known = {**self.known, **constants(modules)}
+            for name in [name for name, path in partials.items() if path.endswith(".json")]:
+                path, data = self.partial((self._above or (self.name,))[-1], partials.pop(name)) or ("", "")
+                self.known = {**self.known, name: read_yaml(data)}
+                self.read.append(path)
+        return partials
 
     def _without_jsx(self, text: str, partials: dict[str, str]) -> str:
         text = _COMMENT_ID.sub(r"{\1}", text)
@@ -99,7 +120,7 @@ class Mdx:
         return "".join(out)
 
     def _expression(self, text: str, at: int, out: list[str]) -> int:
-        """Write what an expression says where it is a string; the id of a heading stays."""
+        """Write what an expression says where that is known; the id of a heading stays."""
         if text.startswith("{#", at):
             out.append("{")
             return at + 1
@@ -108,15 +129,26 @@ class Mdx:
             self._failures += 1
             out.append("&#123;")
             return at + 1
-        if literal := _STRING.fullmatch(text, at, end):
-            out.append(literal[1] or literal[2] or literal[3] or "")
-        elif not text.startswith("{/*", at) and text[at + 1 : end - 1].strip():
+        expression = text[at + 1 : end - 1].strip()
+        value = self._text(expression)
+        if value is not None:
+            out.append(_MARKDOWN.sub(r"\\\g<0>", value))
+        elif expression and not (expression.startswith("/*") and expression.endswith("*/")):
             self.lost["expression"] += 1
+            out.append(OMISSION if is_gap(text, at, end) else "")
         return end
+
+    def _text(self, expression: str) -> str | None:
+        """Return the text that an expression comes to; None if that is not known."""
+        if len(expression) > 1 and expression[0] == expression[-1] == "`":
+            parts = _INSERTED.split(expression[1:-1])
+            texts = [text_of_value(part, self.known) if place % 2 else part for place, part in enumerate(parts)]
+            return "".join(map(str, texts)) if None not in texts else None
+        return text_of_value(expression.replace("?.", "."), self.known)
 
     def _element(self, text: str, tag: re.Match[str], out: list[str], partials: dict[str, str]) -> int:
         name, is_close = tag[1] or "", tag[0].startswith("</")
-        parsed = _attributes(text, tag.end())
+        parsed = _attributes(text, tag.end(), self._text)
         if parsed is None:
             self._failures += 1
             out.append("&lt;")
@@ -124,17 +156,22 @@ class Mdx:
         attributes, is_empty, end = parsed
         is_block = _is_alone(text, tag.start(), end)
         if not is_close and name in partials:
-            out.append(f"\n\n<div {PART}>\n\n{self._inserted_text(partials[name])}\n\n</div>\n\n")
+            inserted = self._inserted_text(partials[name], attributes)
+            is_lost = not inserted and is_gap(text, tag.start(), end)
+            out.append(OMISSION if is_lost else f"\n\n<div {PART}>\n\n{inserted}\n\n</div>\n\n")
             return end
         if name in ("TabItem", "summary", *_QUOTES):
             is_block = is_block or name != "summary"
+        is_empty = is_empty or (not is_close and text.startswith(f"</{name}>", end))
         written = self._written(name, attributes, is_close, is_empty)
+        if is_empty and name[:1].isupper() and not (written or is_block or name.endswith("Icon")):
+            written = OMISSION
         indent = _indent_before(text, tag.start()) if is_block else ""
         out.append(f"\n\n{indent}{written}\n\n{indent}" if is_block else written)
         return end
 
-    def _inserted_text(self, path: str) -> str:
-        """Return a partial as Markdown; one that inserts itself is lost."""
+    def _inserted_text(self, path: str, props: Mapping[str, str]) -> str:
+        """Return a partial as Markdown, with the attributes that it is given; one that inserts itself is lost."""
         above = self._above or (self.name,)
         found = self.partial(above[-1], path)
         if found is None or found[0] in above or len(above) > _DEPTH_MAX:
@@ -145,9 +182,10 @@ class Mdx:
         self._inserted += len(text)
         if self._inserted > _INSERTED_MAX:
             raise FileError(f"what it includes is longer than {_INSERTED_MAX} characters")
-        self._above = (*above, name)
+        known, self._above = self.known, (*above, name)
+        self.known = {"props": props, "siteConfig": known.get("siteConfig")}
         written = self.markdown(text)
-        self._above = above
+        self.known, self._above = known, above
         return written
 
     def _copied_code(self, text: str, at: int, out: list[str]) -> int:
@@ -185,22 +223,35 @@ class Mdx:
         return f"<{name}{kept}{' /' if is_empty else ''}>"
 
 
-def _without_modules(lines: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Return lines without `import` and `export`, and the paths of imported Markdown by the name it has here."""
+def partials_of(tree: Tree) -> Partial:
+    """Return what reads the files that the pages of a tree import; `@site` is its root."""
+
+    def read(name: str, path: str) -> tuple[str, str] | None:
+        target = path.removeprefix("@site/") if path.startswith("@site/") else resolved(name, path)
+        if target is None or target.startswith(("../", "/")):
+            return None
+        try:
+            _, text = split_front_matter(text_of(tree.read(posixpath.normpath(target))))
+        except (KeyError, FileError):
+            return None
+        return posixpath.normpath(target), text
+
+    return read
+
+
+def _without_modules(lines: Sequence[str]) -> tuple[Sequence[str], str]:
+    """Return lines without `import` and `export`, and these as a text."""
     kept: list[str] = []
-    imports: dict[str, str] = {}
+    modules: list[str] = []
     is_module, may_begin = False, True
     for line in lines:
         if not line.strip():
             is_module, may_begin = False, True
         elif may_begin and _ESM.match(line):
             is_module = True
-        if is_module:
-            imports.update({match[1]: match[2] for match in _IMPORT.finditer(line)})
-        else:
-            kept.append(line)
-            may_begin = may_begin and not line.strip()
-    return kept, imports
+        (modules if is_module else kept).append(line)
+        may_begin = may_begin and (is_module or not line.strip())
+    return kept, "\n".join(modules)
 
 
 def _flush_left(lines: Sequence[str]) -> list[str]:
@@ -272,10 +323,10 @@ def _directive_title(rest: str) -> str:
     return words[1:-1].strip() if words.startswith("[") and words.endswith("]") else words
 
 
-def _attributes(text: str, at: int) -> tuple[dict[str, str], bool, int] | None:
+def _attributes(text: str, at: int, read: Read) -> tuple[dict[str, str], bool, int] | None:
     """Return the attributes of a tag, whether it is empty, and where it ends; None where it is no tag.
 
-    Of values only strings are kept.
+    Only values that are known are kept; `read` returns that of an expression.
     """
     found: dict[str, str] = {}
     limit = min(len(text), at + _EXPRESSION_MAX)
@@ -295,25 +346,24 @@ def _attributes(text: str, at: int) -> tuple[dict[str, str], bool, int] | None:
         elif name := _NAME.match(text, at):
             at = name.end()
             if text.startswith("=", at):
-                value, after = _value(text, at + 1)
+                value, after = _value(text, at + 1, read)
                 if after is None:
                     return None
-                found[name[0]] = value
+                found |= {name[0]: value} if value is not None else {}
                 at = after
         else:
             return None
     return None
 
 
-def _value(text: str, at: int) -> tuple[str, int | None]:
+def _value(text: str, at: int, read: Read) -> tuple[str | None, int | None]:
     if text[at : at + 1] in ("'", '"'):
         end = text.find(text[at], at + 1)
-        return (html.unescape(text[at + 1 : end]), end + 1) if end > 0 else ("", None)
+        return (html.unescape(text[at + 1 : end]), end + 1) if end > 0 else (None, None)
     if text[at : at + 1] == "{":
-        end = _balanced(text, at) or -1
-        literal = _STRING.fullmatch(text, at, end) if end > 0 else None
-        return (literal[1] or literal[2] or literal[3] or "" if literal else ""), end if end > 0 else None
-    return "", None
+        after = _balanced(text, at)
+        return (read(text[at + 1 : after - 1].strip()) if after else None), after
+    return None, None
 
 
 def _balanced(text: str, at: int) -> int | None:

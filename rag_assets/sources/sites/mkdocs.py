@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rag_assets.sources.sites.front_matter import TAG, YamlError, read_yaml
+from rag_assets.sources.sites.front_matter import TAG, FrontMatter, YamlError, read_yaml
 from rag_assets.sources.sites.github import name_title
 from rag_assets.sources.sites.markdown_page import (
     heading_title,
@@ -28,6 +28,7 @@ from rag_assets.sources.sites.mkdocs_markdown import plain_markdown
 from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted, settings_text
 from rag_assets.sources.sites.slugs import MkdocsSlugger, PymdownSlugger
 from rag_assets.sources.sites.snippets import Snippets
+from rag_assets.sources.sites.templates import Template
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
 from rag_serving.documents.kinds import is_document_name
@@ -72,6 +73,15 @@ class MkdocsSettings:
         language = theme.get("language") if isinstance(theme, dict) else None
         return language[:2].lower() if isinstance(language, str) and language[:2].isalpha() else None
 
+    def plugin(self, name: str) -> Mapping[str, Any] | None:
+        """Return the settings of a plugin; None where it is off."""
+        listed = self.values.get("plugins")
+        for one in listed if isinstance(listed, list) else [listed]:
+            if one == name or (isinstance(one, dict) and name in one):
+                found = one[name] if isinstance(one, dict) else None
+                return found if isinstance(found, dict) else {}
+        return None
+
     def extension(self, name: str) -> Mapping[str, Any]:
         """Return the settings of a Markdown extension."""
         for one in [*self._extensions(), self.values.get("mdx_configs")]:
@@ -115,6 +125,9 @@ class MkdocsSite:
         front, text = read_markdown(tree, page)
         snippets = Snippets(tree, _snippet_folders(settings))
         text = snippets.included(page.name, text)
+        template = Template(_known(settings, front))
+        if settings.plugin("macros") is not None and not front.is_true("ignore_macros"):
+            text = template.rendered(text)
         text = plain_markdown(text, has_keys=settings.has_extension("pymdownx.keys"))
         main = markdown_main(raw_headings_marked(text), "HEADING_ATTRIBUTES", "DEFINITION_LIST")
         set_ids(main, _slugger(main, settings), _heading_text)
@@ -126,8 +139,15 @@ class MkdocsSite:
             title=page.title or front.text("title") or heading_title(main) or name_title(page.name),
             lang=settings.language,
             read=snippets.read,
-            lost={"include": snippets.lost},
+            lost={**template.lost, "include": snippets.lost},
         )
+
+
+def _known(settings: MkdocsSettings, front: FrontMatter) -> dict[str, Any]:
+    """Return what the plugin `macros` knows on a page."""
+    extra = settings.values.get("extra")
+    page = {"meta": front.values, "title": front.text("title")}
+    return {**(extra if isinstance(extra, dict) else {}), "config": settings.values, "page": page, **front.values}
 
 
 def _pages(tree: Tree, settings: MkdocsSettings) -> tuple[dict[str, str], dict[str, str]]:

@@ -239,7 +239,7 @@ def _walked(folder: Path, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
 
 def is_left_aside(part: str) -> bool:
     """Return whether a file or folder of this name is no document: hidden, or installed packages."""
-    return part.startswith(".") or part in _LEFT_ASIDE
+    return (part.startswith(".") and not part.startswith(".eleventy.")) or part in _LEFT_ASIDE
 
 
 def _counts(entry: zipfile.ZipInfo) -> bool:

@@ -60,23 +60,33 @@ class Toctree(Lenient):
         return []
 
 
-class Admonition(Lenient):
-    """A note of Sphinx: `versionadded`, `seealso`, `tip` of a theme."""
+class SeeAlso(Lenient):
+    """References of Sphinx."""
 
     def run(self) -> list[Any]:
         """Return an admonition with a title."""
-        changed = _CHANGES.get(self.name)
-        note = nodes.admonition()
-        if changed is None:
-            title = "See also"
-            words = [nodes.paragraph("", "", *self.words(self.argument))] if self.argument else []
+        words = [nodes.paragraph("", "", *self.words(self.argument))] if self.argument else []
+        return self.named([nodes.admonition("", nodes.title("", "See also"), *words, *self.inner())])
+
+
+class Change(Lenient):
+    """A note of what a version changed: `versionadded`; its text begins behind the version, or on a later line."""
+
+    def run(self) -> list[Any]:
+        """Return an admonition whose first paragraph begins with the version."""
+        version, *rest = self.argument.split(None, 1) or [""]
+        if self.name == "deprecated-removed" and rest:
+            removed, *rest = rest[0].split(None, 1)
+            version = f"{version}, removed in version {removed}"
+        words = [nodes.paragraph("", "", *self.words(rest[0]))] if rest else []
+        found = [*words, *self.inner()]
+        is_text = bool(found) and isinstance(found[0], nodes.paragraph)
+        label = nodes.strong("", f"{_CHANGES[self.name.lower()]} {version}{':' if is_text else ''}")
+        if is_text:
+            found[0][:0] = [label, nodes.Text(" ")]
         else:
-            version, _, rest = self.argument.partition(" ")
-            title = f"{changed} {version}".rstrip()
-            words = [nodes.paragraph("", "", *self.words(rest.strip()))] if rest.strip() else []
-        note += nodes.title(title, title)
-        note += [*words, *self.inner()]
-        return self.named([note])
+            found.insert(0, nodes.paragraph("", "", label))
+        return self.named([nodes.admonition("", *found)])
 
 
 class Labelled(Lenient):
@@ -191,12 +201,12 @@ def _table() -> dict[str, type[Directive]]:
         "math": Math,
         "centered": Centered,
         "code-tab": CodeTab,
-        "seealso": Admonition,
+        "seealso": SeeAlso,
         "program": SetProgram,
     }
     for names, kind in (
         ("code-block sourcecode code prompt parsed-code ipython console testcode testoutput doctest", CodeBlock),
-        (" ".join(_CHANGES), Admonition),
+        (" ".join(_CHANGES), Change),
         ("tab group-tab tab-item dropdown card grid-item-card details collapse toggle hint-box", Labelled),
         (
             "tabs tab-set tab-set-code content-tabs grid grid-item card-carousel hlist ifconfig compound-box",
