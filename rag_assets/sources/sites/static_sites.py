@@ -34,6 +34,8 @@ from rag_serving.text.characters import OMISSION
 _HTML = (".html", ".htm", ".njk", ".liquid")
 _ENDINGS = (".md", ".markdown", *_HTML)
 _DATA = (".json", ".yml", ".yaml", ".toml", ".js", ".cjs", ".mjs")
+_INPUT = re.compile(r"(?:\binput\s{0,9}:|setInputDirectory\()\s{0,9}[\"'`]([^\"'`\n]{1,200})")
+_DATA_FOLDER = re.compile(r"(?:\bdata\s{0,9}:|setDataDirectory\()\s{0,9}[\"'`]([^\"'`\n]{1,200})")
 _DATED = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})-(.+)")
 _TOC = re.compile(r"^(?:[*-]|1\.) [^\n]{0,60}\n(?=\{:\s?toc)", re.MULTILINE)
 _NAMED = re.compile(r":([a-z_]+)")
@@ -164,8 +166,8 @@ def _eleventy_rules(tree: Tree, rules: Rules) -> None:
     """Read what is written in the program of settings, the folders of pages and data, and the data itself."""
     text = "".join(text_of(tree.read(name)) for name in rules.used)
     folders = []
-    for key, default in (("input", "."), ("data", "_data")):
-        found = re.search(rf"(?:\b{key}\s*:|set{key.title()}Directory\()\s*[\"'`]([^\"'`\n]+)", text)
+    for pattern, default in ((_INPUT, "."), (_DATA_FOLDER, "_data")):
+        found = pattern.search(text)
         folders.append(posixpath.normpath(found[1] if found else default).lstrip("/"))
     rules.root = folders[0].removeprefix(".")
     rules.known = _data(tree, posixpath.normpath(posixpath.join(*folders)), rules)
