@@ -53,7 +53,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tiers, begin with what takes longest, keep a file in one process, and leave the night's tests out."""
-    tiers.check_names(items, is_whole=config.args == config.getini("testpaths"))
     nightly = [item for item in items if tiers.is_nightly(item)]
     for item in items:
         item.add_marker(tiers.tier_of(item))

@@ -35,7 +35,7 @@ from rag_serving.models.lazy_embedder import GuardedEmbedder
 REQUESTS = int(os.environ.get("CITELOCK_LEAK_DOORS", "200"))
 PER_PRINCIPAL = min(REQUESTS, 1000)
 Told = tuple[int, dict[str, str], list[object]]
-PAGES = 150
+PAGES = 300
 # What names a build or a moment, not a page.
 _OF_THE_BUILD = frozenset(
     {"timings_ms", "generation", "published_generation", "receipt_id", "created_at", "created", "sealed", "signature"}

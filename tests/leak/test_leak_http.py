@@ -20,7 +20,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.models.lazy_embedder import GuardedEmbedder
 
-ASKED = 150
+ASKED = 300
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def wiki(seed: int) -> Wiki:
-    return restricted_wiki(250, seed + 3000, including=0.1)
+    return restricted_wiki(500, seed + 3000, including=0.1)
 
 
 @pytest.fixture(scope="module", params=BACKENDS)

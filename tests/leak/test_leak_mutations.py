@@ -29,7 +29,7 @@ PAIRS = 1500
 
 @pytest.fixture(scope="module")
 def wiki(seed: int) -> Wiki:
-    return restricted_wiki(350, seed + 2000, including=0.2)
+    return restricted_wiki(700, seed + 2000, including=0.2)
 
 
 @pytest.fixture(scope="module")

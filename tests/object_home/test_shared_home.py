@@ -29,7 +29,7 @@ from rag_serving.object_home.trees import FileFact, Tree, content_of, tree_of
 
 NAME = "tenants/acme"
 RACES = int(os.environ.get("CITELOCK_OBJECT_RACES", "5"))
-KILLS = int(os.environ.get("CITELOCK_OBJECT_KILLS", "3"))
+KILLS = int(os.environ.get("CITELOCK_OBJECT_KILLS", "1"))
 _PATHS = ["a.json", "b.parquet", "generations/1/x.npy", "generations/2/y.npy", "candidate/z", "cache/v.sqlite"]
 
 

@@ -34,7 +34,7 @@ from rag_serving.indexes.remote.errors import RemoteConnectionError, RemoteDataE
 TENANT = "acme"
 READERS = ("everyone", "group:ops")
 CHUNKS = 120
-KILLS = int(os.environ.get("CITELOCK_KILLS", "3"))
+KILLS = int(os.environ.get("CITELOCK_KILLS", "1"))
 OPS = Principal(TENANT, None, frozenset({"ops"}))
 
 _seeds = count(100)

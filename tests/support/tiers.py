@@ -7,6 +7,7 @@ that is not the product; `parts` is all between.
 from __future__ import annotations
 
 import threading
+from functools import cache
 from types import ModuleType
 
 import pytest
@@ -38,9 +39,14 @@ NIGHTLY = (
     "test_damage.py::test_damage_is_named_and_not_published[no_prefix-",
     "test_definitions.py::test_dg_finds_nothing_wrong",
     "test_database_figures.py::test_figures_of_qdrant",
+    "test_drain.py::test_a_server_leaves_for_as_long_as_is_configured",
+    "test_drain.py::test_all_processes_may_be_told_at_once",
     "test_drain.py::test_a_server_that_leaves_answers_and_says_that_it_is_not_ready[2]",
     "test_mcp_tools.py::test_a_build_ends_with_its_caller",
     "test_report_assets.py::test_what_a_model_judges_is_told_beside_the_run_before",
+    "test_fair_turns.py::test_ten_documents_beside_ten_thousand_take_twice_as_long_at_most[1]",
+    "test_shared_builds.py::test_builds_that_are_killed_leave_what_is_published_whole",
+    "test_shared_builds.py::test_of_two_builds_that_publish_at_once",
     "test_up.py::test_nothing_of_dagster_and_the_api_is_left",
     "test_workers.py::test_a_hangup_reads_the_configuration_again_and_the_server_goes_on_until_it_is_ended[2]",
     # Reports in Dagster's UI; test_report_assets.py reads them, test_reports_served.py looks at them in a browser.
@@ -99,15 +105,21 @@ def _parameters(item: pytest.Item) -> list[str]:
 def tier_of(item: pytest.Function) -> str:
     """Return the tier of a test, by its folder, its fixtures and what its file imports."""
     folders, fixtures = set(item.path.parts[:-1]), set(item.fixturenames)
-    imported = {
-        value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-        for value in vars(item.module).values()
-    }
+    imported = _imported(item.module)
     marked = any(item.get_closest_marker(name) for name in ("browser", "load", "xdist_group"))
     if marked or folders & REAL_FOLDERS or fixtures & REAL_FIXTURES or imported & REAL_MODULES:
         return "real"
-    has_servers = any(str(name).startswith(SERVERS) for name in imported)
+    has_servers = any(name.startswith(SERVERS) for name in imported)
     return "parts" if has_servers or folders & PARTS_FOLDERS or fixtures & PARTS_FIXTURES else "unit"
+
+
+@cache
+def _imported(module: ModuleType) -> frozenset[str]:
+    """Return the names of the modules that a test's file imports, or imports something from."""
+    values = vars(module).values()
+    return frozenset(
+        value.__name__ if isinstance(value, ModuleType) else str(getattr(value, "__module__", "")) for value in values
+    )
 
 
 def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
@@ -117,10 +129,3 @@ def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
         place = next(place for place, tier in enumerate(TIERS) if item.get_closest_marker(tier))
         places[item.path] = min(place, places.get(item.path, place))
     return sorted(items, key=lambda item: places[item.path])
-
-
-def check_names(items: list[pytest.Item], is_whole: bool) -> None:
-    """Refuse names of `NIGHTLY` that no test has, where all were collected."""
-    names = [f"{item.path.name}::{item.name}" for item in items] if is_whole else []
-    if unknown := [known for known in NIGHTLY if names and not any(name.startswith(known) for name in names)]:
-        raise pytest.UsageError(f"tests/support/tiers.py names tests that do not exist: {', '.join(unknown)}")

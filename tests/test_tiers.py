@@ -1,0 +1,16 @@
+"""What `make test` leaves to the night is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.tiers import DOORS, NIGHTLY
+
+FILES = {path.name: path for path in Path(__file__).parent.rglob("test_*.py")}
+
+
+@pytest.mark.parametrize("name", [*NIGHTLY, *sorted(DOORS)])
+def test_a_test_of_the_night_is_one(name: str) -> None:
+    file, _, test = name.partition("::")
+    assert f"def {test.partition('[')[0]}" in FILES[file].read_text(encoding="utf-8")
