@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 from support import tiers
+from support.remembered import compress_the_web_page_once, open_models_once
 from support.shared import SharedFolders
 from support.unaltered import UnalteredFolder
 
@@ -40,6 +41,8 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 sys.addaudithook(tiers.note)
+open_models_once()
+compress_the_web_page_once()
 
 # A shell's job in the background ignores Ctrl-C, and what it starts would, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,6 +1,7 @@
 """What builds do again and again with the same outcome, done once in a process of tests.
 
-Belongs here: reading Dagster's migrations for each instance that is forgotten afterwards, pictures of the same numbers.
+Belongs here: reading Dagster's migrations for each instance that is forgotten afterwards, pictures of the same numbers,
+sessions of the same model, compressing the web page for each server.
 Does not belong here: anything of the product that a test is about; folders (`shared`).
 """
 
@@ -8,21 +9,66 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, wraps
+from pathlib import Path
+from typing import Any
 
-from alembic.script import ScriptDirectory
+from rag_serving.models.embedding.onnx_bert import Bert
+from rag_serving.web import bundle
 
-from rag_assets.reports import plots
+_FOLDER = "session.model_external_initializers_file_folder_path"
 
 
 def read_migrations_once() -> None:
     """An instance in memory reads some hundred files to learn the newest version of its tables, which it creates."""
+    from alembic.script import ScriptDirectory
+
     ScriptDirectory.from_config = staticmethod(cache(ScriptDirectory.from_config))  # type: ignore[method-assign, assignment]
 
 
 def draw_plots_once() -> None:
     """The same numbers give the same picture: tiny wikis have the same few."""
+    from rag_assets.reports import plots
+
     for name in ("histogram", "stacked_bars", "bars", "lines"):
         setattr(plots, name, _once(getattr(plots, name)))
+
+
+def compress_the_web_page_once() -> None:
+    """Each server of a test compresses the same files."""
+    read, kept = bundle._read, cache(bundle._read)
+    bundle._read = lambda path: kept(path) if path.is_relative_to(bundle.STATIC) else read(path)
+
+
+def open_models_once() -> None:
+    """Each server opens the same model, which takes more of a processor than most tests; a session has no state."""
+    initialize = Bert.__init__
+
+    @wraps(initialize)
+    def initialized(self: Bert, *arguments: Any, **more: Any) -> None:
+        _keep_sessions()
+        initialize(self, *arguments, **more)
+
+    Bert.__init__ = initialized  # type: ignore[method-assign]
+
+
+@cache
+def _keep_sessions() -> None:
+    import onnxruntime as ort
+
+    open_session, opened = ort.InferenceSession, dict[object, Any]()
+
+    def session(graph: bytes, options: Any, providers: Any) -> Any:
+        try:
+            folder = Path(options.get_session_config_entry(_FOLDER))
+        except RuntimeError:  # a graph without files
+            return open_session(graph, options, providers=providers)
+        stamps = tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in sorted(folder.iterdir()))
+        key = (graph, folder, stamps, repr(providers))
+        if key not in opened:
+            opened[key] = open_session(graph, options, providers=providers)
+        return opened[key]
+
+    ort.InferenceSession = session
 
 
 def _once(draw: Callable[..., str]) -> Callable[..., str]:
