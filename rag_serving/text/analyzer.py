@@ -18,7 +18,7 @@ from typing import Any
 
 from rag_serving.text.characters import UNSPACED
 
-ANALYZER_VERSION = 2
+ANALYZER_VERSION = 3
 
 _LONGEST_TERM = 80
 _LONGEST_NAME = 400  # a longer run (base64, minified code) is cut: nobody types it
@@ -29,6 +29,7 @@ _WORD = re.compile(
 _LEVELS = tuple(re.compile(level) for level in (r"[/\\@&$]|:+(?://)?", r"\.", r"-", r"_+"))
 _CAMEL = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[^\WA-Z\d_]+|\d+")
 _UNSPACED = re.compile(f"[{UNSPACED}]+")
+_RAISED = re.compile(r"(?<=\d)(?=[⁰¹²³⁴-⁹⁺⁻₀-₉])")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 SEPARATED_NAME = (
     r"\b(?=\w*[A-Za-z]{2})\w+(?:[._]\w{2,})+\b"  # dotted or snake-cased
@@ -71,14 +72,17 @@ def tokens_of(text: str) -> list[str]:
 
     No word has a space in it, and none looks past one at what stands before or behind it.
     """
-    return (text if text.isascii() else unicodedata.normalize("NFKC", text)).split()
+    return _plain(text).split()
 
 
 def words_of(text: str) -> list[str]:
     """Return the words and names in a text, in order, as they are written (NFKC)."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
-    return _WORD.findall(text)
+    return _WORD.findall(_plain(text))
+
+
+def _plain(text: str) -> str:
+    """Return a text with plain letters and digits (NFKC): CO₂ is CO2, but 10⁶ is `10^6` and never 106."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", _RAISED.sub("^", text))
 
 
 def identifiers(text: str) -> list[str]:

@@ -33,8 +33,9 @@ def read(body: str) -> PageSections:
 
 
 def counted(result: PageSections) -> dict[tuple[str, str], int]:
-    """Nodes of the new editor, which are no macros, left out."""
-    return {(r["macro"], r["outcome"]): r["count"] for r in result.ledger if not r["macro"].startswith("adf-")}
+    """Nodes of the new editor and struck text, which are no macros, left out."""
+    others = ("adf-", "struck text")
+    return {(r["macro"], r["outcome"]): r["count"] for r in result.ledger if not r["macro"].startswith(others)}
 
 
 def written(body: str) -> int:

@@ -37,6 +37,7 @@ SETTINGS = ("mkdocs.yml", "mkdocs.yaml")
 _ENDINGS = (".md", ".markdown", ".mdown", ".mkdn", ".mkd")
 _NAVIGATION = frozenset({"SUMMARY.md", "_sidebar.md"})
 _URL = re.compile(r"[a-zA-Z][\w+.-]*:|//|/")
+_MARKS = {"~": "pymdownx.tilde", "^": "pymdownx.caret"}
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,8 @@ class MkdocsSite:
         template = Template(_known(settings, front))
         if settings.plugin("macros") is not None and not front.is_true("ignore_macros"):
             text = template.rendered(text)
-        text = plain_markdown(text, has_keys=settings.has_extension("pymdownx.keys"))
+        marks = "".join(mark for mark, name in _MARKS.items() if settings.has_extension(name))
+        text = plain_markdown(text, has_keys=settings.has_extension("pymdownx.keys"), marks=marks)
         main = markdown_main(raw_headings_marked(text), "HEADING_ATTRIBUTES", "DEFINITION_LIST")
         set_ids(main, _slugger(main, settings), _heading_text)
         return markdown_body(

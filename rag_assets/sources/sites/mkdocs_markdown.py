@@ -7,7 +7,7 @@ Does not belong here: files that are included (`snippets`), pages and settings (
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rag_assets.sources.sites.fences import end_of, fence_run, opening, outside
 
@@ -15,6 +15,10 @@ _ADMONITION = re.compile(r"( *)(?:!!!|\?\?\?\+?) ?([\w\" ][^\n]*)")
 _TAB = re.compile(r'( *)===[+!]{0,2} +"([^\n]*)" *$')
 _ABBREVIATION = re.compile(r" {0,3}\*\[[^\]\n]{1,200}\]: ")
 _KEYS = re.compile(r"(?<!\+)\+\+([a-z0-9-]{1,30}(?:\+[a-z0-9-]{1,30}){0,8})\+\+(?!\+)")
+_SHIFTED = {
+    "~": (re.compile(r"(?<![~\\])~([^\s~]{1,200})~(?!~)"), r"<sub>\1</sub>"),
+    "^": (re.compile(r"(?<![\^\\])\^([^\s^]{1,200})\^(?!\^)"), r"<sup>\1</sup>"),
+}
 _DEEPEST = 6
 _ATTRIBUTES = re.compile(r"\{:?[ ]*([^{}\n]{0,500})\}")
 _LONE_ATTRIBUTES = re.compile(r" *\{:[^{}\n]{0,500}\} *$")
@@ -25,17 +29,21 @@ _MARKDOWN_TAG = re.compile(
 )
 _CLOSING_TAG = re.compile(r" *</(?:div|section|article|figure|details|figcaption|aside|center)> *$")
 _DEPTH_MAX = 20
+_Shown = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
 _STEP = 4
 
 
-def plain_markdown(text: str, *, has_keys: bool = False) -> str:
-    """Return a page's Markdown without what only MkDocs' extensions read; `has_keys`: whether `++ctrl+c++` is keys.
+def plain_markdown(text: str, *, has_keys: bool = False, marks: str = "") -> str:
+    """Return a page's Markdown without what only MkDocs' extensions read.
+
+    `has_keys`: whether `++ctrl+c++` is keys; `marks`: those that lower (`~`) and raise (`^`) what stands between them.
 
     An admonition becomes a `<blockquote>` that begins with its title in bold, a tab its title in bold before its
     content, code its title in bold before it. Code stays to the letter.
     """
     lines = _rewritten(text.split("\n"), 0)
-    return "\n".join(_with_keys(lines) if has_keys and "++" in text else lines)
+    shown = [(_KEYS, _keys)] * has_keys + [_SHIFTED[mark] for mark in marks]
+    return "\n".join(_with_inline(lines, shown) if shown else lines)
 
 
 def _rewritten(lines: Sequence[str], depth: int) -> list[str]:
@@ -139,12 +147,14 @@ def _heading(line: str) -> str:
     return f"{'#' * level} {escape}{words}"
 
 
-def _with_keys(lines: Sequence[str]) -> list[str]:
-    """Return lines outside of code with keys as they are shown: `Ctrl+C` for `++ctrl+c++`."""
+def _with_inline(lines: Sequence[str], shown: Sequence[_Shown]) -> list[str]:
+    """Return lines outside of code with keys as they are shown (`Ctrl+C` for `++ctrl+c++`), and raised text."""
     out: list[str] = []
     for begin, end, is_code in outside(lines):
-        part = lines[begin:end]
-        out += part if is_code else [_KEYS.sub(_keys, line) if "`" not in line else line for line in part]
+        for line in lines[begin:end]:
+            for pattern, said in () if is_code or "`" in line else shown:
+                line = pattern.sub(said, line)
+            out.append(line)
     return out
 
 

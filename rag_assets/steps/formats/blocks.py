@@ -12,9 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from rag_serving.text.characters import OMISSION
+
 Kind = Literal["paragraph", "heading", "code", "table", "list", "reference"]
 
 BREAK = "\x0b"  # a forced line break inside inline text; XML cannot carry this character, so no body contains it
+PICTURE = "\x0c"  # as well; a picture without words, until it is known whether a sentence goes on behind it
 INLINE_CODE_MAX = 600  # characters of a code body that still read well inside a table row
 
 _INVISIBLE = re.compile(  # joiners mean something between letters of their scripts and inside emoji
@@ -70,6 +73,7 @@ class Block(NamedTuple):
     page: int = 0  # of a paged file, from 1; 0: not paged
     breaks: tuple[tuple[int, int], ...] = ()  # (offset in the text, page) where a later page begins inside it
     confidence: int | None = None  # of what OCR read, 0 to 100; None: no OCR
+    slug: str = ""  # the words that a heading's id is made of, where they are not its text
 
 
 class Content(NamedTuple):
@@ -99,17 +103,25 @@ def clean(text: str) -> str:
 
 
 def paragraphs(text: str) -> list[str]:
-    """Return inline text as cleaned paragraphs: one break is a new line, two a new paragraph."""
+    """Return inline text as cleaned paragraphs: one break is a new line, two a new paragraph.
+
+    A line that lacks all of its words is left out; a picture within a line is an omission.
+    """
     if BREAK not in text:
-        line = clean(text)
+        line = _line(text)
         return [line] if line else []
     groups: list[list[str]] = [[]]
-    for line in map(clean, text.split(BREAK)):
+    for line in map(_line, text.split(BREAK)):
         if line:
             groups[-1].append(line)
         elif groups[-1]:
             groups.append([])
     return ["\n".join(lines) for lines in groups if lines]
+
+
+def _line(text: str) -> str:
+    line = clean(text.strip().replace(PICTURE, OMISSION) if PICTURE in text else text)
+    return line if OMISSION not in line or line.strip(f"{OMISSION} .,;:!?()") else ""
 
 
 def code_block(body: str, language: str = "") -> Block:

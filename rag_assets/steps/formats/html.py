@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from rag_assets.steps.formats.blocks import Content
 from rag_assets.steps.formats.element_tree import Element, parse_html
 from rag_assets.steps.formats.losses import taken_losses, wordless_elements
+from rag_assets.steps.formats.markup_trees import NO_TEXT
 from rag_assets.steps.formats.storage import AC
 from rag_assets.steps.formats.storage_elements import tree_content
 
@@ -23,7 +24,6 @@ _TEMPLATE = re.compile(
 )
 _AS_TEXT = r"<div>\1</div>"
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-_NO_TEXT = ("script", "style", "nav", "template", "noscript", "button", "select", "svg", "canvas", "iframe", "object")
 _FRAME = (
     ".//footer[not(ancestor::blockquote) and not(ancestor::figure)]",
     './/form[@role="search"]',
@@ -31,6 +31,8 @@ _FRAME = (
 _LINKED_MOST = 0.6  # share of the characters of an `<aside>`; one that is links for more is navigation
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _OPENED = frozenset({"section", "div", "article", "header", "hgroup", "ul", "li", "dl", "dt", "dd"})
+_CLASS_RULE = re.compile(r"\.([\w-]{1,100})\s{0,9}\{([^{}]{0,2000})\}")
+_MARKING = re.compile(r"line-through|vertical-align\s{0,9}:\s{0,9}su\w{1,9}")
 _OPENED_MAX = 4  # elements that one heading opens; those further out are the frame of the page
 _MARKABLE = (
     *(
@@ -53,7 +55,7 @@ _MARKABLE = (
 _MARKED_BEFORE = frozenset({"table", "pre", "ul", "ol", "dl"})  # what stands in them first is no running text
 _OF_TABLES = frozenset({"table", "thead", "tbody", "tfoot", "tr"})
 _IDS_MAX = 5_000  # of one page; links to those beyond land on the heading above
-_KEPT = frozenset({"class", "colspan", "rowspan", "start", "alt", "src", "href", "datetime"})
+_KEPT = frozenset({"class", "colspan", "rowspan", "start", "alt", "src", "href", "datetime", "style"})
 
 
 def html_content(body: str) -> Content:
@@ -65,7 +67,9 @@ def html_content(body: str) -> Content:
     Raises:
         PageError: the body cannot be read.
     """
-    root = _text_of(parse_html(f"<html><body>{_FORBIDDEN.sub('', templates_as_text(body))}</body></html>"))
+    document = parse_html(f"<html><body>{_FORBIDDEN.sub('', templates_as_text(body))}</body></html>")
+    _style_classes(document)
+    root = _text_of(document)
     noted = taken_losses(root)
     _without_frame(root)
     wordless = wordless_elements(root)
@@ -82,6 +86,19 @@ def html_content(body: str) -> Content:
     root.tag, root.tail = "div", None
     content = tree_content(root)
     return content._replace(ledger=content.ledger + noted + wordless)
+
+
+def _style_classes(document: Element) -> None:
+    """Write what the page's own style sheet marks of a class (exports of Google Docs) into its elements."""
+    styles = {
+        name: found[0]
+        for sheet in document.iter("style")
+        for name, declared in _CLASS_RULE.findall(sheet.text or "")
+        if (found := _MARKING.search(declared))
+    }
+    for element in document.iter() if styles else ():
+        for name in {*(element.get("class") or "").split()} & styles.keys():
+            element.set("style", f"{element.get('style', '')};{styles[name]}")
 
 
 def templates_as_text(source: str) -> str:
@@ -114,7 +131,7 @@ def _without_frame(root: Element) -> None:
 def _without_scripts(root: Element) -> None:
     from lxml import etree
 
-    etree.strip_elements(root, *_NO_TEXT, with_tail=False)
+    etree.strip_elements(root, *NO_TEXT, with_tail=False)
 
 
 def _is_links(element: Element) -> bool:

@@ -7,13 +7,16 @@ Does not belong here: elements that are not macros (`storage_walk`), tables, cod
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from rag_assets.steps.formats.blocks import Listing, Reference
-from rag_assets.steps.formats.element_tree import Element
+from rag_assets.steps.formats.element_tree import Element, PageError
+from rag_assets.steps.formats.markup_trees import html_tree, markdown_tree, wiki_tree
 from rag_assets.steps.formats.storage import AC, RI
+from rag_serving.text.characters import OMISSION
 
 Outcome = Literal["rendered", "resolved", "unresolved", "navigation", "hidden", "lost"]
 
@@ -39,8 +42,9 @@ class Page(Protocol):
     def paragraph(self, text: str) -> None: ...
     def code(self, body: str, language: str = "", title: str = "") -> None: ...
     def container(self, element: Element) -> None: ...
+    def embed(self, element: Element) -> bool: ...
     def inline(self, element: Element) -> None: ...
-    def quote(self, label: str, title: str, element: Element) -> None: ...
+    def quote(self, title: str, element: Element) -> None: ...
     def refer(self, reference: Reference) -> None: ...
     def list_pages(self, listing: Listing) -> None: ...
 
@@ -60,13 +64,34 @@ def _code(page: Page, macro: Macro) -> Outcome:
 def _panel(page: Page, macro: Macro) -> Outcome:
     if macro.rich is None:
         return _unknown(page, macro)
-    page.quote(_LABELS[macro.name], macro.parameters.get("title", ""), macro.rich)
+    page.quote(macro.parameters.get("title", ""), macro.rich)
     return "rendered"
 
 
-def _expand(page: Page, macro: Macro) -> Outcome:
-    page.paragraph(macro.parameters.get("title", ""))
+def _titled(page: Page, macro: Macro) -> Outcome:
+    """Return the title that readers see on a tab, a card or a fold, then its content."""
+    page.paragraph(next((macro.parameters[name] for name in _SHOWN_TITLES if macro.parameters.get(name)), ""))
     return _unknown(page, macro)
+
+
+_SHOWN_TITLES = (*("title", "label", "tab-name", "tabname", "tab-title", "tabtitle", "heading", "header", "name"), "")
+_TITLED = re.compile(
+    r"tab(?=s|[-_]|page|pane|item|panel|group|\d|\Z)|\bcard(?=s|[-_]|\Z)|accordion|expand|collaps|toggle|slide"
+)
+
+
+def _markup(page: Page, macro: Macro) -> Outcome:
+    """Return what a body of Markdown, HTML or wiki markup shows; its source is not what readers see."""
+    if macro.plain is None:
+        return _unknown(page, macro)
+    kind = next(kind for kind in _MARKUP if kind in macro.name)
+    try:
+        return "rendered" if page.embed(_MARKUP[kind](macro.plain)) else "lost"
+    except PageError:
+        return "lost"
+
+
+_MARKUP = MappingProxyType({"markdown": markdown_tree, "html": html_tree, "wiki": wiki_tree})
 
 
 def _status(page: Page, macro: Macro) -> Outcome:
@@ -90,7 +115,7 @@ def _anchor(page: Page, macro: Macro) -> Outcome:
 
 def _file(page: Page, macro: Macro) -> Outcome:
     name = macro.file or macro.parameters.get("name", "")
-    page.write(f"[{name}]" if name else "")
+    page.write(name)
     return "rendered" if name else "lost"
 
 
@@ -109,12 +134,12 @@ def _button(page: Page, macro: Macro) -> Outcome:
 
 
 def _diagram(page: Page, macro: Macro) -> Outcome:
-    """Return its name, as of a file: what is drawn is an attachment."""
+    """Return its name, which finds it; the page shows what is drawn, an attachment."""
     named = (macro.parameters.get(name) for name in _DIAGRAM_NAMES)
     name = next(filter(None, named), macro.file)
     if not name:
         return _unknown(page, macro)
-    page.write(f"[{name}]")
+    page.write(f"[{name}]{OMISSION}")
     return "rendered"
 
 
@@ -186,18 +211,14 @@ def _unknown(page: Page, macro: Macro) -> Outcome:
     return "lost"
 
 
-_LABELS = MappingProxyType({"info": "Info", "note": "Note", "tip": "Tip", "warning": "Warning", "panel": "Panel"})
-
-
 def _named(handler: Handler, names: str) -> dict[str, Handler]:
     return dict.fromkeys(names.split(), handler)
 
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {
-        **_named(_code, "code code-pro noformat code-block html markdown mermaid plantuml"),
-        **_named(_panel, " ".join(_LABELS)),
-        **_named(_expand, "expand ui-expand"),
+        **_named(_code, "code code-pro noformat code-block mermaid plantuml"),
+        **_named(_panel, "info note tip warning panel"),
         **_named(_unknown, "section column toc-zone div span table-plus"),
         **_named(_hideable, " ".join(sorted(_HIDEABLE))),
         **_named(_include, "include"),
@@ -227,7 +248,14 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
 
 def render(page: Page, macro: Macro) -> Outcome | None:
     """Write what the macro leaves in the text; the outcome, where it is known already, is for the ledger."""
-    return HANDLERS.get(macro.name, _unknown)(page, macro)
+    return (HANDLERS.get(macro.name) or _of_kind(macro.name))(page, macro)
+
+
+def _of_kind(name: str) -> Handler:
+    """Return what handles the macros whose names vendors vary."""
+    if any(kind in name for kind in _MARKUP):
+        return _markup
+    return _titled if _TITLED.search(name) else _unknown
 
 
 def read_macro(element: Element) -> Macro:

@@ -16,9 +16,10 @@ from rag_assets.steps.formats import macros
 from rag_assets.steps.formats.blocks import BREAK, Block, Content, clean
 from rag_assets.steps.formats.element_tree import Element
 from rag_assets.steps.formats.storage import AC, AT, RI, parse_storage
-from rag_assets.steps.formats.storage_links import emoticon, image, link
+from rag_assets.steps.formats.storage_links import emoticon, image, link, user_name
 from rag_assets.steps.formats.storage_walk import Rule, Walk
 from rag_assets.steps.formats.tables import Cell, row_blocks
+from rag_assets.steps.formats.text_marks import mark_of
 
 _LANGUAGE_CLASS = re.compile(r"\blanguage-([\w+#.-]+)")
 
@@ -68,7 +69,10 @@ def _not_met(tree: Element, met: set[Element]) -> Counter[tuple[str, str]]:
     for node in tree.iter(*MACROS):
         if node not in met:
             above = node.iterancestors()
-            hidden = any(_RULES.get(each.tag) is _drop or (each in met and _is_hidden(each)) for each in above)
+            hidden = any(
+                _RULES.get(each.tag) is _drop or mark_of(each) == "struck" or (each in met and _is_hidden(each))
+                for each in above
+            )
             left[macros.read_macro(node).name, "hidden" if hidden else "lost"] += 1
     return left
 
@@ -85,7 +89,9 @@ def _heading(walk: Walk, node: Element) -> None:
     text, lifted = walk.line(node)
     names, walk.anchors, walk.in_heading = tuple(walk.anchors), outer, False
     if text:
-        walk.heading(text, int(node.tag[1]), names)
+        is_marked = any(map(mark_of, node.iter()))
+        slug = clean("".join(node.itertext())) if is_marked else ""
+        walk.heading(text, int(node.tag[1]), names, slug)
     for name in () if text else names:
         walk.anchor(name)
     walk.blocks += lifted
@@ -115,7 +121,7 @@ def _tasks(walk: Walk, node: Element) -> None:
 
 
 def _table(walk: Walk, node: Element) -> None:
-    walk.announce()
+    walk.flush()
     for part in node.iterchildren("caption"):
         walk.container(part)
     lifted: list[Block] = []
@@ -139,7 +145,10 @@ def table_rows(table: Element) -> Iterator[Element]:
 
 def _cells(walk: Walk, row: Element, lifted: list[Block]) -> list[Cell]:
     """Return the cells of a row; in a malformed table any other element stands as a cell too."""
-    cells = []
+    cells: list[Cell] = []
+    if mark_of(row) == "struck":
+        walk.strike(row)
+        return cells
     for each in row if row.tag == "tr" else [row]:
         rule = _RULES.get(each.tag)
         text = walk.ruled_line(each, rule, lifted) if rule else walk.cell(each, lifted)
@@ -181,7 +190,7 @@ def _verbatim(walk: Walk, element: Element, lifted: list[Block]) -> str:
         if event == "end":
             parts.append("" if node is element else node.tail or "")
             continue
-        rule = None if node is element else _RULES.get(node.tag)
+        rule = None if node is element else _marked if mark_of(node) else _RULES.get(node.tag)
         if rule is None:
             parts.append(node.text or "")
         else:
@@ -190,14 +199,20 @@ def _verbatim(walk: Walk, element: Element, lifted: list[Block]) -> str:
     return "".join(parts)
 
 
+def _marked(walk: Walk, node: Element) -> None:
+    walk.marked(node, mark_of(node))
+
+
 def _quote(walk: Walk, node: Element) -> None:
-    walk.quote("", "", node)
+    walk.quote("", node)
 
 
 def _macro(walk: Walk, node: Element) -> None:
     walk.met.add(node)
     macro = macros.read_macro(node)
     outcome = macros.render(walk, macro)
+    if outcome == "lost":
+        walk.omit(node)
     if outcome is not None:
         walk.ledger[macro.name, outcome] += 1
 
@@ -210,24 +225,28 @@ def _break(walk: Walk, _node: Element) -> None:
     walk.write(BREAK)
 
 
-def _user(walk: Walk, _node: Element) -> None:
-    walk.write("@user")
+def _user(walk: Walk, node: Element) -> None:
+    walk.write(user_name(node))
 
 
 def _extension(walk: Walk, node: Element) -> None:
     """Write a node of the new editor: its content or, where it has none, its fallback; never both."""
     has_content = any(clean("".join(content.itertext())) for content in node.iter(f"{AC}adf-content"))
-    nodes = list(node.iterchildren(f"{AC}adf-node"))
-    for child in nodes if has_content else node.iterchildren(f"{AC}adf-fallback"):
+    nodes, fallbacks = list(node.iterchildren(f"{AC}adf-node")), list(node.iterchildren(f"{AC}adf-fallback"))
+    for child in nodes if has_content else fallbacks:
         (_editor_node if has_content else Walk.container)(walk, child)
-    walk.ledger["adf-" + next((each.get("type", "") for each in nodes), "extension"), "rendered"] += 1
+    is_shown = has_content or any(len(fallback) or clean(fallback.text or "") for fallback in fallbacks)
+    walk.ledger[
+        "adf-" + next((each.get("type", "") for each in nodes), "extension"), "rendered" if is_shown else "lost"
+    ] += 1
 
 
 def _editor_node(walk: Walk, node: Element) -> None:
+    attributes = {each.get("key"): each.text or "" for each in node.iterchildren(f"{AC}adf-attribute")}
     if node.get("type") == "panel":
-        attributes = {each.get("key"): each.text or "" for each in node.iterchildren(f"{AC}adf-attribute")}
-        walk.quote(attributes.get("panel-type", "").strip().capitalize() or "Panel", "", node)
+        walk.quote(attributes.get("title", ""), node)
     else:
+        walk.paragraph(attributes.get("title", ""))
         walk.container(node)
 
 

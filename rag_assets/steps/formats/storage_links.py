@@ -1,22 +1,40 @@
 """Links, images and emoticons of storage format: what each leaves in the text.
 
-Belongs here: their words, else what names their target; never an account.
+Belongs here: their words, else what names their target; of a person a name, never an account.
 Does not belong here: what other elements leave (`storage_elements`), where links land (`sections.anchors`).
 """
 
 from __future__ import annotations
 
-import re
-
-from rag_assets.steps.formats.blocks import Block, Link, clean
+from rag_assets.steps.formats.blocks import PICTURE, Block, Link, clean
 from rag_assets.steps.formats.element_tree import Element
 from rag_assets.steps.formats.storage import AC, RI
 from rag_assets.steps.formats.storage_walk import Walk
+from rag_serving.text.characters import OMISSION
 
-_MACHINE_NAME = re.compile(  # image2019-3-4 10:20:30, worddav0123abcd, a UUID
-    r"(?=(?:\D*\d){4})(?:image|img|worddav|screenshot|screen shot|picture)?"
-    r"[\W_]*(?:[0-9a-f]{20,40}|[\W\d_]|\bat\b|[ap]m\b)*",
-    re.IGNORECASE,
+DISPLAY_NAME = "display-name"  # an attribute that sources add to mentions
+NOBODY = f"@user{OMISSION}"  # the page shows a name there
+_EMOTICONS = dict(
+    pair.split("=")
+    for pair in [
+        "tick=✅",
+        "cross=❌",
+        "warning=⚠",
+        "information=ℹ",
+        "question=❓",
+        "plus=➕",
+        "minus=➖",
+        "light-on=💡",
+        "yellow-star=⭐",
+        "smile=🙂",
+        "sad=🙁",
+        "cheeky=😛",
+        "laugh=😀",
+        "wink=😉",
+        "thumbs-up=👍",
+        "thumbs-down=👎",
+        "heart=❤",
+    ]
 )
 
 
@@ -61,10 +79,10 @@ def _spaced(element: Element, line: str) -> str:
 
 
 def image(walk: Walk, node: Element) -> None:
-    """Write what is said of an image: its alternative text, else its file name; and its caption."""
+    """Write what is said of an image: its alternative text and its caption."""
     if walk.in_heading:  # the heading's id is made of its words
         return
-    text = node.get(f"{AC}alt") or node.get("alt") or _file_name(_target(node) or node.get("src", ""))
+    text = node.get(f"{AC}alt", node.get("alt", PICTURE))
     lifted: list[Block] = []
     captions = [walk.cell(caption, lifted) for caption in node.iterchildren(f"{AC}caption")]
     if clean(text) not in captions:
@@ -75,25 +93,22 @@ def image(walk: Walk, node: Element) -> None:
 
 
 def emoticon(walk: Walk, node: Element) -> None:
-    name = node.get(f"{AC}name", "")
-    walk.write(node.get(f"{AC}emoji-fallback") or node.get(f"{AC}emoji-shortname") or (f":{name}:" if name else ""))
+    """Write the character that an emoticon shows; of a picture nobody knows what it shows."""
+    shown, name = node.get(f"{AC}emoji-fallback", ""), node.get(f"{AC}name", "")
+    walk.write(shown if shown and shown[0] != ":" else _EMOTICONS.get(name, PICTURE))
 
 
 def _target(node: Element) -> str:
-    """Return what names the target of a link or an image; an account is only ever "@user"."""
+    """Return what names the target of a link or an image; of an account a name or "@user"."""
     for child in node:
         if child.tag == f"{RI}user":
-            return "@user"
+            return user_name(child)
         for name in ("content-title", "filename", "value", "space-key", "parameter"):
             if found := child.get(f"{RI}{name}"):
-                return "@user" if name == "space-key" and found.startswith("~") else str(found)
+                return NOBODY if name == "space-key" and found.startswith("~") else str(found)
     return ""
 
 
-def _file_name(target: str) -> str:
-    """Return `[name.png]`, or nothing where a machine made the name."""
-    if target.startswith("data:"):
-        return ""
-    name = re.split(r"[?#]", target)[0].rsplit("/", 1)[-1]
-    stem, _, _extension = name.rpartition(".")
-    return f"[{name}]" if stem and len(stem) <= 100 and not _MACHINE_NAME.fullmatch(stem) else ""
+def user_name(node: Element) -> str:
+    """Return the name of a mentioned person that the source has put in."""
+    return clean(node.get(f"{RI}{DISPLAY_NAME}", "")) or NOBODY

@@ -15,6 +15,8 @@ from typing import TypeAlias
 from rag_assets.steps.formats.blocks import Block, Link, Listing, Reference, clean, code_block, flat, paragraphs
 from rag_assets.steps.formats.element_tree import Element, PageError
 from rag_assets.steps.formats.tables import Repeats
+from rag_assets.steps.formats.text_marks import STRUCK, Mark, mark_of, shifted
+from rag_serving.text.characters import OMISSION
 
 DEPTH_MAX = 60  # lists in cells in panels …; a page nests a handful
 
@@ -32,7 +34,7 @@ class Place:
     marker: str = ""  # of a list item, until its first text took it
     group: int = 0  # of the list that the item belongs to; 0: not in a list
     indent: int = 0
-    label: str | None = None  # what a quote has yet to say before its first text; None outside quotes
+    quoted: bool = False
     line: bool = False
 
 
@@ -73,13 +75,24 @@ class Walk:
         """Write a fenced block, its title in a line before it."""
         self.paragraph(title)
         if body.strip():
-            self.announce()
             self.blocks.append(code_block(body, language))
 
     def refer(self, reference: Reference) -> None:
-        """Mark the place of another page's text; it ends the sentence around it."""
+        """Mark the place of another page's text; it ends the sentence around it, which then lacks these words."""
+        is_inside = self._is_inside()
+        self.write(OMISSION * is_inside)
         self.flush()
         self.blocks.append(Block("reference", "", reference=reference))
+        self.write(OMISSION * is_inside)
+
+    def _is_inside(self) -> bool:
+        """Return whether words of a sentence stand before what is read."""
+        return any(part.strip() for part in self._buffer[-9:])
+
+    def omit(self, node: Element) -> None:
+        """Mark the place of an element whose words are lost, where a sentence is around it."""
+        if self._is_inside() or (node.tail or "").strip():
+            self.write(OMISSION)
 
     def list_pages(self, listing: Listing) -> None:
         """Mark the place of a list of pages."""
@@ -105,6 +118,12 @@ class Walk:
         self.content(element)
         self.flush()
 
+    def embed(self, tree: Element) -> bool:
+        """Write what stands in a tree of other markup, and return whether that is anything."""
+        before = len(self.blocks)
+        self.container(tree)
+        return len(self.blocks) > before
+
     def inline(self, element: Element) -> None:
         """Write what stands inside an element, within the sentence around it though it is made of blocks."""
         text, lifted = self.line(element)
@@ -117,9 +136,9 @@ class Walk:
             self.flush()
             self.blocks += lifted
 
-    def quote(self, label: str, title: str, element: Element) -> None:
+    def quote(self, title: str, element: Element) -> None:
         self.flush()
-        with self.at(Place(label=label, line=self.place.line)):
+        with self.at(Place(quoted=True, line=self.place.line)):
             self.paragraph(title)
             self.container(element)
 
@@ -130,6 +149,9 @@ class Walk:
         """
         from lxml import etree
 
+        if mark_of(element) == "struck":
+            self.strike(element)
+            return
         self._depth += 1
         if self._depth > DEPTH_MAX:
             raise PageError(f"lists, tables and macros are nested more than {DEPTH_MAX} deep")
@@ -140,12 +162,33 @@ class Walk:
                 self._buffer.append(node.text or "" if event == "start" else "")
             elif event == "end":
                 self._leave(node, links)
+            elif mark := mark_of(node):
+                walk.skip_subtree()
+                self.marked(node, mark)
             elif (rule := self.rules.get(node.tag)) is not None:
                 walk.skip_subtree()
                 rule(self, node)
             else:
                 self._enter(node, links)
         self._depth -= 1
+
+    def marked(self, node: Element, mark: Mark) -> None:
+        """Write raised or lowered text as such; leave struck text out."""
+        if node.tag in self.block_tags:
+            self.flush()
+        if mark == "struck":
+            self.strike(node)
+            return
+        before = next((part for part in reversed(self._buffer[-9:]) if part), "")
+        text, lifted = self.line(node)
+        written = "".join(node.itertext())
+        self.write(" " * written[:1].isspace() + shifted(text, mark, before) + " " * written[-1:].isspace())
+        self.lift(lifted)
+
+    def strike(self, node: Element) -> None:
+        """Count an element whose text is struck."""
+        if any(text.strip() for text in node.itertext()):
+            self.ledger[STRUCK, "hidden"] += 1
 
     def _enter(self, node: Element, links: list[int]) -> None:
         if node.tag in self.block_tags:
@@ -177,23 +220,13 @@ class Walk:
             self.blocks.append(self._block(text, linked))
             linked = 0
 
-    def announce(self) -> None:
-        """Flush, and say what a quote is before something in it that is no paragraph and cannot say it."""
-        self.flush()
-        if self.place.label:
-            self.blocks.append(Block("paragraph", f"{'' if self.place.line else '> '}{self.place.label}:"))
-            self.place.label = ""
-
     def _block(self, text: str, linked: int) -> Block:
         place = self.place
         if place.group:
             marker, place.marker = place.marker, ""
             indent = place.indent if marker else place.indent + 2
             return Block("list", marker + text, place.group, indent, linked=linked)
-        if place.label is None:
-            return Block("paragraph", text, linked=linked)
-        label, place.label = f"{place.label}: " if place.label else "", ""
-        return Block("paragraph", f"{'' if place.line else '> '}{label}{text}", linked=linked)
+        return Block("paragraph", f"> {text}" if place.quoted and not place.line else text, linked=linked)
 
     def item(self, node: Element, marker: str, group: int, indent: int) -> None:
         """Write a list item; inside a line it has no marker, only a task's box."""
@@ -204,15 +237,16 @@ class Walk:
 
     def list_place(self) -> tuple[int, int]:
         """Return group and indent of a list that begins here: its own, or the enclosing list's, one level deeper."""
-        self.announce()
+        self.flush()
         return (self.place.group, self.place.indent + 2) if self.place.group else (self.group(), 0)
 
-    def heading(self, text: str, level: int, anchors: tuple[str, ...]) -> None:
+    def heading(self, text: str, level: int, anchors: tuple[str, ...], slug: str = "") -> None:
         """Write a heading; within a line it is text that splits nothing and only takes its id."""
         if self.place.line:
             self.blocks.append(Block("paragraph", text))
             level = 0
-        (self._page if self.place.line else self.blocks).append(Block("heading", text, level=level, anchors=anchors))
+        block = Block("heading", text, level=level, anchors=anchors, slug=slug)
+        (self._page if self.place.line else self.blocks).append(block)
 
     def group(self) -> int:
         self._groups += 1

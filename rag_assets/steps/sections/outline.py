@@ -57,7 +57,7 @@ def split_at_headings(
             section.anchors.extend(waiting)
             waiting.clear()
         else:
-            anchor, named = anchors.heading(block.text, block.anchors), map(anchors.macro, block.anchors)
+            anchor, named = anchors.heading(block.slug or block.text, block.anchors), map(anchors.macro, block.anchors)
             if not block.level:
                 waiting += (anchor, *named)
                 continue

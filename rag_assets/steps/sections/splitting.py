@@ -29,7 +29,7 @@ from rag_serving.artifacts.schema import MACRO_LEDGER, PAGES, SECTIONS
 
 __all__ = ["PageError", "PageSections", "SectionsResult", "build_sections", "sections_of_page"]
 
-VERSION = 12
+VERSION = 13
 """Raised when the same page would give other sections: unchanged pages are then read again."""
 
 TITLE_MAX, LISTS_MAX = 2_000, 200

@@ -18,6 +18,7 @@ from rag_assets.steps.formats.block_json import blocks_body
 from rag_assets.steps.formats.blocks import Block, Content, Link, code_block, flat
 from rag_assets.steps.formats.budget import Budget, noted
 from rag_assets.steps.formats.tables import Cell, Repeats, row_blocks
+from rag_assets.steps.formats.text_marks import STRUCK, Mark
 from rag_assets.steps.sections.anchors import Anchors
 
 LEVEL_MAX = 6
@@ -166,6 +167,13 @@ class BlockWriter:
         lines, self._code = "\n".join(self._code), []
         if lines.strip():
             self._add(code_block(lines))
+
+    def write(self, line: Line, text: str, mark: Mark) -> None:
+        """Append text to a line; struck text is left out and counted."""
+        if mark != "struck":
+            line.write(text, mark)
+        elif text.strip():
+            self.count(STRUCK, "hidden")
 
     def _add(self, block: Block, group: int = 0) -> None:
         if not group:

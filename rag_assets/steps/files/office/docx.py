@@ -102,7 +102,7 @@ class _Reader:
         line, self._carried = self._carried or Line(), None
         after, self._after = self._after, []
         generated = self._text.generated
-        self._text.read(node, line, kind.hidden)
+        self._text.read(node, line, kind.left_out)
         if properties is not None and properties.find(f"{W}rPr/{W}del") is not None:
             self._carried = line  # its mark is deleted: it is one paragraph with the next
         elif kind.contents and not line.empty():
@@ -142,7 +142,7 @@ class _Reader:
             kind, mark, note = self._pending.pop(0)
             line = Line(f"{mark} ")
             for paragraph in note.iter(f"{W}p"):
-                self._note_texts[kind].read(paragraph, line, hidden=False)
+                self._note_texts[kind].read(paragraph, line)
                 line.line_break()
             self.writer.paragraph(line)
             self.count(kind, "rendered")

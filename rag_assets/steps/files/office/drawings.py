@@ -1,6 +1,6 @@
 """Drawings of Office Open XML: what charts and diagrams say.
 
-Belongs here: the stored words and values of a chart, the words of a diagram.
+Belongs here: the words of a paragraph as they are marked, the stored words and values of a chart, those of a diagram.
 Does not belong here: where a drawing stands in its document.
 """
 
@@ -12,6 +12,7 @@ from rag_assets.steps.files.office.word_styles import small_int
 from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.element_tree import Element
 from rag_assets.steps.formats.tables import Cell
+from rag_assets.steps.formats.text_marks import Mark
 
 A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
@@ -28,7 +29,7 @@ def write_chart(writer: BlockWriter, chart: Element | None) -> None:
         writer.count("chart", "lost")
         return
     title = chart.find(f"{C}chart/{C}title")
-    writer.text("" if title is None else _words(title))
+    writer.text("" if title is None else _words(writer, title))
     names = [_name(node) for node in series]
     categories = next(filter(None, (_points(node, "cat", "xVal") for node in series)), {})
     indexes = sorted({index for column in (categories, *values) for index in column})[:_ROWS_MAX]
@@ -41,7 +42,7 @@ def write_chart(writer: BlockWriter, chart: Element | None) -> None:
 
 def write_diagram(writer: BlockWriter, data: Element | None) -> None:
     """Write the words of a diagram (SmartArt) as a list; count it lost where there are none."""
-    points = [] if data is None else [_words(point) for point in data.iter(f"{DGM}t")]
+    points = [] if data is None else [_words(writer, point) for point in data.iter(f"{DGM}t")]
     points = [point for point in points if point]
     writer.end_list()
     for point in points:
@@ -66,6 +67,21 @@ def _points(series: Element, *names: str) -> dict[int, str]:
     return points
 
 
-def _words(element: Element) -> str:
-    paragraphs = ("".join(text.text or "" for text in part.iter(f"{A}t")) for part in element.iter(f"{A}p"))
-    return clean(" ".join(paragraphs))
+def _words(writer: BlockWriter, element: Element) -> str:
+    return clean(" ".join(paragraph_text(writer, part) for part in element.iter(f"{A}p")))
+
+
+def paragraph_text(writer: BlockWriter, paragraph: Element) -> str:
+    """Return the text of the runs in a paragraph."""
+    line = Line()
+    for text in paragraph.iter(f"{A}t"):
+        write_run(writer, line, text.getparent())
+    return " ".join(line.paragraphs())
+
+
+def write_run(writer: BlockWriter, line: Line, run: Element) -> None:
+    """Append the text of a run as its properties mark it."""
+    properties = run.find(f"{A}rPr")
+    strike, baseline = ("", "") if properties is None else (properties.get(name, "") for name in ("strike", "baseline"))
+    shift: Mark = "lowered" if baseline[:1] == "-" else "raised" if baseline.strip("0%.") else ""
+    writer.write(line, run.findtext(f"{A}t") or "", "struck" if strike not in ("", "noStrike") else shift)

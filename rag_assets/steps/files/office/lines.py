@@ -6,6 +6,7 @@ Belongs here: text, links and names of one paragraph. Does not belong here: whic
 from __future__ import annotations
 
 from rag_assets.steps.formats.blocks import BREAK, Link, clean, paragraphs
+from rag_assets.steps.formats.text_marks import Mark, shifted
 
 
 class Line:
@@ -17,8 +18,11 @@ class Line:
         self.linked = 0  # characters of the text that are links
         self.names: list[str] = []  # bookmarks in it
 
-    def write(self, text: str) -> None:
+    def write(self, text: str, mark: Mark = "") -> None:
         """Append text; white space collapses later."""
+        if mark and text.strip():
+            around = " " * text[0].isspace(), " " * text[-1].isspace()
+            text = shifted(text, mark, self._parts[-1] if self._parts else "").join(around)
         self._parts.append(text)
 
     def begin(self, text: str) -> None:

@@ -13,6 +13,7 @@ from rag_assets.steps.files.office.word_numbering import number_text
 from rag_assets.steps.files.office.word_styles import small_int
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
+from rag_assets.steps.formats.text_marks import Mark
 from rag_serving.documents.kinds import PASSWORD
 
 _NAMESPACE = "urn:oasis:names:tc:opendocument:xmlns:{}:1.0"
@@ -45,6 +46,7 @@ class _Style:
     hidden: bool
     list_style: str
     unseen: bool  # a sheet that is not displayed, a slide that is not shown
+    mark: Mark | None  # None: it says nothing of that
 
 
 @dataclass
@@ -77,6 +79,11 @@ class OpenStyles:
     def is_hidden(self, family: str, name: str) -> bool:
         """Return whether text of a style is hidden."""
         return any(self._styles[family, each].hidden for each in self._names(family, name))
+
+    def mark(self, family: str, name: str) -> Mark:
+        """Return how a style marks text."""
+        marks = (self._styles[family, each].mark for each in self._names(family, name))
+        return next((mark for mark in marks if mark is not None), "")
 
     def is_unseen(self, family: str, name: str) -> bool:
         """Return whether a sheet, a section or a slide of a style is not displayed."""
@@ -147,7 +154,23 @@ def _style(node: Element) -> _Style:
     unseen = any(each.get(f"{TABLE}display") == "false" for each in node.iterchildren(f"{STYLE}table-properties"))
     unseen |= any(each.get(f"{PRESENTATION}visibility") == "hidden" for each in node)
     unseen |= any(each.get(f"{TEXT}display") == "none" for each in node.iterchildren(f"{STYLE}section-properties"))
-    return _Style(node.get(f"{STYLE}parent-style-name", ""), hidden, node.get(f"{STYLE}list-style-name", ""), unseen)
+    return _Style(
+        node.get(f"{STYLE}parent-style-name", ""), hidden, node.get(f"{STYLE}list-style-name", ""), unseen, _mark(node)
+    )
+
+
+def _mark(node: Element) -> Mark | None:
+    mark: Mark | None = None
+    for properties in node.iterchildren(f"{STYLE}text-properties"):
+        lines = [properties.get(f"{STYLE}text-line-through-{part}") for part in ("style", "type")]
+        place = (properties.get(f"{STYLE}text-position") or "").split(" ")[0]
+        if any(line not in (None, "none") for line in lines):
+            return "struck"
+        if place:
+            mark = "lowered" if place == "sub" or place[:1] == "-" else "" if not place.strip("0%.") else "raised"
+        elif any(lines):
+            mark = mark or ""
+    return mark
 
 
 def _levels(node: Element) -> dict[int, Level]:

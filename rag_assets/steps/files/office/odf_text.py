@@ -28,6 +28,7 @@ from rag_assets.steps.files.office.parts import Package
 from rag_assets.steps.files.office.word_styles import small_int
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
+from rag_assets.steps.formats.text_marks import Mark
 
 DEPTH_MAX = 40  # lists, tables and frames in each other; a document nests a handful
 _SPACES_MAX = 100
@@ -56,6 +57,7 @@ class OpenText:
         self._continued: dict[str, list[int]] = {}  # counts of lists that are closed, by style
         self._item: _Place | None = None
         self._line = Line()
+        self._mark: Mark = ""
         self._after: list[Element] = []  # frames that stand after the paragraph
         self._notes: list[tuple[str, Element]] = []
         self._noted = 0
@@ -162,18 +164,35 @@ class OpenText:
     def _read(self, node: Element, line: Line) -> None:
         """Append the text of a paragraph to a line."""
         outer, self._line = self._line, line
-        self._children(node)
+        self._marked(node, "paragraph")
         self._line = outer
 
+    def line(self, paragraph: Element) -> Line:
+        """Return the text of a paragraph of a cell, whose frames stand elsewhere."""
+        line = Line()
+        self._read(paragraph, line)
+        self._after.clear()
+        return line
+
+    def _marked(self, node: Element, family: str) -> None:
+        """Append the text of an element as its style marks it."""
+        outer = self._mark
+        self._mark = self.styles.mark(family, node.get(f"{TEXT}style-name", "")) or outer
+        self._children(node)
+        self._mark = outer
+
     def _children(self, node: Element) -> None:
-        self._line.write(_collapsed(node.text))
+        self._write(node.text)
         for child in node:
             rule = self._inline.get(child.tag)
             if rule is not None:
                 rule(child)
             elif isinstance(child.tag, str):
                 self._children(child)
-            self._line.write(_collapsed(child.tail))
+            self._write(child.tail)
+
+    def _write(self, text: str | None) -> None:
+        self.writer.write(self._line, text.replace("\n", " ") if text else "", self._mark)
 
     def _spaces(self, node: Element) -> None:
         self._line.write(" " * min(small_int(node.get(f"{TEXT}c")) or 1, _SPACES_MAX))
@@ -182,7 +201,7 @@ class OpenText:
         if self.styles.is_hidden("text", node.get(f"{TEXT}style-name", "")):
             self._hidden(node)
         else:
-            self._children(node)
+            self._marked(node, "text")
 
     def _hidden(self, node: Element) -> None:
         if "".join(node.itertext()).strip() or node.get(f"{TEXT}string-value"):
@@ -266,10 +285,6 @@ def _only_list(node: Element) -> bool:
     """Return whether an item is there only to hold a list one level deeper."""
     first = next(iter(node), None)
     return first is not None and first.tag == f"{TEXT}list"
-
-
-def _collapsed(text: str | None) -> str:
-    return text.replace("\n", " ") if text else ""
 
 
 def _nothing(_node: Element) -> None:

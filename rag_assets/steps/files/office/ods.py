@@ -18,6 +18,7 @@ from rag_assets.steps.files.records import FileText, PagesDone
 from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.budget import Budget
 from rag_assets.steps.formats.element_tree import Element
+from rag_assets.steps.formats.text_marks import STRUCK
 
 _HIDDEN = ("collapse", "filter")
 _GROUPS = frozenset(f"{TABLE}{name}" for name in ("table-rows", "table-row-group", "table-header-rows"))
@@ -43,7 +44,7 @@ def _write(writer: BlockWriter, text: OpenText, sheet: Element, styles: OpenStyl
         return
     writer.heading(Line(sheet.get(f"{TABLE}name", "")), 1)
     shape = SheetShape(merged=[])
-    rows = _Rows(sheet, shape, _hidden_columns(sheet))
+    rows = _Rows(text, sheet, shape)
     write_sheet(writer, rows.read(), shape)
     writer.count("hidden column", "hidden", len(rows.hidden_columns))
     writer.count("hidden row", "hidden", rows.hidden)
@@ -55,8 +56,8 @@ def _write(writer: BlockWriter, text: OpenText, sheet: Element, styles: OpenStyl
 class _Rows:
     """Reads the rows of one sheet."""
 
-    def __init__(self, sheet: Element, shape: SheetShape, hidden: set[int]) -> None:
-        self._sheet, self._shape, self._columns = sheet, shape, hidden
+    def __init__(self, text: OpenText, sheet: Element, shape: SheetShape) -> None:
+        self._text, self._sheet, self._shape, self._columns = text, sheet, shape, _hidden_columns(sheet)
         self._merged: list[Merged] = []
         shape.merged = self._merged
         self.hidden_columns: set[int] = set()  # those with text
@@ -84,7 +85,7 @@ class _Rows:
             if cell.tag not in (f"{TABLE}table-cell", f"{TABLE}covered-table-cell"):
                 continue
             times = small_int(cell.get(f"{TABLE}number-columns-repeated")) or 1
-            text = _text(cell) if cell.tag == f"{TABLE}table-cell" else ""
+            text = _text(self._text, cell) if cell.tag == f"{TABLE}table-cell" else ""
             for place in range(column, min(column + times, COLUMNS_MAX)) if text else ():
                 if place in self._columns:
                     self.hidden_columns.add(place)
@@ -102,18 +103,14 @@ class _Rows:
             self._merged.append(Merged(row, column, row + rows - 1, column + columns - 1))
 
 
-def _text(cell: Element) -> str:
+def _text(text: OpenText, cell: Element) -> str:
     """Return what a cell shows, without comments and drawings."""
-    parts = []
-    for paragraph in cell.iterchildren(f"{TEXT}p"):
-        words = []
-        for node in paragraph.iter():
-            if node.tag == f"{TEXT}s" or node.tag == f"{TEXT}line-break":
-                words.append(" ")
-            words.append(node.text or "")
-            words.append("" if node is paragraph else node.tail or "")
-        parts.append("".join(words))
-    return clean(" ".join(parts))
+    lines = (" ".join(text.line(paragraph).paragraphs()) for paragraph in cell.iterchildren(f"{TEXT}p"))
+    words = clean(" ".join(lines))
+    if words and text.styles.mark("table-cell", cell.get(f"{TABLE}style-name", "")) == "struck":
+        text.writer.count(STRUCK, "hidden")
+        return ""
+    return words
 
 
 def _rows(table: Element) -> Iterator[Element]:

@@ -71,7 +71,11 @@ class _Reader:
             "nestcell": lambda _: self._end_inner_cell(),
             "nestrow": lambda _: self._end_inner_row(),
             "pard": lambda _: self._plain_paragraph(),
-            "plain": lambda _: self._set(hidden=""),
+            "plain": lambda _: self._set(hidden="", struck=False, shift=""),
+            **dict.fromkeys(("strike", "striked"), lambda number: self._set(struck=number != 0)),
+            **dict.fromkeys(("super", "up"), lambda number: self._set(shift="" if number == 0 else "raised")),
+            **dict.fromkeys(("sub", "dn"), lambda number: self._set(shift="" if number == 0 else "lowered")),
+            "nosupersub": lambda _: self._set(shift=""),
             "v": lambda number: self._set(hidden="" if number == 0 else "hidden text"),
             "deleted": lambda number: self._set(hidden="" if number == 0 else "deleted text"),
             "u": self._unicode,
@@ -256,7 +260,7 @@ class _Reader:
         elif state.where == "marker":
             self._marker = (self._marker or "") + text
         elif state.where == "text" and not state.hidden:
-            self._line.write(text)
+            self._writer.write(self._line, text, "struck" if state.struck else state.shift)
         elif state.where == "text" and text.strip():
             self._writer.count(state.hidden, "hidden")
 

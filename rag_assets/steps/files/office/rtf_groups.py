@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from rag_assets.steps.files.office.block_writer import Outcome
 from rag_assets.steps.files.office.lines import Line
+from rag_assets.steps.formats.text_marks import Mark
 
 SKIPPED = frozenset(
     (
@@ -55,6 +56,8 @@ class State:
     codec: str = "cp1252"
     skip: int = 1  # bytes that stand for a character of Unicode where a reader knows none
     hidden: str = ""  # why text is not kept
+    struck: bool = False
+    shift: Mark = ""
     style: int = 0
     outline: int | None = None
     in_table: bool = False

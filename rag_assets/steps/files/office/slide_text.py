@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rag_assets.steps.files.office.block_writer import BlockWriter, cell_text
-from rag_assets.steps.files.office.drawings import A
+from rag_assets.steps.files.office.drawings import A, write_run
 from rag_assets.steps.files.office.equations import M, equation_text
 from rag_assets.steps.files.office.lines import Line
 from rag_assets.steps.files.office.parts import Relation
@@ -83,7 +83,7 @@ class SlideText:
 
     def _run(self, node: Element, line: Line) -> None:
         mark = line.mark()
-        line.write(node.findtext(f"{A}t") or "")
+        write_run(self._writer, line, node)
         link = node.find(f"{A}rPr/{A}hlinkClick")
         relation = None if link is None else self._relations.get(link.get(f"{R}id", ""))
         if relation is not None and relation.external:

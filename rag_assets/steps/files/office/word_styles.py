@@ -1,6 +1,6 @@
 """Styles of a Word document: what a paragraph is by its own properties and those of its style and the styles below it.
 
-Belongs here: levels of headings, hidden text, lists of styles, paragraphs of a table of contents, of code.
+Belongs here: levels of headings, hidden and struck text, lists of styles, paragraphs of a table of contents, of code.
 Does not belong here: numbers of lists (`word_numbering`), text.
 """
 
@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rag_assets.steps.formats.element_tree import Element
+from rag_assets.steps.formats.text_marks import STRUCK, Mark
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DEPTH_MAX = 30  # styles based on styles
+_LEFT_OUT = {"vanish": "hidden text", "strike": STRUCK, "dstrike": STRUCK}
+_SHIFTS: dict[str, Mark] = {"superscript": "raised", "subscript": "lowered"}
 
 _HEADING_NAME = re.compile(  # programs that write no outline level name styles in the language they run in
     r"(?:heading|überschrift|titre|título|titolo|kop|rubrik|overskrift|otsikko|nagłówek|nadpis|başlık|заголовок|"
@@ -28,12 +31,12 @@ _CODE_NAME = re.compile(
 
 
 class ParagraphKind(NamedTuple):
-    """What a paragraph is: a heading's level (0: none), its list, and whether it is hidden, generated, or code."""
+    """What a paragraph is: a heading's level (0: none), its list, why it is left out, whether it is generated, code."""
 
     level: int = 0
     list_id: str = ""  # "" or "0": in no list
     list_level: int = 0
-    hidden: bool = False
+    left_out: str = ""
     contents: bool = False
     code: bool = False
 
@@ -45,8 +48,8 @@ class _Style:
     outline: int | None = None  # 0: level 1; 9: body text
     list_id: str | None = None
     list_level: int | None = None
-    hidden: bool | None = None
-    chain: list[_Style] = field(default_factory=list)
+    switches: dict[str, bool] = field(default_factory=dict)  # by the reason that they are
+    shift: str = ""
 
 
 class Styles:
@@ -73,18 +76,23 @@ class Styles:
         names = [style.name for style in chain if style.name]
         list_id = next((style.list_id for style in chain if style.list_id is not None), "")
         list_level = next((style.list_level for style in chain if style.list_level is not None), 0)
-        hidden = next((style.hidden for style in chain[1:] if style.hidden is not None), False)
+        left_out = _left_out(chain[1:], "")
         contents = bool(names) and bool(_TOC_NAME.fullmatch(names[0]))
         code = is_code(names)
-        return ParagraphKind(heading_level(outline, names), list_id, list_level, bool(hidden), contents, code)
+        return ParagraphKind(heading_level(outline, names), list_id, list_level, left_out, contents, code)
 
-    def is_hidden(self, run: Element) -> bool:
-        """Return whether a run of these properties (`w:rPr`) is hidden, by itself or by its style."""
-        own = run.find(f"{W}vanish")
-        if own is not None:
-            return is_on(own.get(f"{W}val"))
-        styled = (style.hidden for style in self._chain(value_of(run, "rStyle")))
-        return bool(next((hidden for hidden in styled if hidden is not None), False))
+    def left_out(self, run: Element | None, around: str) -> str:
+        """Return why a run of these properties (`w:rPr`) is left out: as it says, as its style says, or the paragraph's
+        style (`around`)."""
+        return around if run is None else _left_out(self._looks(run), around)
+
+    def mark(self, run: Element | None) -> Mark:
+        """Return whether a run is raised or lowered."""
+        shifts = () if run is None else (style.shift for style in self._looks(run))
+        return _SHIFTS.get(next(filter(None, shifts), ""), "")
+
+    def _looks(self, run: Element) -> list[_Style]:
+        return [_look(_Style("", ""), run), *self._chain(value_of(run, "rStyle"))]
 
     def _chain(self, style_id: str) -> list[_Style]:
         """Return a style and those below it; a ring of styles ends where it begins."""
@@ -120,9 +128,25 @@ def _style(node: Element) -> _Style:
     style = _Style(value_of(node, "name").strip(), value_of(node, "basedOn"))
     if (properties := node.find(f"{W}pPr")) is not None:
         _properties(style, properties)
-    if (run := node.find(f"{W}rPr")) is not None and (vanish := run.find(f"{W}vanish")) is not None:
-        style.hidden = is_on(vanish.get(f"{W}val"))
+    return style if (run := node.find(f"{W}rPr")) is None else _look(style, run)
+
+
+def _look(style: _Style, run: Element) -> _Style:
+    """Take what the properties of a run say of its look."""
+    for name, reason in _LEFT_OUT.items():
+        if (switch := run.find(f"{W}{name}")) is not None:
+            style.switches[reason] = style.switches.get(reason, False) or is_on(switch.get(f"{W}val"))
+    style.shift = value_of(run, "vertAlign")
     return style
+
+
+def _left_out(chain: list[_Style], around: str) -> str:
+    """Return why text of these styles, the nearest first, is left out; where none says so, as the text around it."""
+    for reason in ("hidden text", STRUCK):
+        found = next((style.switches[reason] for style in chain if reason in style.switches), None)
+        if found or (found is None and around == reason):
+            return reason
+    return ""
 
 
 def _properties(style: _Style, properties: Element) -> None:

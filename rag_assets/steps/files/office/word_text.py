@@ -18,6 +18,7 @@ from rag_assets.steps.files.office.parts import Relation
 from rag_assets.steps.files.office.word_styles import Styles, W
 from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.element_tree import Element
+from rag_assets.steps.formats.text_marks import Mark
 
 R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
@@ -58,7 +59,8 @@ class TextReader:
         self._relations = relations
         self._fields: list[_Field] = []
         self._line = Line()
-        self._hidden = False
+        self._left_out = ""  # why the paragraph is, where its runs say nothing else
+        self._mark: Mark = ""
         self._rules: Mapping[str, Callable[[Element], None]] = {
             f"{W}r": self._run,
             f"{W}hyperlink": self._hyperlink,
@@ -93,9 +95,9 @@ class TextReader:
         """Return whether an open field is one that a program fills (a table of contents)."""
         return any(field.generated for field in self._fields)
 
-    def read(self, paragraph: Element, line: Line, hidden: bool) -> None:
-        """Append the text of a paragraph to a line; `hidden`: its style says so."""
-        self._line, self._hidden = line, hidden
+    def read(self, paragraph: Element, line: Line, left_out: str = "") -> None:
+        """Append the text of a paragraph to a line; `left_out`: why its style hides it."""
+        self._line, self._left_out = line, left_out
         for field in self._fields:
             field.mark = line.mark()
         self._children(paragraph)
@@ -110,15 +112,13 @@ class TextReader:
 
     def _run(self, run: Element) -> None:
         properties = run.find(f"{W}rPr")
-        if self._hidden if properties is None else self._is_hidden(properties):
+        if left_out := self._styles.left_out(properties, self._left_out):
             if any(clean(text.text or "") for text in run.iter(f"{W}t")):
-                self._page.count("hidden text", "hidden")
+                self._page.count(left_out, "hidden")
             return
+        outer, self._mark = self._mark, self._styles.mark(properties)
         self._children(run)
-
-    def _is_hidden(self, properties: Element) -> bool:
-        own = properties.find(f"{W}vanish")
-        return self._styles.is_hidden(properties) or (self._hidden and own is None)
+        self._mark = outer
 
     def _silent(self) -> bool:
         """Return whether what is read is the instruction of a field, or what a program made."""
@@ -126,7 +126,7 @@ class TextReader:
 
     def _write(self, node: Element) -> None:
         if not self._silent():
-            self._line.write(node.text or "")
+            self._line.write(node.text or "", self._mark)
 
     def _tab(self, _node: Element) -> None:
         self._line.write("\t")

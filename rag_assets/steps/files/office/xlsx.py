@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rag_assets.steps.files.office.block_writer import BlockWriter
-from rag_assets.steps.files.office.drawings import A, C, write_chart
+from rag_assets.steps.files.office.drawings import A, C, paragraph_text, write_chart
 from rag_assets.steps.files.office.lines import Line
 from rag_assets.steps.files.office.number_formats import BUILT_IN, shown
 from rag_assets.steps.files.office.parts import Package, pulled
@@ -22,6 +22,7 @@ from rag_assets.steps.files.records import FileError, FileText, PagesDone
 from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.budget import Budget
 from rag_assets.steps.formats.element_tree import Element
+from rag_assets.steps.formats.text_marks import STRUCK, Mark
 
 S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 XDR = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}"
@@ -50,12 +51,14 @@ class _Shown:
     strings: Sequence[str]
     codes: Sequence[str]  # of number formats, by the cell's style
     from_1904: bool
+    struck: frozenset[int]  # styles of cells whose text is struck
+    writer: BlockWriter
 
     def text(self, cell: Element) -> str:
         """Return the text of a cell (`c`)."""
         kind = cell.get("t", "n")
         if kind == "inlineStr":
-            return _rich(cell.find(f"{S}is"))
+            return _rich(self.writer, cell.find(f"{S}is"))
         value = cell.findtext(f"{S}v") or ""
         if kind == "s":
             place = small_int(value.strip())
@@ -64,8 +67,14 @@ class _Shown:
             return "TRUE" if value == "1" else "FALSE"
         if kind != "n" or not value:
             return clean(value)
-        style = small_int(cell.get("s")) or 0
+        style = _style(cell)
         return shown(value.strip(), self.codes[style] if style < len(self.codes) else "", self.from_1904)
+
+    def is_struck(self, cell: Element) -> bool:
+        """Return whether the text of a cell is struck, and count it then."""
+        if is_struck := _style(cell) in self.struck:
+            self.writer.count(STRUCK, "hidden")
+        return is_struck
 
 
 class _Workbook:
@@ -78,7 +87,8 @@ class _Workbook:
         self._relations = package.relations(main)
         settings = tree.find(f"{S}workbookPr")
         from_1904 = settings is not None and is_on(settings.get("date1904"), absent=False)
-        self._shown = _Shown(self._strings(), self._codes(), from_1904)
+        styles = self._part("styles")
+        self._shown = _Shown(self._strings(), _codes(styles), from_1904, _struck(styles), writer)
 
     def read(self) -> None:
         """Write all sheets that are not hidden."""
@@ -127,7 +137,7 @@ class _Workbook:
             relation = relations.get(chart.get(f"{R}id", ""))
             write_chart(self._writer, None if relation is None else self._package.xml(relation.target))
         for paragraph in tree.iter(f"{A}p"):
-            self._writer.text("".join(text.text or "" for text in paragraph.iter(f"{A}t")))
+            self._writer.text(paragraph_text(self._writer, paragraph))
         for picture in tree.iter(f"{XDR}pic", f"{PIC}pic"):
             described = clean(next((each.get("descr", "") for each in picture.iter(f"{XDR}cNvPr")), ""))
             self._writer.text(described)
@@ -138,24 +148,15 @@ class _Workbook:
         strings: list[str] = []
         left = _STRINGS_MAX
         for node in pulled(self._package, name, f"{S}si"):
-            strings.append(_rich(node))
+            strings.append(_rich(self._writer, node))
             left -= len(strings[-1])
             if left < 0:
                 break
         return strings
 
-    def _codes(self) -> list[str]:
-        """Return the code of each cell style's number format."""
-        name = next((each.target for each in self._relations.values() if each.kind == "styles"), "")
-        tree = self._package.xml(name) if name else None
-        if tree is None:
-            return []
-        own = {
-            small_int(node.get("numFmtId")): node.get("formatCode", "")
-            for node in tree.iterfind(f"{S}numFmts/{S}numFmt")
-        }
-        ids = [small_int(node.get("numFmtId")) or 0 for node in tree.iterfind(f"{S}cellXfs/{S}xf")]
-        return [own.get(each, BUILT_IN.get(each, "")) for each in ids]
+    def _part(self, kind: str) -> Element | None:
+        name = next((each.target for each in self._relations.values() if each.kind == kind), "")
+        return self._package.xml(name) if name else None
 
 
 class _Rows:
@@ -202,6 +203,8 @@ class _Rows:
             if column >= COLUMNS_MAX:
                 continue
             text = clean(self._shown.text(cell))
+            if text and self._shown.is_struck(cell):
+                continue
             if text and column in self._columns:
                 self._hidden.add(column)
             elif text:
@@ -236,9 +239,45 @@ def _column_number(letters: str) -> int:
     return number - 1
 
 
-def _rich(node: Element | None) -> str:
-    """Return the text of a rich string, without how its words are spoken."""
-    if node is None:
+def _rich(writer: BlockWriter, node: Element | None) -> str:
+    """Return the text of a rich string as its runs mark it, without how its words are spoken."""
+    line = Line()
+    for text in () if node is None else node.iter(f"{S}t"):
+        above = text.getparent()
+        if above.tag != f"{S}rPh":
+            writer.write(line, text.text or "", _mark(above.find(f"{S}rPr")))
+    return line.verbatim()
+
+
+def _mark(font: Element | None) -> Mark:
+    """Return how a font marks text."""
+    if font is None:
         return ""
-    spoken = {text for part in node.iter(f"{S}rPh") for text in part.iter(f"{S}t")}
-    return "".join(text.text or "" for text in node.iter(f"{S}t") if text not in spoken)
+    if (strike := font.find(f"{S}strike")) is not None and is_on(strike.get("val")):
+        return "struck"
+    align = font.find(f"{S}vertAlign")
+    shifts: dict[str, Mark] = {"superscript": "raised", "subscript": "lowered"}
+    return "" if align is None else shifts.get(align.get("val", ""), "")
+
+
+def _style(cell: Element) -> int:
+    return small_int(cell.get("s")) or 0
+
+
+def _codes(styles: Element | None) -> list[str]:
+    """Return the code of each cell style's number format."""
+    if styles is None:
+        return []
+    formats = styles.iterfind(f"{S}numFmts/{S}numFmt")
+    own = {small_int(node.get("numFmtId")): node.get("formatCode", "") for node in formats}
+    ids = [small_int(node.get("numFmtId")) or 0 for node in styles.iterfind(f"{S}cellXfs/{S}xf")]
+    return [own.get(each, BUILT_IN.get(each, "")) for each in ids]
+
+
+def _struck(styles: Element | None) -> frozenset[int]:
+    """Return the cell styles whose fonts strike text."""
+    if styles is None:
+        return frozenset()
+    fonts = {place for place, font in enumerate(styles.iterfind(f"{S}fonts/{S}font")) if _mark(font) == "struck"}
+    formats = enumerate(styles.iterfind(f"{S}cellXfs/{S}xf"))
+    return frozenset(place for place, node in formats if small_int(node.get("fontId")) in fonts)

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field
 from html import escape
 
+from rag_assets.steps.formats.text_marks import STRUCK_CLASSES
 from rag_assets.steps.markup.asciidoc.context import AsciiContext
 from rag_assets.steps.markup.asciidoc.inline import Inline
 from rag_assets.steps.markup.asciidoc.preprocessing import ATTRIBUTE
@@ -40,6 +41,7 @@ class BlockAttributes:
     id: str = ""
     label: str = ""  # of its id, for references
     options: set[str] = field(default_factory=set)
+    is_struck: bool = False
 
     @property
     def style(self) -> str:
@@ -85,6 +87,10 @@ class Blocks:
             at += 1
         if at >= len(lines):
             return at, ""
+        end, html = self._shown(lines, at, sections, about)
+        return end, f"<del>{html}</del>" if about.is_struck else html
+
+    def _shown(self, lines: list[str], at: int, sections: bool, about: BlockAttributes) -> tuple[int, str]:
         line = lines[at]
         if (section := SECTION.match(line)) and sections:
             return at + 1, self._section(len(section[1]), section[2], about)
@@ -294,6 +300,7 @@ def attribute_line(text: str, about: BlockAttributes) -> None:
                     about.id = short
                 elif sign == "%":
                     about.options.add(short)
+                about.is_struck |= sign == "." and short in STRUCK_CLASSES
             style = re.split(r"[#.%]", part)[0].strip()
             if style or not about.positional:
                 about.positional = [style, *about.positional[1:]]

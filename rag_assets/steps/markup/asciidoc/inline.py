@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from html import escape, unescape
 
+from rag_assets.steps.formats.text_marks import STRUCK_CLASSES
 from rag_assets.steps.markup.asciidoc.context import AsciiContext
 
 _IN = r"(?:\S|\S.{0,500}?\S)"
@@ -205,7 +206,8 @@ def _quoted(tag: str) -> Callable[[re.Match[str]], str]:
         if tag in ("“”", "‘’"):
             opening, closing = ("&#8220;", "&#8221;") if tag == "“”" else ("&#8216;", "&#8217;")
             return f"{opening}{inner}{closing}"
-        return f"{anchor}<{tag}>{inner}</{tag}>"
+        struck = STRUCK_CLASSES.intersection((role or "").split("."))
+        return f"{anchor}<del>{inner}</del>" if struck else f"{anchor}<{tag}>{inner}</{tag}>"
 
     return markup
 

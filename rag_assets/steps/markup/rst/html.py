@@ -13,6 +13,7 @@ from typing import Any
 
 from docutils import nodes
 
+from rag_assets.steps.formats.text_marks import STRUCK_CLASSES
 from rag_assets.steps.markup.rst.context import names
 from rag_assets.steps.markup.rst.roles import SHOWN
 
@@ -22,7 +23,7 @@ def title_of(document: Any) -> str:
     title = next(iter(document.findall(nodes.title)), None)
     if title is None:
         return ""
-    parts = [node.parent.get(SHOWN, str(node)) for node in title.findall(nodes.Text)]
+    parts = [node.parent.get(SHOWN, node.astext()) for node in title.findall(nodes.Text)]
     return " ".join("".join(parts).split())
 
 
@@ -44,8 +45,11 @@ class RstHtml:
 
     def _node(self, node: Any) -> str:
         if isinstance(node, nodes.Text):
-            return escape(str(node), quote=False)
-        name = node.tagname
+            return escape(node.astext(), quote=False)
+        html = self._shown(node, node.tagname)
+        return f"<del>{html}</del>" if STRUCK_CLASSES.intersection(node.get("classes", ())) else html
+
+    def _shown(self, node: Any, name: str) -> str:
         if name in _SILENT:
             return ""
         if SHOWN in node:
@@ -123,7 +127,9 @@ class RstHtml:
         inner = f"[{self._children(node)}]"
         return f'<a href="#{escape(node["refid"])}">{inner}</a>' if "refid" in node else inner
 
-    def _raw(self, _node: Any) -> str:
+    def _raw(self, node: Any) -> str:
+        if node.astext() in _MARKS:  # MyST writes struck text as raw tags around it
+            return str(node.astext())
         self._lost["raw"] += 1
         return ""
 
@@ -152,6 +158,7 @@ def _anchor(name: str) -> str:
     return f'<a id="{escape(name)}"></a>'
 
 
+_MARKS = frozenset(f"<{end}{tag}>" for end in ("", "/") for tag in ("s", "del", "sup", "sub"))
 _SILENT = frozenset(
     names(
         "comment substitution_definition system_message docinfo meta colspec pending decoration "

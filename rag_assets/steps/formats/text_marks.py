@@ -1,0 +1,74 @@
+"""Marks that change what a text says: raised, lowered and struck characters, in every format.
+
+Belongs here: raised and lowered figures as characters of Unicode, which elements of HTML and storage format are marked.
+Does not belong here: how each format of files says so (`files`), counting (`storage_walk`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from rag_assets.steps.formats.blocks import clean
+from rag_assets.steps.formats.element_tree import Element
+from rag_assets.steps.formats.storage import AC
+
+Mark = Literal["", "raised", "lowered", "struck"]
+
+STRUCK = "struck text"
+"""What the ledger calls text that its page crosses out: no statement of the page, so no part of its text."""
+_RAISED = str.maketrans("0123456789+-−–=()abcdefghijklmnoprstuvwxyz", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁻⁼⁽⁾ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ")
+_LOWERED = str.maketrans("0123456789+-−–=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₋₌₍₎")
+_FIGURES = re.compile(r"[0-9+\-−–=()*†‡§,; ]{0,40}[a-z]?[0-9+\-−–=()*†‡§,; ]{0,40}")
+_ORDINAL = re.compile(r"(?:st|nd|rd|th|er|re|ère|[eè]me|nde?|tm|sm)", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_TAGS: dict[str, Mark] = {"s": "struck", "del": "struck", "strike": "struck", "sup": "raised", "sub": "lowered"}
+STRUCK_CLASSES = frozenset(
+    {"line-through", "strikethrough", "strike-through", "strike", "text-decoration-line-through"}
+)
+_SHIFTED = re.compile(r"vertical-align\s*:\s*(super|sub)\b", re.IGNORECASE)
+_INLINE = frozenset({"span", "font", "a", "b", "i", "em", "strong", "small"})  # a cell's style aligns the whole cell
+_ADF_MARKS: dict[str, Mark] = {"strike": "struck", "sup": "raised", "sub": "lowered"}
+
+
+def shifted(text: str, mark: Mark, before: str = "") -> str:
+    """Return raised or lowered text such that it is no part of the number or word before it: 10⁶, 24¹ months, CO₂.
+
+    Words, phrases (only their leading number is raised) and the endings of ordinals stay as they are; what Unicode has
+    no characters for follows `^` or `_`.
+    """
+    line = clean(text)
+    after_number = before[-1:].isdigit()
+    if mark == "lowered":
+        is_index = after_number or (before[-1:].strip() and " " not in line)
+        return "_" * (after_number and line[:1].isalpha()) + line.translate(_LOWERED) if is_index else line
+    if _FIGURES.fullmatch(line):
+        return line.translate(_RAISED)
+    if " " in line:
+        number = _NUMBER.match(line)
+        return number[0].translate(_RAISED) + line[number.end() :] if number else line
+    if line[:1] == "[" or _ORDINAL.fullmatch(line) or (line[:1].isalpha() and not after_number):
+        return line
+    return f"^{line}" if line.replace(".", "").isalnum() else f"^({line})"
+
+
+def mark_of(element: Element) -> Mark:
+    """Return how an element marks what stands inside it: by its name, style, class, or a mark of the new editor."""
+    if (mark := _TAGS.get(element.tag)) is not None:
+        return mark
+    if element.tag == f"{AC}adf-node":
+        return _of_editor(element)
+    style = element.get("style", "")
+    if "line-through" in style or (element.get("class") and STRUCK_CLASSES.intersection(element.get("class").split())):
+        return "struck"
+    found = _SHIFTED.search(style) if style and element.tag in _INLINE else None
+    return "" if found is None else "raised" if found[1].lower() == "super" else "lowered"
+
+
+def _of_editor(node: Element) -> Mark:
+    for child in node.iterchildren(f"{AC}adf-mark"):
+        kind = child.get("key") or child.get("type") or ""
+        for name in (kind, *(part.text or "" for part in child.iter() if kind == "subsup")):
+            if name in _ADF_MARKS:
+                return _ADF_MARKS[name]
+    return ""
