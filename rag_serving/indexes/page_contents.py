@@ -21,7 +21,7 @@ from rag_serving.indexes.duplicates import DuplicateLocations
 from rag_serving.records.queries import Facets
 
 MOST_LABELS = 50
-_FACETS = ["page_id", "space", "labels", "source", "kind"]
+_FACETS = ["page_id", "space", "labels", "source", "kind", "category"]
 
 
 @dataclass(frozen=True)
@@ -93,13 +93,16 @@ class PageContents:
         places = self._places.readable(classes)
         places = places.filter(pa.array(mask[numbers_of(places["row"])]))
         ids = pc.replace_substring_regex(places["chunk_id"], r":[^:]*:[^:]*$", "")
+        places = places.append_column("category", pa.nulls(len(places), pa.string()))  # of the chunk that was kept
         others = places.append_column("page_id", ids).select(_FACETS)
         pages = pa.concat_tables([chunks, others.cast(chunks.schema)]).combine_chunks()
         labels = pages["labels"].combine_chunks()
         parents = pages["page_id"].take(pc.list_parent_indices(labels))
         labelled = pa.table({"page_id": parents, "labels": pc.list_flatten(labels)})
         frequent = dict(islice(_pages_by(labelled, "labels").items(), MOST_LABELS))
-        return Facets(_pages_by(pages, "space"), frequent, _pages_by(pages, "source"), _pages_by(pages, "kind"))
+        return Facets(
+            _pages_by(pages, "space"), frequent, *(_pages_by(pages, name) for name in ("source", "kind", "category"))
+        )
 
 
 def page_of(chunk_id: str) -> str:

@@ -63,6 +63,7 @@ class FilterArguments(BaseModel):
     labels: _Names = Field([], description="Labels, all of which a page must have.")
     source: _Names = Field([], description="Keys of sources.")
     kind: _Names = Field([], description="Kinds of page: page, comments, attachment, document.")
+    category: _Names = Field([], description="Categories of documents.")
     title: _Name | None = Field(None, description="Words of the page's title.")
 
     def parsed(self) -> Filters | None:

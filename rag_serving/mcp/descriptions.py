@@ -36,8 +36,8 @@ SEARCH_WITH_CONTEXT = (
     "Returns passages with text and score, best first; those below score_threshold are left out."
 )
 LIST_SOURCES = (
-    "List spaces, labels, sources and kinds of the pages that you may read, with their number of pages, to narrow a "
-    "question with filters."
+    "List spaces, labels, sources, kinds and categories of the pages that you may read, with their number of pages, to "
+    "narrow a question with filters."
 )
 VERIFY_RECEIPT = (
     "Prove an answer by its receipt_id: each quote is looked for again in the stored page, without any model. Tells "

@@ -132,7 +132,7 @@ class KeyCount(Result):
 
 
 class NameCount(Result):
-    """A label, and how many pages have it."""
+    """A label or a category, and how many pages have it."""
 
     name: str
     count: int
@@ -152,6 +152,7 @@ class SourcesOutput(Result):
     labels: list[NameCount]
     sources: list[KeyCount]
     kinds: list[KindCount]
+    categories: list[NameCount]
     generation: str
 
 

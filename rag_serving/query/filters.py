@@ -1,4 +1,4 @@
-"""What a caller narrows a question to: spaces, sources, kinds of page, labels, words of the title.
+"""What a caller narrows a question to: spaces, sources, kinds of page, categories, labels, words of the title.
 
 Belongs here: parsing and matching of filters. Does not belong here: who may read what (`access.principals`).
 """
@@ -44,11 +44,12 @@ def parse_filters(content: Mapping[str, Any] | None) -> Filters | None:
 
 
 def matching_rows(chunks: pa.Table, filters: Filters) -> NDArray[np.bool_]:
-    """Return which rows of a chunk table (columns space, labels, title, source, kind) match, as a mask [rows]."""
+    """Return which rows of a chunk table (columns space, labels, title, source, kind, category) match, as a mask [rows].
+    Rows of a table without the column `category` have none."""
     matches = np.ones(len(chunks), dtype=np.bool_)
-    for name in ("space", "source", "kind"):
+    for name in ("space", "source", "kind", "category"):
         if values := getattr(filters, name):
-            matches &= rows_in(chunks[name], values)
+            matches &= rows_in(chunks[name], values) if name in chunks.column_names else False
     for word in filters.title:
         matches &= mask_of(pc.match_substring(pc.utf8_lower(chunks["title"]), word.lower()))
     for label in filters.labels:

@@ -16,14 +16,15 @@ from rag_serving.text.stemming import Analyze, analyzer_of, passage_analyzer
 
 @dataclass(frozen=True)
 class Filters:
-    """A chunk matches if it is of one of the spaces, sources and kinds, has all labels, and its page title holds every
-    word."""
+    """A chunk matches if it is of one of the spaces, sources, kinds and categories, has all labels, and its page title
+    holds every word."""
 
     space: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     title: tuple[str, ...] = ()
     source: tuple[str, ...] = ()  # keys of the configuration
     kind: tuple[str, ...] = ()  # page, comments, attachment, document
+    category: tuple[str, ...] = ()  # of its document
 
     def __bool__(self) -> bool:
         return any(vars(self).values())
@@ -41,10 +42,11 @@ class Facets:
     labels: Mapping[str, int]
     sources: Mapping[str, int]
     kinds: Mapping[str, int]
+    categories: Mapping[str, int]
 
     def payload(self) -> dict[str, list[dict[str, Any]]]:
         """Return the JSON shape."""
-        names = {"spaces": "key", "labels": "name", "sources": "key", "kinds": "kind"}
+        names = {"spaces": "key", "labels": "name", "sources": "key", "kinds": "kind", "categories": "name"}
         return {
             facet: [{name: value, "count": count} for value, count in getattr(self, facet).items()]
             for facet, name in names.items()

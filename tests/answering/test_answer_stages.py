@@ -52,6 +52,9 @@ def test_rows_match_every_filter() -> None:
     assert rows(labels=("x",)) == [True, True, False, False]
     assert rows(labels=("x", "y")) == [True, False, False, False]
     assert rows(labels=("z",)) == [False] * 4
+    assert rows(category=("A",)) == [False] * 4  # places of dropped chunks have no such column
+    table = table.append_column("category", pa.array(["a", "b", None, "a"]))
+    assert rows(category=("a",), space=("A",)) == [True, False, False, True]
 
 
 # Lock

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 from click import unstyle
+from fastapi.testclient import TestClient
+from support.api_client import ADDRESS, LOCAL
 from support.clarified import clarified
 
 from rag_serving.access.principals import Principal
+from rag_serving.api.app import create_app
 from rag_serving.cli.printing import answer_lines
 from rag_serving.config.loading import load_config
 from rag_serving.pipeline.pipeline import Pipeline
@@ -153,3 +156,20 @@ def test_keywords_alone_tell_both_of_two_things(by_keywords: Pipeline, question:
     answer = by_keywords.ask(ANYBODY, question)
     assert (answer.outcome, titles(answer)) == ("told", both)
     assert clarified(answer).startswith("Which one should I go deeper on?")
+
+
+@pytest.mark.parametrize("phase", [1, 2, 3])
+def test_a_question_is_narrowed_to_a_category(published_documents: Path, phase: int) -> None:
+    config = load_config(published_documents / "app.yaml")
+    config = config.model_copy(update={"retrieval": config.retrieval.model_copy(update={"phase": phase})})
+    with TestClient(create_app(config), ADDRESS, client=LOCAL) as client:
+        counts = {one["name"]: one["count"] for one in client.get("/v1/filters").json()["categories"]}
+        assert {"actions", "concepts", "widgets"} <= counts.keys()
+        for category, title in (("concepts", "Home"), ("actions", "Return Home")):
+            asked = {"question": "What is home?", "filters": {"category": category}, "explain": True}
+            answer = client.post("/v1/ask", json=asked).json()
+            assert {one["category"] for one in answer["evidence"]} == {category}
+            found = client.post("/v1/search", json={"query": "home", "filters": {"category": [category]}}).json()
+            assert title in {one["title"] for one in found["results"]}
+        nothing = client.post("/v1/search", json={"query": "home", "filters": {"category": "none"}}).json()
+        assert nothing["results"] == []
