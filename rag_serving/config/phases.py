@@ -63,8 +63,8 @@ class Degradation(Section):
     min_questions: int = Field(20, ge=1, le=5_000)
     """Questions that a window needs before the phase is judged."""
     max_p95_ms: float = Field(500, gt=0)
-    """95th percentile of the time from the question to its passages, in milliseconds, above which the next lower phase
-    is used."""
+    """95th percentile of the time from the question to its passages, without the time of the reranker, in milliseconds,
+    above which the next lower phase is used."""
     when_still_slow: Literal["disable", "next_phase"] = "disable"
     """What to do if the lower phase is too slow for another window: switch retrieval off (disable), or use the next
     lower phase."""

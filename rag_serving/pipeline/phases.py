@@ -31,7 +31,8 @@ from rag_serving.tracing.spans import span
 
 MODES: Mapping[int, Mode] = {3: "hybrid", 2: "keyword_chunks", 1: "keyword_documents"}
 """What is searched in each phase."""
-_MODEL_PARTS = frozenset({"embed", "rerank"})
+_RERANK = "rerank"
+_MODEL_PARTS = frozenset({"embed", _RERANK})
 _FAILURES = frozenset({DENSE_UNAVAILABLE, LEXICAL_UNAVAILABLE})
 """Flags of a search that went on without a part of itself: for its phase that is a failure."""
 
@@ -135,7 +136,7 @@ class Attempt:
         self.trace = StageTrace(self._heard, watch=self._watched)
         self._listen, self._abandoned, self._clock = listen, abandoned, clock
         self._began = self._part_began = clock()
-        self._part, self._model_s = "", 0.0
+        self._part, self._model_s = "", dict.fromkeys(_MODEL_PARTS, 0.0)
         self._is_left = False
 
     def abandon(self, outcome: Future[Any]) -> None:
@@ -144,9 +145,14 @@ class Attempt:
 
     def store_s(self) -> float:
         """Return for how many seconds it searches, the time of the model excepted."""
-        part, began, model_s = self._part, self._part_began, self._model_s
+        part, began, model_s = self._part, self._part_began, sum(self._model_s.values())
         now = self._clock()
         return now - self._began - model_s - (now - began if part in _MODEL_PARTS else 0.0)
+
+    def reranker_s(self) -> float:
+        """Return for how many seconds it waited for the reranker; once it has ended."""
+        self._watched("")
+        return self._model_s[_RERANK]
 
     def _heard(self, part: str, detail: str) -> None:
         if self._listen and not self._is_left:
@@ -155,7 +161,7 @@ class Attempt:
     def _watched(self, part: str) -> None:
         now = self._clock()
         if self._part in _MODEL_PARTS:
-            self._model_s += now - self._part_began
+            self._model_s[self._part] += now - self._part_began
         self._part, self._part_began = part, now  # after the sum, which the other thread reads last
 
 
@@ -186,6 +192,7 @@ class Phases:
     failed: list[int] = field(default_factory=list)
     abandoned: list[Future[Any]] = field(default_factory=list)
     _began: float = 0.0
+    _reranker_s: float = 0.0
 
     def beside(self) -> Phases:
         """Return the same chain for another question of the same reader, which is not counted."""
@@ -205,7 +212,7 @@ class Phases:
             NoPhaseError: none answers.
             HiddenRowError: a stage asked for what its reader may not see.
         """
-        self._began = self.clock()
+        self._began, self._reranker_s = self.clock(), 0.0
         if self.mode is not None:
             with self.turns:
                 return search(self.mode, trace)
@@ -222,6 +229,8 @@ class Phases:
                 flag = {3: PHASE_3_FAILED, 2: PHASE_2_FAILED}.get(phase, PHASE_1_FAILED)
                 trace.raise_flag(flag)
                 continue
+            finally:
+                self._reranker_s += attempt.reranker_s()
             trace.include(attempt.trace)
             self._end(phase, attempt.trace)
             if phase < self.configured and not self.failed:
@@ -274,9 +283,10 @@ class Phases:
         return found
 
     def _end(self, phase: int | None, found: StageTrace | None = None) -> None:
-        """Note which phase answered, and tell the controller."""
+        """Note which phase answered, and tell the controller. The reranker has a time limit of its own: its time says
+        nothing of the phase."""
         self.phase = phase
-        self.retrieval_ms = round((self.clock() - self._began) * 1000, 3)
+        self.retrieval_ms = round((self.clock() - self._began - self._reranker_s) * 1000, 3)
         if self.control and self.turn:
             is_error = phase != self.turn.phase or not _FAILURES.isdisjoint(found.flags if found else ())
             self.control.end(self.turn, self.retrieval_ms, is_error, phase is None)

@@ -44,8 +44,8 @@ def parse_filters(content: Mapping[str, Any] | None) -> Filters | None:
 
 
 def matching_rows(chunks: pa.Table, filters: Filters) -> NDArray[np.bool_]:
-    """Return which rows of a chunk table (columns space, labels, title, source, kind, category) match, as a mask [rows].
-    Rows of a table without the column `category` have none."""
+    """Return which rows of a chunk table (columns space, labels, title, source, kind, and category where its rows have
+    one) match, as a mask [rows]."""
     matches = np.ones(len(chunks), dtype=np.bool_)
     for name in ("space", "source", "kind", "category"):
         if values := getattr(filters, name):

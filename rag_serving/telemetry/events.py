@@ -49,7 +49,7 @@ class Found:
     """What the search of one question came to."""
 
     phase: int | None = None  # of retrieval, that answered
-    retrieval_ms: float | None = None  # from the question to its passages
+    retrieval_ms: float | None = None  # from the question to its passages, without the reranker
     matched: int | None = None  # candidates
     corrected: int | None = None  # words that were read as others
 

@@ -78,7 +78,7 @@ QUESTIONS = Table(
     Column("evidence", JSON(none_as_null=True)),  # {feature: value} that the confidence was told from
     Column("rejected", JSON(none_as_null=True)),  # [{chunk_id, score, features}] of the next best sentences
     Column("phase", Integer),  # of retrieval, that answered: 3, 2, 1; null: none, or from before this was kept
-    Column("retrieval_ms", Float),  # from the question to its passages
+    Column("retrieval_ms", Float),  # from the question to its passages, without the reranker
     Column("matched", Integer),  # candidates that the search found
     Column("corrected", Integer),  # words that were read as others
     Column("action", String(16)),  # answer, clarify, no_match, refuse, unavailable; null: a search

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,13 +48,29 @@ class Model:
         return embedder().embed_query(text)
 
 
+class Sidecar:
+    """A reranker that takes so many seconds of a test's clock, or fails after them."""
+
+    def __init__(self, clock: Clock, seconds: float, fails: bool) -> None:
+        self._clock, self._seconds, self._fails = clock, seconds, fails
+
+    def rank(self, _: str, passages: Sequence[tuple[str, str]], top_n: int) -> list[tuple[str, float]]:
+        self._clock.pass_by(self._seconds)
+        if self._fails:
+            raise ModelError("late")
+        return [(identifier, 1.0) for identifier, _ in passages[:top_n]]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class Served:
     """A pipeline as a server has it, with a clock and faults."""
 
-    def __init__(self, home: Path, faults: Faults, **more: Any) -> None:
+    def __init__(self, home: Path, faults: Faults, sidecar: Any = None, **more: Any) -> None:
         self.faults, self.clock, self.model = faults, faults.clock, Model()
         config = configuration(home, embedding={"query_cache": 0}, **more)
-        self.pipeline = Pipeline.open(config, "acme", self.model)  # type: ignore[arg-type]
+        self.pipeline = Pipeline.open(config, "acme", self.model, sidecar)  # type: ignore[arg-type]
         self.pipeline.watch(clock=self.clock)
 
     def ask(self, who: Principal = ANN, question: str = QUESTION) -> Answer:
@@ -148,6 +164,22 @@ def test_a_slow_store_lowers_the_phase_and_then_leaves_retrieval(served: Served)
     answers = served.ask_for(1_200)
     assert {answer.status for answer in answers} <= HELPED
     assert served.phase == 3
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_slow_reranker_costs_no_phase_and_a_slow_store_beside_it_does(
+    wiki_home: Path, faults: Faults, fails: bool
+) -> None:
+    served = Served(wiki_home, faults, Sidecar(faults.clock, 3, fails))
+    assert {answer.phase for answer in served.ask_for(900)} == {3}
+    state = served.pipeline.phases.state()
+    assert state
+    assert state.window.questions >= 20
+    assert state.window.p95_ms is not None
+    assert state.window.p95_ms < 500
+    faults.slow_down(0.6)
+    served.ask_for(600)
+    assert served.phase < 3
 
 
 def test_all_three_at_once_fail_no_question(served: Served) -> None:
