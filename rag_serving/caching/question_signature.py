@@ -30,7 +30,8 @@ LONGEST = 400
 _PIECE = re.compile(r"\w+(?:[.,:/@&+#'_-]+\w+)*(?:\+\+|#)?%?|[^\s\w]")
 _NO_WORD = frozenset("?!.,;:'()[]*`-\"")
 _WE = r"(?:i|we|you|one|people|users?|someone|anyone|somebody|anybody)"
-_QUESTION = r"(?=(?:what|which|who|whom|whose|when|where|why|how)\b)"
+_PERIOD = r"how (?:long|many (?:minutes|hours|days|weeks|months|years))\b"
+_QUESTION = r"(?=(?:for )?(?:what|which|who|whom|whose|when|where|why|how)\b)"
 _YOU = r"(?:you|someone|anyone|somebody|anybody)(?: here)?"
 # Openings that ask for no more than what follows them; matched again and again at the beginning.
 _POLITE = re.compile(
@@ -58,6 +59,10 @@ _REWORDED = tuple(
         (r"^(?:for what reason|how come)\s", "why "),
         (r"^(?:at )?what time (?=(?:do|does|did|is|are|was|were|will|can|must|should)\b)", "when "),
         (r"^what(?:'s| is) the (?:length|duration) of\s", "how long is "),
+        (rf"^for (?={_PERIOD})", ""),
+        (rf"^({_PERIOD} .{{1,300}}?)\sfor[?.!]{{0,3}}\Z", r"\1"),
+        (rf"^(?:(?:is|would) it (?:be )?possible (?:for (?:me|us|{_WE}) )?|(?:am i|are we) able )to\s", "can i "),
+        (r"^is it possible for (.{1,200}?) to\s", r"can \1 "),
         (r"^what(?:'s| is) the location of\s", "where is "),
         (r"^(?:tell me|what can you tell me) about\s", "what is "),
         (r"^where (is|are) (.{1,200}) located[?.!]{0,3}\Z", r"where \1 \2"),
