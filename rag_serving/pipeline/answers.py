@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from rag_serving.answering.citations import pinpointed
-from rag_serving.answering.clarifying import deeper, examples_told, joined, spelling_told
+from rag_serving.answering.clarifying import WHICH_PART, deeper, examples_told, joined, spelling_told
 from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.gates import ASKING_NOTHING
 from rag_serving.answering.lock import completed, freeze
@@ -27,7 +27,7 @@ from rag_serving.receipts.recording import Request, answer_trace, telemetry_of
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import LANGUAGE_NOT_SERVED, NO_SHARED_WORDS
 from rag_serving.records.refusal import Clarification
-from rag_serving.retrieval.clarity import decided
+from rag_serving.retrieval.clarity import decided, topic_asked
 from rag_serving.retrieval.examples import example_questions
 from rag_serving.retrieval.hybrid import Mode
 from rag_serving.retrieval.lexical_reranker import POOL
@@ -67,7 +67,7 @@ def answered(tools: Tools, trace: StageTrace, view: ReaderView, request: Request
         RetrievalError: no phase can answer.
     """
     asked, written = _written(tools, trace, view, request)
-    answer = numbered(pinpointed(written.answer, asked.lock, view.page_text), view)
+    answer = _asked_which(asked, numbered(pinpointed(written.answer, asked.lock, view.page_text), view))
     if tools.cited and any(citation.page for citation in answer.citations):
         with trace.part("places", NO_PLACES):
             answer = tools.cited.located(answer, asked.lock, view.original, request.principal)
@@ -164,6 +164,13 @@ def _candidates(tools: Tools, trace: StageTrace, view: ReaderView, request: Requ
     if not search.context.keywords and view.degraded:
         trace.raise_flag(EXACT_SEARCH)
     return search
+
+
+def _asked_which(asked: Asked, answer: Answer) -> Answer:
+    """Return what is asked back where something is to be explained, and nothing was found of it; any other answer as it
+    is."""
+    topic = topic_asked(asked.search) if answer.status == "not_found" and asked.gates is None else None
+    return replace(answer, status="clarify", answer=WHICH_PART) if topic and topic.frame == "told" else answer
 
 
 def _with_notes(tools: Tools, trace: StageTrace, asked: Asked, request: Request, answer: Answer) -> Answer:

@@ -195,6 +195,8 @@ def _unnamed(topic: Topic, pool: Ranking, chunks: Sequence[Chunk]) -> Decision |
             0.0,
             f"the word is in the text of {len(pages)} of the first pages, and in no heading",
         )
+    if not chunks:
+        return Decision("no_match", reason="no page has the word, or a heading that is near to it")
     nearest = _nearest(pool)
     if nearest is None or nearest[1] >= NEAR:
         return None

@@ -63,7 +63,19 @@ def test_what_is_named_is_introduced(pipeline: Pipeline, question: str, title: s
     assert answer.answer.startswith(said)
 
 
-@pytest.mark.parametrize("question", ["explain calendar", "how do I do it", "the thing"])
+NOTHING = [
+    "explain calendar",
+    "explain bananas",
+    "bananas",
+    "can you explain football?",
+    "explain football league",
+    "can you explain the company calendar?",
+    "how do I do it",
+    "the thing",
+]
+
+
+@pytest.mark.parametrize("question", NOTHING)
 def test_what_no_page_is_about_is_asked_back(pipeline: Pipeline, question: str) -> None:
     answer = pipeline.ask(ANYBODY, question)
     assert (answer.status, answer.answer, answer.citations) == ("clarify", "Which part should I explain?", ())
