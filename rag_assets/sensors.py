@@ -6,7 +6,7 @@ Does not belong here: the decisions (`rag_assets.state.planning`), what the cloc
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any, TypeAlias
@@ -30,6 +30,7 @@ from rag_assets.partitions import SOURCES, TENANTS, changes, limit_pools, partit
 from rag_assets.publishing.documents import note_stopped
 from rag_assets.resources import Installation
 from rag_assets.runs import end_orphans
+from rag_assets.schedules import schedules
 from rag_assets.state.locks import is_held
 from rag_assets.state.observed import (
     published_damage,
@@ -87,7 +88,11 @@ def register_partitions(context: dg.SensorEvaluationContext, config: Config) -> 
             requests.append(definitions[name].build_add_request(list(change.add)))
         if change.delete:
             requests.append(definitions[name].build_delete_request(list(change.delete)))
-    return dg.SensorResult(dynamic_partitions_requests=requests) if requests else dg.SkipReason("nothing changed")
+    if told := schedules_to_reload(context.repository_def.schedule_defs if context.repository_def else None, config):
+        context.log.warning(told)
+    if requests:
+        return dg.SensorResult(dynamic_partitions_requests=requests)
+    return dg.SkipReason(told or "nothing changed")
 
 
 @configured_sensor(
@@ -247,6 +252,15 @@ def alert_when_a_build_fails(context: dg.RunFailureSensorContext, installation: 
         )
     )
     return dg.SkipReason(f"{event['text']} (alert: {alert})")
+
+
+def schedules_to_reload(loaded: Sequence[dg.ScheduleDefinition] | None, config: Config) -> str | None:
+    """Return which sources have another schedule than the one that Dagster has loaded, and what is needed for it; None:
+    none has, or that is not known."""
+    have = {one.name: one.cron_schedule for one in loaded or ()}
+    want = {one.name: one.cron_schedule for one in schedules(config)}
+    names = [name for name in sorted(have | want) if name.startswith("ingest_") and have.get(name) != want.get(name)]
+    return f'use "Reload definitions" for changed schedules: {", ".join(names)}' if names and have else None
 
 
 def _tenants_of_inboxes_process(context: dg.SensorEvaluationContext, config: Config) -> frozenset[str]:

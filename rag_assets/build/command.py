@@ -23,7 +23,7 @@ import typer
 
 from rag_assets.build.embedding_estimate import estimate_embedding
 from rag_assets.build.scratch import scratch_home
-from rag_assets.build.summary import Summary, left_out, source_counts, tenant_facts
+from rag_assets.build.summary import Summary, left_out, searched_pages, source_counts, tenant_facts
 from rag_assets.llm_contexts.estimate import Estimate
 from rag_assets.llm_contexts.last_run import has_failures, read_last_run
 from rag_assets.llm_contexts.tenant import plan_contexts
@@ -146,6 +146,7 @@ class Build:
                 summary.estimates = self._estimate(tenants, summary)
             else:
                 summary.tenants = self._publish(tenants, full, retry_contexts, summary)
+                self._count_searched(tenants, summary)
         finally:
             if self._runner is not None:
                 self._runner.close()
@@ -161,6 +162,13 @@ class Build:
             outcomes = {key: self._start("ingest", key, full, summary) for key in due}
         summary.reasons = {key: left_out(self._store, key) for key in due if key not in summary.errors}
         return {key: source_counts(self._store, key, outcomes.get(key), summary.errors.get(key)) for key in keys}
+
+    def _count_searched(self, tenants: Collection[str], summary: Summary) -> None:
+        """Tell how many pages of each source are searched, as `GET /v1/status` does."""
+        for tenant in tenants:
+            keys = [key for key in summary.sources if self._config.sources[key].tenant == tenant]
+            for key, pages in searched_pages(self._store, tenant, keys).items():
+                summary.sources[key]["pages_searched"] = pages
 
     def _note_unchanged(self, keys: Iterable[str]) -> None:
         """A source that was looked at and had nothing new counts as synced, unless another build is at it."""

@@ -6,6 +6,7 @@ Does not belong here: doing it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,8 @@ class Summary:
         width = max(map(len, keys), default=0)
         lines = []
         for key, counts in self.sources.items():
-            lines += [f"{key:<{width}}  {line}" for line in (source_line(counts), *self.reasons.get(key, ()))]
+            told = (source_line(counts), *self.reasons.get(key, ()), *_not_searched(counts))
+            lines += [f"{key:<{width}}  {line}" for line in told]
         lines += [f"{key:<{width}}  {note}" for key, note in self.notes().items()]
         lines += [f"{key:<{width}}  {tenant_line(facts)}" for key, facts in self.tenants.items()]
         for tenant, embedding in self.embedding.items():
@@ -101,6 +103,12 @@ def source_counts(store: Store, key: str, outcome: Outcome | None, error: str | 
     if readers.passages:
         counts |= {"chunks_for_everyone": readers.for_everyone, "chunks_for_nobody": readers.for_nobody}
     return counts if error is None else {**counts, "error": error, "kept_from": _made_at(store, key)}
+
+
+def searched_pages(store: Store, tenant: str, keys: Iterable[str]) -> dict[str, int]:
+    """Return how many pages of each source the published generation has; of none where nothing is published."""
+    manifest = _manifest(store, tenant)
+    return {key: manifest.pages[key].pages if key in manifest.pages else 0 for key in keys} if manifest else {}
 
 
 def left_out(store: Store, key: str) -> list[str]:
@@ -200,9 +208,18 @@ def source_line(counts: dict[str, Any]) -> str:
     changes = [f"{counts[name]} {word}" for name, word in _CHANGES.items() if counts.get(name)]
     if not any(counts.get(name) for name in _DONE):
         changes.insert(0, "nothing changed")
-    line = f"{pages} ({', '.join(changes)}), {chunks}"
+    searched = f", {counts['pages_searched']} searched" if "pages_searched" in counts else ""
+    line = f"{pages} ({', '.join(changes)}){searched}, {chunks}"
     line += f" ({counts['chunks_new']} new)" if counts["chunks_new"] else ""
     return line + (f", {of(counts['macros_lost'], 'macro')} lost" if counts["macros_lost"] else "")
+
+
+def _not_searched(counts: dict[str, Any]) -> list[str]:
+    """Return why fewer pages are searched than were read."""
+    read = counts["pages_seen"] - counts.get("pages_excluded", 0) - counts["pages_failed"]
+    missing = read - counts.get("pages_searched", read)
+    why = "they have a label of ingestion.drop_labels, or no text of their own"
+    return [f"not searched: {of(missing, 'page')}, because {why}"] if missing > 0 else []
 
 
 def estimate_line(expected: Estimate | None) -> str:

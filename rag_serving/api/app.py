@@ -46,7 +46,7 @@ from rag_serving.api.pages import router as pages
 from rag_serving.api.rates import Guesses
 from rag_serving.api.readiness import Readiness, TenantState, leaving_response, readiness_response
 from rag_serving.api.receipts import router as receipts
-from rag_serving.api.reload import ConfigFile, Reload, Switches
+from rag_serving.api.reload import NOT_USED, ConfigFile, Reload
 from rag_serving.api.reports import add_reports
 from rag_serving.api.route_roles import check_role
 from rag_serving.api.service import (
@@ -198,7 +198,8 @@ async def readyz(request: HttpRequest, service: CurrentService) -> JSONResponse:
 
     found = await asyncio.gather(*(look(*each) for each in service.pipelines.items()))
     states = dict(zip(service.pipelines, found, strict=True))
-    return readiness_response(state.readiness.of(states), states, show=service.config.serving.auth == "loopback")
+    show, problem = service.config.serving.auth == "loopback", state.reload and state.reload.problem
+    return readiness_response(state.readiness.of(states), states, show, problem and (problem if show else NOT_USED))
 
 
 def create_app(
@@ -225,7 +226,7 @@ def create_app(
         open_tracing(config.tracing, "citelock")
         for pipeline in service.pipelines.values():
             threading.Thread(target=pipeline.warm, name=f"warm-{pipeline.tenant}", daemon=True).start()
-        switches = [Switches(file, lambda: app.state.service).look] if file else []
+        looks = [app.state.reload.look] if app.state.reload else []
         drain = Drain(
             config.serving.drain_s,
             _on_loop(app.state.running.end_all),
@@ -235,7 +236,7 @@ def create_app(
         )
         drain.watch_signals()
         app.state.drain = drain
-        watch = Watch([lambda: app.state.service.follow(), lambda: app.state.service.measure(), *switches])
+        watch = Watch([lambda: app.state.service.follow(), lambda: app.state.service.measure(), *looks])
         watch.start()
         async with app.state.mcp.running() if app.state.mcp else nullcontext():
             yield {UNREAD: app.state.service.config.serving.unread_s}
@@ -263,7 +264,7 @@ def create_app(
     app.state.background, app.state.guesses = BackgroundWork(), Guesses()
     app.state.pictures, app.state.readiness = pictures, Readiness()
     app.state.web = WebPage(read_bundle(static))
-    app.state.reload = Reload(app.state, file) if file else None
+    app.state.reload = Reload(app.state, file, exchanges=metrics_folder is None) if file else None
     app.add_middleware(Deadlines, running=app.state.running)
     app.add_middleware(InTurn)
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES, lower={SESSION_PATH: MAX_SIGN_IN_BYTES})

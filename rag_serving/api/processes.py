@@ -1,4 +1,5 @@
-"""The first process of a server of several: replaces those that died, and all of them on SIGHUP.
+"""The first process of a server of several: replaces those that died, and all of them for another configuration, or on
+SIGHUP.
 
 Belongs here: what SIGHUP means, how a process ended. Does not belong here: what a process serves (`server`).
 """
@@ -10,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import uvicorn
 from uvicorn import _subprocess
@@ -41,10 +43,22 @@ def on_hangup(reload: Callable[[], object]) -> None:
     signal.signal(signal.SIGHUP, handle)
 
 
-class Processes(Multiprocess):
-    """uvicorn's supervisor, which logs how a process ended, and calls `renew` before it replaces all of them."""
+class Configuration(Protocol):
+    """What the processes serve by."""
 
-    _renew: Callable[[], bool]
+    def is_new(self) -> bool:
+        """Return whether it changed, so that processes are to be replaced."""
+        ...
+
+    def renew(self) -> bool:
+        """Leave it for processes that start from now on; False where it cannot be used."""
+        ...
+
+
+class Processes(Multiprocess):
+    """uvicorn's supervisor, which logs how a process ended, and replaces all where the configuration is another one."""
+
+    _configuration: Configuration
     _replaced: Callable[[], object]
     _leaves: Callable[[], object]
     _had_terminal: bool
@@ -54,7 +68,7 @@ class Processes(Multiprocess):
     def listening(
         cls,
         config: uvicorn.Config,
-        renew: Callable[[], bool],
+        configuration: Configuration,
         replaced: Callable[[], object],
         leaves: Callable[[], object],
         leave_s: float,
@@ -67,7 +81,7 @@ class Processes(Multiprocess):
         """
         _subprocess.spawn = fork_context()  # type: ignore[assignment]  # where uvicorn starts new interpreters
         made = cls(config, [config.bind_socket()])
-        made._renew, made._replaced, made._had_terminal = renew, replaced, _has_terminal()
+        made._configuration, made._replaced, made._had_terminal = configuration, replaced, _has_terminal()
         made._leaves, made._leave_s = leaves, leave_s
         return made
 
@@ -78,7 +92,12 @@ class Processes(Multiprocess):
     def handle_hup(self) -> None:
         if self._had_terminal and not _has_terminal():
             self.should_exit.set()
-        elif self._renew():
+        else:
+            self._renew()
+
+    def _renew(self) -> None:
+        """Replace the processes one by one, where the configuration as it is now can be used."""
+        if self._configuration.renew():
             patience_s = self.config.timeout_worker_healthcheck
             self.config.timeout_worker_healthcheck = START_S  # uvicorn gives successors as long as a ping, 5 s
             try:
@@ -99,6 +118,8 @@ class Processes(Multiprocess):
                 process.process.join()
 
     def keep_subprocess_alive(self) -> None:
+        if self._configuration.is_new():
+            self._renew()
         before: list[Process] = list(self.processes)
         for process in before:
             process.child_conn.close()  # its own end; while ours is open, asking a process that dies waits in vain

@@ -51,10 +51,13 @@ class Readiness:
         return state.fetching is not None or is_opening
 
 
-def readiness_response(is_ready: bool, states: Mapping[str, TenantState], show: bool) -> JSONResponse:
-    """Return the answer of `/readyz`; names and reasons only where `show`: nobody else can ask."""
+def readiness_response(
+    is_ready: bool, states: Mapping[str, TenantState], show: bool, configuration: str | None = None
+) -> JSONResponse:
+    """Return the answer of `/readyz`; names and reasons only where `show`: nobody else can ask. `configuration`: why
+    its file is not used as it is now."""
     told = {tenant: state.fetching or state.problem for tenant, state in states.items()}
-    content: dict[str, Any] = {"ready": is_ready}
+    content: dict[str, Any] = {"ready": is_ready} | ({"configuration": configuration} if configuration else {})
     if not is_ready:
         content |= error_body("NOT_READY", next(filter(None, told.values()), "no tenant is configured"))
     if not show:

@@ -1,4 +1,4 @@
-"""A running server and its configuration file: switches that are followed, everything else read anew on request.
+"""A running server and its configuration file, which it follows: switches at once, everything else by another service.
 
 Belongs here: when the file is read again, what becomes of a bad edit, exchanging one service for another.
 Does not belong here: what a service is made of (`service`), signals and processes (`server`).
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from rag_serving.api.auth import check_address
 from rag_serving.api.service import Service
@@ -20,6 +21,8 @@ from rag_serving.config.serving import Serving
 
 RETIRED_S = 300.0
 """Seconds after which a service that was exchanged is closed: longer than any question takes."""
+NOT_USED = "the configuration file cannot be used; the one before is in force, and the server's log says why"
+_AT_START = ("host", "port", "workers", "mcp")
 
 _log = logging.getLogger(__name__)
 _Stamp = tuple[int, int, int] | None
@@ -34,10 +37,14 @@ class State(Protocol):
 @dataclass(frozen=True)
 class ConfigFile:
     """The file that a server was started with; where it listens, by how many processes, and whether for MCP as well,
-    stays as it is."""
+    stays as it is.
+
+    `refused`: where the first process of several says why it does not use the file; None: there is one process.
+    """
 
     path: Path
     serving: Serving
+    refused: Path | None = None
 
     def load(self) -> Config:
         """Return the configuration as the file and the environment have it now.
@@ -45,8 +52,17 @@ class ConfigFile:
         Raises:
             ConfigError: it cannot be used.
         """
-        config = load_config(self.path)
-        kept = {name: getattr(self.serving, name) for name in ("host", "port", "workers", "mcp")}
+        return self.kept(load_config(self.path))
+
+    def kept(self, config: Config, served: Collection[str] = ()) -> Config:
+        """Return a configuration with what stays as it is. `served`: the tenants that are.
+
+        Raises:
+            ConfigError: it has none of these, as a file that is still being written, or cannot be used here.
+        """
+        if served and config.tenants.keys().isdisjoint(served):
+            raise ConfigError(f"{self.path} has none of the tenants that are served")
+        kept = {name: getattr(self.serving, name) for name in _AT_START}
         config = config.model_copy(update={"serving": config.serving.model_copy(update=kept)})
         check_address(config.serving)
         return config
@@ -60,44 +76,64 @@ class ConfigFile:
         return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-class Switches:
-    """Follows of the configuration file, the tenants' own too, the section `features`, and of `retrieval` `enabled`,
-    `phase` and `canary`. A file that cannot be used changes nothing."""
+class Changes:
+    """Tells of each change of a configuration file once, when the file stays the same from one look to the next:
+    whoever writes may not be done."""
 
-    def __init__(self, file: ConfigFile, service: Callable[[], Service]) -> None:
-        self._file, self._service = file, service
+    def __init__(self, file: ConfigFile) -> None:
+        self._file = file
         self._seen: _Stamp = None
         self._read: _Stamp = None
 
-    def look(self) -> None:
-        """Take over the switches of a file that changed, once it stays the same from one look to the next."""
-        stamp = self._file.stamp()
-        if stamp != self._seen:  # whoever writes may not be done
-            self._seen = stamp
-        elif stamp != self._read:
-            self._read = stamp
-            self._take_over()
-
-    def _take_over(self) -> None:
-        service = self._service()
-        try:
-            config = self._file.load()
-            if service.pipelines and service.pipelines.keys().isdisjoint(config.tenants):
-                raise ConfigError(f"{self._file.path} has none of the tenants that are served")
-        except ConfigError as error:
-            _log.error("the configuration that was changed is not used: %s", error)
-            return
-        for line in service.switch(config):
-            _log.warning("%s", line)
+    def are_new(self) -> bool:
+        """Return whether the file is to be read; true once at the beginning."""
+        stamp, before = self._file.stamp(), self._seen
+        self._seen = stamp
+        if stamp != before or stamp == self._read:
+            return False
+        self._read = stamp
+        return True
 
 
 class Reload:
-    """Reads the configuration again and serves by it. What is asked meanwhile is answered by the old one."""
+    """Follows the configuration file, and reads it again when it is told to. What is asked meanwhile is answered by the
+    old service; a file that cannot be used changes nothing.
 
-    def __init__(self, state: State, file: ConfigFile, retired_s: float = RETIRED_S) -> None:
-        self._state, self._file, self._retired_s = state, file, retired_s
+    `problem` says why it is not used, `waiting` what of it needs a restart.
+    """
+
+    def __init__(self, state: State, file: ConfigFile, retired_s: float = RETIRED_S, exchanges: bool = True) -> None:
+        """`exchanges`: False where this process is one of several, which the first one replaces."""
+        self._state, self._file, self._retired_s, self._exchanges = state, file, retired_s, exchanges
+        self._changes = Changes(file)
         self._lock = threading.Lock()  # one reload at a time
         self._retired: list[Service] = []
+        self._in_force = state.service.config
+        self._at_start: Config | None = None
+        self._problem: str | None = None
+        self.waiting: tuple[str, ...] = ()
+
+    @property
+    def problem(self) -> str | None:
+        """Why the file is not used as it is now; None: it is in force."""
+        with suppress(OSError):
+            return self._problem or (self._file.refused.read_text("utf-8") if self._file.refused else None)
+        return None
+
+    def look(self) -> None:
+        """Take over a file that changed: its switches at once, anything else in a thread."""
+        if not self._changes.are_new():
+            return
+        try:
+            config = self._followed()
+        except ConfigError as error:
+            self._refuse("the configuration that was changed is not used", error)
+            return
+        self._problem = None
+        for line in self._state.service.switch(config):
+            _log.warning("%s", line)
+        if self._exchanges and beyond_switches(config) != beyond_switches(self._in_force):
+            self.begin()
 
     def begin(self) -> None:
         """Reload in a thread."""
@@ -108,23 +144,43 @@ class Reload:
         with self._lock:
             old = self._state.service
             try:
-                service = Service.open(self._file.load(), like=old)
+                config = self._file.load()
+                service = Service.open(config, like=old)
                 service.fetch()
                 service.warm()
             except ConfigError as error:
-                _log.error("the configuration is not used: %s", error)
+                self._refuse("the configuration is not used", error)
                 return
-            self._state.service = service
+            told = schedules_told(self._in_force, config)
+            self._state.service, self._in_force, self._problem = service, config, None
             self._retired.append(old)
         timer = threading.Timer(self._retired_s, self._close, (old,))
         timer.daemon = True
         timer.start()
-        _log.warning("%s was read again and is in force", self._file.path)
+        _log.warning("%s was read again and is in force%s", self._file.path, told)
 
     def close(self) -> None:
         """Close what was exchanged and may still have been in use."""
         for service in tuple(self._retired):
             self._close(service)
+
+    def _followed(self) -> Config:
+        """Return the configuration, and note what of it needs a restart.
+
+        Raises:
+            ConfigError: it cannot be used.
+        """
+        said = load_config(self._file.path)
+        config = self._file.kept(said, self._state.service.pipelines)
+        self._at_start = self._at_start or said
+        self.waiting = needing_restart(self._at_start, said)
+        if self.waiting:
+            _log.warning("%s: restart the server for %s", self._file.path, ", ".join(self.waiting))
+        return config
+
+    def _refuse(self, what: str, error: ConfigError) -> None:
+        self._problem = str(error)
+        _log.error("%s: %s", what, error)
 
     def _close(self, service: Service) -> None:
         with self._lock:
@@ -132,3 +188,24 @@ class Reload:
                 return
             self._retired.remove(service)
         service.close()
+
+
+def beyond_switches(config: Config) -> dict[str, Any]:
+    """Return all that a configuration says but what `Service.switch` takes over."""
+    said = config.model_dump()
+    for name, section in (("", said), *said["tenants"].items()):
+        section["features"], section["keyword"] = None, config.keyword_of(name).model_dump()
+        section["retrieval"] = {**section["retrieval"], "enabled": None, "phase": None, "canary": None}
+    return said
+
+
+def needing_restart(before: Config, after: Config) -> tuple[str, ...]:
+    """Return the keys that differ and are read at the start alone."""
+    keys = [f"serving.{name}" for name in _AT_START if getattr(before.serving, name) != getattr(after.serving, name)]
+    return (*keys, *(["tracing"] if before.tracing != after.tracing else []))
+
+
+def schedules_told(before: Config, after: Config) -> str:
+    """Return what Dagster needs for the schedules of a configuration; empty where they are the same."""
+    old, new = ({key: one.schedule for key, one in each.sources.items() if one.schedule} for each in (before, after))
+    return "" if old == new else '; for changed schedules, use "Reload definitions" in Dagster'

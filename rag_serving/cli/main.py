@@ -178,7 +178,7 @@ def serve(
 ) -> None:
     """Serve the HTTP API.
 
-    A running server follows `features` of its configuration file; SIGHUP makes it read all of the file again.
+    A running server follows its configuration file; SIGHUP makes it read that and the files that it names again.
 
     \b
     citelock serve

@@ -1,4 +1,4 @@
-"""A running server takes over switches that are changed in its file, and everything else on SIGHUP."""
+"""A running server follows its configuration file: switches at once, everything else a few seconds later."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from support.command_line import write_config
 from support.waiting import wait_until
 
 from rag_serving.api.app import create_app
-from rag_serving.api.reload import ConfigFile, Reload, Switches
+from rag_serving.api.reload import NOT_USED, ConfigFile, Reload
 from rag_serving.config.loading import ConfigError, load_config
 
 HEURISTIC = "features: {FEATURE_HEURISTIC_RERANKER: true}\n"
@@ -38,7 +39,6 @@ class Served:
         config = load_config(self.path)
         self.file = ConfigFile(self.path, config.serving)
         self.app = create_app(config, file=self.file)
-        self.switches = Switches(self.file, lambda: self.app.state.service)
         self.reload: Reload = self.app.state.reload
 
     def edit(self, more: str) -> None:
@@ -49,8 +49,8 @@ class Served:
         return bool(found["reranker"] == "heuristic")
 
     def look_twice(self) -> None:
-        self.switches.look()
-        self.switches.look()
+        self.reload.look()
+        self.reload.look()
 
 
 @pytest.fixture
@@ -100,9 +100,9 @@ def test_a_file_that_is_still_being_written_is_left_alone(served: Served) -> Non
     served.look_twice()
     for size in range(3):
         served.edit(HEURISTIC + "#" * size)
-        served.switches.look()
+        served.reload.look()
         assert not served.ranks_by_words()
-    served.switches.look()
+    served.reload.look()
     assert served.ranks_by_words()
 
 
@@ -120,14 +120,59 @@ def test_the_sidecar_can_be_switched_off_and_on(tmp_path: Path, wiki_home: Path)
     served.app.state.service.close()
 
 
+def test_a_running_server_follows_the_whole_file(served: Served) -> None:
+    with client_of(served.app) as client:
+        assert client.get("/v1/documents").json()["sources"] == []
+        old = served.app.state.service
+        served.edit("sources: {uploads: {kind: files, tenant: acme, readers: everyone}}\n")
+        wait_until(lambda: client.get("/v1/documents").json()["sources"] == ["uploads"])
+        assert client.get("/v1/session").json()["features"]["documents"]
+        first = served.app.state.service
+        assert first is not old
+        served.path.touch()  # another time, and the same content
+        time.sleep(1.5)
+        assert served.app.state.service is first
+        served.edit("")
+        wait_until(lambda: client.get("/v1/documents").json()["sources"] == [])
+
+
+def test_a_file_that_cannot_be_used_is_told_where_people_look_until_it_is_mended(served: Served) -> None:
+    with client_of(served.app) as client:
+        for bad in ("retrieval: {dense_k: 0}\n", "serving: {auth: tokens, tokens_env: NO_SUCH}\n", "sources: [\n"):
+            served.edit(bad)
+            wait_until(lambda: NOT_USED in client.get("/v1/status").json()["degraded"])
+            ready = client.get("/readyz")
+            assert ready.status_code == 200
+            assert ready.json()["configuration"] == served.reload.problem
+            served.edit("")
+            wait_until(lambda: NOT_USED not in client.get("/v1/status").json()["degraded"])
+            assert "configuration" not in client.get("/readyz").json()
+
+
+def test_what_needs_a_restart_is_named_until_it_is_taken_back(served: Served) -> None:
+    with client_of(served.app) as client:
+        wait_until(lambda: served.reload._at_start is not None)
+        served.edit("serving: {port: 1}\ntracing: {sample_ratio: 0.5}\n")
+        needed = [f"restart the server for {key} of the configuration file" for key in ("serving.port", "tracing")]
+        wait_until(lambda: client.get("/v1/status").json()["degraded"] == needed)
+        served.edit("")
+        wait_until(lambda: client.get("/v1/status").json()["degraded"] == [])
+
+
+def test_a_changed_schedule_says_what_dagster_needs(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    served.look_twice()
+    served.edit("sources: {uploads: {kind: files, tenant: acme, readers: everyone, schedule: '0 3 * * *'}}\n")
+    served.look_twice()
+    wait_until(lambda: any("Reload definitions" in line for line in caplog.messages))
+
+
 def test_a_reload_takes_over_everything_but_where_the_server_listens(served: Served) -> None:
     old = served.app.state.service
     served.edit(
         "retrieval: {final_passages: 2}\nserving: {port: 1, max_question_chars: 10}\ntelemetry: {enabled: false}\n"
     )
     served.look_twice()
-    assert served.app.state.service is old
-    served.reload.now()
+    wait_until(lambda: served.app.state.service is not old)
     new = served.app.state.service
     assert (new.config.retrieval.final_passages, new.config.serving.port) == (2, old.config.serving.port)
     assert new.embedder is old.embedder

@@ -103,10 +103,14 @@ def test_a_hangup_reads_the_configuration_again_and_the_server_goes_on_until_it_
         write_config(tmp_path, wiki_home, "retrieval: {dense_k: 0}\n")
         running.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "the configuration is not used: " in running.log())
+        wait_until(lambda: "the configuration that was changed is not used: " in running.log())
         assert running.workers() == workers
-        write_config(tmp_path, wiki_home, sidecar)
-        running.process.send_signal(signal.SIGHUP)
+        write_config(tmp_path, wiki_home, sidecar)  # is followed without a signal
         wait_until(lambda: {running.ranked_by() for _ in range(4)} == {"heuristic"})
+        wait_until(lambda: not set(workers) & set(running.workers()))
+        workers = running.workers()
+        running.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: running.log().count(" was read again") == 2)
         wait_until(lambda: not set(workers) & set(running.workers()))
         assert running.process.poll() is None
         assert "Traceback" not in running.stop()

@@ -54,6 +54,7 @@ def test_the_first_build_tells_what_it_did_in_the_documented_shape(wiki: Wiki) -
         "macros_lost": 0,
         "chunks_for_everyone": 3,
         "chunks_for_nobody": 0,
+        "pages_searched": 2,
     }
     tenant = summary["tenants"]["demo"]
     assert all(tenant.pop("gates").values())

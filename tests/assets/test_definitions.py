@@ -13,11 +13,12 @@ from support.envelopes import Wiki
 
 from rag_assets.definitions import build_defs
 from rag_assets.metadata import column_schema
+from rag_assets.partitions import register
 from rag_assets.resources import Installation
 from rag_assets.schedules import why_skipped
 from rag_assets.sensors import publish_when_sources_changed, register_partitions, report_when_published
 from rag_serving.artifacts.schema import TABLES
-from rag_serving.config.loading import ConfigError
+from rag_serving.config.loading import ConfigError, load_config
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,6 +62,31 @@ def test_a_schedule_stands_for_each_source_that_wants_one(wiki: Wiki) -> None:
     schedule = defs.resolve_schedule_def("ingest_my__eng")
     assert schedule.cron_schedule == "0 3 * * *"
     assert [schedule.name for schedule in defs.schedules or []] == ["ingest_my__eng", "report_yesterday"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"eng": {"schedule": "0 4 * * *"}}, "ingest_eng"),
+        ({"eng": {}}, "ingest_eng"),
+        ({"eng": {"schedule": "0 3 * * *"}, "ops": {"schedule": "0 5 * * *"}}, "ingest_ops"),
+        ({"eng": {"schedule": "0 3 * * *"}}, None),
+    ],
+)
+def test_the_sensor_says_which_schedules_dagster_has_to_load_again(
+    wiki: Wiki, changed: dict[str, dict[str, str]], told: str | None
+) -> None:
+    wiki.configure(sources={"eng": wiki.source("eng", schedule="0 3 * * *")})
+    loaded = build_defs(wiki.config_path).get_repository_def()
+    wiki.configure(sources={key: wiki.source(key, **settings) for key, settings in changed.items()})
+    installation = Installation(config_path=str(wiki.config_path))
+    with dg.DagsterInstance.ephemeral() as instance:
+        register(instance, load_config(wiki.config_path))
+        context = dg.build_sensor_context(instance=instance, repository_def=loaded)
+        result = register_partitions(context, installation=installation)
+    assert isinstance(result, dg.SkipReason)
+    needed = f'use "Reload definitions" for changed schedules: {told}' if told else "nothing changed"
+    assert result.skip_message == needed
 
 
 def test_no_asset_waits_for_a_report(wiki: Wiki) -> None:
@@ -135,7 +161,7 @@ def test_nothing_is_decided_on_a_configuration_that_cannot_be_read(wiki: Wiki) -
 @pytest.mark.parametrize(
     ("sources", "reason"),
     [
-        ({}, "the configuration has no source 'eng' any more; reload the code location"),
+        ({}, "the configuration has no source 'eng' any more; use \"Reload definitions\""),
         ({"eng": {}}, "the configuration has no schedule for source 'eng' any more"),
         ({"eng": {"schedule": "0 3 * * *"}}, "source 'eng' is not registered yet"),
         ({"eng": {"schedule": "0 3 * *"}}, "is not a cron expression"),

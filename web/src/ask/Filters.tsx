@@ -44,6 +44,7 @@ export function FilterButton() {
       <Button kind="quiet" icon="filter" label={t("filter")} aria-haspopup="dialog" onClick={() => setOpen(true)} />
       {isOpen && (
         <Dialog title={t("filter")} onClose={() => setOpen(false)}>
+          <p class="faint">{t("filter.note")}</p>
           <div class="filters">
             {groups.map(({ key, list }) => (
               <fieldset key={key}>

@@ -42,6 +42,7 @@ export const de: Record<Key, string> = {
   "filter.labels": "Schlagwörter",
   "filter.source": "Quellen",
   "filter.kind": "Arten",
+  "filter.note": "Gezählt sind die Seiten, die Sie lesen dürfen.",
   "filter.remove": "{value} entfernen",
 
   progress: "Fortschritt",

@@ -41,6 +41,7 @@ export const en = {
   "filter.labels": "Labels",
   "filter.source": "Sources",
   "filter.kind": "Kinds",
+  "filter.note": "Counted are the pages that you may read.",
   "filter.remove": "Remove {value}",
 
   progress: "Progress",

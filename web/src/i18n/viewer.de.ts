@@ -143,6 +143,7 @@ export const viewerDe: Record<keyof typeof viewerEn, string> = {
   "status.sources": "Quellen",
   "status.source": "Quelle",
   "status.pages": "Seiten",
+  "status.pages_note": "Seiten, die durchsucht werden, wer auch immer sie lesen darf. Filter zählen nur Seiten, die Sie lesen dürfen.",
   "status.last_sync": "Letzter Abgleich",
   "status.newest_page": "Neueste Seite",
   "status.state": "Zustand",

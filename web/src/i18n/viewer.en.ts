@@ -141,6 +141,7 @@ export const viewerEn = {
   "status.sources": "Sources",
   "status.source": "Source",
   "status.pages": "Pages",
+  "status.pages_note": "Pages that are searched, whoever may read them. Filters count only the pages that you may read.",
   "status.last_sync": "Last sync",
   "status.newest_page": "Newest page",
   "status.state": "State",

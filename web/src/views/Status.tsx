@@ -135,6 +135,7 @@ function Sources({ sources }: Pick<ServerStatus, "sources">) {
           </tbody>
         </table>
       </div>
+      <p class="view-faint">{t("status.pages_note")}</p>
     </>
   );
 }
