@@ -68,7 +68,7 @@ def why_skipped(instance: dg.DagsterInstance, installation: Installation, key: s
         return str(error)
     if source is None or source.schedule is None:
         lacks = "the configuration has no source" if source is None else "the configuration has no schedule for source"
-        return f"{lacks} {key!r} any more; use \"Reload definitions\", and this schedule is gone"
+        return f'{lacks} {key!r} any more; use "Reload definitions", and this schedule is gone'
     if not instance.has_dynamic_partition("sources", key):
         return f"source {key!r} is not registered yet; the sensor `register_partitions` does that"
     if key in partitions_in_flight(instance, "ingest"):
