@@ -13,8 +13,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_NOTE = re.compile(r"(?P<mark>\(\d{1,2}\)|\([a-z]\)|\d{1,2}|[¹²³⁴-⁹]|[*†‡§]{1,3})\s?(?=[^\W\d_a-z]|[\"“(])")
-_SUPERSCRIPT = str.maketrans("123456789", "¹²³⁴⁵⁶⁷⁸⁹")
+_NOTE = re.compile(r"(?P<mark>\(\d{1,2}\)|\([a-z]\)|\d{1,2}|[⁰¹²³⁴-⁹]{1,2}|[*†‡§]{1,3})\s?(?=[^\W\d_a-z]|[\"“(])")
+_FIGURES, _RAISED = "0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 
 class Part(NamedTuple):
@@ -51,7 +51,7 @@ def beside_marks(parts: Sequence[Part]) -> list[int]:
 
 def _marked(parts: Sequence[Part], note: int, mark: str) -> int | None:
     """Return the place of the last part above a note that has its mark; None where none has."""
-    marks = {mark, mark.translate(_SUPERSCRIPT)}
+    marks = {mark, mark.translate(str.maketrans(_FIGURES, _RAISED)), mark.translate(str.maketrans(_RAISED, _FIGURES))}
     for at in range(note - 1, -1, -1):
         part = parts[at]
         if not is_note(part.text) and _fits(part, parts[note]) and any(_has_glued(part.text, one) for one in marks):
@@ -65,7 +65,7 @@ def _has_glued(text: str, mark: str) -> bool:
     while at > 0:
         before, after = text[max(at - 2, 0) : at], text[at + len(mark) : at + len(mark) + 2]
         is_number = after[:1].isalnum() or after[:1] == "%" or (after[:1] in (".", ",") and after[1:].isdigit())
-        if not is_number and (mark[0] == "(" or _ends_word(before)):
+        if not is_number and (mark[0] == "(" or mark[0] in _RAISED or _ends_word(before)):
             return True
         at = text.find(mark, at + 1)
     return False

@@ -28,6 +28,10 @@ _NUMBER = re.compile(
     r"(?:\s{0,3}(?:of|/|von)\s{0,3}\d{1,4})?[-–—|\s]*",
     re.I,
 )
+_COUNTER = re.compile(r"(?<=page )\d{1,4}\b|(?<=seite )\d{1,4}\b|\b\d{1,4}(?= ?(?:of|von|/) ?\d)")
+_OUTER_COUNTER = re.compile(rf"^\d{{1,4}}(?![\d.,])|(?<![\d.,])\d{{1,4}}$|{_COUNTER.pattern}")
+_LARGER = 1.12  # times the size of the page's longest line
+_Key = tuple[str, str, int]
 _PAGE_OF = re.compile(
     r"(?:page|seite)\s{1,3}\d{1,4}(?:\s{1,3}(?:of|von|/)\s{1,3}\d{1,4})?|\d{1,4}\s{0,2}/\s{0,2}\d{1,4}", re.I
 )
@@ -35,7 +39,7 @@ _PAGE_OF = re.compile(
 
 def without_furniture(pages: Sequence[PageRows]) -> tuple[list[PageRows], int]:
     """Return the pages without repeated lines and page numbers, and how many lines that were."""
-    share = _MARGIN if len(pages) >= _PAGES else _MARGIN_OF_TWO
+    share = _MARGIN if _count(pages) >= _PAGES else _MARGIN_OF_TWO
     repeated, offsets = _repeated(pages, share)
     counting = _counting(pages)
     removed = 0
@@ -44,7 +48,7 @@ def without_furniture(pages: Sequence[PageRows]) -> tuple[list[PageRows], int]:
         places = {
             place
             for place, row, zone in _outer(page, share)
-            if _key(row, zone) in repeated or _is_number(row, zone, page.page, offsets)
+            if not repeated.isdisjoint(_keys(page, row, zone)) or _is_number(row, zone, page.page, offsets)
         }
         places |= {place for place, key in _ends(page) if key in counting}
         removed += len(places)
@@ -104,24 +108,35 @@ def _ends(page: PageRows) -> Iterator[tuple[int, tuple[str, int]]]:
     yield place, (words, int(match[0]) - page.page)
 
 
-def _repeated(pages: Sequence[PageRows], share: float) -> tuple[set[tuple[str, str]], set[tuple[str, int]]]:
+def _repeated(pages: Sequence[PageRows], share: float) -> tuple[set[_Key], set[tuple[str, int]]]:
     """Return the lines that stand in the same margin of several pages, and by how much numbers there differ from the
     pages that they count."""
-    seen: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    seen: defaultdict[_Key, set[int]] = defaultdict(set)
     offsets = Counter[tuple[str, int]]()
     for page in pages:
         for _, row, zone in _outer(page, share):
-            if len(row.cells) <= _CELLS:
-                seen[_key(row, zone)].add(page.page)
+            for key in _keys(page, row, zone) if len(row.cells) <= _CELLS else ():
+                seen[key].add(page.page)
             if _NUMBER.fullmatch(row.text) and (digits := _DIGITS.search(row.text)):
                 offsets[zone, int(digits[0]) - page.page] += 1
-    needed = max(min(_PAGES, len(pages)), 2)
+    needed = max(min(_PAGES, _count(pages)), 2)
     repeated = {key for key, on in seen.items() if len(on) >= needed and any(map(str.isalpha, key[0]))}
     return repeated, {offset for offset, count in offsets.items() if count >= 2}
 
 
-def _key(row: Row, zone: str) -> tuple[str, str]:
-    return _DIGITS.sub("#", row.text.casefold()), zone
+def _keys(page: PageRows, row: Row, zone: str) -> Iterator[_Key]:
+    """Yield what may be repeated of a line: all of it, or all but the number that counts the pages, with by how much it
+    differs from the page. Headings, which are larger, are counted by numbers of their own."""
+    text = row.text.casefold()
+    yield text, zone, 0
+    is_larger = row.size >= _LARGER * max(page.rows, key=lambda other: len(other.text)).size
+    for match in (_COUNTER if is_larger else _OUTER_COUNTER).finditer(text):
+        yield f"{text[: match.start()]}#{text[match.end() :]}", zone, int(match[0]) - page.page
+
+
+def _count(pages: Sequence[PageRows]) -> int:
+    """Return how many pages there are: words that are turned otherwise are a part of one."""
+    return len({page.page for page in pages})
 
 
 def _is_number(row: Row, zone: str, page: int, offsets: set[tuple[str, int]]) -> bool:

@@ -10,7 +10,7 @@ report, too: who asks names the document. So its name stands above all of its he
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from rag_assets.steps.files.pdf.records import PageRows
@@ -30,6 +30,7 @@ _COUNTED_FIRST = re.compile(
 )
 _BORDER = " |·•-–—/,"
 _NAVIGATION = frozenset({"table of contents", "contents", "back to contents", "index", "confidential", "draft"})
+_DIGITS = re.compile(r"\d+")
 _BARE = re.compile(r"[\W_]+")
 
 
@@ -96,10 +97,11 @@ def _of_cover(pages: Sequence[PageRows], blocks: Sequence[Block]) -> Iterator[st
     """Yield the headings of the first page of a document of several, up to its first table or longer text."""
     if len(pages) < _PAGES:
         return
+    alike = Counter(_DIGITS.sub("#", block.text) for block in blocks if block.kind == "heading")
     for block in blocks:
         if block.page > 1 or block.kind == "table" or (block.kind != "heading" and len(block.text) > _LONG):
             return
-        if block.kind == "heading" and _WORD.search(block.text):
+        if block.kind == "heading" and _WORD.search(block.text) and alike[_DIGITS.sub("#", block.text)] == 1:
             yield block.text
 
 

@@ -68,10 +68,10 @@ def _is_item(row: Row) -> bool:
 def _is_new(members: Sequence[Row], row: Row, usual: float, is_item: bool) -> bool:
     """Return whether a line begins a paragraph of its own."""
     before = members[-1]
-    if row.column != before.column:
-        return ends_sentence(before.text) or not row.text[:1].islower()
     if abs(row.size - before.size) > _SIZES_ALIKE * max(row.size, before.size) or row.bold != before.bold:
         return True
+    if row.column != before.column:
+        return ends_sentence(before.text) or not row.text[:1].islower()
     gap = (row.y0 - before.y1) / max(row.size, 1.0)
     if gap > usual + _MORE or gap < -1.5:
         return True

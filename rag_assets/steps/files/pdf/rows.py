@@ -18,8 +18,10 @@ _SPACE = 0.75  # of the height: the widest space between two words of one cell
 _EVEN = 0.18  # of the height: how much higher or lower OCR may read a line of the same size
 _SAME_LINE = 0.4  # of the height: how far the middles of two words of one line are apart
 _LONG = 24  # characters of a line that looks like running text
+_NARROW = 8  # the same, where columns are narrow
 _COLUMN_LINES = 4  # lines of running text that make a column
 _COLUMNS_MAX = 4
+_INDENT = 3  # times the height: how far lines of one narrow column begin from each other
 _BULLETS = frozenset("•▪■●○◦‣⁃∙·–—*-➢➤✓❖§\uf0b7\uf0a7\uf06f")
 _LIGATURES = {sign: unicodedata.normalize("NFKC", chr(sign)) for sign in range(0xFB00, 0xFB07)}
 
@@ -158,35 +160,51 @@ def _regions(cells: Sequence[Cell], width: float) -> Iterator[tuple[list[Cell], 
     """Yield the cells in the order in which they are read: band after band, and in a band column after column."""
     if not cells:
         return
-    border = _gutter(cells, width)
-    if border is None:
+    wide = _gutters(cells, width, _LONG)
+    narrow = [] if wide else _gutters(cells, width, _NARROW)
+    border = max(wide)[1] if wide else min((border for _, border in narrow), default=None)
+    bands = _banded(cells, border, bool(narrow)) if border is not None else []
+    if not wide and not any(len(columns) > 1 for columns in bands):
         yield list(cells), 0
         return
+    for columns in bands:
+        for number, column in enumerate(columns, start=1):
+            if len(columns) > 1 and wide:
+                yield from ((part, number * _COLUMNS_MAX + inner) for part, inner in _regions(column, width))
+            else:
+                yield column, number * _COLUMNS_MAX if len(columns) > 1 else 0
+
+
+def _banded(cells: Sequence[Cell], border: float, is_narrow: bool) -> list[list[list[Cell]]]:
+    """Return the cells from top to bottom, and of each band the columns of running text; one where it has none."""
+    bands: list[list[list[Cell]]] = []
     for is_parted, group in groupby(_bands(cells, border), key=lambda band: band[1]):
         members = [cell for band, _ in group for cell in band]
         left = [cell for cell in members if cell.x1 <= border]
         right = [cell for cell in members if cell.x1 > border]
-        if is_parted and _is_prose(left) and _is_prose(right) and not _is_grid(left, right):
-            for number, side in enumerate((left, right), start=1):
-                yield from ((part, number * _COLUMNS_MAX + inner) for part, inner in _regions(side, width))
+        if is_narrow:
+            columns = _columns(members)
+            is_prose = min(map(len, columns)) >= _COLUMN_LINES - 1 and _are_wrapped(columns)
         else:
-            yield members, 0
+            columns = [left, right]
+            is_prose = _is_prose(left) and _is_prose(right)
+        bands.append(columns if is_parted and is_prose and not _is_grid(left, right) else [members])
+    return bands
 
 
-def _gutter(cells: Sequence[Cell], width: float) -> float | None:
-    """Return where a blank strip parts two columns of running text; None where none does."""
-    long = [cell for cell in cells if len(cell.text) >= _LONG]
-    starts = Counter(round(cell.x0) for cell in long)
-    best: tuple[int, float] | None = None
+def _gutters(cells: Sequence[Cell], width: float, least: int) -> list[tuple[int, float]]:
+    """Return where a blank strip parts two columns of running text whose lines have at `least` so many characters, and
+    how many lines the shorter one has."""
+    long = [cell for cell in cells if len(cell.text) >= least]
     leftmost = min((cell.x0 for cell in long), default=0.0)
-    for start, count in starts.items():
+    gutters: list[tuple[int, float]] = []
+    for start, count in Counter(round(cell.x0) for cell in long).items():
         if count < _COLUMN_LINES or start - leftmost < 0.15 * width:
             continue
-        border = start - 1.0
-        left = sum(cell.x1 <= border for cell in long)
+        left = sum(cell.x1 <= start - 1 for cell in long)
         if left >= _COLUMN_LINES:
-            best = max(best or (0, 0.0), (min(left, count), border))
-    return best[1] if best else None
+            gutters.append((min(left, count), start - 1.0))
+    return gutters
 
 
 def _bands(cells: Sequence[Cell], border: float) -> list[tuple[list[Cell], bool]]:
@@ -219,6 +237,34 @@ def _is_prose(cells: Sequence[Cell]) -> bool:
         return False
     width = max(cell.x1 for cell in cells) - min(cell.x0 for cell in cells)
     return sum(cell.x1 - cell.x0 > 0.6 * width and len(cell.text) >= _LONG for cell in cells) >= 0.5 * len(cells)
+
+
+def _columns(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Return the cells of narrow columns, each from top to bottom."""
+    columns: list[list[Cell]] = []
+    for cell in sorted(cells, key=lambda cell: cell.x0):
+        if columns and cell.x0 - columns[-1][0].x0 < _INDENT * cell.size:
+            columns[-1].append(cell)
+        else:
+            columns.append([cell])
+    return [sorted(column, key=lambda cell: cell.y0) for column in columns]
+
+
+def _are_wrapped(columns: Sequence[Sequence[Cell]]) -> bool:
+    """Return whether lines of several words go on with one another: most begin as no cell of a table does, with a word
+    that has no place on the line above."""
+    lines = [line for column in columns for line in column]
+    pairs = [(above, line, max(line.x1 for line in column)) for column in columns for above, line in pairwise(column)]
+    wrapped = sum(not _fits(*pair) for pair in pairs)
+    goes_on = sum(line.text[0].isalpha() and not line.text[0].isupper() for line in lines)
+    words = sum(line.text.count(" ") + 1 for line in lines)
+    return wrapped >= 0.6 * len(pairs) and goes_on >= 0.4 * len(lines) and words >= 2 * len(lines)
+
+
+def _fits(above: Cell, line: Cell, right: float) -> bool:
+    """Return whether the first word of a line would have had a place at the end of the line above."""
+    first = len(line.text.split(" ", 1)[0]) / max(len(line.text), 1) * (line.x1 - line.x0)
+    return above.x1 + first + 0.3 * (line.y1 - line.y0) <= right
 
 
 def _is_grid(left: Sequence[Cell], right: Sequence[Cell]) -> bool:

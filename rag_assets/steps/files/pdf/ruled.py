@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from rag_assets.steps.files.pdf.records import Box, Grid, RuledTable, Word
@@ -21,6 +22,7 @@ _NEAR = 3.0  # points between lines that meet
 _LINES_MAX = 300  # of a page, in one direction: more are a drawing
 _CELLS_MAX = 6_000  # of a table
 _FILLED = 0.25  # of the cells: fewer hold text in a chart
+_ROWS_OF_WORDS = 3  # rows without a line between them, at least, where no cell is a number
 _REPEATED_MAX = 500  # characters of a cell that are repeated
 
 
@@ -98,6 +100,8 @@ def _table(
 ) -> tuple[RuledTable | None, list[Word]]:
     """Return the table that lines make, and the words outside of it; None where they make none."""
     ys, xs = _places(across), _places(down)
+    across = [*across, *(_Line(y, xs[0], xs[-1]) for y in _unruled(ys, xs, words))]
+    ys = _places(across)
     if len(ys) < 3 or len(xs) < 3 or len(ys) * len(xs) > _CELLS_MAX:
         return None, list(words)
     inside: defaultdict[tuple[int, int], list[Word]] = defaultdict(list)
@@ -124,6 +128,33 @@ def _table(
     header = [_joined(column) for column in zip(*rows[:head], strict=True)] if head else []
     grid = Grid(header, [rows[at] for at in body], [(ys[at], ys[at + 1]) for at in body])
     return RuledTable((xs[0], ys[0], xs[-1], ys[-1]), grid), outside
+
+
+def _unruled(ys: Sequence[float], xs: Sequence[float], words: Sequence[Word]) -> Iterator[float]:
+    """Yield where rows begin that have no line above them, as where one is drawn below every fifth row: each line of
+    the first cell begins anew, and another cell has a line beside it."""
+    bands: defaultdict[int, defaultdict[int, list[Word]]] = defaultdict(lambda: defaultdict(list))
+    for word in words:
+        row = bisect_right(ys, (word.y0 + word.y1) / 2) - 1
+        column = bisect_right(xs, (word.x0 + word.x1) / 2) - 1
+        if 0 <= row < len(ys) - 1 and 0 <= column < len(xs) - 1:
+            bands[row][column].append(word)
+    for columns in bands.values():
+        first = _lines(columns.pop(0, []))
+        others = [line for members in columns.values() for line in _lines(members)] if len(first) > 1 else []
+        has_data = any(is_data(" ".join(word.text for word in line)) for line in others)
+        if len(first) < (2 if has_data else _ROWS_OF_WORDS):
+            continue
+        beside = {round(line[0].y1 / 2) + near for line in others for near in (-1, 0, 1)}
+        if all(_begins_anew(one, line, xs[1]) and round(line[0].y1 / 2) in beside for one, line in pairwise(first)):
+            yield from (line[0].y0 for line in first[1:])
+
+
+def _begins_anew(above: Sequence[Word], line: Sequence[Word], right: float) -> bool:
+    """Return whether a line of a cell is no part of the text above it: its first word had a place there."""
+    first = line[0]
+    has_place = above[-1].x1 + first.x1 - first.x0 + 0.5 * first.height < right
+    return has_place and not first.text[0].islower() and first.text[0].isalnum()
 
 
 def _places(lines: Sequence[_Line]) -> list[float]:
@@ -179,6 +210,15 @@ def _header_rows(merged: Sequence[Sequence[tuple[int, int]]], rows: Sequence[Seq
 
 def _text(words: Sequence[Word]) -> str:
     """Return the words of a cell line by line."""
+    said = ""
+    for line in _lines(words):
+        text = " ".join(word.text for word in line)
+        said = said[:-1] + text if said.endswith("\u00ad") else f"{said} {text}".strip()
+    return said
+
+
+def _lines(words: Sequence[Word]) -> list[list[Word]]:
+    """Return the lines of a cell, each from left to right."""
     lines: list[list[Word]] = []
     for word in sorted(words, key=lambda word: (word.y0 + word.y1) / 2):
         first = lines[-1][0] if lines else None
@@ -186,11 +226,7 @@ def _text(words: Sequence[Word]) -> str:
             lines[-1].append(word)
         else:
             lines.append([word])
-    said = ""
-    for line in lines:
-        text = " ".join(word.text for word in sorted(line, key=lambda word: word.x0))
-        said = said[:-1] + text if said.endswith("\u00ad") else f"{said} {text}".strip()
-    return said
+    return [sorted(line, key=lambda word: word.x0) for line in lines]
 
 
 def _joined(texts: Sequence[str]) -> str:

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from rag_assets.steps.files.pdf.records import Cell
 
 _SIGN = re.compile(r"[-–−(]?\s?(?:[$€£¥]|US\$)\s?[(]?")
-_CLOSING = re.compile(r"[)%*†]{1,3}|%\)|\)%|(?:ppts?|pts?|bps)\.?")
+_CLOSING = re.compile(r"[)%*†⁰¹²³⁴-⁹]{1,3}|%\)|\)%|(?:ppts?|pts?|bps)\.?")
 _VALUE = (
     r"(?:[-–−+(]\s?)?(?:[$€£¥]\s?)?(?:[-–−(]\s?)?(?:\d[\d,.’']*|[—–])(?:\s?[)%]){0,2}"
-    r"(?:[BMK]|x|×|\s?(?:ppts?|pts?|bps)\.?)?"
+    r"(?:[BMK]|x|×|\s?(?:ppts?|pts?|bps)\.?)?[⁰¹²³⁴-⁹]{0,2}"
 )
 _NONE = r"[—–-]|\*{1,3}|N/?[AM]|n/?[am]|NM|nil"
 _DATA = re.compile(rf"{_VALUE}|{_NONE}")
