@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rag_assets.ocr.records import ScannedPage, Why
+from rag_assets.steps.files.pdf.page_objects import shown_objects
 
 ENOUGH_LETTERS = 150
 """Letters and digits; a page with more has a text layer, whatever pictures lie behind it."""
@@ -20,7 +21,6 @@ _BROKEN = 0.3  # share of signs without meaning
 _FEWEST_SIGNS = 20
 _OUTLINES = 300  # paths; so many without a letter are letters
 _MOST_OBJECTS = 50_000
-_DEPTH = 8
 _GRID = 32  # a page is looked at in so many rows and columns
 _PLAIN = frozenset("\t\r\n\x02\ufffe")  # PDFium writes the last two for hyphens
 
@@ -81,7 +81,7 @@ def _drawn(page: Any) -> tuple[float, int]:
     if not (width > 0 and height > 0):
         return 0.0, 0
     grid, paths = np.zeros((_GRID, _GRID), bool), 0
-    for kind, (x0, y0, x1, y1) in _objects(page):
+    for kind, (x0, y0, x1, y1) in shown_objects(page, _MOST_OBJECTS):
         if kind == raw.FPDF_PAGEOBJ_PATH:
             paths += 1
             continue
@@ -89,46 +89,3 @@ def _drawn(page: Any) -> tuple[float, int]:
         rows = [round(min(max((y - bottom) / height, 0), 1) * _GRID) for y in (y0, y1)]
         grid[rows[0] : rows[1], columns[0] : columns[1]] = True
     return float(grid.mean()), paths
-
-
-def _objects(page: Any) -> Iterator[tuple[int, tuple[float, float, float, float]]]:
-    """Yield kind and bounds, in the page's coordinates, of its pictures and paths, those inside of forms included."""
-    from pypdfium2 import PdfMatrix, raw
-
-    seen = 0
-    todo = [(page, PdfMatrix(), 0)]
-    while todo:
-        container, matrix, depth = todo.pop()
-        is_page = container is page
-        count = raw.FPDFPage_CountObjects(page) if is_page else raw.FPDFFormObj_CountObjects(container)
-        for index in range(max(count, 0)):
-            get = raw.FPDFPage_GetObject if is_page else raw.FPDFFormObj_GetObject
-            item = get(container, index)
-            kind = raw.FPDFPageObj_GetType(item) if item else raw.FPDF_PAGEOBJ_UNKNOWN
-            seen += 1
-            if seen > _MOST_OBJECTS:
-                return
-            if kind == raw.FPDF_PAGEOBJ_FORM and depth < _DEPTH:
-                todo.append((item, _matrix(item).multiply(matrix), depth + 1))
-            elif kind in (raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_SHADING, raw.FPDF_PAGEOBJ_PATH):
-                yield int(kind), matrix.on_rect(*_bounds(item))
-
-
-def _matrix(item: Any) -> Any:
-    from ctypes import byref
-
-    from pypdfium2 import PdfMatrix, raw
-
-    found = raw.FS_MATRIX()
-    return PdfMatrix.from_raw(found) if raw.FPDFPageObj_GetMatrix(item, byref(found)) else PdfMatrix()
-
-
-def _bounds(item: Any) -> tuple[float, float, float, float]:
-    from ctypes import byref, c_float
-
-    from pypdfium2 import raw
-
-    sides = [c_float() for _ in range(4)]
-    raw.FPDFPageObj_GetBounds(item, *map(byref, sides))
-    left, bottom, right, top = (side.value for side in sides)
-    return left, bottom, right, top

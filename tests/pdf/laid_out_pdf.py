@@ -36,10 +36,11 @@ def laid_out(
     boxes: Sequence[tuple[float, float, float, float]] = (),
     drawn: str = "1 0 0 1 0 0",
     struck: Sequence[tuple[float, float, float, float]] = (),
+    in_form: bool = False,
 ) -> bytes:
     """A PDF of these pages. `turned`: degrees that each page is shown turned by; `outline`: titles and their pages;
     `boxes`: filled on each page; `drawn`: the matrix that all of a page is drawn through; `struck`: what annotations
-    of each page strike out."""
+    of each page strike out; `in_form`: what a page shows is drawn by a form XObject."""
     fonts = "/F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> "
     fonts += "/F2 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold >> "
     first = 4 + len(outline)
@@ -58,13 +59,19 @@ def laid_out(
     for number, lines in enumerate(pages):
         filled = "".join(f"{x0} {792 - y1} {x1 - x0} {y1 - y0} re f " for x0, y0, x1, y1 in boxes)
         stream = f"{drawn} cm {filled}" + " ".join(map(_shown, lines))
-        box = f"/MediaBox [0 0 612 792] /Rotate {turned} /Contents {first + 2 * number + 1} 0 R"
+        place = first + 2 * number + 1
+        shows = first + 2 * len(pages) + 1 if in_form else place
+        form = (
+            f"/Type /XObject /Subtype /Form /BBox [0 0 612 792] /Resources << /Font << {fonts} >> >>" if in_form else ""
+        )
+        box = f"/MediaBox [0 0 612 792] /Rotate {turned} /Contents {shows} 0 R"
         box += f" /Annots [{' '.join(map(_strike_out, struck))}]"
         objects += [
-            f"<< /Type /Page /Parent 2 0 R {box} /Resources << /Font << {fonts} >> >> >>",
-            f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
+            f"<< /Type /Page /Parent 2 0 R {box} /Resources << /XObject << /Fm {place} 0 R >>"
+            f" /Font << {fonts} >> >> >>",
+            f"<< {form} /Length {len(stream)} >>\nstream\n{stream}\nendstream",
         ]
-    objects.append(f"<< /Length {len(_SIGNS)} >>\nstream\n{_SIGNS}\nendstream")
+    objects += [f"<< /Length {len(said)} >>\nstream\n{said}\nendstream" for said in (_SIGNS, "/Fm Do")]
     content, places = b"%PDF-1.4\n", []
     for number, body in enumerate(objects, start=1):
         places.append(len(content))

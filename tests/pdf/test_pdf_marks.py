@@ -87,11 +87,12 @@ def struck(before: str, words: str, after: str, y: float = 100) -> tuple[list[Li
     return [Line(72, y, before + words + after)], (x, y - 8, x + width(words), y + 2)
 
 
+@pytest.mark.parametrize("in_form", [False, True])
 @pytest.mark.parametrize("turned", [0, 90, 180, 270])
 @pytest.mark.parametrize("drawn", ["1 0 0 1 0 0", UPWARDS])
-def test_words_that_a_line_strikes_out_are_left_out_and_counted(drawn: str, turned: int) -> None:
+def test_words_that_a_line_strikes_out_are_left_out_and_counted(drawn: str, turned: int, in_form: bool) -> None:
     lines, (x0, _, x1, _) = struck("Backups are kept for ", "30", " 14 days.")
-    file = laid_out(lines, boxes=[(x0, 96.6, x1, 97.1)], drawn=drawn, turned=turned)
+    file = laid_out(lines, boxes=[(x0, 96.6, x1, 97.1)], drawn=drawn, turned=turned, in_form=in_form)
     assert text(file) == "Backups are kept for 14 days."
     assert content(file).ledger["text that is struck out", "hidden"] == 1
     assert layer_of(file, 1).boxes(Wanted(text(file)))

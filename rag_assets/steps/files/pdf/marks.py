@@ -164,8 +164,8 @@ def _with_notes(words: Sequence[Word]) -> list[Word]:
             beside = (*words[max(at - 1, 0) : at], *words[at + 1 : at + 2])
             if any(_is_raised(word, other) for other in beside):
                 word = word._replace(text=word.text.translate(_RAISED))
-        before = noted[-1] if noted else word
-        if (word.text[0] in _FIGURES or before.text[-1] in _FIGURES) and _touches(before, word):
+        before = noted[-1] if noted else None
+        if before and (word.text[0] in _FIGURES or before.text[-1] in _FIGURES) and _touches(before, word):
             noted[-1] = before._replace(text=before.text + word.text, x1=word.x1)
         else:
             noted.append(word)

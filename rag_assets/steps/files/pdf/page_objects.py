@@ -17,6 +17,8 @@ OBJECTS_MAX = 20_000
 _FIELDS_MAX = 2_000
 _VALUE_MAX = 4_000
 _THIN = 3.5  # points: thickness of a line
+_DEPTH = 8  # of forms in forms
+_SHOWN = frozenset({2, 3, 4})  # FPDF_PAGEOBJ_PATH, _IMAGE, _SHADING
 _FIGURE = 0.02  # of the page's area: a smaller picture is a mark or a line
 
 
@@ -29,30 +31,44 @@ class Drawn(NamedTuple):
 
 def drawn(page: Any) -> Drawn:
     """Return the pictures and the lines of a page."""
-    from ctypes import byref, c_float
-
     from pypdfium2 import raw
 
-    handle = page.raw
-    count = raw.FPDFPage_CountObjects(handle)
-    if count <= 0:
-        return Drawn(0, [])
-    left, bottom, right, top = (c_float() for _ in range(4))
     width, height = page.get_size()
     least, found = _FIGURE * width * height, 0
     lines: list[Box] = []
-    for index in range(min(count, OBJECTS_MAX)):
-        part = raw.FPDFPage_GetObject(handle, index)
-        kind = raw.FPDFPageObj_GetType(part)
-        if kind not in (raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_PATH):
-            continue
-        if raw.FPDFPageObj_GetBounds(part, byref(left), byref(bottom), byref(right), byref(top)):
-            x0, y0, x1, y1 = left.value, bottom.value, right.value, top.value
-            if kind == raw.FPDF_PAGEOBJ_IMAGE:
-                found += (x1 - x0) * (y1 - y0) >= least
-            elif min(x1 - x0, y1 - y0) <= _THIN and all(map(math.isfinite, (x0, y0, x1, y1))):
-                lines.append((x0, y0, x1, y1))
+    for kind, (x0, y0, x1, y1) in shown_objects(page, OBJECTS_MAX):
+        if kind == raw.FPDF_PAGEOBJ_IMAGE:
+            found += (x1 - x0) * (y1 - y0) >= least
+        elif kind == raw.FPDF_PAGEOBJ_PATH and min(x1 - x0, y1 - y0) <= _THIN and math.isfinite(x0 + y0 + x1 + y1):
+            lines.append((x0, y0, x1, y1))
     return Drawn(found, lines)
+
+
+def shown_objects(page: Any, most: int) -> Iterator[tuple[int, Box]]:
+    """Yield kind and bounds, in the page's coordinates, of its pictures, shades and paths, those inside of forms
+    included; at `most` so many objects are looked at."""
+    from ctypes import byref, c_float
+
+    from pypdfium2 import PdfMatrix, raw
+
+    left, bottom, right, top = (c_float() for _ in range(4))
+    sides = tuple(map(byref, (left, bottom, right, top)))
+    found = raw.FS_MATRIX()
+    todo: list[tuple[Any, Any, int]] = [(page, None, 0)]
+    while todo:
+        container, matrix, depth = todo.pop()
+        count = raw.FPDFPage_CountObjects(page) if not depth else raw.FPDFFormObj_CountObjects(container)
+        get = raw.FPDFFormObj_GetObject if depth else raw.FPDFPage_GetObject
+        for index in range(min(count, most)):
+            item = get(container, index)
+            kind = raw.FPDFPageObj_GetType(item) if item else raw.FPDF_PAGEOBJ_UNKNOWN
+            if kind == raw.FPDF_PAGEOBJ_FORM and depth < _DEPTH:
+                own = PdfMatrix.from_raw(found) if raw.FPDFPageObj_GetMatrix(item, byref(found)) else PdfMatrix()
+                todo.append((item, own.multiply(matrix) if matrix else own, depth + 1))
+            elif kind in _SHOWN and raw.FPDFPageObj_GetBounds(item, *sides):
+                box = (left.value, bottom.value, right.value, top.value)
+                yield kind, matrix.on_rect(*box) if matrix else box
+        most -= max(count, 0)
 
 
 def filled_fields(page: Any) -> Iterator[str]:
