@@ -19,7 +19,7 @@ from rag_serving.artifacts.schema import PAGES
 from rag_serving.config.sources import SourceBase
 from rag_serving.escaping.redaction import RedactedError
 
-READING_VERSION = 8
+READING_VERSION = 9
 """Raised when the same source is read into other rows than before, so that unchanged sources are read again."""
 
 Progress = Callable[[int, int], None]

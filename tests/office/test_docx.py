@@ -21,6 +21,7 @@ from rag_assets.steps.files.office.docx import docx_text
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.blocks import Content, clean
 from rag_assets.steps.formats.budget import BUDGET, without_note
+from rag_serving.text.characters import OMISSION
 
 SAMPLES = Path(__file__).parent / "samples"
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -232,3 +233,15 @@ def test_a_text_box_is_read_once_though_it_is_stored_twice() -> None:
     ).replace("{ns}", nsdecls("w"))
     document.add_paragraph("Beside").runs[0]._r.append(parse_xml(box))
     assert texts(saved_document(document)) == ["Beside", "Boxed words"]
+
+
+def test_an_empty_control_leaves_an_omission_in_its_sentence_and_no_text_alone() -> None:
+    control = "<w:sdt><w:sdtPr>{}</w:sdtPr><w:sdtContent>{}</w:sdtContent></w:sdt>"
+    run, shows = "<w:r><w:t>Click to enter a date</w:t></w:r>", "<w:showingPlcHdr/>"
+    body = f"<w:p><w:r><w:t>Due on </w:t></w:r>{control.format(shows, run)}<w:r><w:t>.</w:t></w:r></w:p>"
+    body += control.format(shows, f"<w:p>{run}</w:p>") + control.format(
+        "", "<w:p><w:r><w:t>Filled in.</w:t></w:r></w:p>"
+    )
+    content = content_of("docx", document_of(body))
+    assert [block.text for block in content.blocks] == [f"Due on {OMISSION}.", "Filled in."]
+    assert content.ledger["placeholder", "hidden"] == 2

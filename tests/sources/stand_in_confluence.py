@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote, urlencode, urlsplit
 
 from sources.stand_in_faults import Answer, Fault, Request
 from sources.stand_in_hanging import Hanging, shown
@@ -131,6 +131,8 @@ class StandIn:
                 return self._group(request, rest)
             case ["rest", "api", "user", "current"]:
                 return Answer.of({"type": "known", "username": USER, "timeZone": self.site.zone_told})
+            case ["rest", "api", "user", *rest]:
+                return self._people(request, rest == ["bulk"])
         return _missing(request.path)
 
     def _show(self, request: Request) -> Callable[[Envelope], Envelope]:
@@ -164,6 +166,18 @@ class StandIn:
                 users = self.site.groups[names[group]]
                 return self.page(request, [{"user": user} for user in users], lambda one: self._user(one["user"]))
         return _missing(request.path)
+
+    def _people(self, request: Request, together: bool) -> Answer:
+        """Cloud tells many people by their account ids in one answer; both tell one."""
+        people = self.site.people
+        if together and self.flavor == "cloud":
+            asked = parse_qs(request.query)["accountId"]
+            return Answer.of({"results": [self._person(one) for one in asked if one in people]})
+        one = next((value for name, value in request.params.items() if name in ("accountId", "key", "username")), "")
+        return Answer.of(self._person(one)) if one in people and not together else _missing(request.path)
+
+    def _person(self, one: str) -> Envelope:
+        return {"type": "known", "accountId": one, "displayName": self.site.people[one]}
 
     def _user(self, name: str) -> Envelope:
         told = {"accountId": f"id-{name}"} if self.flavor == "cloud" else {"username": name, "userKey": f"key-{name}"}
@@ -234,7 +248,7 @@ def _handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             path = parts.path.removeprefix(stand_in.context)
-            request = Request(path, dict(parse_qsl(parts.query)))
+            request = Request(path, dict(parse_qsl(parts.query)), parts.query)
             answer = stand_in.answer(request, self.headers.get("Authorization"))
             self.send_response(answer.status)
             for name, value in {"Content-Type": "application/json", **answer.headers}.items():

@@ -20,6 +20,7 @@ class Request:
 
     path: str
     params: dict[str, str]
+    query: str = ""
 
     @property
     def with_body(self) -> bool:

@@ -63,6 +63,7 @@ class Site:
         self.hanging = Hanging()
         self.forbidden: set[str] = set()  # not for the user who asks: not listed, and 404 or 403 by id
         self.permissions: dict[str, list[Envelope]] = {}  # by space key, as `expand=permissions` gives them
+        self.people: dict[str, str] = {}  # names by account id or key
         self.groups: dict[str, list[str]] = {}  # members, where the asking user may see them
         self.nested_cap = 200
         self.zone: tzinfo = timezone(timedelta(hours=0))  # of the asking user, which CQL dates are read in

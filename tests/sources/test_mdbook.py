@@ -16,6 +16,7 @@ from rag_assets.sources.sites.mdbook_listings import with_listings
 from rag_assets.sources.sites.mdbook_summary import read_summary
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.config.sources import MarkdownBook
+from rag_serving.text.characters import OMISSION
 
 SUMMARY = """# Summary
 
@@ -288,24 +289,25 @@ def absent(name: str) -> str:
 @pytest.mark.parametrize(
     ("text", "shown", "lost"),
     [
-        (r"a {{#include b.md}} \{{#include c.md}} {{#unknown d}}", "a  {{#include c.md}} {{#unknown d}}", 1),
-        ("above\n{{#include b.md}}\n{{#playground c.rs}}\nbelow", "above\nbelow", 2),
-        ("```rust\nlet a;\n{{#rustdoc_include b.rs:here}}\n```\n", "```rust\nlet a;\n```\n", 1),
-        ("```rust\n{{#include b.rs:2}}\n```\n", "```rust\n[x/b.rs is missing]\n```\n", 1),
-        ("> ~~~\n> {{#include a}}\n> {{#include b}}\n> ~~~\nend", "> ~~~\n> [x/b is missing]\n> ~~~\nend", 2),
-        ("{{#include b}}", "", 1),
-        ("\ufdd0a\ufdd1 stays no mark {{#include b}}", " stays no mark ", 1),
+        (
+            r"a {{#include b.md}} \{{#include c.md}} {{#unknown d}}",
+            f"a {OMISSION} {{{{#include c.md}}}} {{{{#unknown d}}}}",
+            1,
+        ),
+        ("above\n\n{{#include b.md}}\n{{#playground c.rs}}\n\nbelow", f"above\n\n{OMISSION}\n{OMISSION}\n\nbelow", 2),
+        ("```rust\nlet a;\n{{#rustdoc_include b.rs:here}}\n```\n", f"```rust\nlet a;\n{OMISSION}\n```\n", 1),
+        ("{{#include b}}", OMISSION, 1),
     ],
 )
-def test_of_a_file_that_is_not_there_the_directive_is_left_out_and_counted(text: str, shown: str, lost: int) -> None:
+def test_of_a_file_that_is_not_there_the_directive_is_an_omission_and_counted(text: str, shown: str, lost: int) -> None:
     includes = Includes(absent)
     assert includes.expanded(text, "x") == shown
     assert includes.lost == {"include": lost}
 
 
-def test_what_an_included_file_lacks_is_left_out_too() -> None:
+def test_what_an_included_file_lacks_is_an_omission_too() -> None:
     includes = Includes(lambda name: "one\n{{#include none.md}}\ntwo" if name == "a.md" else absent(name))
-    assert includes.expanded("> {{#include a.md}}\nend", "") == "> one\n> two\nend"
+    assert includes.expanded("> {{#include a.md}}\nend", "") == f"> one\n> {OMISSION}\n> two\nend"
     assert (includes.files, includes.lost) == (["a.md"], {"include": 1})
 
 

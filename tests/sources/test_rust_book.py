@@ -14,6 +14,7 @@ import pytest
 from rag_assets.sources.registry import open_source
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.config.sources import MarkdownBook
+from rag_serving.text.characters import OMISSION
 
 BOOK = Path(__file__).parents[2].parent / "shared" / "data" / "rust-book"
 ROOT = "https://doc.example/book/"
@@ -64,13 +65,8 @@ def fenced(text: str) -> Iterator[tuple[str, str]]:
 
 
 def shown(language: str, code: str) -> str:
-    """Return what readers see of a block: without hidden lines, and without files that the book's folder lacks."""
-    lines = code.split("\n")
-    kept = [line for line in lines if not re.fullmatch(r"\s*\{\{#.*\}\}\s*", line)]
-    if not kept and lines:
-        target = lines[-1].split()[1].rstrip("}").partition(":")[0]
-        kept = [f"[{target.removeprefix('../')} is missing]"]
-    code = "\n".join(kept)
+    """Return what readers see of a block: without hidden lines, and with omissions of files that are not there."""
+    code = re.sub(r"\{\{#.*\}\}", OMISSION, code)
     if language != "rust":
         return code
     lines = [line for line in code.split("\n") if line.strip() != "#" and not re.match(r"\s*# ", line)]

@@ -17,6 +17,7 @@ from rag_assets.steps.files.file_text import FileError, file_text
 from rag_assets.steps.formats.blocks import Content
 from rag_assets.steps.formats.budget import Budget
 from rag_assets.steps.sections.reading import DirectReader
+from rag_serving.text.characters import OMISSION
 
 CONTAINER = (
     '<?xml version="1.0"?><container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
@@ -157,11 +158,12 @@ def test_an_e_mail_is_its_head_its_text_and_what_hangs_on_it() -> None:
         "| Jörg <joerg@example.org> | bob@example.org | Mon, 23 Nov 2026 10:00:00 +0000 | Berth plan |",
         "Hello Bob,",
         "see the plan.",
-        "Attachments (2): Häfen.csv, logo.gif",
+        f"Attachments (2): Häfen.csv, logo.gif{OMISSION}",
         "## Häfen.csv",
         "| Port | Berths |\n|---|---|",
         "| Gdansk | 12 |",
-        "logo.gif is not read: pictures of this type, sound and film are not read; save a picture of a page as PNG",
+        "logo.gif is not read: pictures of this type, sound and film are not read; save a picture of a page as PNG"
+        f"{OMISSION}",
     ]
     assert content.ledger["attachment", "lost"] == 1
 
@@ -174,12 +176,12 @@ def test_of_two_forms_of_a_text_the_richer_one_is_read_once() -> None:
     assert "Hello Bob," not in found
 
 
-def test_messages_within_a_message_are_read_and_quotes_of_them_once() -> None:
+def test_messages_within_a_message_are_read_and_what_a_reply_quotes_is_not() -> None:
     inner = message("First", "The crane stands at berth 7.\n")
     outer = message("Re: First", "I agree.\n\n> Hello all\n>\n> Hello all\n")
     outer.add_attachment(inner)
     found = lines(read("a.eml", outer.as_bytes()))
-    assert found.count("Hello all") == 1
+    assert "Hello all" not in found
     assert found[found.index("## First") + 3 :] == ["The crane stands at berth 7."]
 
 
@@ -216,8 +218,8 @@ def test_an_archive_that_is_uploaded_is_a_section_for_each_member() -> None:
         "## Title",
         "Text",
         "# Members that are not read",
-        "c.exe: it is a program, not a document",
-        "e.txt: it is empty",
+        f"c.exe: it is a program, not a document{OMISSION}",
+        f"e.txt: it is empty{OMISSION}",
     ]
     assert content.ledger["archive member", "lost"] == 2
 
@@ -245,7 +247,9 @@ def test_a_member_that_is_encrypted_is_named_and_the_others_are_read() -> None:
     content = bytearray(zipped({"a.md": "secret", "b.md": "words"}))
     at = content.index(b"PK\x01\x02")
     content[at + 8] |= 1
-    assert lines(read("a.zip", bytes(content)))[-1] == "a.md: it has a password: remove it, and add the file again"
+    assert lines(read("a.zip", bytes(content)))[-1] == (
+        f"a.md: it has a password: remove it, and add the file again{OMISSION}"
+    )
 
 
 def test_a_long_archive_is_cut_at_the_budget() -> None:

@@ -36,6 +36,7 @@ from rag_assets.sources.confluence.client import FAILING_PAGES_IN_A_ROW, Conflue
 from rag_assets.sources.confluence.consistent_readers import UNSETTLED, decided_as_before
 from rag_assets.sources.confluence.groups import group_members, groups_named
 from rag_assets.sources.confluence.page_children import NOTHING_HANGS, Hanging, Kind, list_hanging, state_of
+from rag_assets.sources.confluence.people import with_names, without_names
 from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
 from rag_assets.sources.confluence.source import Confluence, cut_short, open_client
 from rag_assets.sources.envelope import EnvelopeError
@@ -158,7 +159,8 @@ class ConfluenceExtras:
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
         """Sync the pages, then what hangs on them; see `Confluence.sync`."""
-        before = PAGES.empty() if previous is None else previous
+        stored = PAGES.empty() if previous is None else previous
+        before = without_names(stored)
         of_pages = [not hangs_on_a_page(one, self._settings.id_prefix) for one in before["page_id"].to_pylist()]
         with nullcontext(self._client) if self._client else open_client(self._settings) as client:
             inner = Confluence(self.key, self._settings, self._folder, client)
@@ -166,6 +168,7 @@ class ConfluenceExtras:
             is_wanted = self._settings.attachments != "none" or self._settings.comments
             if is_wanted or not all(of_pages):
                 result = self._with_extras(client, rows_by_id(before), state, result, inner.grants)
+            result = with_names(client, result, stored, _remembered(state, "people"))
             return _with_groups(client, result) if self._settings.groups else result
 
     def _with_extras(

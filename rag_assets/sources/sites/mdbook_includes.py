@@ -4,8 +4,7 @@ Belongs here: the directives of mdBook's preprocessor `links`, lines and anchors
 Does not belong here: Markdown (`mdbook`), which files a book has (`mdbook_summary`).
 
 The rules are those of mdbook-driver 0.5 (`builtin_preprocessors/links.rs`, `take_lines.rs`) and mdbook-html
-(`hide_lines.rs`). But where a file is not there, mdBook leaves the directive in the text; here it is left out, with its
-line where nothing else stands on it.
+(`hide_lines.rs`). But where a file is not there, mdBook leaves the directive in the text; here it is an omission.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rag_serving.text.characters import OMISSION
+
 DEPTH = 10  # includes inside of includes, as mdBook allows
 INCLUDED_MAX = 2_000_000  # characters that one chapter may include
 _DIRECTIVE = re.compile(r"\\\{\{#.{0,500}\}\}|\{\{\s{0,99}#([a-zA-Z0-9_]{1,99})\s+([^}]{1,2000})\}\}")
@@ -23,10 +24,6 @@ _ANCHOR_START = re.compile(r"ANCHOR:\s*([\w-]+)")
 _ANCHOR_END = re.compile(r"ANCHOR_END:\s*([\w-]+)")
 _BORING = re.compile(r"(\s*)#(.?)(.*)")
 _NUMBER = re.compile(r"[0-9]{1,9}")
-
-_FENCE = re.compile(r"[ >]{0,99}(?:`{3}|~{3})")
-_ABSENT = re.compile("\ufdd0([^\ufdd0\ufdd1\n]*)\ufdd1")
-"""Where a file should stand that is not there: between characters that are for no text (Unicode 23.7)."""
 
 ReadText = Callable[[str], str]
 """Return the text of a file of the tree; raises LookupError where there is none, or it cannot be read."""
@@ -44,10 +41,6 @@ class Includes:
 
     def expanded(self, text: str, folder: str, depth: int = 0) -> str:
         """Return the text with what its directives ask for; `folder` is where its file stands in the tree."""
-        put = self._expanded(text, folder, depth)
-        return put if depth else without_absent(put)
-
-    def _expanded(self, text: str, folder: str, depth: int) -> str:
         parts, end, line = list[str](), 0, ""  # the line so far: it stands before each line that is put there
         for match in _DIRECTIVE.finditer(text):
             put = self._put(match, folder, depth)
@@ -75,7 +68,7 @@ class Includes:
         if name in ("playground", "playpen"):
             content, file = self._file(folder, target)
             if content is None:
-                return _absent(file)
+                return OMISSION
             end = "" if content.endswith("\n") else "\n"
             fence = f"```rust{',' if properties else ''}{','.join(properties)}\n{content}{end}```\n"
             return self._nested(fence, file, depth)
@@ -84,7 +77,7 @@ class Includes:
         path, _, part = target.partition(":")
         content, file = self._file(folder, path)
         if content is None:
-            return _absent(file)
+            return OMISSION
         taken = taken_lines(content, part) if name == "include" else with_hidden_lines(content, part)
         return self._nested(taken, file, depth)
 
@@ -105,24 +98,6 @@ class Includes:
             return None, file
         self.files.append(file)
         return content, file
-
-
-def without_absent(text: str) -> str:
-    """Return a text without marks of files that are not there; code that would be empty then says what is missing."""
-    if "\ufdd0" not in text:
-        return text
-    lines, kept = text.split("\n"), list[str]()
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
-        rest = _ABSENT.sub("", line)
-        if rest == line or rest.strip(" >"):
-            kept.append(rest)
-        elif kept and _FENCE.match(kept[-1]) and _FENCE.match(following):
-            kept.append(_ABSENT.sub(r"[\1 is missing]", line))
-    return "\n".join(kept)
-
-
-def _absent(file: str) -> str:
-    return "\ufdd0" + re.sub("[\ufdd0\ufdd1\n]", "", file) + "\ufdd1"
 
 
 def taken_lines(text: str, part: str) -> str:

@@ -35,7 +35,7 @@ def archive_text(content: bytes, composed: Composed) -> FileText:
         composed.lost("archive member", len(unread))
         composed.heading("Members that are not read", 1)
         for line in unread[:_NAMED]:
-            composed.paragraph(line)
+            composed.note(line)
         if len(unread) > _NAMED:
-            composed.paragraph(f"and {len(unread) - _NAMED:,} more")
+            composed.note(f"and {len(unread) - _NAMED:,} more")
     return composed.text()

@@ -17,6 +17,7 @@ from rag_assets.steps.formats.blocks import Block, Content, clean
 from rag_assets.steps.formats.budget import Budget, noted
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.sections.reading import DirectReader
+from rag_serving.text.characters import OMISSION
 
 DEEPEST = 3
 """Files within files: an e-mail in an archive in an archive is read, what hangs on it is not."""
@@ -53,6 +54,10 @@ class Composed:
         """Append a paragraph."""
         if words := clean(text):
             self._take([Block("paragraph", words)])
+
+    def note(self, text: str) -> None:
+        """Append words of ours on what is missing, which nothing may quote."""
+        self.paragraph(f"{text}{OMISSION}")
 
     def content(self, content: Content, below: int = 0) -> None:
         """Append blocks; their headings lie below a level."""
@@ -96,6 +101,10 @@ class Composed:
         except FileError:
             del self.blocks[before:]
             raise
+
+    def hidden(self, what: str, how_many: int) -> None:
+        """Count what is left out as no text of the file's own."""
+        self.ledger[what, "hidden"] += how_many
 
     def lost(self, what: str, how_many: int = 1) -> None:
         """Count what could not be carried over."""

@@ -12,6 +12,7 @@ from email import message_from_bytes, policy
 from email.header import decode_header
 from email.message import EmailMessage, Message
 
+from rag_assets.steps.files import quoted_mail
 from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.decoding import decoded
 from rag_assets.steps.files.office.readers import OFFICE_READERS
@@ -69,8 +70,9 @@ class _Reader:
         composed.heading(header(message, "Subject") or "Message without a subject", level)
         composed.body(FileText(head_table({name: header(message, name) for name in HEAD}), "markdown"), level)
         texts, attached, nested = _sorted_parts(message, self)
+        is_forwarded = quoted_mail.is_forwarded(header(message, "Subject"))
         for part in texts:
-            self._text(part, level)
+            self._text(part, level, is_forwarded)
         self._attachments(attached, level)
         for inner in nested:
             self.take(inner, min(level + 1, 6))
@@ -81,17 +83,24 @@ class _Reader:
         if self._parts > MOST_PARTS:
             raise FileError(f"the e-mail has more than {MOST_PARTS:,} parts")
 
-    def _text(self, part: Message, level: int) -> None:
+    def _text(self, part: Message, level: int, is_forwarded: bool) -> None:
+        """Write a text, that of a reply without what it quotes."""
         content, charset = _payload(part), part.get_content_charset()
         match part.get_content_subtype():
             case "html":
-                self.composed.body(web_page(content, charset), level)
+                html, count = web_page(content, charset).body, 0
+                if not is_forwarded:
+                    html, count = quoted_mail.without_quoted_elements(html)
+                self.composed.body(FileText(html, "html"), level)
+                self.composed.hidden("quoted mail", count)
                 return
             case "rtf":
                 self.composed.body(OFFICE_READERS["rtf"](content, self.composed.budget, None), level)
                 return
         text = unfolded(decoded(_without_nul(content), charset), str(part.get_param("format", "")).lower() == "flowed")
-        self.composed.body(FileText(self._said_once(text), "text"), level)
+        own, count = (text, 0) if is_forwarded else quoted_mail.without_quoted_lines(text)
+        self.composed.body(FileText(self._said_once(own), "text"), level)
+        self.composed.hidden("quoted mail", count)
 
     def _said_once(self, text: str) -> str:
         """Return a text without quoted paragraphs that stood in this message, or one inside it, before."""
@@ -111,7 +120,7 @@ class _Reader:
         if not attached:
             return
         composed = self.composed
-        composed.paragraph(f"Attachments ({len(attached)}): " + ", ".join(name for name, _ in attached))
+        composed.note(f"Attachments ({len(attached)}): " + ", ".join(name for name, _ in attached))
         for name, part in attached:
             attach(composed, name, _payload(part), level + 1)
 
@@ -124,7 +133,7 @@ def attach(composed: Composed, name: str, content: bytes, level: int) -> None:
         composed.file(name, content, level)
     except FileError as error:
         composed.lost("attachment")
-        composed.paragraph(f"{name} is not read: {error}")
+        composed.note(f"{name} is not read: {error}")
 
 
 def head_table(values: dict[str, str]) -> str:

@@ -10,6 +10,7 @@ from rag_assets.steps.files.decoding import decoded
 from rag_assets.steps.files.records import FileError, FileText
 from rag_assets.steps.formats.element_tree import PageError, parse_html
 from rag_assets.steps.formats.html import templates_as_text
+from rag_assets.steps.formats.text_marks import style_classes
 
 
 def web_page(content: bytes, charset: str | None = None) -> FileText:
@@ -38,6 +39,7 @@ def _body(text: str) -> str:
         root = parse_html(templates_as_text(text), huge=False)
     except PageError as error:
         raise FileError(f"it is not readable HTML: {error}") from None
+    style_classes(root)
     etree.strip_elements(root, "script", "style", "noscript", "template", with_tail=False)
     found = root.find("body")
     body = root if found is None else found

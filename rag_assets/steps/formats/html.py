@@ -16,6 +16,7 @@ from rag_assets.steps.formats.losses import taken_losses, wordless_elements
 from rag_assets.steps.formats.markup_trees import NO_TEXT
 from rag_assets.steps.formats.storage import AC
 from rag_assets.steps.formats.storage_elements import tree_content
+from rag_assets.steps.formats.text_marks import style_classes
 
 _TEMPLATE = re.compile(
     r"<script\b[^<>]{0,500}\btype\s{0,9}=\s{0,9}[\"']?text/(?:x-handlebars|x-template|template)[^<>]{0,500}>"
@@ -31,8 +32,6 @@ _FRAME = (
 _LINKED_MOST = 0.6  # share of the characters of an `<aside>`; one that is links for more is navigation
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _OPENED = frozenset({"section", "div", "article", "header", "hgroup", "ul", "li", "dl", "dt", "dd"})
-_CLASS_RULE = re.compile(r"\.([\w-]{1,100})\s{0,9}\{([^{}]{0,2000})\}")
-_MARKING = re.compile(r"line-through|vertical-align\s{0,9}:\s{0,9}su\w{1,9}")
 _OPENED_MAX = 4  # elements that one heading opens; those further out are the frame of the page
 _MARKABLE = (
     *(
@@ -68,7 +67,7 @@ def html_content(body: str) -> Content:
         PageError: the body cannot be read.
     """
     document = parse_html(f"<html><body>{_FORBIDDEN.sub('', templates_as_text(body))}</body></html>")
-    _style_classes(document)
+    style_classes(document)
     root = _text_of(document)
     noted = taken_losses(root)
     _without_frame(root)
@@ -86,19 +85,6 @@ def html_content(body: str) -> Content:
     root.tag, root.tail = "div", None
     content = tree_content(root)
     return content._replace(ledger=content.ledger + noted + wordless)
-
-
-def _style_classes(document: Element) -> None:
-    """Write what the page's own style sheet marks of a class (exports of Google Docs) into its elements."""
-    styles = {
-        name: found[0]
-        for sheet in document.iter("style")
-        for name, declared in _CLASS_RULE.findall(sheet.text or "")
-        if (found := _MARKING.search(declared))
-    }
-    for element in document.iter() if styles else ():
-        for name in {*(element.get("class") or "").split()} & styles.keys():
-            element.set("style", f"{element.get('style', '')};{styles[name]}")
 
 
 def templates_as_text(source: str) -> str:

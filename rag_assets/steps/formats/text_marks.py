@@ -28,6 +28,8 @@ STRUCK_CLASSES = frozenset(
 )
 _SHIFTED = re.compile(r"vertical-align\s*:\s*(super|sub)\b", re.IGNORECASE)
 _INLINE = frozenset({"span", "font", "a", "b", "i", "em", "strong", "small"})  # a cell's style aligns the whole cell
+_CLASS_RULE = re.compile(r"\.([\w-]{1,100})\s{0,9}\{([^{}]{0,2000})\}")
+_MARKING = re.compile(r"line-through|vertical-align\s{0,9}:\s{0,9}su\w{1,9}")
 _ADF_MARKS: dict[str, Mark] = {"strike": "struck", "sup": "raised", "sub": "lowered"}
 
 
@@ -72,3 +74,16 @@ def _of_editor(node: Element) -> Mark:
             if name in _ADF_MARKS:
                 return _ADF_MARKS[name]
     return ""
+
+
+def style_classes(document: Element) -> None:
+    """Write what the page's own style sheet marks of a class (exports of Google Docs) into its elements."""
+    styles = {
+        name: found[0]
+        for sheet in document.iter("style")
+        for name, declared in _CLASS_RULE.findall(sheet.text or "")
+        if (found := _MARKING.search(declared))
+    }
+    for element in document.iter() if styles else ():
+        for name in {*(element.get("class") or "").split()} & styles.keys():
+            element.set("style", f"{element.get('style', '')};{styles[name]}")

@@ -16,7 +16,7 @@ from rag_assets.steps.files.office.parts import Package, Relation
 from rag_assets.steps.files.office.word_numbering import Numbering
 from rag_assets.steps.files.office.word_styles import ParagraphKind, Styles, W
 from rag_assets.steps.files.office.word_tables import write_table
-from rag_assets.steps.files.office.word_text import MC, TextReader
+from rag_assets.steps.files.office.word_text import MC, TextReader, is_empty_control
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
 from rag_assets.steps.formats.budget import Budget
 from rag_assets.steps.formats.element_tree import Element
@@ -91,7 +91,9 @@ class _Reader:
 
     def _content_control(self, node: Element) -> None:
         gallery = node.find(f"{W}sdtPr/{W}docPartObj/{W}docPartGallery")
-        if gallery is not None and gallery.get(f"{W}val", "").startswith("Table of"):
+        if is_empty_control(node):
+            self.count("placeholder", "hidden")
+        elif gallery is not None and gallery.get(f"{W}val", "").startswith("Table of"):
             self.count("table of contents", "navigation")
         elif (content := node.find(f"{W}sdtContent")) is not None:
             self.container(content)

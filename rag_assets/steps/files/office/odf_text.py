@@ -29,6 +29,7 @@ from rag_assets.steps.files.office.word_styles import small_int
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
 from rag_assets.steps.formats.text_marks import Mark
+from rag_serving.text.characters import OMISSION
 
 DEPTH_MAX = 40  # lists, tables and frames in each other; a document nests a handful
 _SPACES_MAX = 100
@@ -85,6 +86,7 @@ class OpenText:
             f"{TEXT}bookmark-start": self._bookmark,
             f"{OFFICE}annotation": self._comment,
             f"{TEXT}hidden-text": self._hidden,
+            f"{TEXT}placeholder": self._placeholder,
             f"{TEXT}hidden-paragraph": _nothing,
             f"{TEXT}ruby-text": _nothing,
             f"{DRAW}frame": self._after.append,
@@ -206,6 +208,11 @@ class OpenText:
     def _hidden(self, node: Element) -> None:
         if "".join(node.itertext()).strip() or node.get(f"{TEXT}string-value"):
             self.writer.count("hidden text", "hidden")
+
+    def _placeholder(self, _node: Element) -> None:
+        """Mark where a value would stand that nobody has filled in."""
+        self.writer.count("placeholder", "hidden")
+        self._line.write(OMISSION)
 
     def _link(self, node: Element) -> None:
         mark = self._line.mark()

@@ -19,6 +19,7 @@ from rag_assets.steps.files.office.word_styles import Styles, W
 from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.element_tree import Element
 from rag_assets.steps.formats.text_marks import Mark
+from rag_serving.text.characters import OMISSION
 
 R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
@@ -71,6 +72,7 @@ class TextReader:
             f"{M}oMath": self._equation,
             f"{MC}AlternateContent": self._alternate,
             f"{W}pPr": _nothing,
+            f"{W}sdt": self._control,
             f"{W}sdtPr": _nothing,
             f"{W}t": self._write,
             f"{W}tab": self._tab,
@@ -159,6 +161,14 @@ class TextReader:
         address = relation.target if relation is not None and relation.external else ""
         self._line.link(mark, f"{address}#{anchor}" if anchor else address)
 
+    def _control(self, node: Element) -> None:
+        """Read what stands in a control; of an empty one only the place where its value would be."""
+        if is_empty_control(node):
+            self._page.count("placeholder", "hidden")
+            self._line.write(OMISSION)
+        else:
+            self._children(node)
+
     def _bookmark(self, node: Element) -> None:
         name = node.get(f"{W}name", "")
         if name and name != "_GoBack":
@@ -243,6 +253,11 @@ class TextReader:
 
 def _nothing(_node: Element) -> None:
     """Nothing of this element is text."""
+
+
+def is_empty_control(node: Element) -> bool:
+    """Return whether a content control shows its placeholder ("Click here to enter a date")."""
+    return node.find(f"{W}sdtPr/{W}showingPlcHdr") is not None
 
 
 def is_generated(instruction: str) -> bool:
