@@ -13,6 +13,7 @@ from rag_assets.publishing.documents import note_stopped, settle_documents
 from rag_assets.publishing.narrowing import narrow_readers
 from rag_assets.resources import STEP_WAIT_SECONDS, Installation, writing
 from rag_assets.runs import Jobs, Outcome, RunOptions, mark_run
+from rag_assets.state.left_out import attempts
 from rag_assets.state.locks import locked
 from rag_assets.state.observed import published_inputs, wanted_inputs
 from rag_assets.state.planning import tenants_to_publish
@@ -54,7 +55,8 @@ class InboxBuild:
             return outcomes
         with locked(self.config, store.tenant(tenant), STEP_WAIT_SECONDS):
             if self._is_due(store, tenant):
-                outcomes["publish"] = self.jobs.run("publish", tenant, self.instance, self.options)
+                for _ in attempts(store, tenant):
+                    outcomes["publish"] = self.jobs.run("publish", tenant, self.instance, self.options)
                 if outcomes["publish"].error is not None:
                     note_stopped(self.config, tenant)
             settle_documents(self.config, tenant)

@@ -18,6 +18,7 @@ from rag_assets.publishing.narrowing import narrow_readers
 from rag_assets.resources import Installation, listed_pages, of_tenant, writing
 from rag_assets.sources.attachments import page_kind
 from rag_assets.state.fingerprints import chunk_size, pages_digest, tenant_inputs
+from rag_assets.state.left_out import left_out_inputs, still_left_out
 from rag_assets.state.observed import chunk_digests, shared_pages
 from rag_assets.state.records import BEGUN, CandidateState, SourceAccount, read_state, settled_chunks, write_candidate
 from rag_assets.state.signature_cache import SignatureCache
@@ -59,6 +60,9 @@ def dedup_map(
         everything = join_sources(across.chunks, lambda key, page_id: page_kind(page_id, config.sources[key]))
         ingestion = config.ingestion
         selection = select_chunks(everything, ingestion.drop_labels, ingestion.drop_boilerplate)
+        embedder = open_embedder(config.embedding).name
+        faults = still_left_out(store, tenant, everything, embedder)
+        selection = selection.without_pages(faults)
         started, duplicates, computed = monotonic(), DEDUP_MAP.empty(), 0
         if ingestion.dedup_enabled:
             texts = (selection.chunks[name].to_pylist() for name in ("text", "text_hash"))
@@ -67,14 +71,17 @@ def dedup_map(
         seconds = monotonic() - started
         chunks = without_duplicates(selection.chunks, duplicates)
         left_out = selection.without(duplicates["dropped_id"].to_pylist(), "near-duplicate")
-        embedder = open_embedder(config.embedding).name
         accounts = {key: account for key, (_, account) in settled.items()}
         explained = {page: why for account in accounts.values() for page, why in account.explained.items()}
         for page in everything["page_id"].to_pylist():  # one may have no text but that of another source
             explained.pop(page, None)
+        explained |= {page: why for page, why in faults.items() if page not in explained}
         state = CandidateState(
             inputs=tenant_inputs(
-                config, {k: account.digest for k, account in accounts.items()}, embedder, across.pages
+                config,
+                {k: account.digest for k, account in accounts.items()},
+                embedder,
+                across.pages | left_out_inputs(store, tenant),
             ),
             embedder=embedder,
             sources={key: account.fingerprint for key, account in accounts.items()},

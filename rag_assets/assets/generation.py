@@ -10,13 +10,14 @@ from rag_assets.assets.groups import publish_asset
 from rag_assets.evaluation.candidate import quality_results
 from rag_assets.progress import Reporter
 from rag_assets.publishing.build import commit_generation
-from rag_assets.publishing.checks import Coverage, check_generation
+from rag_assets.publishing.checks import Coverage, check_generation, documents_at_fault
 from rag_assets.publishing.documents import settle_documents
 from rag_assets.publishing.originals import gather_originals
 from rag_assets.publishing.publish import prune, publish
 from rag_assets.publishing.remade import checks_made_again
 from rag_assets.reports.addresses import page_url
 from rag_assets.resources import Installation, of_tenant, writing
+from rag_assets.state.left_out import leave_out
 from rag_assets.state.records import (
     BEGUN,
     PublishState,
@@ -42,7 +43,8 @@ def generation(
 ) -> dg.MaterializeResult:
     """An immutable candidate: one folder, one manifest that names every chunk and every shard. Nobody reads it yet.
 
-    Its checks block: a candidate that fails one stays unpublished and can be inspected.
+    Its checks block: a candidate that fails one stays unpublished and can be inspected. Documents that a check
+    names are left out of the next build, where they are few.
     """
     tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "generation")
@@ -68,6 +70,9 @@ def generation(
             duplicates_dropped=candidate.duplicates_dropped,
         )
         write_checked(store, tenant, checked)
+        at_fault = documents_at_fault(results)
+        if leave_out(store, tenant, at_fault):
+            context.log.warning("the next build leaves out %s, which failed a check", ", ".join(sorted(at_fault)))
     rows = [{"check": r.name, "passed": "yes" if r.passed else "NO", "found": r.detail} for r in results]
     return dg.MaterializeResult(
         data_version=dg.DataVersion(manifest.id),

@@ -32,6 +32,7 @@ from rag_assets.publishing.documents import note_stopped, settle_documents
 from rag_assets.publishing.narrowing import narrow_readers
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.registry import open_source
+from rag_assets.state.left_out import attempts
 from rag_assets.state.locks import LockedError, locked
 from rag_assets.state.observed import chunk_digests, published_damage, published_inputs, source_facts, wanted_inputs
 from rag_assets.state.planning import sources_to_ingest, tenants_to_publish
@@ -206,7 +207,10 @@ class Build:
         outcomes: dict[str, Outcome] = {}
         for tenant in tenants_to_publish(wanted, published):
             with locked(self._config, self._store.tenant(tenant)):
-                outcomes[tenant] = self._start("publish", tenant, full, summary)
+                for _ in attempts(self._store, tenant):
+                    if tenant in outcomes:
+                        summary.errors.pop(tenant, None)
+                    outcomes[tenant] = self._start("publish", tenant, full, summary)
         for tenant in tenants:
             settle_documents(self._config, tenant)
             if tenant in outcomes and outcomes[tenant].error is not None:

@@ -15,6 +15,7 @@ from rag_assets.build.embedding_estimate import EmbeddingEstimate
 from rag_assets.llm_contexts.estimate import Estimate
 from rag_assets.llm_contexts.last_run import read_last_run
 from rag_assets.publishing.narrowing import NARROWED_FROM
+from rag_assets.state.left_out import read_left_out
 from rag_assets.state.passage_readers import PassageReaders, passage_readers
 from rag_assets.state.records import PublishState, read_checked, read_publish_state, read_state
 from rag_assets.state.sync_files import SYNC_FILE, read_last_sync
@@ -142,8 +143,9 @@ def tenant_facts(store: Store, tenant: str, outcome: Outcome | None) -> dict[str
 
     `contexts_generated` counts what a model wrote; the metadata template costs nothing and does not count.
     `contexts_failed` counts the chunks that a model had to write about and did not, in this build or the last that
-    asked. `narrowed_from` is there where the readers of a published generation were narrowed because no build got
-    through since. Where a candidate was made and not published, `candidate` names it and `gates` are its own.
+    asked. `left_out` has documents that a check found at fault. `narrowed_from` is there where the readers of a
+    published generation were narrowed because no build got through since. Where a candidate was made and not
+    published, `candidate` names it and `gates` are its own.
     """
     state, manifest = read_publish_state(store, tenant), _manifest(store, tenant)
     chunks, shards = (manifest.chunks, len(manifest.shards)) if manifest else (0, 0)
@@ -163,9 +165,11 @@ def tenant_facts(store: Store, tenant: str, outcome: Outcome | None) -> dict[str
         "published": outcome is not None and outcome.error is None,
         "gates": judged.gates if judged else {},
     }
-    extra = {"contexts_failure": contexts.reason} if contexts.reason else {}
+    extra: dict[str, Any] = {"contexts_failure": contexts.reason} if contexts.reason else {}
     if manifest and (before := manifest.settings.get(NARROWED_FROM)):
         extra[NARROWED_FROM] = before
+    if faults := read_left_out(store, tenant):
+        extra["left_out"] = {page: why for page, (_, why) in faults.items()}
     return {**facts, **extra, "candidate": stopped.generation} if stopped else {**facts, **extra}
 
 
@@ -232,6 +236,7 @@ def tenant_line(facts: dict[str, Any]) -> str:
     if "candidate" in facts:
         failed = ", ".join(name for name, passed in facts["gates"].items() if not passed) or "see the error"
         parts.append(f"candidate {facts['candidate']} is not published ({failed})")
+    parts += [f"{page} is left out: {why}" for page, why in [*facts.get("left_out", {}).items()][:_TOLD]]
     if facts["contexts_failed"]:
         parts.append(
             f"{of(facts['contexts_failed'], 'chunk')} without a context of the model, title and headings instead: "

@@ -9,6 +9,7 @@ Each step says which chunks its result was made of, so that results of two build
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ from rag_assets.publishing.workspace import BuildWorkspace
 from rag_serving.artifacts import keyword_tables
 from rag_serving.artifacts.columns import take_rows
 from rag_serving.artifacts.content_digests import values_digest
+from rag_serving.artifacts.contents import let_go
 from rag_serving.artifacts.manifest import EmbedderFacts, Manifest, Shard, SourcePages, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS
 from rag_serving.artifacts.store import Store, StoreError, commit_folder, remove_folder
@@ -53,6 +55,8 @@ from rag_serving.indexes.window_map import vector_ids
 from rag_serving.text import analyzer as terms
 
 _log = logging.getLogger(__name__)
+
+_BLOCK = 65_536  # vectors that are looked at at once
 
 Progress = Callable[[int, int], None]  # chunks done, of how many
 
@@ -126,7 +130,7 @@ def build_dense(
     table = with_shards(table, config.indexing.max_shard_chunks)
     with store.lock(tenant):
         shards, built = tuple[Shard, ...](), 0
-        if has_graphs(config, len(table)):
+        if has_graphs(config, len(table)) and not is_crowded(vectors):
             shards, built = _ensure_shards(place_of(store, tenant, config), table, vectors, embedder, progress)
         facts = {
             "embedder": embedder,
@@ -224,6 +228,16 @@ def _whole(store: Store, tenant: str, generation_id: str, config: Config) -> Man
 def has_graphs(config: Config, chunks: int) -> bool:
     """Return whether so many chunks get graphs of Chroma beside the codes of their vectors."""
     return config.indexing.dense_search == "chroma" or chunks <= config.indexing.max_graph_chunks
+
+
+def is_crowded(vectors: Vectors) -> bool:
+    """Return whether so many vectors are the same that they would take all the edges of a graph, whose other vectors
+    could not be reached from them: texts of which the model knows no word are such."""
+    counts = Counter[int]()
+    for start in range(0, len(vectors), _BLOCK):
+        counts.update(hash(row.tobytes()) for row in np.round(vectors[start : start + _BLOCK], 3) + 0.0)
+        let_go(vectors)
+    return max(counts.values(), default=0) > shard_writer.MAX_NEIGHBORS
 
 
 def _ensure_shards(

@@ -5,7 +5,7 @@ Belongs here: the checks and their results. Does not belong here: acting on them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -26,6 +26,7 @@ from rag_serving.indexes.exact import Vectors, VectorTable
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.shard_collections import ShardCollections, stored_readers
+from rag_serving.indexes.window_map import chunk_id_of
 
 ALL_BELOW, SAMPLE, CODED_SAMPLE = 500, 300, 60
 RECALL_AT = 10
@@ -36,12 +37,13 @@ _THREADS = 4
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One check of a generation: what was looked at, and what was found."""
+    """One check of a generation: what was looked at, and what was found; `pages`: those at fault, where it is some."""
 
     name: str
     passed: bool
     detail: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    pages: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -129,15 +131,21 @@ def check_ids(generation: Generation, place: ChromaLocation) -> CheckResult:
             dense = [pair for shard in shards for pair in stored_readers(collections, shard.collection)]
         except DenseError as error:
             return CheckResult("ids", False, str(error))
-    wrong = [f"{chunk_id} (readers {readers!r})" for chunk_id, readers in dense if expected.get(chunk_id) != readers]
-    wrong += [f"{chunk_id} (dense: missing)" for chunk_id in expected.keys() - {chunk_id for chunk_id, _ in dense}]
+    other = [(chunk_id, readers) for chunk_id, readers in dense if expected.get(chunk_id) != readers]
+    missing = sorted(expected.keys() - {chunk_id for chunk_id, _ in dense})
+    wrong = [f"{chunk_id} (readers {readers!r})" for chunk_id, readers in other]
+    wrong += [f"{chunk_id} (dense: missing)" for chunk_id in missing]
+    pages = pages_of([*(chunk_id for chunk_id, _ in other), *missing])
     if len(dense) > len(expected):
         wrong.append(f"{len(dense) - len(expected)} more in the dense index than in the chunk table")
+        pages = []
     lexical_ids = generation.lexical_ids()
     if lexical_ids != generation.chunk_ids():
         wrong.append("lexical: other chunks or another order")
+        pages = []
     counts = {"chunks": len(generation), "dense": len(dense), "lexical": len(lexical_ids)}
-    return _result("ids", wrong, f"{len(generation)} chunk ids are the same in table, dense and lexical index", counts)
+    right = f"{len(generation)} chunk ids are the same in table, dense and lexical index"
+    return _result("ids", wrong, right, counts, pages)
 
 
 def check_vectors(generation: Generation) -> CheckResult:
@@ -150,7 +158,8 @@ def check_vectors(generation: Generation) -> CheckResult:
             bad = ~(np.abs(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) - 1) <= SAME)
         _let_go(generation.vector_table)
         wrong += [ids[start + row] for row in np.flatnonzero(bad)]
-    return _result("vectors", wrong, f"{len(ids)} vectors are finite and of length 1", {"vectors": len(ids)})
+    right = f"{len(ids)} vectors are finite and of length 1"
+    return _result("vectors", wrong, right, {"vectors": len(ids)}, pages_of(wrong))
 
 
 def check_embedder(generation: Generation, embedder: str) -> CheckResult:
@@ -190,6 +199,7 @@ def check_neighbours(generation: Generation, minimum: float) -> list[CheckResult
             astray,
             f"{len(sampled)} of {len(vectors)} vectors find their chunks",
             {"sampled": len(sampled), "chunks": len(generation)},
+            few(pages_of(astray), len(sampled)),
         ),
         CheckResult("ann_recall", recall >= minimum, detail, measured),
     ]
@@ -236,17 +246,18 @@ def check_page_versions(generation: Generation) -> CheckResult:
         if seen.setdefault(page, (source, version)) != (source, version):
             wrong.append(page)
     detail = f"{len(seen)} pages, each in one version from one source"
-    return _result("page_versions", sorted(set(wrong)), detail, {"pages": len(seen)})
+    return _result("page_versions", pages := sorted(set(wrong)), detail, {"pages": len(seen)}, pages)
 
 
 def check_coverage(generation: Generation, coverage: Coverage) -> CheckResult:
     """Return every page that a source enumerated is indexed or explained, and nothing else is indexed."""
     indexed = set(generation.table["page_id"].to_pylist())
     enumerated = {page for pages in coverage.enumerated.values() for page in pages}
-    wrong = [f"{page} (not indexed)" for page in sorted(enumerated - indexed - coverage.explained.keys())]
-    wrong += [f"{page} (not enumerated)" for page in sorted(indexed - enumerated)]
+    lost, more = sorted(enumerated - indexed - coverage.explained.keys()), sorted(indexed - enumerated)
+    wrong = [*(f"{page} (not indexed)" for page in lost), *(f"{page} (not enumerated)" for page in more)]
     counts = {"enumerated": len(enumerated), "indexed": len(indexed), "explained": len(enumerated - indexed)}
-    return _result("coverage", wrong, ", ".join(f"{count} {name}" for name, count in counts.items()), counts)
+    right = ", ".join(f"{count} {name}" for name, count in counts.items())
+    return _result("coverage", wrong, right, counts, [*lost, *more])
 
 
 def sample_rows(count: int, most: int = SAMPLE) -> list[int]:
@@ -260,10 +271,35 @@ def _is_itself(found: Sequence[Hit], row: int) -> bool:
     return bool(found) and (found[0].row == row or bool(found[0].score >= 1 - SAME))
 
 
-def _result(name: str, wrong: Sequence[str], right: str, metadata: Mapping[str, Any] | None = None) -> CheckResult:
-    """Passed when nothing is wrong; else the first few."""
+def documents_at_fault(results: Sequence[CheckResult]) -> dict[str, str]:
+    """Return the pages that all failed checks name, with a reason for their authors; none where one names no page."""
+    failed = [result for result in results if not result.passed]
+    if not all(result.pages for result in failed):
+        return {}
+    return {page: f"it failed the check {one.name!r} before publication" for one in failed for page in one.pages}
+
+
+def pages_of(vector_ids: Iterable[str]) -> list[str]:
+    """Return the pages of chunks, or of windows of chunks, each once."""
+    return list(dict.fromkeys(chunk_id_of(name).rsplit(":", 2)[0] for name in vector_ids))
+
+
+def few(wrong: Sequence[str], looked_at: int) -> list[str]:
+    """Return what is wrong of a sample where it is single pages; none where it is more, which has another cause."""
+    pages = list(dict.fromkeys(wrong))
+    return pages if len(wrong) <= max(1, looked_at // 10) else []
+
+
+def _result(
+    name: str,
+    wrong: Sequence[str],
+    right: str,
+    metadata: Mapping[str, Any] | None = None,
+    pages: Sequence[str] = (),
+) -> CheckResult:
+    """Passed when nothing is wrong; else the first few. `pages`: those at fault."""
     facts = {**(metadata or {}), "wrong": len(wrong)}
     if not wrong:
         return CheckResult(name, True, right, facts)
     more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-    return CheckResult(name, False, f"{', '.join(wrong[:5])}{more}", facts)
+    return CheckResult(name, False, f"{', '.join(wrong[:5])}{more}", facts, pages)

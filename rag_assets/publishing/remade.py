@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_assets.publishing.arrange import lexical_documents
-from rag_assets.publishing.checks import CheckResult, sample_rows
+from rag_assets.publishing.checks import CheckResult, few, sample_rows
 from rag_assets.steps.contexts.embedded_windows import embedded_windows
 from rag_serving.artifacts.columns import take_rows
 from rag_serving.indexes.exact import Vectors
@@ -62,11 +62,11 @@ class _Sample:
     stored: Vectors
     texts: list[str]
     bare: list[str]
+    pages: list[str]
 
     def take(self, places: Sequence[int]) -> _Sample:
-        return _Sample(
-            self.stored[list(places)], [self.texts[one] for one in places], [self.bare[one] for one in places]
-        )
+        lists = ([named[one] for one in places] for named in (self.texts, self.bare, self.pages))
+        return _Sample(self.stored[list(places)], *lists)
 
 
 def _sampled(generation: Generation, limit: InputLimit | None) -> _Sample:
@@ -81,7 +81,7 @@ def _sampled(generation: Generation, limit: InputLimit | None) -> _Sample:
         place = 0 if windows is None else number - windows.start_of(row)
         texts.append(own[min(place, len(own) - 1)])
         bare.append(texts[-1].removeprefix(f"{prefix}\n"))
-    return _Sample(vectors[numbers], texts, bare)
+    return _Sample(vectors[numbers], texts, bare, chunks["page_id"].to_pylist())
 
 
 def check_embedded_again(generation: Generation, embedder: Embedder, limit: InputLimit | None) -> CheckResult:
@@ -98,9 +98,10 @@ def check_embedded_again(generation: Generation, embedder: Embedder, limit: Inpu
         return CheckResult(
             "embedded_again", True, f"{len(fresh)} sampled chunks have the vectors of their texts", numbers
         )
-    damage = _vector_damage(generation, embedder, sample.take(wrong.tolist()), fresh[wrong])
+    wrongly = sample.take(wrong.tolist())
+    damage = _vector_damage(generation, embedder, wrongly, fresh[wrong])
     detail = f"{len(wrong)} of {len(fresh)} sampled vectors are wrong: {damage}; {_MEND}"
-    return CheckResult("embedded_again", False, detail, numbers)
+    return CheckResult("embedded_again", False, detail, numbers, few(wrongly.pages, len(fresh)))
 
 
 def _vector_damage(generation: Generation, embedder: Embedder, sample: _Sample, fresh: NDArray[np.float32]) -> str:
@@ -135,7 +136,8 @@ def check_analyzed_again(generation: Generation, folder: Path) -> CheckResult:
         return CheckResult("analyzed_again", True, f"{len(rows)} sampled chunks have the terms of their texts", numbers)
     damage = _term_damage([indexed[number] for number in wrong], [wanted[number] for number in wrong])
     detail = f"{len(wrong)} of {len(rows)} sampled texts are indexed wrong: {damage}"
-    return CheckResult("analyzed_again", False, detail, numbers)
+    pages = [generation.table["page_id"][rows[number]].as_py() for number in wrong]
+    return CheckResult("analyzed_again", False, detail, numbers, few(pages, len(rows)))
 
 
 def _term_damage(indexed: Sequence[Mapping[str, int]], wanted: Sequence[Mapping[str, int]]) -> str:
@@ -177,9 +179,9 @@ def check_anchors(generation: Generation) -> CheckResult:
             astray.append(page)
     numbers = {"fitting": fitting, "astray": len(astray), "chunks": len(generation)}
     if len(astray) > ASTRAY * (fitting + len(astray)):
-        pages = ", ".join(list(dict.fromkeys(astray))[:5])
+        pages = list(dict.fromkeys(astray))
         detail = f"anchors shifted: {len(astray)} of {len(generation)} chunks link to another heading of their page"
-        return CheckResult("anchors", False, f"{detail} (pages {pages})", numbers)
+        return CheckResult("anchors", False, f"{detail} (pages {', '.join(pages[:5])})", numbers, pages)
     return CheckResult("anchors", True, f"{fitting} of {len(generation)} anchors are made of their headings", numbers)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rag_assets.sources.registry import open_source
 from rag_assets.state.fingerprints import ingest_settings, tenant_inputs
+from rag_assets.state.left_out import left_out_inputs
 from rag_assets.state.planning import SourceFacts
 from rag_assets.state.records import read_publish_state, read_state
 from rag_assets.state.shared_home import is_only_followed
@@ -83,7 +84,9 @@ def wanted_inputs(config: Config, store: Store, embedder: Embedder, tenants: Ite
     """
     digests = {tenant: chunk_digests(config, store, tenant) for tenant in tenants}
     return {
-        tenant: tenant_inputs(config, chunks, embedder.name, shared_pages(store, chunks))
+        tenant: tenant_inputs(
+            config, chunks, embedder.name, shared_pages(store, chunks) | left_out_inputs(store, tenant)
+        )
         for tenant, chunks in digests.items()
         if chunks
     }

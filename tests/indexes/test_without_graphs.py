@@ -100,3 +100,17 @@ def test_what_decides_on_graphs_makes_a_new_build_necessary(tmp_path: Path) -> N
     assert tenant_inputs(config_for(tmp_path, dense_search="exact"), {}, MODEL, {}) == tenant_inputs(
         configs[0], {}, MODEL, {}
     )
+
+
+@pytest.mark.parametrize("same", [24, 400])
+def test_vectors_that_are_all_the_same_keep_no_other_from_being_found(tmp_path: Path, same: int) -> None:
+    store, config = Store(tmp_path), config_for(tmp_path)
+    table, vectors = chunk_table(same + 40), clustered_vectors(same + 40)
+    noise = np.random.default_rng(3).normal(scale=1e-7, size=(same, vectors.shape[1])).astype(np.float32)
+    vectors[-same:] = vectors[-1] + noise  # as models give them for texts of which they know no word
+    generation = build_generation(store, TENANT, table, vectors, config, MODEL)
+    generation.close()
+    assert bool(generation.manifest.shards) == (same <= 24)
+    coverage = Coverage({"eng": set(table["page_id"].to_pylist())}, {})
+    results = check_generation(store, TENANT, generation.id, config, coverage, MODEL)
+    assert [result.detail for result in results if not result.passed] == []

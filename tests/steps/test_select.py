@@ -15,7 +15,7 @@ def chunks(*rows: tuple[str, list[str], bool]) -> pa.Table:
     empty = dict.fromkeys(CHUNKS.columns.names)
     made: list[Any] = [
         {**empty, "page_id": page_id, "chunk_id": f"{page_id}:1:0", "chunk_idx": 0}
-        | {"labels": labels, "is_boilerplate": boilerplate}
+        | {"labels": labels, "is_boilerplate": boilerplate, "text": "Some words."}
         for page_id, labels, boilerplate in rows
     ]
     return CHUNKS.table(made)
@@ -31,6 +31,25 @@ def test_boilerplate_is_left_out_only_where_that_is_asked() -> None:
     table = chunks(("1", [], True), ("2", [], False))
     assert select_chunks(table, [], True).reasons() == {"boilerplate": 1}
     assert select_chunks(table, [], False).reasons() == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 4000, "```json\n[[[[\n```", "~~~ yaml\n- -\n~~~", "— … —", "🙂 👍", "\n", "```\n{};\n```"]
+)
+def test_a_text_without_words_is_left_out_and_says_so(text: str) -> None:
+    table = chunks(("1", [], False), ("2", [], False))
+    place = table.schema.get_field_index("text")
+    both = table.set_column(place, "text", pa.array([text, "```json\n[1]\n```"], pa.string()))
+    selection = select_chunks(both, [], True)
+    assert selection.excluded == {"1:1:0": "its text has no words"}
+    assert selection.pages_without_chunks(both) == {"1": "its text has no words"}
+
+
+def test_pages_are_left_out_with_a_reason_each() -> None:
+    table = chunks(("1", [], False), ("2", [], False), ("3", [], False))
+    selection = select_chunks(table, [], True).without_pages({"1": "one", "3": "other", "4": "not there"})
+    assert selection.chunks["page_id"].to_pylist() == ["2"]
+    assert selection.excluded == {"1:1:0": "one", "3:1:0": "other"}
 
 
 def test_each_chunk_is_kept_or_explained() -> None:

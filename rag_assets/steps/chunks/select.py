@@ -6,9 +6,10 @@ Does not belong here: which chunks are near-duplicates (`dedup.duplicates`), who
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,8 +17,11 @@ import pyarrow.compute as pc
 from rag_serving.artifacts.columns import sort_rows
 from rag_serving.artifacts.schema import CHUNKS
 
-VERSION = 2
+VERSION = 3
 """Raised when other chunks of the same tables would be indexed."""
+
+NO_WORDS = "its text has no words"  # of brackets, say: nobody can ask for it, and models give all of it one vector
+_FENCE = re.compile(r"^(?:```|~~~).*", re.MULTILINE)  # names the language of code
 
 
 class CollisionError(Exception):
@@ -39,6 +43,12 @@ class Selection:
         """Return the same with some more chunks left out, all for one reason."""
         dropped = pc.is_in(self.chunks["chunk_id"], value_set=pa.array(list(chunk_ids), pa.string()))
         return Selection(self.chunks.filter(pc.invert(dropped)), {**self.excluded, **dict.fromkeys(chunk_ids, reason)})
+
+    def without_pages(self, pages: Mapping[str, str]) -> Selection:
+        """Return the same without the chunks of some pages, each with a reason."""
+        pairs = zip(self.chunks["page_id"].to_pylist(), self.chunks["chunk_id"].to_pylist(), strict=True)
+        gone = {chunk_id: pages[page] for page, chunk_id in pairs if page in pages}
+        return replace(self.without(gone, ""), excluded={**self.excluded, **gone})
 
     def pages_without_chunks(self, chunks: pa.Table) -> dict[str, str]:
         """Return those pages of the table that was selected from of which nothing is left, with a reason of theirs."""
@@ -84,13 +94,16 @@ def refuse_collisions(pages: Mapping[str, Iterable[str]]) -> None:
 
 
 def select_chunks(chunks: pa.Table, drop_labels: Collection[str], drop_boilerplate: bool) -> Selection:
-    """Return the chunks that are indexed: none of a page with a dropped label, no boilerplate where that is dropped."""
+    """Return the chunks that are indexed: none of a page with a dropped label, none without a letter or a digit, no
+    boilerplate where that is dropped."""
     unwanted = {label.casefold() for label in drop_labels}
     excluded: dict[str, str] = {}
     keep: list[bool] = []
-    columns = (chunks[name].to_pylist() for name in ("chunk_id", "labels", "is_boilerplate"))
-    for chunk_id, labels, is_boilerplate in zip(*columns, strict=True):
+    columns = (chunks[name].to_pylist() for name in ("chunk_id", "labels", "is_boilerplate", "text"))
+    for chunk_id, labels, is_boilerplate, text in zip(*columns, strict=True):
         reason = _reason(labels or (), is_boilerplate, unwanted, drop_boilerplate)
+        if reason is None and not any(map(str.isalnum, _FENCE.sub("", text))):
+            reason = NO_WORDS
         keep.append(reason is None)
         if reason is not None:
             excluded[chunk_id] = reason
