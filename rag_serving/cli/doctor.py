@@ -253,7 +253,7 @@ def _dagster() -> Finding:
     installed = _version("dagster")
     if installed is None:
         return Finding(
-            "dagster", "warn", "not installed: this machine serves, it cannot build", "pip install citelock[assets]"
+            "dagster", "warn", "not installed: this machine serves, it cannot build", "pip install 'citelock[assets]'"
         )
     return Finding("dagster", "ok", f"dagster {installed}")
 
@@ -264,7 +264,7 @@ def _joined(entry: EntryPoint, config: Config) -> Iterator[Finding]:
         yield from entry.load()(config)
     except ImportError as error:
         detail = f"cannot be looked at: {' '.join(str(error).split())}"
-        yield Finding(entry.name, "warn", detail, "pip install citelock[assets]")
+        yield Finding(entry.name, "warn", detail, "pip install 'citelock[assets]'")
     except Exception as error:  # whatever it is, the rest is still looked at
         if os.environ.get("CITELOCK_DEBUG"):
             raise

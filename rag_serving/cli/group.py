@@ -152,7 +152,7 @@ def _told(error: Exception) -> str:
     if lacking in _WRITING:
         return (
             f"this command belongs to the machine that builds the indexes ({lacking} is not installed here); "
-            "run it there, or install citelock with its extra `assets`"
+            "run it there, or pip install 'citelock[assets]'"
         )
     message = " ".join(str(error).split())
     if type(error).__module__.startswith("rag_"):

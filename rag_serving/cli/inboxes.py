@@ -66,7 +66,7 @@ def build_inbox(ctx: typer.Context, source: str, config: Path | None) -> None:
     root: Any = ctx.find_root()
     found = root.command.get_command(root, "build")
     if found is None:
-        raise UsageError("--build needs the machine that builds: install citelock with its extra `assets`")
+        raise UsageError("--build works on the machine that builds: pip install 'citelock[assets]'")
     arguments = [source, *(["--config", str(config)] if config else [])]
     with found.make_context("build", arguments, parent=root) as context:
         context.command.invoke(context)

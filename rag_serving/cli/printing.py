@@ -199,8 +199,11 @@ def tell_proof(proof: Proof) -> None:
 
 
 def tell_flags(flags: tuple[str, ...]) -> None:
-    if flags:
-        complain(f"flags: {', '.join(flags)}")
+    """Say in words what was degraded or is doubtful; that passages only come close is said above them."""
+    from rag_serving.records.flags import CLOSEST_PASSAGE, flags_told
+
+    for told in flags_told(flag for flag in flags if flag != CLOSEST_PASSAGE):
+        complain(told["text"])
 
 
 def tell(text: str) -> None:

@@ -17,4 +17,4 @@ def require_mcp(wanted_by: str) -> None:
         ConfigError: it is not.
     """
     if find_spec("mcp") is None:
-        raise ConfigError(f"{wanted_by} needs the package mcp; install citelock with its extra `mcp`")
+        raise ConfigError(f"{wanted_by} needs the package mcp: pip install 'citelock[mcp]'")

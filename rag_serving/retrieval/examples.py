@@ -18,11 +18,16 @@ _SHORTEST, _LONGEST = 4, 70  # characters of a heading
 _PLAIN = re.compile(r"[^\W_][\w ,.'’()&/?-]*")
 _QUESTION = re.compile(r"(?:what|how|why|when|where|who|which|can|do|does|is|are|may|should)\b.*\?", re.IGNORECASE)
 _HOW_TO = re.compile(r"how to (?P<task>[a-z].*[^?])", re.IGNORECASE)
+_DOING = re.compile(r"[A-Z][a-z]+ing (?:[\w-]+ ){0,2}(?:an?|the|your) \w.*", re.IGNORECASE)
+_DEFINES = re.compile(
+    r"(?:(?P<article>The|An?) )?(?P<name>[\w-]+(?: [\w-]+){0,3}) (?P<verb>is|are) (?:an?|the|one of) \w"
+)
 _POINTS = re.compile(r"\b(?:it|its|this|that|these|those|they|them|he|she|one)\b", re.IGNORECASE)
 
 
 def example_questions(view: ReaderView, drop_labels: Collection[str], most: int = 3) -> tuple[str, ...]:
-    """Return some questions, of a page one each: headings that are questions come first, then how-tos, then titles.
+    """Return some questions, of a page one each: headings that are questions come first, then how-tos, things that are
+    done, things that a passage defines, and pages by their titles.
 
     The same pages give the same questions. What orders an assistant about, or looks like markup, is no example.
     """
@@ -49,8 +54,22 @@ def _examples(chunk: Chunk) -> Iterator[tuple[int, str, Chunk]]:
             yield 0, heading, chunk
         elif task := _HOW_TO.fullmatch(heading):
             yield 1, f"How do I {task['task']}?", chunk
+        elif _DOING.fullmatch(heading):
+            yield 2, f"How does {_in_a_sentence(heading, chunk)} work?", chunk
+        elif (defined := _DEFINES.match(chunk.text)) and not _POINTS.search(defined["name"]):
+            name = defined["name"] if defined["article"] else _in_a_sentence(defined["name"], chunk)
+            yield 3, f"What {defined['verb']} {(defined['article'] or '').lower()} {name}?".replace("  ", " "), chunk
         elif heading == chunk.title:
-            yield 2, f"What is {heading}?", chunk
+            yield 4, f"What is on the page “{heading}”?", chunk
+
+
+def _in_a_sentence(heading: str, chunk: Chunk) -> str:
+    """Return a heading as it is written inside of a sentence: its words in lower case where the passage has them so."""
+    said = set(re.findall(r"\w+", chunk.text))
+    first, *others = heading.split(" ")
+    small = [word.lower() if word.lower() in said or len(word) < 4 else word for word in others]
+    known = first.lower() in said or first.endswith("ing") or first not in said
+    return " ".join([first.lower() if known else first, *small])
 
 
 def _is_directed(chunk: Chunk) -> bool:

@@ -19,10 +19,10 @@ Reason = Literal["boilerplate", "label", "few_words", "no_anchor", "ranked_lower
 MOST = 12
 _INDEXES = {"lexical": "BM25"}
 _LINES: dict[Reason, str] = {
-    "boilerplate": "a list of links or the like, which answers nothing",
-    "label": "its page has a label that is left out of answers",
+    "boilerplate": "a list of links or similar that answers nothing",
+    "label": "its page has a label that excludes it from answers",
     "few_words": "shares too few words with the question",
-    "no_anchor": "has no heading that a link could open",
+    "no_anchor": "has no heading that a link could point to",
     "ranked_lower": "ranked lower than the passages that were read",
 }
 

@@ -27,7 +27,7 @@ for uses_responses in (False, True):
     said = model.invoke([("system", "Be brief."), ("user", question)])
     print(said.text)
     print("".join(chunk.text for chunk in model.stream(question)))
-embeddings = OpenAIEmbeddings(model="any", base_url=url, api_key="none", check_embedding_ctx_length=False)
+embeddings = OpenAIEmbeddings(model="all-MiniLM-L6-v2", base_url=url, api_key="none", check_embedding_ctx_length=False)
 print(len(embeddings.embed_query(question)))
 """
 
@@ -47,7 +47,7 @@ def test_openai_s_own_client_asks_by_responses_and_embeds(url: str) -> None:
         with client.responses.stream(model="citelock-acme", input=QUESTION) as stream:
             said = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
             assert (said, stream.get_final_response().output_text) == (made.output_text, made.output_text)
-        vectors = client.embeddings.create(model="any", input=["a", "b"])
+        vectors = client.embeddings.create(model="all-MiniLM-L6-v2", input=["a", "b"])
         assert {len(item.embedding) for item in vectors.data} == {384}
         with pytest.raises(openai.NotFoundError):
             client.responses.create(model="citelock-none", input=QUESTION)

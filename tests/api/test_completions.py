@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -31,6 +32,13 @@ MESSAGES = [
 ]
 
 
+BODIES: dict[str, dict[str, Any]] = {
+    "chat/completions": {"messages": MESSAGES},
+    "responses": {"input": QUESTION},
+    "embeddings": {"input": "x"},
+}
+
+
 @pytest.fixture
 def client(wiki_home: Path) -> Iterator[TestClient]:
     with client_of(wiki_home) as opened:
@@ -38,7 +46,9 @@ def client(wiki_home: Path) -> Iterator[TestClient]:
 
 
 def test_the_last_message_of_the_user_is_answered_with_its_sources(client: TestClient) -> None:
-    made = client.post("/v1/chat/completions", json={"model": "any", "messages": MESSAGES, "temperature": 1}).json()
+    made = client.post(
+        "/v1/chat/completions", json={"model": "citelock", "messages": MESSAGES, "temperature": 1}
+    ).json()
     (choice,) = made["choices"]
     assert (made["object"], made["model"], choice["finish_reason"]) == ("chat.completion", "citelock-acme", "stop")
     assert choice["message"]["content"].startswith(f"{RESTART} [[1]]({LINK}")
@@ -185,9 +195,20 @@ def test_a_model_chooses_the_tenant_on_this_machine(wiki_home: Path) -> None:
         assert names[2:] == ["citelock-acme:selected-text", "citelock-other:selected-text"]
         made = client.post("/v1/chat/completions", json={"messages": MESSAGES, "model": "citelock-acme"}).json()
         assert made["model"] == "citelock-acme"
-        unnamed = client.post("/v1/chat/completions", json={"messages": MESSAGES, "model": "gpt"})
+        unnamed = client.post("/v1/chat/completions", json={"messages": MESSAGES, "model": "citelock"})
     assert (unnamed.status_code, error_of(unnamed)[0]) == (400, "invalid_request_error")
     assert "acme, other" in unnamed.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "model", ["gpt-4o", "acme", "citelock-", "citelock-Acme", "citelock-acme:other", "CITELOCK", " "]
+)
+def test_a_name_that_is_no_model_is_refused_with_those_that_are(client: TestClient, model: str) -> None:
+    for path, more in ((f"/v1/{name}", more) for name, more in BODIES.items()):
+        response = client.post(path, json={**more, "model": model})
+        assert (response.status_code, error_of(response)) == (404, ("not_found_error", "model", "model_not_found"))
+        names = "all-MiniLM-L6-v2" if "embeddings" in path else "citelock-acme, citelock-acme:selected-text"
+        assert names in response.json()["error"]["message"]
 
 
 def test_openai_s_own_client_lists_asks_streams_and_understands_errors(serving: str) -> None:

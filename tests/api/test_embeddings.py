@@ -18,7 +18,7 @@ TEXTS = ["restart a broker", "consumer lag", "offsets", "a", "b"]
 
 def test_texts_get_the_vectors_that_the_indexes_have(wiki_home: Path) -> None:
     with client_of(wiki_home) as client:
-        made = client.post("/v1/embeddings", json={"input": TEXTS, "model": "any"}).json()
+        made = client.post("/v1/embeddings", json={"input": TEXTS, "model": "all-MiniLM-L6-v2"}).json()
         encoded = client.post("/v1/embeddings", json={"input": TEXTS[0], "encoding_format": "base64"}).json()
     vectors = np.array([item["embedding"] for item in made["data"]], np.float32)
     embedder = open_embedder(Embedding())

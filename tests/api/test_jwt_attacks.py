@@ -178,7 +178,7 @@ def test_what_is_rightly_signed_opens_every_door(client: TestClient, issuer: Sta
         headers = bearer(signed(claims_of(issuer.url, groups=["hr"]), kid))
         answer = client.post("/v1/ask", json=QUESTION, headers=headers)
         assert (answer.status_code, bool(answer.json()["citations"])) == (200, True)
-        completion = {"model": "any", "messages": [{"role": "user", "content": QUESTION["question"]}]}
+        completion = {"model": "citelock", "messages": [{"role": "user", "content": QUESTION["question"]}]}
         assert client.post("/v1/chat/completions", json=completion, headers=headers).status_code == 200
         assert "event: " in client.post("/v1/ask", json={**QUESTION, "stream": True}, headers=headers).text
         tools = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}

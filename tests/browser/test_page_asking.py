@@ -169,9 +169,9 @@ def test_arrows_go_from_number_to_number(web: Page) -> None:
 def test_the_list_of_keys_opens_and_closes(web: Page) -> None:
     web.get_by_role("button", name="Settings", exact=True).focus()
     web.keyboard.press("?")
-    expect(web.get_by_role("dialog", name="Keys")).to_be_visible()
+    expect(web.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     web.keyboard.press("Escape")
-    expect(web.get_by_role("dialog", name="Keys")).to_have_count(0)
+    expect(web.get_by_role("dialog", name="Keyboard shortcuts")).to_have_count(0)
     expect(web.get_by_role("button", name="Settings", exact=True)).to_be_focused()
 
 
@@ -233,7 +233,7 @@ def test_an_answer_of_a_table_is_a_table(web: Page) -> None:
 
 
 def test_questions_are_narrowed_by_chips_that_can_be_taken_away(web: Page) -> None:
-    web.get_by_role("button", name="Choose where to look").click()
+    web.get_by_role("button", name="Choose where to search").click()
     web.get_by_role("checkbox", name="SRE").check()
     web.keyboard.press("Escape")
     expect(web.locator(".composer .chip")).to_have_text("SRE")

@@ -83,7 +83,7 @@ def test_a_document_is_put_in_published_read_replaced_and_deleted(
         file("broken.pdf", b"%PDF-1.4 nothing else", "application/pdf"),
     )
     expect(documents.locator(".upload-sent")).to_have_count(3)
-    expect(row(documents, "Pump manual.pdf")).to_contain_text("Received, waits for the next build")
+    expect(row(documents, "Pump manual.pdf")).to_contain_text("Received, waiting for the next build")
     build_beside(wiki)
     expect(row(documents, "Pump manual.pdf")).to_contain_text("Published", timeout=20_000)
     expect(row(documents, "broken.pdf")).to_contain_text("Failed")
@@ -108,7 +108,7 @@ def test_a_document_is_put_in_published_read_replaced_and_deleted(
     with documents.expect_file_chooser() as chooser:
         leave.get_by_role("button", name="Replace Leave.md").click()
     chooser.value.set_files(file("Leave.md", LEAVE.replace("six months", "nine months")))
-    expect(leave).to_contain_text("Received, waits for the next build")
+    expect(leave).to_contain_text("Received, waiting for the next build")
     leave.get_by_text("Version 2", exact=True).click()
     expect(leave.locator("li")).to_have_count(2)
 
@@ -135,7 +135,7 @@ def test_a_document_is_put_in_published_read_replaced_and_deleted(
 def test_what_is_not_taken_says_why(documents: Page) -> None:
     put(documents, file("song.mp3", b"ID3\x04\x00 not a document", "audio/mpeg"))
     upload = documents.locator(".upload").filter(has_text="song.mp3")
-    expect(upload).to_contain_text("Not taken")
+    expect(upload).to_contain_text("Not accepted")
     expect(upload.locator(".upload-reason")).not_to_be_empty()
     documents.get_by_role("button", name="Clear finished").click()
     expect(documents.locator(".upload")).to_have_count(0)

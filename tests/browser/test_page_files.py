@@ -89,5 +89,5 @@ def test_a_file_without_pictures_is_shown_as_text(web: Page) -> None:
     web.route("**/layer?*", lambda route: route.fulfill(status=501, json={"code": "NOT_INSTALLED", "message": ""}))
     citation = cited(web, IN_PDF)
     pane = opened(web, IN_PDF)
-    expect(pane).to_contain_text("No pictures of this file's pages can be shown here.")
+    expect(pane).to_contain_text("The pages of this file can't be shown as images here.")
     assert marked(pane) == plain(citation["quote"])

@@ -48,7 +48,7 @@ def test_axe_finds_nothing_in_any_state(schemed: Page) -> None:
         found[name] = axe_violations(schemed)
         schemed.keyboard.press("Escape")
     schemed.keyboard.press("?")
-    schemed.get_by_role("dialog", name="Keys").wait_for()
+    schemed.get_by_role("dialog", name="Keyboard shortcuts").wait_for()
     found["keys"] = axe_violations(schemed)
     assert {state: lines for state, lines in found.items() if lines} == {}
 
@@ -152,7 +152,7 @@ def test_the_page_speaks_german(browser: Browser, address: str) -> None:
 
 
 def test_colours_are_chosen_and_kept(web: Page) -> None:
-    for name, scheme in (("Dark colours", "dark"), ("Light colours", "light")):
+    for name, scheme in (("Dark theme", "dark"), ("Light theme", "light")):
         web.get_by_role("button", name="Settings", exact=True).click()
         web.get_by_role("menuitemradio", name=name).click()
         web.reload()

@@ -79,9 +79,9 @@ def test_why_shows_what_was_read_and_what_was_left_out(page_of: PageOf) -> None:
     why = turn.get_by_role("region", name="Why these sources")
     expect(why).to_contain_text("Cited as [1]")
     first = why.locator(".why-passage").first
-    expect(first).to_contain_text("its heading has")
+    expect(first).to_contain_text("its heading contains")
     table = first.get_by_role("table")
-    assert table.get_by_role("rowheader").all_inner_texts()[-1] == "Together"
+    assert table.get_by_role("rowheader").all_inner_texts()[-1] == "Combined"
     values = [int(value) for value in table.locator(".why-value").all_inner_texts()]
     assert all(0 <= value <= 100 for value in values)
     assert values[-1] == 100
@@ -97,7 +97,7 @@ def test_a_receipt_is_checked_in_front_of_the_reader(page_of: PageOf) -> None:
     turn.get_by_role("button", name="Check again").click()
     proof = turn.get_by_role("region", name="Verification")
     expect(proof).to_contain_text("Everything holds")
-    expect(proof).to_contain_text("Every quote of [1] stands in its passage")
+    expect(proof).to_contain_text("Every quote of [1] is in its passage")
     assert proof.locator(".verify-check-failed").count() == 0
     assert axe_violations(page) == []
 
@@ -131,8 +131,8 @@ def test_what_does_not_hold_and_what_has_changed_are_told_apart(page_of: PageOf)
     proof = turn.get_by_role("region", name="Verification")
     expect(proof).to_contain_text("Do not rely on this answer")
     expect(proof).to_contain_text("citation [1]: it is not so")
-    expect(proof.locator(".verify-check-failed")).to_contain_text("Does not hold: Every quote of [1]")
-    expect(proof.locator(".verify-check-changed").first).to_contain_text("No longer so: The pages of passages")
+    expect(proof.locator(".verify-check-failed")).to_contain_text("Failed: Every quote of [1]")
+    expect(proof.locator(".verify-check-changed").first).to_contain_text("No longer true: The pages of passages")
     assert axe_violations(page) == []
 
 
@@ -192,7 +192,7 @@ def test_the_next_reader_sees_nothing_of_the_one_before(page_of: PageOf) -> None
 
 def test_what_is_for_editors_and_operators_is_not_shown_to_readers(page_of: PageOf) -> None:
     bob = page_of("bob", "/status")
-    expect(bob.get_by_text("The status is for operators.")).to_be_visible()
+    expect(bob.get_by_text("Only operators can see the status.")).to_be_visible()
     expect(bob.get_by_role("link", name="Status")).to_have_count(0)
     bob.goto(bob.url.replace("/status", "/documents"))
     expect(bob.get_by_text("Documents are for editors.")).to_be_visible()

@@ -43,7 +43,7 @@ def test_a_scanned_quote_opens_its_own_page_and_says_that_ocr_read_it(page: Page
     with page.expect_response("**/layer?*") as asked:
         pane = opened(page, ASKED)
     assert "page=3" in asked.value.url
-    expect(pane).to_contain_text("OCR read these words from a picture of the page, 63 % sure")
+    expect(pane).to_contain_text("OCR read these words from an image of the page, 63 % sure")
     expect(pane.get_by_role("status").filter(has_text="of 3")).to_have_text("Page 3 (iii) of 3")
     expect(pane.locator(".sheet-quote")).to_have_count(1)
     expect(page.locator(".passage-head").first).to_contain_text("read by OCR, 63 %")

@@ -61,7 +61,7 @@ def test_a_session_is_renamed_and_deleted(web: Page) -> None:
     web.get_by_role("button", name="Delete Restarts <b>").click()
     expect(web.locator(".history-open")).to_have_count(1)
     web.get_by_role("button", name="Delete all").click()
-    web.get_by_role("button", name="Really delete all").click()
+    web.get_by_role("button", name="Yes, delete all").click()
     expect(web.get_by_role("dialog")).to_have_count(0)
     assert shelf(web) == {}
     expect(web.locator("article.turn")).to_have_count(0)
@@ -105,7 +105,7 @@ def test_a_browser_that_keeps_nothing_asks_all_the_same(forgetful: Page) -> None
     ask(forgetful, QUESTION)
     expect(forgetful.locator(".checked-line")).to_be_visible()
     history(forgetful)
-    expect(forgetful.get_by_text("There are none yet.")).to_be_visible()
+    expect(forgetful.get_by_text("No questions yet.")).to_be_visible()
 
 
 def test_five_hundred_turns_stay_smooth(web: Page, wire: SlowWire) -> None:

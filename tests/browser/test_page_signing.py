@@ -113,7 +113,7 @@ def test_another_reader_does_not_get_what_the_last_one_asked(door: Page) -> None
     expect(door.get_by_label("Your question")).to_be_visible()
     expect(door.locator("article.turn")).to_have_count(0)
     door.get_by_role("button", name="Earlier questions").click()
-    expect(door.get_by_text("There are none yet.")).to_be_visible()
+    expect(door.get_by_text("No questions yet.")).to_be_visible()
 
 
 def test_signing_out_forgets_the_questions_unless_they_are_kept(door: Page) -> None:

@@ -57,7 +57,7 @@ def test_what_is_marked_is_what_was_verified(web: Page, question: str) -> None:
 def test_a_source_shows_its_facts_and_its_blocks(web: Page) -> None:
     pane = opened(web, IN_TABLE)
     expect(pane.get_by_role("heading", name="Lock keeping")).to_be_visible()
-    expect(pane).to_contain_text("Verified: these words stand in the page.")
+    expect(pane).to_contain_text("Verified: the page has exactly these words.")
     expect(pane).to_contain_text("Version 1")
     expect(pane).to_contain_text("Updated Jan 1, 2026")
     original = pane.get_by_role("link", name="Open the original")

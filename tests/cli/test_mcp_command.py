@@ -18,4 +18,4 @@ def test_without_the_package_a_line_says_what_to_install(tmp_path: Path, monkeyp
     monkeypatch.setattr("rag_serving.mcp.extra.find_spec", lambda _: None)
     code, out, error = run("mcp", "--config", write_config(tmp_path, tmp_path))
     assert (code, out, error.count("\n")) == (2, "", 1)
-    assert "extra `mcp`" in error
+    assert "pip install 'citelock[mcp]'" in error

@@ -9,7 +9,7 @@ from rag_serving.config.loading import ConfigError, load_config, load_usable, pa
 
 
 def test_the_shipped_configuration_is_valid() -> None:
-    assert set(load_config(Path("config/app.yaml")).sources) == {"eng", "ops"}
+    assert set(load_config(Path("config/app.yaml")).sources) == {"eng", "ops", "uploads"}
 
 
 def test_the_environment_stands_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:

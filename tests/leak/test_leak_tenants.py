@@ -32,9 +32,9 @@ TOKENS = {
 SENT: dict[str, Any] = {
     "POST /v1/ask": QUESTION,
     "POST /v1/search": {"query": "broker"},
-    "POST /v1/chat/completions": {"model": "x", "messages": [{"role": "user", "content": "What is a broker?"}]},
-    "POST /v1/responses": {"model": "x", "input": "What is a broker?"},
-    "POST /v1/embeddings": {"model": "x", "input": "broker"},
+    "POST /v1/chat/completions": {"model": "citelock", "messages": [{"role": "user", "content": "What is a broker?"}]},
+    "POST /v1/responses": {"model": "citelock", "input": "What is a broker?"},
+    "POST /v1/embeddings": {"model": "citelock", "input": "broker"},
     "POST /v1/feedback": {"receipt_id": "0" * 32, "verdict": "helpful"},
     "POST /mcp": {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}},
 }

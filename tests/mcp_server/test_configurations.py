@@ -28,6 +28,8 @@ def test_both_ways_are_documented() -> None:
 def test_a_documented_command_answers(server: dict[str, Any], wiki_home: Path, tmp_path: Path) -> None:
     assert server["command"] == "citelock"
     config = write_config(tmp_path, wiki_home)
+    written = Path(config).read_text("utf-8").replace("{acme: {}}", "{acme: {}, other: {}}")
+    Path(config).write_text(written, "utf-8")  # a second tenant changes nothing
     arguments = [config if argument.endswith("app.yaml") else argument for argument in server["args"]]
     command, *first = CITELOCK
     started = StdioServerParameters(command=command, args=[*first, *arguments], env=dict(os.environ))

@@ -45,7 +45,31 @@ def test_what_asks_nothing_gets_examples_of_what_can_be_asked(pipeline: Pipeline
     assert (answer.status, answer.citations) == ("clarify", ())
     assert answer.refusal is not None
     assert answer.refusal.gate == "remark"
-    assert examples(answer) == ["How do I read consumer lag?", "What is Log retention?"]
+    assert examples(answer) == ["How do I read consumer lag?", "What is on the page “Log retention”?"]
+
+
+HEADED = [
+    (
+        "Rolling Back a Release",
+        "Before a release is rolled back, tell the port.",
+        "How does rolling back a release work?",
+    ),
+    ("Claiming the Kafka Bonus", "You claim a bonus from Kafka.", "How does claiming the Kafka bonus work?"),
+    ("Berth planner", "The berth planner is a service that plans berths.", "What is the berth planner?"),
+    ("Streams", "Kafka Streams is a library for applications.", "What is Kafka Streams?"),
+    ("Rehandles", "Rehandles are the moves that make room. Few rehandles are good.", "What are rehandles?"),
+    ("Architecture Overview", "Four services, one database.", "What is on the page “Architecture Overview”?"),
+    ("Meeting rooms", "Rooms are booked in the calendar.", "What is on the page “Meeting rooms”?"),
+    ("Offices and Keys", "This is the list of offices.", "What is on the page “Offices and Keys”?"),
+]
+
+
+@pytest.mark.parametrize(("title", "text", "question"), HEADED)
+def test_an_example_is_a_sentence_that_people_say(tmp_path: Path, title: str, text: str, question: str) -> None:
+    publish(tmp_path, (Passage("1", title, text, title=title),))
+    opened = Pipeline.open(configuration(tmp_path), "acme", embedder())
+    assert examples(opened.ask(ANYBODY, "hi")) == [question]
+    opened.close()
 
 
 def test_examples_are_of_pages_that_their_reader_may_read(pipeline: Pipeline) -> None:

@@ -67,7 +67,7 @@ def test_what_was_left_out_is_told_with_its_reason(pipeline: Pipeline) -> None:
     locked = {each["chunk_id"] for each in told["passages"]}
     left_out = {each["chunk_id"]: each for each in told["left_out"]}
     assert left_out["60:1:0"]["reason"] == "label"
-    assert "left out of answers" in left_out["60:1:0"]["why"]
+    assert "excludes it from answers" in left_out["60:1:0"]["why"]
     assert 0 < len(left_out) <= MOST
     assert not locked & left_out.keys()
     lower = [each["why"] for each in left_out.values() if each["reason"] == "ranked_lower"]

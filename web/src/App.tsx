@@ -6,11 +6,12 @@ import { areKeysShown } from "./ask/keys";
 import { t } from "./i18n";
 import { announcement } from "./state/announcement";
 import { route } from "./state/route";
-import { session } from "./state/session";
+import { foreignTenant, session } from "./state/session";
 import { place } from "./state/viewer";
 import { lazy } from "./ui/lazy";
 import { Ask } from "./views/Ask";
 import { Header } from "./views/Header";
+import { ForeignTenant } from "./views/ForeignTenant";
 import { SignIn } from "./views/SignIn";
 
 const SourceViewer = lazy(() => import("./viewer/SourceViewer").then(({ SourceViewer }) => SourceViewer));
@@ -51,6 +52,7 @@ function View() {
   const current = route.value;
   if (!session.value) return null;
   if (!session.value.signed_in) return <SignIn />;
+  if (foreignTenant.value !== null) return <ForeignTenant name={foreignTenant.value} />;
   switch (current.view) {
     case "answer":
       return <SharedAnswer receiptId={current.receiptId} />;

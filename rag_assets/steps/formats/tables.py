@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import NamedTuple
 
 from rag_assets.steps.formats.blocks import Block
 
 SPAN_MAX = 64  # columns a cell may claim; a body that asks for more is broken or hostile
 REPEAT_MAX = 500  # characters of a merged cell that are repeated; a longer one stands once
+HEADER_MAX = 4  # rows of a header
 REPEATED_MAX = 1_000_000  # characters that the tables of one body may repeat; one that asks for more is hostile
 
 
@@ -34,16 +36,30 @@ class Repeats:
 
 
 def row_blocks(rows: Sequence[Sequence[Cell]], group: int, repeats: Repeats | None = None) -> Iterator[Block]:
-    """Yield one block a row; a first row of header cells carries the delimiter line. Rows without text are left out."""
-    first = True
-    for cells, texts in zip(rows, grid(rows, repeats or Repeats()), strict=True):
-        if not any(texts):
-            continue
-        line = row_line(texts)
-        if first and cells and all(cell.header for cell in cells):
-            line += "\n|" + "---|" * len(texts)
-        first = False
-        yield Block("table", line, group)
+    """Yield one block a row; the first rows of header cells become one, which carries the delimiter line.
+
+    A first one that is a single text over several columns is the table's caption. Rows without text are left out.
+    """
+    filled = [pair for pair in zip(rows, grid(rows, repeats or Repeats()), strict=True) if any(pair[1])]
+    named = takewhile(lambda pair: pair[0] and all(cell.header for cell in pair[0]), filled[: HEADER_MAX + 1])
+    header = [texts for _, texts in named]
+    body = filled[len(header) :]
+    if not body:  # nothing but header cells: the first of them name the columns
+        header, body = header[:1], filled[1:]
+    if len(header) > 1 and len(header[0]) > 1 and len(set(header[0])) == 1:
+        yield Block("paragraph", header.pop(0)[0])
+    if header:
+        merged = one_header(header)
+        yield Block("table", f"{row_line(merged)}\n|" + "---|" * len(merged), group)
+    for _, texts in body:
+        yield Block("table", row_line(texts), group)
+
+
+def one_header(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return each column's words from top to bottom; what is repeated below itself stands once."""
+    width = max(map(len, lines))
+    columns = ([line[column] for line in lines if column < len(line) and line[column]] for column in range(width))
+    return [" ".join(dict.fromkeys(words)) for words in columns]
 
 
 def row_line(texts: Sequence[str]) -> str:

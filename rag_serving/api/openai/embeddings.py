@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from rag_serving.access.principals import Principal
 from rag_serving.api.bodies import Name, Text
+from rag_serving.api.openai.models import MODEL, unknown_model
 from rag_serving.api.service import Caller, CurrentService, Service
 from rag_serving.api.wire import RequestError
 from rag_serving.models.protocols import ModelError
@@ -45,13 +46,15 @@ def embed(body: Body, caller: Caller, service: CurrentService) -> JSONResponse:
     _require_right(caller, service)
     texts = [body.input] if isinstance(body.input, str) else body.input
     try:
-        dimension = service.embedder.dimension
+        dimension, name = service.embedder.dimension, service.embedder.name
+        known = (MODEL, service.config.embedding.model, name)
+        if body.model not in (None, *known):
+            raise unknown_model(body.model, known[1:])
         if body.dimensions not in (None, dimension):
             message = f"the model's vectors have {dimension} dimensions and cannot be shortened"
             raise RequestError(400, "BAD_REQUEST", message, "dimensions")
         batches = [texts[start : start + _AT_ONCE] for start in range(0, len(texts), _AT_ONCE)]
         vectors = np.concatenate([service.embedder.embed_documents(batch) for batch in batches])
-        name = service.embedder.name
     except ModelError:
         raise RequestError(503, "UNAVAILABLE", "the embedding model does not answer", retry_after=30) from None
     read = service.token_count(texts)

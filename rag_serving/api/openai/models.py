@@ -7,6 +7,7 @@ Belongs here: the names of models, which tenant and mode one means. Does not bel
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from fastapi import APIRouter
@@ -20,6 +21,8 @@ from rag_serving.api.wire import RequestError
 MODEL = "citelock"
 _SELECTED_TEXT = ":selected-text"
 _CREATED = 1_767_225_600  # OpenAI's clients ask for a time; no model here has one
+
+_SHOWN = 8  # names in the message on one that does not exist
 
 Mode = Literal["corpus", "selected_text"]
 
@@ -52,32 +55,33 @@ def list_models(request: HttpRequest, service: CurrentService, tenant: str | Non
 
 @router.get("/v1/models/{model}", dependencies=[RequireCaller])
 def show_model(model: str, request: HttpRequest, service: CurrentService) -> JSONResponse:
-    if model in _names(request, service, None):
+    names = _names(request, service, None)
+    if model in names:
         return JSONResponse(_model(model))
-    raise unknown_model(model)
+    raise unknown_model(model, names)
 
 
 def asked_of(request: HttpRequest, service: Service, tenant: str | None, model: str | None) -> Asked:
     """Return who asks which model: the tenant is the one that its name has, where it has one.
 
-    Other names than those of tenants are accepted: many chat clients insist on one of their own.
-
     Raises:
         AuthError: nobody who may, or of no named tenant.
         RequestError: the model is none that the caller may ask.
     """
-    name = model or ""
+    name = model or MODEL
     mode: Mode = "selected_text" if name.endswith(_SELECTED_TEXT) else "corpus"
-    if not name.startswith(f"{MODEL}-"):
+    named = name.removesuffix(_SELECTED_TEXT)
+    if named == MODEL:
         return Asked(caller_of(request, tenant), mode)
-    named = name.removeprefix(f"{MODEL}-").removesuffix(_SELECTED_TEXT)
-    if named not in _tenants(request, service, tenant):
-        raise unknown_model(name)
-    return Asked(caller_of(request, named), mode)
+    tenants = {model_of(each): each for each in _tenants(request, service, tenant)}
+    if named not in tenants:
+        raise unknown_model(name, _names(request, service, tenant))
+    return Asked(caller_of(request, tenants[named]), mode)
 
 
-def unknown_model(model: str) -> RequestError:
-    return RequestError(404, "MODEL_NOT_FOUND", f"there is no model {model!r}; GET /v1/models lists them", "model")
+def unknown_model(model: str, names: Sequence[str]) -> RequestError:
+    shown = ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
+    return RequestError(404, "MODEL_NOT_FOUND", f"the model {model!r} does not exist; available: {shown}", "model")
 
 
 def _names(request: HttpRequest, service: Service, tenant: str | None) -> list[str]:

@@ -160,7 +160,7 @@ def open_pool(url: str, connections: int) -> ConnectionPool[Any]:
         from psycopg_pool import ConnectionPool
     except ImportError as error:
         raise RemoteDataError(
-            "index.kind postgres needs citelock's extra `postgres`, which is not installed"
+            "index.kind postgres needs psycopg, which is not installed: pip install 'citelock[postgres]'"
         ) from error
     try:
         conninfo_to_dict(url)

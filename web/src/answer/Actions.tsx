@@ -7,6 +7,7 @@ import type { Answer } from "../api/types";
 import { t } from "../i18n";
 import type { Key } from "../i18n/en";
 import { announce } from "../state/announcement";
+import { inTenant } from "../state/route";
 import { session } from "../state/session";
 import { Button } from "../ui/Button";
 import { Feedback } from "./Feedback";
@@ -74,7 +75,7 @@ async function copy(text: string): Promise<Key> {
 async function share(receiptId: string): Promise<Key> {
   try {
     const { path } = await load<{ path: string }>(`/v1/receipts/${encodeURIComponent(receiptId)}/share`, { method: "POST" });
-    await navigator.clipboard.writeText(new URL(path, location.origin).href);
+    await navigator.clipboard.writeText(new URL(inTenant(path), location.origin).href);
     return "shared";
   } catch {
     return "share.failed";

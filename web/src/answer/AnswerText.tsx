@@ -2,6 +2,8 @@
 
 import type { ComponentChildren } from "preact";
 import type { Citation } from "../api/types";
+import { t } from "../i18n";
+import { Wide } from "../ui/Wide";
 import { blocksOf, type Item, type TextBlock } from "./blocks";
 import { CiteButton } from "./CiteButton";
 
@@ -50,7 +52,7 @@ function Block({ block, citations }: { block: TextBlock; citations: Citation[] }
       );
     case "table":
       return (
-        <div class="table" tabIndex={0} role="group">
+        <Wide class="table" label={t("viewer.table")}>
           <table dir="auto">
             {block.head && (
               <thead>
@@ -75,7 +77,7 @@ function Block({ block, citations }: { block: TextBlock; citations: Citation[] }
               ))}
             </tbody>
           </table>
-        </div>
+        </Wide>
       );
   }
 }

@@ -2,7 +2,7 @@
 
 import { useContext } from "preact/hooks";
 import type { Answer, Citation, Clarification } from "../api/types";
-import { plural, t } from "../i18n";
+import { known, plural, t } from "../i18n";
 import { ask } from "../state/asking";
 import { openCitation, openPage } from "../state/viewer";
 import { Button } from "../ui/Button";
@@ -11,6 +11,7 @@ import { About } from "./about";
 import { AnswerText } from "./AnswerText";
 import { endingNumbers } from "./blocks";
 import { moveAmongNumbers } from "./CiteButton";
+import { told } from "./notes";
 import { Sources, webAddress } from "./Sources";
 
 /** Show an answer with what was checked, and its sources. */
@@ -51,7 +52,7 @@ function Understood({ answer }: { answer: Answer }) {
       {isClarified && <Clarified {...clarification} />}
       {notes.map((note) => (
         <p key={note} dir="auto">
-          {note}
+          {told(note)}
         </p>
       ))}
     </div>
@@ -75,16 +76,14 @@ export function Checked({ citations }: { citations: Citation[] }) {
   );
 }
 
-/** Show passages to read, apart from answers: the line that says so, then each with its place. */
+/** Show passages that may answer, apart from answers: the line that says so, in the page's language, then each with its place. */
 export function Closest({ text, citations }: { text: string; citations: Citation[] }) {
-  const [line = "", ...passages] = text.split("\n\n");
+  const passages = text.split("\n\n").slice(1);
   return (
     <>
       <p class="outcome-line" dir="auto">
         <Icon name="near" />
-        <span>
-          <strong>{t("closest")}</strong> {line}
-        </span>
+        <strong>{t("closest")}</strong>
       </p>
       <ol role="list" class="passages">
         {groupsOf(passages).map((group, at) => (
@@ -138,7 +137,7 @@ function None({ answer }: { answer: Answer }) {
     <div class="none">
       <p class="outcome-line" dir="auto">
         <Icon name={isSearch ? "none" : "info"} />
-        <strong>{isSearch ? t("none") : answer.answer}</strong>
+        <strong>{isSearch ? t("none") : told(answer.answer)}</strong>
       </p>
       {isSearch && refusal && <p class="faint">{t(reasonOf(refusal.gate))}</p>}
       {clarification && <Clarified {...clarification} isTold={clarification.text === answer.answer} />}
@@ -157,8 +156,8 @@ function None({ answer }: { answer: Answer }) {
 /** Show what can be asked or read instead; `isTold`: the text stands above already. */
 function Clarified({ text, options, isTold }: Clarification & { isTold?: boolean }) {
   return (
-    <div class="options" role="group" aria-label={text}>
-      {!isTold && <p dir="auto">{text}</p>}
+    <div class="options" role="group" aria-label={told(text)}>
+      {!isTold && <p dir="auto">{told(text)}</p>}
       {options.map((option) => (
         <Option key={option.label} {...option} />
       ))}
@@ -171,7 +170,7 @@ function Option({ label, query, url }: { label: string; query: string | null; ur
   if (query)
     return (
       <Button icon="ask" onClick={() => ask(query)}>
-        <span dir="auto">{label}</span>
+        <span dir="auto">{told(label)}</span>
       </Button>
     );
   return address ? (
@@ -191,7 +190,7 @@ function Flags({ answer }: { answer: Answer }) {
     <ul role="list" class="flags">
       {flags.map(({ flag, text }) => (
         <li key={flag}>
-          <Icon name="caution" /> {text}
+          <Icon name="caution" /> {known(`why.flag.${flag}`, text)}
         </li>
       ))}
     </ul>

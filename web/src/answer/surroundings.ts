@@ -2,6 +2,7 @@
 
 import type { Citation, Passage } from "../api/types";
 import { offsetOf } from "./offsets";
+import { shown, withoutBars } from "./plainTables";
 
 const CHARS = 220;
 
@@ -11,14 +12,16 @@ export interface Surroundings {
   after: string;
 }
 
-/** Return the quote with up to 220 characters on either side, cut between words; alone where they aren't known. */
+/** Return the quote with up to 220 characters on either side, cut between words; alone where they aren't known. Tables are
+ * shown without their bars. */
 export function surroundingsOf({ quote, start, end }: Citation, passage: Passage | null): Surroundings {
-  const text = passage?.chunk.text ?? "";
-  const [from, to] = [offsetOf(text, start), offsetOf(text, end)];
-  if (!passage || from >= to) return { before: "", quote, after: "" };
-  const before = (passage.before ? `${passage.before}\n` : "") + text.slice(0, from);
-  const after = text.slice(to) + (passage.after ? `\n${passage.after}` : "");
-  return { before: tail(before), quote: text.slice(from, to), after: head(after) };
+  const written = passage?.chunk.text ?? "";
+  const [from, to] = [offsetOf(written, start), offsetOf(written, end)];
+  if (!passage || from >= to) return { before: "", quote: shown(withoutBars(quote)), after: "" };
+  const text = withoutBars(written);
+  const before = (passage.before ? `${withoutBars(passage.before)}\n` : "") + text.slice(0, from);
+  const after = text.slice(to) + (passage.after ? `\n${withoutBars(passage.after)}` : "");
+  return { before: tail(shown(before)), quote: shown(text.slice(from, to)), after: head(shown(after)) };
 }
 
 function head(text: string): string {

@@ -3,6 +3,7 @@
 // /ask is the one address whose opener may write to it. What came is kept for this tab, and the page is loaded again at /,
 // where the opener has no hold of it. Nothing is asked by itself.
 
+import { inTenant } from "../state/route";
 import { selectText } from "../state/selection";
 
 export const PATH = "/ask";
@@ -49,7 +50,7 @@ function wait(): void {
 
 function leave(): void {
   window.opener = null;
-  location.replace("/");
+  location.replace(inTenant("/"));
 }
 
 function takeUp(): void {

@@ -25,6 +25,11 @@ export function t(key: Key, values: Record<string, string | number> = {}): strin
   return words[language.value][key].replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? whole));
 }
 
+/** Return a text by a key that the server named, or the server's own where there is no such key. */
+export function known(key: string, otherwise: string): string {
+  return Object.hasOwn(words.en, key) ? t(key as Key) : otherwise;
+}
+
 /** Return a text for a number: the key with `.one` where the number is one. */
 export function plural(key: PluralKey, count: number, values: Record<string, string | number> = {}): string {
   return t(count === 1 ? `${key}.one` : key, { count, ...values });

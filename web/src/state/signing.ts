@@ -1,8 +1,11 @@
 // Signing in and out.
 
+import { effect } from "@preact/signals";
 import { ApiError, load, send } from "../api/client";
 import type { Session } from "../api/types";
-import { session } from "./session";
+import { filters } from "./filters";
+import { namedTenant, nameTenant } from "./route";
+import { foreignTenant, session } from "./session";
 import { newSession, removeAll } from "./sessions";
 import { keep, kept } from "./storage";
 import { closeViewer } from "./viewer";
@@ -26,8 +29,9 @@ const open: Session = {
 export async function loadSession(): Promise<void> {
   try {
     const found = await load<Session>("/v1/session");
-    const tenants = found.tenants;
-    session.value = tenants.length && !found.tenant ? { ...found, tenant: tenantOf(tenants) } : found;
+    const { tenants, tenant } = found;
+    session.value = found;
+    if (tenants.length && !tenant && foreignTenant.value === null) await chooseTenant(tenantOf(tenants));
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 404) throw error;
     session.value = open;
@@ -48,15 +52,31 @@ export async function signOut(isKept: boolean): Promise<void> {
   await loadSession();
 }
 
-/** Choose a tenant, where the server knows several and asks nobody who they are. */
-export function chooseTenant(tenant: string): void {
-  newSession();
+/** Choose a tenant, where the server knows several and asks nobody who they are; the address names it. */
+export async function chooseTenant(tenant: string): Promise<void> {
+  if (session.peek()?.tenant !== tenant) {
+    newSession();
+    closeViewer();
+    filters.value = {};
+  }
   keep("tenant", tenant);
   if (session.value) session.value = { ...session.value, tenant };
+  nameTenant(tenant);
+  const found = await load<Session>("/v1/session").catch(() => null); // what can be done differs between tenants
+  if (found && session.peek()?.tenant === tenant) session.value = found;
 }
 
-/** Return the tenant that was chosen last, or the first. */
+/** Follow the address to another tenant, as the browser's buttons back and forth change it. */
+export function followTenant(): void {
+  effect(() => {
+    const named = namedTenant.value;
+    const { tenants = [], tenant = null } = session.peek() ?? {};
+    if (named !== null && tenant !== null && named !== tenant && tenants.includes(named)) void chooseTenant(named);
+  });
+}
+
+/** Return the tenant that the address names, else the one that was chosen last, else the first. */
 function tenantOf(tenants: string[]): string {
-  const last = kept("tenant");
-  return tenants.find((tenant) => tenant === last) ?? tenants[0]!;
+  const wanted = [namedTenant.peek(), kept("tenant")];
+  return wanted.flatMap((each) => tenants.filter((tenant) => tenant === each))[0] ?? tenants[0]!;
 }

@@ -2,6 +2,7 @@
 
 import type { Block, Chunk } from "../api/types";
 import { t } from "../i18n";
+import { Wide } from "../ui/Wide";
 import { Inline } from "./Inline";
 import { nested, numberBefore, type Item, type Mark } from "./ranges";
 
@@ -80,7 +81,7 @@ function Table({ block, inline }: { block: Block; inline: Draw }) {
   const head = rows.filter((row) => row.header);
   const body = rows.filter((row) => !row.header);
   return (
-    <div class="viewer-table" tabIndex={0} role="region" aria-label={t("viewer.table")}>
+    <Wide class="viewer-table" label={t("viewer.table")}>
       <table>
         {(head.length > 0 || block.header) && (
           <thead>
@@ -116,6 +117,6 @@ function Table({ block, inline }: { block: Block; inline: Draw }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Wide>
   );
 }

@@ -10,7 +10,7 @@ import type { Target } from "./pages";
 
 const icons = { exact: "verified", ocr: "caution", fuzzy: "check", swapped: "check" } as const;
 
-/** Show how a quote was checked; it stays in view while its page is read. */
+/** Show how a quote was checked. */
 export function Verified({ citation }: { citation: Citation }) {
   return (
     <p class={`viewer-verified viewer-verified-${citation.verification}`}>

@@ -23,12 +23,22 @@ interface Props {
   onAsk: () => void;
 }
 
-/** Load a page and show the place in it. */
+/** Load a page and show the place in it; in the pane, what was verified stands above what scrolls. */
 export function Source({ place, level, onAsk }: Props) {
   const { page, failure } = usePage(place.pageId);
-  if (failure) return <Failure failure={failure} place={place} level={level} />;
-  if (!page) return <Loading />;
-  return <Loaded page={page} place={place} level={level} onAsk={onAsk} />;
+  const shown = page ? (
+    <Loaded page={page} place={place} level={level} onAsk={onAsk} />
+  ) : failure ? (
+    <Failure failure={failure} place={place} level={level} />
+  ) : (
+    <Loading />
+  );
+  return (
+    <>
+      {page && place.citation && <Verified citation={place.citation} />}
+      {level === 1 ? shown : <div class="viewer-scroll">{shown}</div>}
+    </>
+  );
 }
 
 function Loaded({ page, place, level, onAsk }: Props & { page: SourcePage }) {
@@ -47,7 +57,6 @@ function Loaded({ page, place, level, onAsk }: Props & { page: SourcePage }) {
   }
   return (
     <>
-      {place.citation && <Verified citation={place.citation} />}
       <header class="viewer-head">
         <Title class="viewer-title" dir="auto">
           {page.title}

@@ -4,6 +4,7 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { t } from "../i18n";
+import { inTenant } from "../state/route";
 import { session } from "../state/session";
 import { closeViewer, place } from "../state/viewer";
 import { Button } from "../ui/Button";
@@ -19,7 +20,7 @@ wide.addEventListener("change", () => (beside.value = wide.matches));
 export function SourceViewer() {
   const shown = place.value;
   if (!shown || !session.value?.signed_in) return null;
-  const content = shown.selection ? <SelectedText place={shown} /> : <Source place={shown} level={2} onAsk={closeViewer} />;
+  const content = shown.selection ? <div class="viewer-scroll"><SelectedText place={shown} /></div> : <Source place={shown} level={2} onAsk={closeViewer} />;
   return beside.value ? <Beside>{content}</Beside> : <Over>{content}</Over>;
 }
 
@@ -35,7 +36,7 @@ function Beside({ children }: { children: ComponentChildren }) {
       onKeyDown={(event) => event.key === "Escape" && closeViewer()}
     >
       <Bar />
-      <div class="viewer-scroll">{children}</div>
+      {children}
     </aside>
   );
 }
@@ -46,7 +47,7 @@ function Over({ children }: { children: ComponentChildren }) {
   return (
     <dialog class="viewer-pane viewer-pane-over" ref={root} aria-label={t("viewer.label")} onClose={closeViewer}>
       <Bar />
-      <div class="viewer-scroll">{children}</div>
+      {children}
     </dialog>
   );
 }
@@ -57,7 +58,7 @@ function Bar() {
     <div class="viewer-bar">
       <p class="viewer-bar-label">{t("viewer.label")}</p>
       {shown && !shown.selection && (
-        <a class="button button-quiet" href={addressOf(shown.pageId, shown.chunkId)} target="_blank" rel="noopener noreferrer">
+        <a class="button button-quiet" href={inTenant(addressOf(shown.pageId, shown.chunkId))} target="_blank" rel="noopener noreferrer">
           {t("viewer.alone")}
         </a>
       )}

@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { language, t } from "../i18n";
 import { areKeysShown } from "../ask/keys";
 import { scheme, type Scheme } from "../state/appearance";
-import { go, route } from "../state/route";
+import { go, inTenant, route } from "../state/route";
 import { hasRole, session } from "../state/session";
 import { newSession } from "../state/sessions";
 import { chooseTenant, signOut } from "../state/signing";
@@ -42,6 +42,7 @@ export function Header({ onHistory }: { onHistory: () => void }) {
         </nav>
       )}
       <span class="gap" />
+      {isSignedIn && <Tenants />}
       {isSignedIn && (
         <>
           {isAsking && turns.value.length > 0 && <Button kind="quiet" icon="plus" label={t("history.new")} onClick={newSession} />}
@@ -53,11 +54,30 @@ export function Header({ onHistory }: { onHistory: () => void }) {
   );
 }
 
+/** Show which tenant is asked, and the others that may be; nothing where there is only one. */
+function Tenants() {
+  const { tenants = [], tenant } = session.value ?? {};
+  if (tenants.length < 2) return null;
+  return (
+    <label class="tenants">
+      <span>{t("tenant")}</span>
+      <select class="input" value={tenant ?? ""} onChange={(event) => void chooseTenant(event.currentTarget.value)}>
+        {!tenant && <option value="" disabled />}
+        {tenants.map((each) => (
+          <option key={each} value={each}>
+            {each}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
 function Place({ to, isHere, children }: { to: string; isHere: boolean; children: ComponentChildren }) {
   return (
     <a
       class={to === "/" && !isHere ? "place" : "place place-view"}
-      href={to}
+      href={inTenant(to)}
       aria-current={isHere ? "page" : undefined}
       onClick={(event) => {
         if (event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -74,11 +94,6 @@ function entries(): MenuEntry[] {
   const current = session.value;
   const schemes: Scheme[] = ["system", "light", "dark"];
   return [
-    ...(current?.tenants ?? []).map((tenant) => ({
-      text: tenant,
-      checked: tenant === current?.tenant,
-      act: () => chooseTenant(tenant),
-    })),
     ...schemes.map((each) => ({
       text: t(`scheme.${each}`),
       checked: scheme.value === each,

@@ -4,11 +4,12 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, load } from "../api/client";
 import type { ServerStatus } from "../api/types";
-import { t } from "../i18n";
+import { known, t } from "../i18n";
 import { hasRole } from "../state/session";
 import { Button } from "../ui/Button";
 import { Icon } from "../ui/Icon";
 import { Notice } from "../ui/Notice";
+import { Wide } from "../ui/Wide";
 import { numberOf, timeOf } from "../viewer/format";
 import "./views.css";
 
@@ -81,7 +82,7 @@ function Shown({ status }: { status: ServerStatus }) {
           )}
         </Fact>
         {generation && <Fact name={t("status.contents")}>{t("status.counts", { pages: numberOf(generation.pages), chunks: numberOf(generation.chunks) })}</Fact>}
-        <Fact name={t("status.phase")}>{phase.enabled ? phase.phase : t("status.off")}</Fact>
+        <Fact name={t("status.phase")}>{phase.enabled ? known(`status.phase.${phase.phase}`, String(phase.phase)) : t("status.off")}</Fact>
         <Fact name={t("status.embedder")}>{models.embedder ?? t("status.none")}</Fact>
         <Fact name={t("status.generator")}>{models.generator ?? t("status.none")}</Fact>
         <Fact name={t("status.reranker")}>{models.reranker ?? t("status.none")}</Fact>
@@ -107,7 +108,7 @@ function Sources({ sources }: Pick<ServerStatus, "sources">) {
   return (
     <>
       <h2>{t("status.sources")}</h2>
-      <div class="view-table" tabIndex={0} role="region" aria-label={t("status.sources")}>
+      <Wide class="view-table" label={t("status.sources")}>
         <table>
           <thead>
             <tr>
@@ -134,7 +135,7 @@ function Sources({ sources }: Pick<ServerStatus, "sources">) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Wide>
       <p class="view-faint">{t("status.pages_note")}</p>
     </>
   );

@@ -10,13 +10,12 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from rag_assets.steps.formats.tables import Cell, Repeats, grid
+from rag_assets.steps.formats.tables import HEADER_MAX, Cell, Repeats, grid, one_header
 
 Header = int | Literal["first", "unknown"]
 """How many rows are declared to be the header; "first": the table's style is for one with a header; "unknown": the file
 does not say."""
 
-DEPTH_MAX = 4  # lines of a header
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _NUMBER = re.compile(r"[-+−(]?[^\w\s]?\s?\d[\d.,'’/:\u00a0\u202f-]*\s?(?:[^\w\s]\)?|[A-Z]{3})?")
 
@@ -36,7 +35,7 @@ def headed(rows: Sequence[Sequence[Cell]], header: Header, repeats: Repeats) -> 
     plain = [[Cell(text) for text in line] for line in texts[depth:]]
     if not depth:
         return caption, plain
-    return caption, [[Cell(text, header=True) for text in _one_header(texts[:depth])], *plain]
+    return caption, [[Cell(text, header=True) for text in one_header(texts[:depth])], *plain]
 
 
 def _is_caption(rows: Sequence[Sequence[Cell]]) -> bool:
@@ -56,7 +55,7 @@ def _depth(rows: Sequence[Sequence[Cell]], texts: Sequence[Sequence[str]], heade
     if declared >= len(rows):
         return min(declared, len(rows)) if declared == 1 else int(len(rows) > 1)
     if declared > 1:
-        return min(declared, DEPTH_MAX)
+        return min(declared, HEADER_MAX)
     if not declared and (header != "unknown" or len(rows) < 2 or not _names_columns(texts[0])):
         return 0
     return _continued(rows, texts)
@@ -65,7 +64,7 @@ def _depth(rows: Sequence[Sequence[Cell]], texts: Sequence[Sequence[str]], heade
 def _continued(rows: Sequence[Sequence[Cell]], texts: Sequence[Sequence[str]]) -> int:
     """Return how many lines a header has whose first row is one: a merged cell is parted in the row below."""
     depth = 1
-    while depth < min(DEPTH_MAX, len(rows) - 1) and any(cell.columns > 1 and cell.text for cell in rows[depth - 1]):
+    while depth < min(HEADER_MAX, len(rows) - 1) and any(cell.columns > 1 and cell.text for cell in rows[depth - 1]):
         below = texts[depth]
         named = [text for above, text in zip(texts[depth - 1], below, strict=False) if above]
         if not named or not all(named) or any(map(_is_number, named)):
@@ -86,13 +85,3 @@ def _all_years(texts: Sequence[str]) -> bool:
 
 def _is_number(text: str) -> bool:
     return bool(_NUMBER.fullmatch(text)) and not _YEAR.fullmatch(text)
-
-
-def _one_header(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return each column's words from top to bottom; what is repeated below itself stands once."""
-    width = max(map(len, lines))
-    header = []
-    for column in range(width):
-        words = [line[column] for line in lines if column < len(line) and line[column]]
-        header.append(" ".join(dict.fromkeys(words)))
-    return header
