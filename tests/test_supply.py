@@ -108,7 +108,7 @@ def test_every_package_is_installed_by_its_digest_and_no_other_comes_with_it() -
         line.split() for line in dry_run("lint", "lock").splitlines() if "pip install" in line or "pip --" in line
     ]
     installs = [words for words in commands if "install" in words]
-    assert len(installs) == 9
+    assert len(installs) == 10
     for words in installs:
         assert {"--no-deps", "--no-build-isolation"} <= set(words)
         assert "--require-hashes" in words or words[-2:] == ["--editable", "."]
