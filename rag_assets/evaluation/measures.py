@@ -77,6 +77,29 @@ def not_found_precision(judged: Judged) -> float | None:
     return None if judged.answered else float(not judged.gold.answerable)
 
 
+def told_and_right(judged: Judged) -> float | None:
+    """Return whether what the pages tell was told, with its gold quote where one is known, from a right page."""
+    right = judged.cited_right > 0 and (judged.says_it or not judged.gold.quotes)
+    return float(judged.answered and right) if judged.gold.answerable else None
+
+
+def told_and_wrong(judged: Judged) -> float:
+    """Return whether something was told with confidence that is not right, or that no page tells."""
+    return float(judged.answered and not told_and_right(judged))
+
+
+def closest_and_useful(judged: Judged) -> float | None:
+    """Return whether what the pages tell was shown as the closest, from a right page."""
+    is_useful = not judged.answered and judged.right_of(judged.closest) > 0
+    return float(is_useful) if judged.gold.answerable else None
+
+
+def declined_though_there(judged: Judged) -> float | None:
+    """Return whether nothing of a right page was shown of what the pages tell."""
+    is_declined = not judged.answered and not judged.right_of(judged.closest)
+    return float(is_declined) if judged.gold.answerable else None
+
+
 def anchor_validity(judged: Judged) -> float | None:
     """Return citations whose link lands on an anchor of the cited page over all citations, the closest included."""
     citations = judged.answer.citations
@@ -84,6 +107,10 @@ def anchor_validity(judged: Judged) -> float | None:
 
 
 OF_ANSWERS: Mapping[str, Callable[[Judged], float | None]] = {
+    "told_and_right": told_and_right,
+    "told_and_wrong": told_and_wrong,
+    "closest_and_useful": closest_and_useful,
+    "declined_though_there": declined_though_there,
     "citation_precision": citation_precision,
     "closest_citation_precision": closest_citation_precision,
     "citation_recall": citation_recall,

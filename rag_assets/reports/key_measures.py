@@ -8,9 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 KEY: Mapping[str, str] = {
+    "told_and_right": "told from a right page, of what has an answer",
+    "told_and_wrong": "told with confidence, and wrong",
+    "closest_and_useful": "a right page shown as the closest, of what has an answer",
+    "declined_though_there": "no right page shown, of what has an answer",
     "citation_precision": "citations of a right page",
     "answerability": "answered, or declined, as it should be",
     "not_found_recall": "declined, of what has no answer",
+    "not_found_precision": "rightly declined, of what is declined",
     "recall@10": "right pages among the first ten",
 }
 """By name, with what each says in a few words."""

@@ -7,6 +7,7 @@ import pytest
 from rag_assets.evaluation.evaluate import Judged, judge
 from rag_assets.evaluation.gold import GoldQuestion
 from rag_assets.evaluation.measures import f1, of_answers, of_rankings, summary
+from rag_assets.reports.key_measures import key_first
 from rag_serving.records.answers import Answer, Citation
 
 
@@ -32,6 +33,10 @@ ALL = [
 
 def test_every_measure_has_the_values_of_the_questions_that_it_is_about() -> None:
     assert of_answers(ALL) == {
+        "told_and_right": {"right": 1.0, "half": 1.0, "silent": 0.0},
+        "told_and_wrong": {"right": 0.0, "half": 0.0, "silent": 0.0, "guessed": 1.0, "declined": 0.0},
+        "closest_and_useful": {"right": 0.0, "half": 0.0, "silent": 0.0},
+        "declined_though_there": {"right": 0.0, "half": 0.0, "silent": 1.0},
         "citation_precision": {"right": 1.0, "half": 0.5},
         "citation_recall": {"right": 1.0, "half": 1.0, "silent": 0.0},
         "sentence_precision": {"right": 1.0, "half": 1.0},
@@ -44,6 +49,10 @@ def test_every_measure_has_the_values_of_the_questions_that_it_is_about() -> Non
 
 def test_measures_without_a_question_are_left_out() -> None:
     assert set(of_answers([judged("right", True, "1")])) == {
+        "told_and_right",
+        "told_and_wrong",
+        "closest_and_useful",
+        "declined_though_there",
         "citation_precision",
         "citation_recall",
         "sentence_precision",
@@ -72,3 +81,9 @@ def test_a_summary_has_means_intervals_and_f1() -> None:
 @pytest.mark.parametrize(("precision", "recall", "expected"), [(1.0, 1.0, 1.0), (0.5, 1.0, 2 / 3), (0.0, 0.0, 0.0)])
 def test_f1_is_the_harmonic_mean(precision: float, recall: float, expected: float) -> None:
     assert f1(precision, recall) == pytest.approx(expected)
+
+
+def test_the_headline_shows_what_becomes_of_questions() -> None:
+    first = ["told_and_right", "told_and_wrong", "closest_and_useful", "declined_though_there"]
+    known = key_first(["map", "not_found_precision", *reversed(first), "recall@10"])
+    assert known == [*first, "not_found_precision", "recall@10", "map"]
