@@ -57,15 +57,15 @@ def _keep_sessions() -> None:
 
     open_session, opened = ort.InferenceSession, dict[object, Any]()
 
-    def session(graph: bytes, options: Any, providers: Any) -> Any:
+    def session(graph: Any, options: Any = None, *more: Any, **named: Any) -> Any:
         try:
             folder = Path(options.get_session_config_entry(_FOLDER))
-        except RuntimeError:  # a graph without files
-            return open_session(graph, options, providers=providers)
+        except (AttributeError, RuntimeError):  # a graph without files, or another library's
+            return open_session(graph, options, *more, **named)
         stamps = tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in sorted(folder.iterdir()))
-        key = (graph, folder, stamps, repr(providers))
+        key = (graph, folder, stamps, repr((more, named)))
         if key not in opened:
-            opened[key] = open_session(graph, options, providers=providers)
+            opened[key] = open_session(graph, options, *more, **named)
         return opened[key]
 
     ort.InferenceSession = session
