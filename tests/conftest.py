@@ -40,7 +40,6 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-sys.addaudithook(tiers.note)
 open_models_once()
 compress_the_web_page_once()
 
@@ -51,6 +50,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--nightly`, which also runs what `make test` leaves to the night."""
     parser.addoption("--nightly", action="store_true", help="run the tests that tests/support/tiers.py names, too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Note what tests of `pytest -m unit` do outside of this process."""
+    if config.getoption("markexpr") == "unit":
+        sys.addaudithook(tiers.note)
 
 
 @pytest.hookimpl(tryfirst=True)
