@@ -12,6 +12,7 @@ from rag_assets.steps.files.pdf.reading import pdf_text
 from rag_assets.steps.formats.block_json import blocks_content
 from rag_assets.steps.formats.blocks import Content
 from rag_assets.steps.formats.budget import BUDGET
+from rag_assets.steps.formats.text_marks import STRUCK
 from rag_serving.rendering.finding import Wanted
 
 UPWARDS = "0 1 -1 0 612 0"
@@ -65,6 +66,7 @@ def test_raised_and_lowered_figures_stay_apart_from_numbers(parts: tuple[str, ..
 def test_the_mark_of_a_note_behind_a_space_is_raised_too() -> None:
     lines = [*written(72, 100, "The limit is 24 "), Line(72 + width("The limit is 24 "), 96, "1", 6)]
     assert text(laid_out([*lines, *written(150, 100, "months.")])) == "The limit is 24 ¹ months."
+    assert text(laid_out(written(72, 100, "valid for 24", "^a", " months"))) == "valid for 24ᵃ months"
 
 
 def test_a_value_with_a_raised_mark_stays_a_value_of_its_table_and_its_note_follows() -> None:
@@ -94,7 +96,7 @@ def test_words_that_a_line_strikes_out_are_left_out_and_counted(drawn: str, turn
     lines, (x0, _, x1, _) = struck("Backups are kept for ", "30", " 14 days.")
     file = laid_out(lines, boxes=[(x0, 96.6, x1, 97.1)], drawn=drawn, turned=turned, in_form=in_form)
     assert text(file) == "Backups are kept for 14 days."
-    assert content(file).ledger["text that is struck out", "hidden"] == 1
+    assert content(file).ledger[STRUCK, "hidden"] == 1
     assert layer_of(file, 1).boxes(Wanted(text(file)))
 
 
@@ -103,7 +105,7 @@ def test_words_that_an_annotation_strikes_out_are_left_out_and_counted() -> None
     second, other = struck("", "It is open on Sundays.", "", y=130)
     file = laid_out([*first, *second], struck=[box, other])
     assert text(file) == "The gate closes at 20:30 on weekdays."
-    assert content(file).ledger["text that is struck out", "hidden"] == 6
+    assert content(file).ledger[STRUCK, "hidden"] == 6
 
 
 def test_a_part_of_a_word_that_is_struck_out_is_left_out() -> None:

@@ -22,6 +22,7 @@ from rag_assets.steps.files.pdf.records import Grid, PageRows, Row, RuledTable
 from rag_assets.steps.files.pdf.tables import tables_of
 from rag_assets.steps.formats.blocks import Block, Content, clean
 from rag_assets.steps.formats.tables import Cell, Repeats, row_blocks
+from rag_assets.steps.formats.text_marks import STRUCK
 
 _UNIT = re.compile(
     r"\(?(?:(?:dollars|amounts|figures|angaben|beträge) )?in (?:us )?[$€£]?\s?"
@@ -57,7 +58,7 @@ def blocks_of(
         ledger["figure", "lost"] += page.images
         ledger["page without text", "lost"] += not page.letters
         ledger["word too small to read", "hidden"] += sum(part.tiny for part in (page, *page.turned))
-        ledger["text that is struck out", "hidden"] += sum(part.struck for part in (page, *page.turned))
+        ledger[STRUCK, "hidden"] += sum(part.struck for part in (page, *page.turned))
     vocabulary, usual = Vocabulary(shown), usual_gap(shown)
     parts = [part for page in shown for part in _parts(page, usual, vocabulary)]
     bare = {page.page for page in pages if page.letters} - {part.page for part in parts}

@@ -12,14 +12,14 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from rag_assets.steps.files.pdf.records import Box, Word
+from rag_assets.steps.formats.text_marks import Mark, shifted
 
 Place = Callable[[Box], Box]
 
-_RAISED = str.maketrans("0123456789+-−=()", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾")
-_LOWERED = str.maketrans("0123456789+-−=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎")
 _FIGURES = frozenset("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎")
 _UP, _DOWN = 0.2, 0.03  # of the height: how much higher or lower letters of a raised or lowered figure begin
 _SMALLER = 0.85  # times the height: a figure that stands alone, or lower, is smaller
@@ -77,7 +77,7 @@ def as_meant(marked: Sequence[Marked], lines: Sequence[Box], layer: Any, placed:
             kept = [*_without(letters, inks, strokes[at])]
             struck += len(kept) < len(letters)
             letters = kept
-        text = "".join(_levelled([*_once(letters)] if is_doubled else letters))
+        text = _levelled([*_once(letters)] if is_doubled else letters)
         words[at] = word._replace(text=text.strip())
     words = [word for word in words if word.text]
     return _with_notes(_without_copies(words)), struck
@@ -142,17 +142,21 @@ def _once(letters: Sequence[_Letter]) -> Iterator[_Letter]:
         last = letter
 
 
-def _levelled(letters: Sequence[_Letter]) -> Iterator[str]:
-    """Yield the letters of a word, raised and lowered figures as such."""
+def _levelled(letters: Sequence[_Letter]) -> str:
+    """Return the letters of a word, raised and lowered figures as such."""
     high = max((box[3] - box[1] for _, box in letters), default=0.0)
     base = next((box[3] for _, box in letters if box[3] - box[1] >= 0.9 * high), 0.0)
-    for sign, box in letters:
-        if base - box[3] >= _UP * high:
-            yield sign.translate(_RAISED)
-        elif box[3] - base >= _DOWN * high and box[3] - box[1] <= _SMALLER * high:
-            yield sign.translate(_LOWERED)
-        else:
-            yield sign
+    text = ""
+    for mark, run in groupby(letters, key=lambda letter: _mark(letter.box, base, high)):
+        said = "".join(letter.sign for letter in run)
+        text += shifted(said, mark, text) if mark else said
+    return text
+
+
+def _mark(box: Box, base: float, high: float) -> Mark:
+    if base - box[3] >= _UP * high:
+        return "raised"
+    return "lowered" if box[3] - base >= _DOWN * high and box[3] - box[1] <= _SMALLER * high else ""
 
 
 def _with_notes(words: Sequence[Word]) -> list[Word]:
@@ -163,7 +167,7 @@ def _with_notes(words: Sequence[Word]) -> list[Word]:
         if len(word.text) <= _MARK and word.text.isdecimal():
             beside = (*words[max(at - 1, 0) : at], *words[at + 1 : at + 2])
             if any(_is_raised(word, other) for other in beside):
-                word = word._replace(text=word.text.translate(_RAISED))
+                word = word._replace(text=shifted(word.text, "raised"))
         before = noted[-1] if noted else None
         if before and (word.text[0] in _FIGURES or before.text[-1] in _FIGURES) and _touches(before, word):
             noted[-1] = before._replace(text=before.text + word.text, x1=word.x1)
