@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rag_assets.reports.report import Cell, Figure, Report, Table, filled
-from rag_serving.degradation.window import P50, P95, percentile
+from rag_serving.degradation.controller import P50, P95, percentile
 from rag_serving.records.flags import CACHED, CACHED_OLDER, PHASE_FAILED, PHASE_LOWERED
 
 Row = Mapping[str, Any]

@@ -46,7 +46,7 @@ from rag_serving.api.pages import router as pages
 from rag_serving.api.rates import Guesses
 from rag_serving.api.readiness import Readiness, TenantState, leaving_response, readiness_response
 from rag_serving.api.receipts import router as receipts
-from rag_serving.api.reload import NOT_USED, ConfigFile, Reload
+from rag_serving.api.reload import NOT_USED, ConfigFile, Reload, Watch
 from rag_serving.api.reports import add_reports
 from rag_serving.api.route_roles import check_role
 from rag_serving.api.service import (
@@ -69,7 +69,6 @@ from rag_serving.api.streams import EventStream, events_of
 from rag_serving.api.traced import Traced
 from rag_serving.api.turns import InTurn
 from rag_serving.api.uploads import Uploads
-from rag_serving.api.watch import Watch
 from rag_serving.api.wire import BodyLimit, RequestError, error_body
 from rag_serving.config.loading import Config
 from rag_serving.conversations.remembering import Remembered

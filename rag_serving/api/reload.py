@@ -1,6 +1,6 @@
 """A running server and its configuration file, which it follows: switches at once, everything else by another service.
 
-Belongs here: when the file is read again, what becomes of a bad edit, exchanging one service for another.
+Belongs here: looking for changes, what becomes of a bad edit, exchanging one service for another.
 Does not belong here: what a service is made of (`service`), signals and processes (`server`).
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,3 +209,34 @@ def schedules_told(before: Config, after: Config) -> str:
     """Return what Dagster needs for the schedules of a configuration; empty where they are the same."""
     old, new = ({key: one.schedule for key, one in each.sources.items() if one.schedule} for each in (before, after))
     return "" if old == new else '; for changed schedules, use "Reload definitions" in Dagster'
+
+
+EVERY_S = 0.5
+
+
+class Watch:
+    """Calls some functions in turn until it is closed; each must return at once. One that fails does not stop it."""
+
+    def __init__(self, looks: Sequence[Callable[[], object]], every_s: float = EVERY_S) -> None:
+        self._looks = looks
+        self._every_s = every_s
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop looking; the last look has ended when this returns."""
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            for look in self._looks:
+                try:
+                    look()
+                except Exception as error:  # the next look may go well
+                    _log.error("looking for changes failed: %s: %s", type(error).__name__, error)
+            self._closed.wait(self._every_s)

@@ -1,8 +1,8 @@
 """`GET /v1/reports`: the reports of a tenant, for its operators.
 
 Belongs here: the routes, how a browser is asked for a token, the headers under which a page of ours may run its own
-script and nothing else. Does not belong here: which reports there are (`rag_serving.indexes.reports`), how the list
-looks (`report_index`), who may see them (`route_roles`).
+script and nothing else, the list. Does not belong here: which reports there are (`rag_serving.indexes.reports`), who
+may see them (`route_roles`).
 
 A browser cannot be told to send a bearer token, but asks for a password where the server says `Basic`: the token is the
 password, whatever the name.
@@ -12,18 +12,73 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi import Request as HttpRequest
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from rag_serving.api.credentials import AuthError
-from rag_serving.api.report_index import index_page
 from rag_serving.api.service import Caller, CurrentService
 from rag_serving.api.wire import RequestError, error_response
 from rag_serving.artifacts.store import Store
-from rag_serving.indexes.reports import evaluations, list_reports, read_report
+from rag_serving.escaping.templates import html_template
+from rag_serving.indexes.reports import HEADINGS, ReportFile, evaluations, list_reports, read_report, route_of
+
+_MEASURES = {
+    "citation_precision": "citation precision",
+    "answerability": "rightly answered or declined",
+    "recall@10": "recall@10",
+}
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One report; `means` and `failed` gates are those of an evaluation, None where it has none."""
+
+    report: ReportFile
+    url: str
+    means: Sequence[str]
+    failed: Sequence[str] | None
+    published: bool
+
+
+def index_page(
+    tenant: str, reports: Sequence[ReportFile], evaluations: Mapping[str, Mapping[str, Any]], current: str | None
+) -> str:
+    """Return the page; evaluations show their key measures, the published one is marked."""
+
+    def row(report: ReportFile) -> _Row:
+        facts = evaluations.get(report.generation or "", {})
+        means = [_mean(facts, name) for name in _MEASURES]
+        return _Row(report, route_of(report.name, tenant), means, _failed(facts), report.generation == current)
+
+    by_kind = groupby(reports, key=lambda report: report.kind)
+    return html_template(__package__, "report_index.html.j2").render(
+        tenant=tenant,
+        measures=list(_MEASURES.values()),
+        sections=[(HEADINGS[kind], kind == "evaluation", list(map(row, group))) for kind, group in by_kind],
+    )
+
+
+def _mean(facts: Mapping[str, Any], measure: str) -> str:
+    try:
+        return f"{facts['summary'][measure]['mean']:.3f}"
+    except (KeyError, TypeError, ValueError):
+        return "–"
+
+
+def _failed(facts: Mapping[str, Any]) -> list[str] | None:
+    """Return the names of the gates that failed; None where the file names no gates."""
+    try:
+        return [str(gate["gate"]) for gate in facts["gates"] if not gate["passed"]]
+    except (KeyError, TypeError):
+        return None
+
 
 PATH = "/v1/reports"
 router = APIRouter()

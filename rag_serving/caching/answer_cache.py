@@ -2,7 +2,7 @@
 
 Belongs here: which answers are kept, under which key, how near two wordings must be. Does not belong here: what must be
 equal in two wordings (`question_signature`), receipts and rows of an answer that is given again
-(`pipeline.repeated_answers`), earlier answers for when search fails (`kept_answers`).
+(`pipeline.memory`), earlier answers for when search fails (`kept_answers`).
 
 An answer is found again only in the scope that it was made in: the same generation, the same reader classes of it, the
 same settings and filters and, unless answers are shared, the same user. Nothing is written to a disk, and of a question

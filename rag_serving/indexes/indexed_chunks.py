@@ -1,6 +1,6 @@
 """The chunks of a generation with the indexes that they are searched by, wherever those are kept.
 
-Belongs here: rows as chunks, access-filtered search in either index.
+Belongs here: rows as chunks, access-filtered search in either index, evidence of the pages around a chunk.
 Does not belong here: opening a generation (`generation`, `remote`), fusing or ranking (`retrieval.hybrid`).
 """
 
@@ -14,13 +14,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.columns import Read, reader, rows_in, take_rows
+from rag_serving.artifacts.columns import Read, dictionary_encode, numbers_of, reader, rows_in, take_rows
 from rag_serving.artifacts.manifest import Manifest
 from rag_serving.indexes.bm25 import idf
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.keyword_index import ReadableKeywords
 from rag_serving.indexes.page_contents import PageContents
-from rag_serving.indexes.page_tree import PageTree
 from rag_serving.indexes.parts import Parts
 from rag_serving.indexes.readable_rows import ReadableRows
 from rag_serving.indexes.reading_order import ReadingOrder
@@ -264,3 +263,43 @@ class IndexedChunks:
         rows = self.sample(classes, _LANGUAGE_SAMPLE).tolist()
         told = reader(self.table["lang"])(rows)
         return shares_of_languages(self._columns["text"](rows), told)
+
+
+Numbers = NDArray[np.int64]
+
+
+class PageTree:
+    """The pages of a chunk table. Safe to use from several threads."""
+
+    def __init__(self, table: pa.Table) -> None:
+        """`table`: the columns page_id, parent_id and chunk_idx of GENERATION_CHUNKS."""
+        names, self._pages = dictionary_encode(table["page_id"])
+        above, codes = dictionary_encode(table["parent_id"])
+        numbers = {name: number for number, name in enumerate(names)}
+        self._parents = np.array([numbers.get(name, -1) for name in above], dtype=np.int32)[codes]
+        self._places = numbers_of(table["chunk_idx"])
+        self._sizes = np.bincount(self._pages)
+
+    def pages(self, rows: Numbers) -> Numbers:
+        """Return the number of the page of every row: equal numbers are one page."""
+        return self._pages[rows].astype(np.int64)
+
+    def parents(self, rows: Numbers) -> Numbers:
+        """Return the number of the page above that of every row, -1 where it has none here."""
+        return self._parents[rows].astype(np.int64)
+
+    def places(self, rows: Numbers) -> Numbers:
+        """Return the place of every row in its page."""
+        return self._places[rows]
+
+    def means(self, scores: NDArray[np.float32], rows: Numbers, readable: Numbers) -> NDArray[np.float64]:
+        """Return the mean of the scores [chunks] over the `readable` rows of the page of each of `rows` [n].
+
+        `scores` are 0 outside `readable`: to add nothing changes no sum, not in the last bit.
+        """
+        pages, scored = self._pages[rows], np.flatnonzero(scores)
+        sums = np.bincount(self._pages[scored], scores[scored].astype(np.float64), minlength=len(self._sizes))
+        everything = len(readable) == len(self._pages)
+        sizes = self._sizes if everything else np.bincount(self._pages[readable], minlength=len(self._sizes))
+        means: NDArray[np.float64] = sums[pages] / np.maximum(sizes[pages], 1)
+        return means

@@ -1,6 +1,7 @@
 """What a question asks for, before anything is searched: terms with weights, phrases, identifiers, filters, scope.
 
-Belongs here: reading a query, and a note for each decision, which a person can check.
+Belongs here: reading a query, and a note for each decision, which a person can check; places that it names in words,
+believed only where they name something that exists.
 Does not belong here: searching (`retrieval.hybrid`), who may read what (`access.principals`).
 """
 
@@ -9,15 +10,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from rag_serving.query.languages import IN_ENGLISH, SaidIn
 from rag_serving.query.operators import read_signs
-from rag_serving.query.scope import Scope, may_name, read_scope
 from rag_serving.query.vocabulary import Names
 from rag_serving.records.queries import Filters, Query
 from rag_serving.text.analyzer import analyze, identifiers, versions
 from rag_serving.text.function_words import without_function_words
+from rag_serving.text.normalization import caseless
 from rag_serving.text.small_talk import Remark, is_noise, remark_of, without_greeting
 from rag_serving.text.stemming import analyzer_of
 
@@ -139,3 +141,64 @@ def _notes(query: Query) -> Iterator[str]:
     yield from (f"passages with the words “{phrase}” before others" for phrase in query.phrases)
     yield from (f"{name} is looked for as a whole" for name in query.identifiers)
     yield from (f"read '{word}' as '{correction}'" for word, correction in query.corrections.items())
+
+
+_LONGEST_TITLE = 10  # words
+_NAME = r"[\"“'‘]?(?P<name>[\w][\w.~-]{0,100})[\"”'’]?"
+_SPACE = re.compile(
+    rf"(?<!\s)\s*\b(?:in|from|within|of|on)\s+(?:the\s+)?"
+    rf"(?:space\s+{_NAME}|(?P<before>[\w][\w.~-]{{0,100}})\s+space\b)",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(
+    rf"(?<!\s)\s*\b(?:labell?ed|tagged|with\s+(?:the\s+)?label)\s+(?:as\s+|with\s+)?{_NAME}", re.IGNORECASE
+)
+_PLACE = re.compile(
+    r"\b(?:in|on|from|per|under|according\s+to)\s+(?:(?:the|our|a)\s+)?(?:page\s+)?(?=(?P<rest>\S.{0,400}))", re.I
+)
+_WORDS = re.compile(r"\S+")
+_BESIDE = " .,;:?!\"“”'‘’()[]"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A text without the words that named a space or label, and what was named."""
+
+    text: str
+    filters: Filters = field(default_factory=Filters)
+    page: str | None = None  # a title; its words stay in the text
+
+
+def read_scope(text: str, names: Names) -> Scope:
+    """Return the space, label and page that a text names in words, where these names exist."""
+    left, spaces = _named(text, _SPACE, names.spaces)
+    left, labels = _named(left, _LABEL, names.labels)
+    left = left.strip()
+    return Scope(left or text, Filters(space=spaces, labels=labels), _page(left, names.titles))
+
+
+def may_name(text: str) -> bool:
+    """Return whether a text has words that could name something: only then names need be known."""
+    return any(pattern.search(text) for pattern in (_SPACE, _LABEL, _PLACE))
+
+
+def _named(text: str, pattern: re.Pattern[str], names: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Return the text without the first mention of an existing name, and that name."""
+    for match in pattern.finditer(text):
+        groups = match.groupdict()
+        written = (groups["name"] or groups.get("before") or "").rstrip(".-")
+        if name := names.get(caseless(written)):
+            return text[: match.start()] + text[match.end() :], (name,)
+    return text, ()
+
+
+def _page(text: str, titles: Mapping[str, str]) -> str | None:
+    """Return the longest title that follows a word of place."""
+    named = [titles[one] for place in _PLACE.finditer(text) for one in _beginnings(place["rest"]) if one in titles]
+    return max(named, key=len, default=None)
+
+
+def _beginnings(text: str) -> Iterator[str]:
+    """Yield the first words, the first two, …, without signs around them."""
+    for word in list(_WORDS.finditer(text))[:_LONGEST_TITLE]:
+        yield caseless(text[: word.end()].strip(_BESIDE))

@@ -13,7 +13,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.sealing import SealError, seal, unseal
 from rag_serving.artifacts.secret import SecretError, derived_key
 from rag_serving.receipts.receipt import ReceiptError, canonical, text_hash
-from rag_serving.receipts.stream_sealing import unseal_stream
 
 KEY_PURPOSE = "receipt secrecy"
 _SEALING_PURPOSE = "receipt questions"
@@ -117,3 +117,24 @@ class Secrecy:
 def _beside(receipt: Mapping[str, Any]) -> bytes:
     """Return what a question is bound to."""
     return canonical({"question of": {name: receipt.get(name) for name in _BESIDE}}).encode("utf-8", "surrogatepass")
+
+
+def unseal_stream(key: bytes, sealed: str, digest: str) -> str | None:
+    """Return a text that an older program sealed with a stream of HMAC-SHA256 blocks; None where it is not readable.
+
+    The caller compares the text with its `digest`: this form has no tag of its own.
+    """
+    try:
+        content = b64decode(sealed)
+        return bytes(one ^ other for one, other in zip(content, _stream(key, digest), strict=False)).decode(
+            "utf-8", "surrogatepass"
+        )
+    except ValueError:
+        return None
+
+
+def _stream(key: bytes, nonce: str) -> Iterator[int]:
+    number = 0
+    while True:
+        yield from hmac.new(key, f"stream\0{nonce}\0{number}".encode(), hashlib.sha256).digest()
+        number += 1

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 from support.ticking import Clock
 
 from rag_serving.config.phases import Degradation
-from rag_serving.degradation.controller import MOST_CHANGES, OFF, Change, PhaseController
-from rag_serving.degradation.window import MOST_SAMPLES, Sample, Window, percentile
+from rag_serving.degradation.controller import (
+    MOST_CHANGES,
+    MOST_SAMPLES,
+    OFF,
+    Change,
+    PhaseController,
+    Sample,
+    Window,
+    percentile,
+)
 
 FAST, SLOW = 20.0, 900.0
 

@@ -19,7 +19,7 @@ from rag_serving.models.chat.client import RemoteChat
 from rag_serving.models.chat.context_length import says_too_long
 from rag_serving.models.chat.factory import open_chat
 from rag_serving.models.chat.messages import Message, loops
-from rag_serving.models.chat.sse import event_data
+from rag_serving.models.chat.openai import event_data
 from rag_serving.models.protocols import ContextTooLongError, ModelError
 
 ASK = [Message("system", "Be brief."), Message("user", "Hello?")]

@@ -10,20 +10,51 @@ a term of hidden chunks alone has no number for it, and is not asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from rag_serving.indexes.qdrant import filters
-from rag_serving.indexes.qdrant.kept import KeptValues
 from rag_serving.indexes.qdrant.layout import SPARSE
 from rag_serving.indexes.qdrant.readable_points import ReadablePoints, Search
 from rag_serving.indexes.qdrant.vocabularies import unpack_terms
 from rag_serving.indexes.remote.errors import RemoteDataError
 from rag_serving.indexes.remote.protocol import PostingKind, Postings
 from rag_serving.indexes.remote.tables import REMOTE_TERMS
+
+Value = TypeVar("Value")
+
+
+class KeptValues(Generic[Value]):
+    """At most so many bytes of values. Safe to use from several threads."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most, self._bytes = most_bytes, 0
+        self._lock = threading.Lock()
+        self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
+
+    def get(self, key: Hashable) -> Value | None:
+        """Return a value; None where it is not kept."""
+        with self._lock:
+            if key not in self._values:
+                return None
+            self._values.move_to_end(key)
+            return self._values[key][0]
+
+    def keep(self, key: Hashable, value: Value, size: int) -> None:
+        """Keep a value of so many bytes; one that has no room at all is not kept."""
+        with self._lock:
+            if key in self._values or size > self._most:
+                return
+            self._values[key] = value, size
+            self._bytes += size
+            while self._bytes > self._most:
+                self._bytes -= self._values.popitem(last=False)[1][1]
+
 
 _TERM_BYTES = 150  # of a term in a vocabulary, by sys.getsizeof
 
