@@ -290,3 +290,7 @@ def test_the_time_of_many_marks_is_linear() -> None:
 
     seconds(100)
     assert seconds(20_000) < 40 * seconds(2_000) + 1
+
+
+def test_raised_signs_that_are_no_figures_stay_as_they_are() -> None:
+    assert [shifted(sign, "raised", "Intel") for sign in ("®", "™", "℠", "®,")] == ["®", "™", "℠", "®,"]

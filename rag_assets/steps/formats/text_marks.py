@@ -49,7 +49,8 @@ def shifted(text: str, mark: Mark, before: str = "") -> str:
     if " " in line:
         number = _NUMBER.match(line)
         return number[0].translate(_RAISED) + line[number.end() :] if number else line
-    if line[:1] == "[" or _ORDINAL.fullmatch(line) or (line[:1].isalpha() and not after_number):
+    is_sign = not any(map(str.isalnum, line))  # ®, ™: no part of a number
+    if is_sign or line[:1] == "[" or _ORDINAL.fullmatch(line) or (line[:1].isalpha() and not after_number):
         return line
     return f"^{line}" if line.replace(".", "").isalnum() else f"^({line})"
 
