@@ -18,8 +18,8 @@ from rag_assets.evaluation.evaluate import EvaluationError
 from rag_assets.evaluation.gold import GoldError
 from rag_assets.publishing.arrange import BuildError
 from rag_assets.publishing.publish import PublishError
-from rag_assets.sources.attachments import hangs_on_a_page
 from rag_assets.sources.base import SourceError
+from rag_assets.sources.deletions import hangs_on_a_page
 from rag_assets.state.locks import LockedError, locked
 from rag_assets.state.shared_home import refresh_sources
 from rag_assets.steps.chunks.select import CollisionError

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.base import Row, SourceError
+from rag_assets.sources.deletions import COMMENTS_MARK, MARK
 from rag_assets.sources.envelope import EnvelopeError, content_hash
 from rag_assets.sources.originals import OriginalFacts, is_kept, keep_original
 from rag_assets.steps.files.file_text import FileError
@@ -27,8 +28,6 @@ from rag_serving.documents.kinds import TEXT_KINDS, Kind, KindError, kind_by_nam
 
 NOTHING: Mapping[str, Textless] = MappingProxyType({})
 _OF_FILES = ("files",)
-MARK, COMMENTS_MARK = "att", "com"
-"""What the ids of attachments and of comments begin with; those of pages are numbers."""
 
 
 @dataclass(frozen=True)
@@ -133,11 +132,6 @@ def kept_row(row: Row, page: Row) -> Row:
     """Return the row of what hangs on a page as it was, under the readers that the page has now."""
     own = ("page_id", "version", "title", "url", "updated_at", "body", "body_format", "content_hash", "original")
     return {**beside(page), **{name: row[name] for name in own}}
-
-
-def hangs_on_a_page(page_id: str, id_prefix: str) -> bool:
-    """Return whether a row of PAGES is a file's or that of comments."""
-    return page_id.removeprefix(id_prefix).startswith((MARK, COMMENTS_MARK))
 
 
 def page_kind(page_id: str, settings: SourceBase) -> str:

@@ -7,13 +7,15 @@ Does not belong here: any kind of source, or files and sockets.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from rag_assets.sources.deletions import doubtful_loss
 from rag_assets.steps.readers.readers import ReaderOrigins
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.config.sources import SourceBase
@@ -102,12 +104,16 @@ class Source(Protocol):
         ...
 
 
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
 def rows_by_id(table: pa.Table | None) -> dict[str, Row]:
     """Return the rows of a PAGES table, by page id."""
     return {row["page_id"]: row for row in table.to_pylist()} if table is not None else {}
 
 
 def finish(
+    settings: SourceBase | None,
     previous: Mapping[str, Row],
     rows: Mapping[str, Row],
     *,
@@ -118,20 +124,53 @@ def finish(
     hidden: Iterable[tuple[str, str]] = (),
     notes: Iterable[str] = (),
     origins: ReaderOrigins | None = None,
+    files: Mapping[str, str] = _NONE,
+    unseen: Mapping[str, str] = _NONE,
+    is_confirmed: bool = False,
 ) -> SyncResult:
-    """Return a complete sync as a result; the same pages give the same table."""
+    """Return a complete sync as a result; the same pages give the same table.
+
+    `settings` decide what may be gone: None where people delete what is theirs, or other pages are read than before.
+    `unseen` are excluded ids that count as gone, with the reason; `files` and `is_confirmed` those of `doubtful_loss`.
+
+    Raises:
+        SourceError: the sync may have seen less than there is, so nothing is deleted.
+    """
+    excluded, failures = tuple(sorted(excluded)), tuple(sorted(failures))
+    there = (rows.keys() | dict(failures).keys() | dict(excluded).keys()) - unseen.keys()
+    if settings:
+        why = f" (page {min(unseen)}: {unseen[min(unseen)]})" if unseen else ""
+        refuse_loss(settings, previous, there, files, is_confirmed=is_confirmed, why=why)
     return SyncResult(
         pages=PAGES.table([rows[page_id] for page_id in sorted(rows)]),
         seen=seen,
         changed=sum(previous.get(page_id) != {**_EMPTY, **row} for page_id, row in rows.items()),
         deleted=len(previous.keys() - rows.keys()),
-        excluded=tuple(sorted(excluded)),
-        failures=tuple(sorted(failures)),
+        excluded=excluded,
+        failures=failures,
         hidden=tuple(sorted(hidden)),
         notes=tuple(notes),
         state={**state, "complete": True, "enumerated": seen, "finished_at": datetime.now(UTC).isoformat()},
         origins=origins,
     )
+
+
+def refuse_loss(
+    settings: SourceBase,
+    previous: Mapping[str, Row],
+    there: Collection[str],
+    files: Mapping[str, str] = _NONE,
+    *,
+    is_confirmed: bool,
+    why: str = "",
+) -> None:
+    """Raise SourceError where a sync may have seen less than there is; arguments as those of `doubtful_loss`."""
+    if lost := doubtful_loss(settings, previous, there, files, is_confirmed):
+        key = next(iter(previous.values()))["source"]
+        raise SourceError(
+            f"source {key!r} lacks {lost} that it had{why}; nothing was deleted. If they were deleted on purpose, set "
+            f"sources.{key}.max_deleted_share to 1 for one build"
+        )
 
 
 _EMPTY: Row = dict.fromkeys(PAGES.optional)

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from rag_assets.sources.attachments import COMMENTS_MARK, beside
+from rag_assets.sources.attachments import beside
 from rag_assets.sources.base import Row
+from rag_assets.sources.deletions import COMMENTS_MARK
 from rag_assets.sources.envelope import content_hash
 
 

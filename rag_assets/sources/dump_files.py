@@ -6,6 +6,7 @@ Does not belong here: what is in them (`envelope`).
 
 from __future__ import annotations
 
+import os
 import stat
 import zipfile
 import zlib
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import NoReturn
 
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.envelope import EnvelopeError
@@ -75,11 +77,15 @@ def _sorted(files: list[DumpFile], path: Path) -> DumpFiles:
 
 
 def _folder_files(path: Path) -> list[DumpFile]:
-    try:
-        files = [(file.relative_to(path).as_posix(), file) for file in path.rglob("*") if file.is_file()]
-    except OSError as error:
-        raise SourceError(f"dump {path} cannot be read ({error.strerror}); check its permissions") from None
-    return [DumpFile(name, partial(_read_file, path, file)) for name, file in files]
+    files = (Path(folder, name) for folder, _, names in os.walk(path, onerror=_unreadable) for name in names)
+    return [
+        DumpFile(file.relative_to(path).as_posix(), partial(_read_file, path, file)) for file in files if file.is_file()
+    ]
+
+
+def _unreadable(error: OSError) -> NoReturn:
+    """A folder that cannot be listed hides pages that are still there."""
+    raise SourceError(f"dump {error.filename} cannot be read ({error.strerror}); check its permissions")
 
 
 def _read_file(dump: Path, file: Path) -> bytes:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.confluence.client import ConfluenceClient, in_path
 from rag_assets.sources.confluence.details import DETAILS
-from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
+from rag_assets.sources.confluence.responses import AccessRefused
 from rag_assets.sources.confluence.source import open_client
 from rag_assets.sources.confluence_mcp.answers import listed_of, named_spaces, results_of
 from rag_assets.sources.confluence_mcp.tools import McpTools, ToolError, open_tools
@@ -86,9 +86,7 @@ def _(settings: source_kinds.Confluence, key: str) -> Reach:
     with open_client(bounded) as client:
         met = [_site(settings.base_url)]
         if settings.auth.kind != "none":
-            if _is_anonymous(client):
-                mend = f"check sources.{key}.auth and its environment variables"
-                return Reach("fail", f"{met[0]} is reached, and takes whoever signs in for nobody", mend)
+            client.check_signed_in()
             met.append("signed in")
         space, is_told = _space(client, settings, key)
         met.append(f"space {settings.space} is there")
@@ -146,18 +144,6 @@ def _unless_closed(result: Reach, key: str, settings: source_kinds.SourceBase, w
 def _open_to(key: str, first: str = "") -> str:
     way = f"set sources.{key}.readers to everyone or to a list of group:NAME and user:NAME"
     return f"{first}, or {way}" if first else way
-
-
-def _is_anonymous(client: ConfluenceClient) -> bool:
-    """Return whether the site takes this user for nobody; it need not say.
-
-    Raises:
-        SourceError: the site is not there, or refuses who signs in.
-    """
-    try:
-        return client.get("rest/api/user/current", {}).get("type") == "anonymous"
-    except (AccessRefused, ServerFault):
-        return False
 
 
 def _space(client: ConfluenceClient, settings: source_kinds.Confluence, key: str) -> tuple[dict[str, Any], bool]:

@@ -72,6 +72,9 @@ class SourceBase(Section):
     wiki."""
     id_prefix: str = ""
     """Prefix for page ids, if two sites of a tenant have the same ids."""
+    max_deleted_share: float = Field(0.2, gt=0, le=1)
+    """Share of pages missing at once above which the sync deletes nothing and asks a person to decide; 1: every
+    deletion is believed. docs/operations.md lists further losses that are not believed."""
     resolve_lists: bool = False
     """Also index what lists of children and page properties reports show, made from the source's own pages. A reader
     finds only the listed pages that the reader may read."""
@@ -182,8 +185,6 @@ class Confluence(AttachmentSource):
     groups: bool = False
     """Read the members of the groups that may read pages, for `serving.groups: synced`; a group whose members the
     account may not see has none. Members of nested groups count as far as the site lists them."""
-    max_deleted_share: float = Field(0.2, gt=0, le=1)
-    """Share of pages missing at once above which the sync stops and asks a person to decide."""
 
 
 class ConfluenceMcp(SourceBase):
@@ -218,8 +219,6 @@ class ConfluenceMcp(SourceBase):
     """Format of heading anchors; auto detects it from the page links."""
     timeout_s: float = Field(60, gt=0)
     """Seconds that a response may take."""
-    max_deleted_share: float = Field(0.2, gt=0, le=1)
-    """Share of pages missing at once above which the sync stops and asks a person to decide."""
 
     @model_validator(mode="after")
     def _one_way(self) -> ConfluenceMcp:
@@ -246,8 +245,6 @@ class Files(SourceBase):
     """Space of the documents, for filters; null: the source's key."""
     max_file_bytes: int = Field(50_000_000, ge=1)
     """Bytes beyond which a file is recorded as excluded and not read."""
-    max_deleted_share: float = Field(0.2, gt=0, le=1)
-    """Share of a folder's files missing at once above which the sync stops and asks a person to decide."""
 
     @model_validator(mode="after")
     def _addresses(self) -> Files:
@@ -276,8 +273,6 @@ class SiteSource(SourceBase):
     """Also index changelogs and release notes."""
     max_file_bytes: int = Field(50_000_000, ge=1)
     """Bytes beyond which a file is not read and is recorded as failed, or as excluded if it is a PDF or Office file."""
-    max_deleted_share: float = Field(0.2, gt=0, le=1)
-    """Share of pages missing at once above which the sync stops and asks a person to decide."""
 
 
 class DocsFolder(SiteSource):

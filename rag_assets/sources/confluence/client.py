@@ -27,6 +27,8 @@ from rag_assets.sources.confluence.responses import (
     RetryableError,
     ServerFault,
     content_of,
+    is_anonymous,
+    is_nobody,
     moment_of,
     object_of,
 )
@@ -65,6 +67,7 @@ class ConfluenceClient:
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self._transport = transport
+        self._signs_in = transport.signs_in
         self._max_retries = max_retries
         self._sleep = sleep
         self._backoff = wait_random_exponential(multiplier=0.5, max=30)
@@ -101,6 +104,26 @@ class ConfluenceClient:
         """
         texts = {name: str(value) for name, value in params.items()}
         return self._patiently(lambda: object_of(self._at(path), self._once(path, texts)), retries)
+
+    def check_signed_in(self) -> None:
+        """Raise SourceError where the client signs in and the site takes it for nobody."""
+        if self._signs_in:
+            self.current_user()
+
+    def current_user(self) -> dict[str, Any]:
+        """Return what the site says of the account that asks; nothing where it does not know the question.
+
+        Raises:
+            SourceError: the client signs in, and the site takes it for nobody.
+        """
+        path = "rest/api/user/current"
+        try:
+            user = self.get(path, {})
+        except AccessRefused as error:
+            user = {"type": "anonymous" if error.status == 403 else "known"}
+        if self._signs_in and is_nobody(user):
+            raise self._not_signed_in(path)
+        return user
 
     def download(self, link: str) -> bytes:
         """Return the bytes behind `_links.download`; of the link only path and query are used, never its host.
@@ -254,7 +277,15 @@ class ConfluenceClient:
                 ServerFault(where) if error.slow else SourceError(f"{where}; check base_url and network")
             ) from None
         self.server_time = self.server_time or moment_of(reply.headers.get("Date"))
+        if self._signs_in and is_anonymous(reply.headers):
+            raise self._not_signed_in(path)
         return reply
+
+    def _not_signed_in(self, path: str) -> SourceError:
+        return SourceError(
+            f"{self._at(path)}: not signed in, the site takes the account for nobody; nothing was deleted; "
+            "check auth and its environment variables"
+        )
 
     def _stop(self, retries: int, state: RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome else None

@@ -91,7 +91,7 @@ def _modified_now(client: ConfluenceClient, page_id: str) -> datetime | None:
 
 def _profile_offset(client: ConfluenceClient, moment: datetime) -> timedelta | None:
     try:
-        name = client.get("rest/api/user/current", {}).get("timeZone")
+        name = client.current_user().get("timeZone")
         return moment.astimezone(ZoneInfo(name)).utcoffset() if isinstance(name, str) else None
     except (AccessRefused, ServerFault, ZoneInfoNotFoundError, ValueError):
         return None

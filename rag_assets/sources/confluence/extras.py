@@ -22,12 +22,9 @@ import pyarrow as pa
 
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.attachments import (
-    COMMENTS_MARK,
-    MARK,
     Attached,
     AttachmentRows,
     attachment_rows,
-    hangs_on_a_page,
     kept_row,
 )
 from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, finish, rows_by_id
@@ -39,6 +36,7 @@ from rag_assets.sources.confluence.page_children import NOTHING_HANGS, Hanging, 
 from rag_assets.sources.confluence.people import with_names, without_names
 from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
 from rag_assets.sources.confluence.source import Confluence, cut_short, open_client
+from rag_assets.sources.deletions import COMMENTS_MARK, MARK, hangs_on_a_page
 from rag_assets.sources.envelope import EnvelopeError
 from rag_assets.steps.readers.readers import Grants
 from rag_serving.access.principals import NOBODY, intersect_readers
@@ -181,7 +179,8 @@ class ConfluenceExtras:
     ) -> SyncResult:
         pages, prefix = rows_by_id(result.pages), self._settings.id_prefix
         hanging = {one: row for one, row in known.items() if hangs_on_a_page(one, prefix)}
-        reusable = hanging if state.get("identity") == result.state["identity"] else {}
+        is_same = state.get("identity", result.state["identity"]) == result.state["identity"]
+        reusable = hanging if is_same and "identity" in state else {}
         files, comments = _Asking(client, prefix, "attachment"), _Asking(client, prefix, "comment")
         attached, said, states = AttachmentRows(), dict[str, Row](), dict[str, str]()
         if self._settings.attachments != "none":
@@ -199,6 +198,7 @@ class ConfluenceExtras:
         rows = {**kept, **attached.rows, **said}
         unsettled = self._unsettled(client, grants, pages, hanging, rows)
         return finish(
+            self._settings if is_same else None,
             known,
             {**pages, **rows, **{one: {**rows[one], "readers": NOBODY} for one in unsettled}},
             seen=result.seen + attached.seen + len(kept) + len(said),
@@ -208,6 +208,7 @@ class ConfluenceExtras:
             notes=dict.fromkeys([*result.notes, *cut_short(client)]),
             origins=result.origins,
             state={**result.state, "comments": states, "textless": attached.textless},
+            is_confirmed=True,
         )
 
     def _unsettled(

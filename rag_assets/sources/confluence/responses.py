@@ -84,6 +84,23 @@ def content_of(where: str, reply: Reply) -> bytes:
     raise AccessRefused(where, reply.status)
 
 
+def is_anonymous(headers: Mapping[str, str]) -> bool:
+    """Return whether the headers of a reply to a request with credentials say that it was taken as nobody's.
+
+    `X-Seraph-LoginReason` and `X-Authentication-Denied-Reason` are of Cloud and Data Center, `X-AUSERNAME` of Data
+    Center. A sign-in that went well says OK, though it may say OUT before.
+    """
+    reasons = {reason.strip().upper() for reason in headers.get("X-Seraph-LoginReason", "").split(",")} - {""}
+    is_denied = "X-Authentication-Denied-Reason" in headers or (bool(reasons) and "OK" not in reasons)
+    return is_denied or headers.get("X-AUSERNAME", "").strip().lower() == "anonymous"
+
+
+def is_nobody(user: Mapping[str, Any]) -> bool:
+    """Return whether the site's word of the current user names no account."""
+    named = {str(user[name]).lower() for name in ("accountId", "userKey", "username", "publicName") if user.get(name)}
+    return user.get("type") == "anonymous" or (user.get("type") != "known" and not named - {"anonymous"})
+
+
 def moment_of(header: str | None) -> datetime | None:
     """Return an HTTP date in UTC (RFC 9110, 5.6.7), or None."""
     try:

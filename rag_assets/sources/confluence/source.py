@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, digest, finish, rows_by_id
+from rag_assets.sources.base import Progress, Row, SyncResult, digest, finish, refuse_loss, rows_by_id
 from rag_assets.sources.bounded_http import Limits, hosts_of
 from rag_assets.sources.checkpoint import SyncCheckpoint
 from rag_assets.sources.confluence.changes import list_changes
@@ -33,8 +33,6 @@ from rag_serving.access.principals import NOBODY, intersect_readers
 from rag_serving.config.sources import Confluence as Settings
 
 _BODIES = f"body.storage,{DETAILS}"
-_FEW = 5
-"""So few pages may go at once whatever their share: small spaces are tidied, too."""
 
 
 @dataclass
@@ -80,6 +78,7 @@ class Confluence:
     def _sync(
         self, client: ConfluenceClient, known: Mapping[str, Row], state: Mapping[str, Any], progress: Progress | None
     ) -> SyncResult:
+        client.check_signed_in()  # who signs in is checked before anything is believed
         # Without a state (a full sync) nothing is reused, but what was there is still missed when it is gone.
         before = self._comparable(known) if state.get("identity", self._identity) == self._identity else {}
         memory = self._recall(before, state) if before else None
@@ -105,6 +104,7 @@ class Confluence:
         }
         self.grants, prefix = listing.grants, self._settings.id_prefix
         return finish(
+            self._settings if before else None,
             known,
             {f"{prefix}{one}": {**row, "readers": readers[one]} for one, row in rows.items()},
             seen=listing.seen,
@@ -119,6 +119,7 @@ class Confluence:
                 "fingerprint": None,
                 "settled": work.following,
             },
+            is_confirmed=True,
         )
 
     def _comparable(self, known: Mapping[str, Row]) -> dict[str, Row]:
@@ -151,22 +152,13 @@ class Confluence:
         return {one: tuple(above.removeprefix(prefix) for above in row["ancestors"]) for one, row in rows.items()}
 
     def _check_gone(self, client: ConfluenceClient, sync: _Sync) -> None:
-        """Be sure of each page that is no longer listed before it is left out.
-
-        Raises:
-            SourceError: too large a share is gone at once for a program to believe it.
-        """
+        """Be sure of each page that is no longer listed before it is left out. Raises SourceError as `finish`."""
         listing = sync.listing
         gone = sorted(sync.before.keys() - listing.pages.keys() - listing.excluded.keys() - listing.failures.keys())
         if not gone:
             return
-        share, allowed = len(gone) / len(sync.before), self._settings.max_deleted_share
-        if share > allowed and (len(gone) > _FEW or not listing.pages):
-            raise SourceError(
-                f"{len(gone)} of {len(sync.before)} pages of source {self.key!r} are gone at once, a larger share than "
-                f"max_deleted_share {allowed:g}; nothing was deleted. If they were deleted on purpose, set "
-                f"sources.{self.key}.max_deleted_share to 1 for one build"
-            )
+        refuse_loss(self._settings, sync.before, sync.before.keys() - gone, is_confirmed=True)
+        client.check_signed_in()  # again: a token may lapse on the way
         still = still_there(client, gone, self._scope, self._settings.batch_size)
         for entry in still.found.values():
             listing.add(complete(client, entry))

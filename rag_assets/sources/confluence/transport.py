@@ -41,12 +41,14 @@ class Reply:
 
 
 class Transport(Protocol):
-    """Sends one GET request.
+    """Sends one GET request; `signs_in` tells whether as somebody.
 
     Raises:
         Unreachable: nothing comes back.
         RefusedError: it leads to a host that may not be asked, or answers more than it may.
     """
+
+    signs_in: bool
 
     def __call__(self, path: str, params: Mapping[str, str]) -> Reply: ...
 
@@ -68,6 +70,7 @@ class AtlassianTransport:
             base_url.rstrip("/"), username=user, password=password, token=token, retry_with_header=False
         )
         bound(self._api._session, limits or Limits(base_url))
+        self.signs_in = auth.kind != "none"
         self._api.timeout = timeout_s  # type: ignore[assignment]  # its own argument cuts half a second to none
 
     def __call__(self, path: str, params: Mapping[str, str]) -> Reply:

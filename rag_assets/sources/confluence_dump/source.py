@@ -97,6 +97,7 @@ class ConfluenceDump:
                 files_of_pages, rows, self._settings, before, reader=self._reader, originals=self._originals
             )
         return finish(
+            self._settings,
             before,
             {**rows, **attached.rows},
             seen=reading.seen(failures) + attached.seen,

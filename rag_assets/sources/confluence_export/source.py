@@ -90,6 +90,7 @@ class ConfluenceExport:
             )
         comments = comment_rows(space, reading.comments, rows, prefix) if self._settings.comments else {}
         return finish(
+            self._settings,
             before,
             {**rows, **attached.rows, **comments},
             seen=len(space.contents) + attached.seen + len(comments),
@@ -120,6 +121,7 @@ class ConfluenceExport:
         files = reading.attached if settings.attachments != "none" else ()
         attached = attachment_rows(files, rows, settings, {}, reader=self._reader, originals=self._originals)
         return finish(
+            settings,
             before,
             {**rows, **attached.rows},
             seen=len(reading.rows.keys() | reading.failures.keys()) + attached.seen,

@@ -32,7 +32,6 @@ from rag_serving.config.sources import ConfluenceMcp as Settings
 
 _TREE_LIMIT = 1000  # of sooperset/mcp-atlassian; it says `has_more` where a space is larger
 _SEARCH_LIMIT = 50
-_FEW = 5
 _CHECKS = "the space of every page"  # what rows that may be reused were checked for
 
 
@@ -80,7 +79,6 @@ class ConfluenceMcp:
         reading = _Reading()
         with open_tools(self._settings) as tools:
             listed = self._list(tools)
-            self._check_gone(own, listed)
             for done, page in enumerate(listed.values(), start=1):
                 if not self._reuse(tools, page, listed, reusable.get(page.id), reading):
                     self._read(tools, page, listed, reading)
@@ -88,15 +86,16 @@ class ConfluenceMcp:
                     progress(done, len(listed))
             notes = [*self._notes(tools), *self._space_notes(reading)]
         self._keep(own, reading)
-        self._check_left_out(own, reading)
         unknown = EVERYONE if self._settings.unrestricted else NOBODY
         space = space_readers(self._settings.readers)
         effective = effective_readers(reading.grants, space, unsaid=unknown, missing=unknown)
         return finish(
+            self._settings if own else None,
             known,
             {f"{prefix}{one}": {**row, "readers": effective.readers[one]} for one, row in reading.rows.items()},
             seen=len(listed),
             excluded=[(f"{prefix}{one}", why) for one, why in reading.excluded.items()],
+            unseen={f"{prefix}{one}": reading.excluded[one] for one in own.keys() & reading.not_of_space},
             failures=[(f"{prefix}{one}", why) for one, why in reading.failures.items()],
             hidden=[(f"{prefix}{one}", why) for one, why in effective.hidden.items() if one in reading.rows],
             notes=notes,
@@ -224,27 +223,6 @@ class ConfluenceMcp:
                 above = (one.removeprefix(self._settings.id_prefix) for one in row["ancestors"])
                 reading.grants[page_id] = Grants(tuple(above), row["readers"])
                 reading.failures[page_id] += "; its last version stays"
-
-    def _check_gone(self, before: Mapping[str, Row], listed: Mapping[str, Listed]) -> None:
-        gone = len(before.keys() - listed.keys())
-        self._refuse_too_many(gone, before, "are gone at once", "they were deleted on purpose")
-
-    def _check_left_out(self, before: Mapping[str, Row], reading: _Reading) -> None:
-        """A server that stops naming spaces must not empty a source that was read while it did."""
-        gone = before.keys() & reading.not_of_space
-        if gone:
-            what = f"would be left out at once (page {min(gone)}: {reading.excluded[min(gone)]})"
-            self._refuse_too_many(len(gone), before, what, "that is right")
-
-    def _refuse_too_many(self, gone: int, before: Mapping[str, Row], what: str, meant: str) -> None:
-        """Refuse the sync where too large a share of its pages would go for a program to believe it."""
-        allowed = self._settings.max_deleted_share
-        if gone > _FEW and gone > allowed * len(before):
-            raise SourceError(
-                f"{gone} of {len(before)} pages of source {self.key!r} {what}, a larger share than "
-                f"max_deleted_share {allowed:g}; nothing was deleted. If {meant}, set "
-                f"sources.{self.key}.max_deleted_share to 1 for one build"
-            )
 
     def _is_of_space(self, row: Row) -> bool:
         return bool(row["space"].casefold() == self._settings.space.casefold())

@@ -1,7 +1,6 @@
-"""What a folder held at the last sync, and what it may lose: the same for files and for documentation sites.
+"""What a folder held at the last sync: the same for files and for documentation sites.
 
-Belongs here: opening the files, digests of files that are not read when nothing was written, refusing to delete a large
-share.
+Belongs here: opening the files, digests of files that are not read when nothing was written.
 Does not belong here: which page a renamed file is (`renames`), pages themselves (`folder`, `sites.source`).
 """
 
@@ -12,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
-from rag_assets.sources.base import READING_VERSION, Row, SourceError, digest, settings_digest
+from rag_assets.sources.base import READING_VERSION, SourceError, digest, settings_digest
 from rag_assets.sources.documents.renames import Known
 from rag_assets.sources.documents.rows import MARK, Reading
 from rag_assets.sources.sites.trees import FileTree, opened_tree
@@ -84,26 +83,6 @@ def known_files(state: Mapping[str, Any]) -> dict[str, Known]:
     if state.get("reading") != READING_VERSION or not isinstance(files, dict):
         return {}
     return {name: one for name, value in files.items() if (one := Known.load(value)) is not None}
-
-
-def refuse_loss(key: str, settings: Files | SiteSource, before: Mapping[str, Row], there: set[str]) -> None:
-    """Refuse to delete a large share at once.
-
-    Args:
-        key: the source.
-        settings: its settings.
-        before: the rows of the last sync, by page id.
-        there: ids of the pages whose files are there.
-
-    Raises:
-        SourceError: so much is gone that the folder may not be whole, or not mounted.
-    """
-    gone, allowed = len(before.keys() - there), settings.max_deleted_share
-    if gone > 1 and gone / len(before) > allowed:
-        raise SourceError(
-            f"{settings.path} lacks {gone} of {len(before)} pages, more than max_deleted_share {allowed:g}; nothing "
-            f"was deleted. If they were deleted on purpose, set sources.{key}.max_deleted_share to 1 for one build"
-        )
 
 
 def readers_notes(key: str, settings: Files | SiteSource) -> list[str]:

@@ -29,7 +29,6 @@ from rag_assets.sources.documents.file_changes import (
     content_digest,
     known_files,
     readers_notes,
-    refuse_loss,
 )
 from rag_assets.sources.documents.renames import Known, identify
 from rag_assets.sources.documents.rows import RowMaker
@@ -48,8 +47,6 @@ class FolderSource(FileSource[Files]):
             digests = {name: content_digest(tree, name, known.get(name), state.get("began")) for name in tree.names}
             kept = _hidden(tree, known)
             page_ids = identify(self.key, {name: one for name, one in digests.items() if one} | kept, known)
-            there = {self._row_id(page_ids.get(name), name) for name in (*tree.names, *kept)}
-            refuse_loss(self.key, self._settings, before, there)
             maker = RowMaker(self.key, self._settings, reader, reading.originals)
             twins = rows_by_content(known, before, self._settings.id_prefix)
             pages = DocumentPages(tree, before, {one.page_id: one for one in known.values()}, maker, twins)
@@ -61,12 +58,14 @@ class FolderSource(FileSource[Files]):
                 row_id = self._row_id(known[name].page_id, name)
                 pages.keep(name, known[name], row_id, "its archive cannot be opened")
         return finish(
+            self._settings,
             before,
             pages.rows,
             seen=len(tree.names) + len(kept),
             excluded=pages.excluded.items(),
             failures=pages.failures.items(),
             notes=readers_notes(self.key, self._settings),
+            files={self._id(one.page_id): name for name, one in known.items()},
             state={
                 "files": {name: one.dump() for name, one in pages.now.items()},
                 "began": began,

@@ -76,6 +76,7 @@ class InboxSource:
                     progress(done, len(entries))
         sync.states.flush()
         return finish(
+            None,
             sync.before,
             sync.rows,
             seen=len(entries),

@@ -28,28 +28,30 @@ class _BrokenIndexError(Exception):
     """An index that cannot be read."""
 
 
-def missing_files(folder: Path, gone: Collection[str]) -> dict[str, str]:
+def missing_files(folder: Path, gone: Collection[str]) -> dict[str, str] | None:
     """Return those of the files that are gone from a folder which git says should be there, each with the reason why
-    it does not count as deleted.
+    it does not count as deleted; None where git tracks no file of the folder.
 
     While git writes its index, none that is gone counts as deleted. Files that a sparse checkout leaves out are gone.
 
     Args:
-        folder: any folder; nothing is missing from one that is no git working tree.
+        folder: any folder.
         gone: names below the folder, with `/`.
     """
     found = _git_folder(folder.absolute()) if gone else None
     if found is None:
-        return {}
+        return None
     git, prefix = found
     if (git / "index.lock").exists():
         return dict.fromkeys(gone, LOCKED)
     try:
         tracked = _tracked(git)
     except FileNotFoundError:
-        return {}
+        return None
     except (OSError, _BrokenIndexError):
         return dict.fromkeys(gone, UNREADABLE)
+    if not any(name.startswith(prefix) for name in tracked):
+        return None
     folders = tuple(name for name in tracked if name.endswith("/"))  # of a sparse index
     kept = (name for name in gone if f"{prefix}{name}" in tracked or f"{prefix}{name}".startswith(folders))
     return dict.fromkeys(kept, TRACKED)

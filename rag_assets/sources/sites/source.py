@@ -8,7 +8,7 @@ Does not belong here: files (`trees`), generators (`detect`), which files are pa
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +23,6 @@ from rag_assets.sources.documents.file_changes import (
     content_digest,
     known_files,
     readers_notes,
-    refuse_loss,
 )
 from rag_assets.sources.documents.renames import Known, identify
 from rag_assets.sources.documents.rows import RowMaker
@@ -76,7 +75,6 @@ class SiteFolder(FileSource[SiteSource]):
             sync, bodies = self._with_renames(sync, last)
             documents = self._documents(sync, last)
             missing = self._missing(folder, sync, last)
-            self._refuse_loss(sync, last, missing)
             total = len(sync.plan.by_name)
             for done, page in enumerate((*sync.plan.pages, *sync.plan.documents), start=1):
                 if page.is_document:
@@ -85,9 +83,9 @@ class SiteFolder(FileSource[SiteSource]):
                     sync.take(page, self._row_id(sync.page_ids.get(page.name), page.name), bodies.get(page.name))
                 if progress is not None:
                     progress(done, total)
-            for name, why in sorted(missing.items()):
+            for name, why in sorted((missing or {}).items()):
                 documents.keep(name, last.known[name], self._id(last.known[name].page_id), why)
-        return self._result(sync, documents, last, began)
+        return self._result(sync, documents, last, began, is_confirmed=missing is not None)
 
     def _begun(
         self, whole: FileTree, last: _Last, reader: LimitedReader, page_reader: SitePageReader
@@ -157,21 +155,17 @@ class SiteFolder(FileSource[SiteSource]):
         stamp, written_at = sync.tree.stamp(name), sync.tree.written_at(name)
         return Document(name, page_id, row_id, sync.shas.get(name), stamp, written_at, url)
 
-    def _missing(self, folder: str, sync: PageSync, last: _Last) -> dict[str, str]:
-        """Return the files of the last sync that are not there and that git does not call deleted, with the reason."""
+    def _missing(self, folder: str, sync: PageSync, last: _Last) -> dict[str, str] | None:
+        """Return the files of the last sync that are not there and that git does not call deleted, with the reason;
+        None where git tracks none."""
         names = {*sync.plan.by_name, *sync.plan.excluded}
         ids = set(sync.page_ids.values())
         gone = [name for name, one in last.known.items() if name not in names and one.page_id not in ids]
         return missing_files(self._settings.path / folder, gone)
 
-    def _refuse_loss(self, sync: PageSync, last: _Last, missing: Iterable[str]) -> None:
-        """Refuse to delete a large share at once. Raises SourceError."""
-        names = (*sync.plan.by_name, *sync.plan.excluded)
-        there = {self._row_id(sync.page_ids.get(name), name) for name in names}
-        kept = {self._id(last.known[name].page_id) for name in missing}
-        refuse_loss(self.key, self._settings, last.rows, there | kept)
-
-    def _result(self, sync: PageSync, documents: DocumentPages, last: _Last, began: float) -> SyncResult:
+    def _result(
+        self, sync: PageSync, documents: DocumentPages, last: _Last, began: float, is_confirmed: bool
+    ) -> SyncResult:
         excluded = {
             self._row_id(sync.page_ids.get(name), name): f"{shown_name(name)}: {reason}"
             for name, reason in sync.plan.excluded.items()
@@ -183,6 +177,7 @@ class SiteFolder(FileSource[SiteSource]):
         enumerated = len(sync.plan.pages) + len(sync.plan.documents) + len(sync.plan.excluded)
         missing = len(files.keys() - sync.plan.by_name.keys())
         return finish(
+            self._settings,
             last.rows,
             rows,
             seen=enumerated + missing,
@@ -196,6 +191,7 @@ class SiteFolder(FileSource[SiteSource]):
                 "began": began,
                 "reading": READING_VERSION,
             },
+            is_confirmed=is_confirmed,
         )
 
 
