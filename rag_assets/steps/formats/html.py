@@ -54,7 +54,10 @@ _MARKABLE = (
 _MARKED_BEFORE = frozenset({"table", "pre", "ul", "ol", "dl"})  # what stands in them first is no running text
 _OF_TABLES = frozenset({"table", "thead", "tbody", "tfoot", "tr"})
 _IDS_MAX = 5_000  # of one page; links to those beyond land on the heading above
-_KEPT = frozenset({"class", "colspan", "rowspan", "start", "alt", "src", "href", "datetime", "style"})
+_KEPT = frozenset(
+    {"class", "colspan", "rowspan", "start", "alt", "src", "href", "datetime", "style"}
+    | {"data-macro-name", "data-macro-parameters"}
+)
 
 
 def html_content(body: str) -> Content:

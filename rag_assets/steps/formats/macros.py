@@ -8,15 +8,18 @@ Does not belong here: elements that are not macros (`storage_walk`), tables, cod
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from rag_assets.steps.formats.blocks import Listing, Reference
 from rag_assets.steps.formats.element_tree import Element, PageError
+from rag_assets.steps.formats.gates import is_gate, parameters_of
 from rag_assets.steps.formats.markup_trees import html_tree, markdown_tree, wiki_tree
 from rag_assets.steps.formats.storage import AC, RI
 from rag_serving.text.characters import OMISSION
+
+MACROS = (f"{AC}structured-macro", f"{AC}macro")
 
 Outcome = Literal["rendered", "resolved", "unresolved", "navigation", "hidden", "lost"]
 
@@ -86,7 +89,8 @@ def _markup(page: Page, macro: Macro) -> Outcome:
         return _unknown(page, macro)
     kind = next(kind for kind in _MARKUP if kind in macro.name)
     try:
-        return "rendered" if page.embed(_MARKUP[kind](macro.plain)) else "lost"
+        close_rendered_gates(tree := _MARKUP[kind](macro.plain))
+        return "rendered" if page.embed(tree) else "lost"
     except PageError:
         return "lost"
 
@@ -177,8 +181,9 @@ def is_excerpt(macro: Macro, name: str) -> bool:
 
 
 def is_hidden(macro: Macro) -> bool:
-    """Return whether a macro's content does not stand on its own page: an excerpt or page properties so marked."""
-    return macro.name in _HIDEABLE and macro.parameters.get("hidden", "").lower() == "true"
+    """Return whether a macro's content does not stand on its own page for all: it chooses its readers, or is an excerpt
+    or page properties so marked."""
+    return is_gated(macro) or (macro.name in _HIDEABLE and macro.parameters.get("hidden", "").lower() == "true")
 
 
 _EXCERPTS = frozenset({"excerpt", "multiexcerpt", "multiexcerpt-macro"})
@@ -246,8 +251,44 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
 )
 
 
+def is_gated(macro: Macro) -> bool:
+    """Return whether a macro chooses the readers of its body, which is then left out."""
+    has_body = macro.rich is not None or macro.plain is not None
+    return is_gate(macro.name, macro.parameters, has_body, macro.plain)
+
+
+def shown_macros(tree: Element) -> Iterator[Macro]:
+    """Yield the macros of a tree, outer ones first, but for those that choose their readers and what stands in them."""
+    from lxml import etree
+
+    walk = etree.iterwalk(tree, events=("start",))
+    for _, node in walk:
+        if node.tag not in MACROS:
+            continue
+        if is_gated(macro := read_macro(node)):
+            walk.skip_subtree()
+        else:
+            yield macro
+
+
+def close_rendered_gates(tree: Element) -> None:
+    """Put an empty macro where a rendered page (an HTML export, a view) has one that chooses its readers."""
+    from lxml import etree
+
+    for node in tree.xpath("descendant-or-self::*[@data-macro-name]"):
+        name = node.get("data-macro-name").strip().lower()
+        if is_gate(name, parameters_of(node.get("data-macro-parameters", "")), has_body=True):
+            node.clear(keep_tail=True)
+            node.tag = MACROS[0]
+            node.set(f"{AC}name", name)
+            etree.SubElement(node, f"{AC}parameter", {f"{AC}name": "group"}).text = "unknown"
+            etree.SubElement(node, f"{AC}rich-text-body")
+
+
 def render(page: Page, macro: Macro) -> Outcome | None:
     """Write what the macro leaves in the text; the outcome, where it is known already, is for the ledger."""
+    if is_gated(macro):
+        return "hidden"
     return (HANDLERS.get(macro.name) or _of_kind(macro.name))(page, macro)
 
 
@@ -276,4 +317,4 @@ def read_macro(element: Element) -> Macro:
             rich = child
         elif child.tag == f"{AC}plain-text-body":
             plain = "".join(child.itertext())
-    return Macro(element.get(f"{AC}name", "").lower(), parameters, rich, plain, file, target)
+    return Macro(element.get(f"{AC}name", "").strip().lower(), parameters, rich, plain, file, target)

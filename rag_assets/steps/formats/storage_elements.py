@@ -15,6 +15,8 @@ from types import MappingProxyType
 from rag_assets.steps.formats import macros
 from rag_assets.steps.formats.blocks import BREAK, Block, Content, clean
 from rag_assets.steps.formats.element_tree import Element
+from rag_assets.steps.formats.gates import is_gate
+from rag_assets.steps.formats.macros import MACROS
 from rag_assets.steps.formats.storage import AC, AT, RI, parse_storage
 from rag_assets.steps.formats.storage_links import emoticon, image, link, user_name
 from rag_assets.steps.formats.storage_walk import Rule, Walk
@@ -34,6 +36,7 @@ def storage_content(body: str, lists: bool = False) -> Content:
 
 def tree_content(tree: Element, lists: bool = False) -> Content:
     """Return the blocks and macros of what stands inside an element; see `storage_content`."""
+    macros.close_rendered_gates(tree)
     walk = Walk(_RULES, _BLOCK_TAGS, lists)
     walk.container(tree)
     walk.mark_links()
@@ -46,8 +49,7 @@ def storage_excerpt(body: str, name: str) -> Content | None:
     Raises PageError where the body cannot be read.
     """
     walk = Walk(_RULES, _BLOCK_TAGS)
-    for node in parse_storage(body).iter(*MACROS):
-        macro = macros.read_macro(node)
+    for macro in macros.shown_macros(parse_storage(body)):
         if macros.is_excerpt(macro, name):
             walk.container(macro.rich)
             return Content(walk.blocks, walk.ledger)
@@ -233,6 +235,9 @@ def _extension(walk: Walk, node: Element) -> None:
     """Write a node of the new editor: its content or, where it has none, its fallback; never both."""
     has_content = any(clean("".join(content.itertext())) for content in node.iter(f"{AC}adf-content"))
     nodes, fallbacks = list(node.iterchildren(f"{AC}adf-node")), list(node.iterchildren(f"{AC}adf-fallback"))
+    if any(map(_is_gated_node, nodes)):
+        walk.ledger["adf-extension", "hidden"] += 1
+        return
     for child in nodes if has_content else fallbacks:
         (_editor_node if has_content else Walk.container)(walk, child)
     is_shown = has_content or any(len(fallback) or clean(fallback.text or "") for fallback in fallbacks)
@@ -241,7 +246,17 @@ def _extension(walk: Walk, node: Element) -> None:
     ] += 1
 
 
+def _is_gated_node(node: Element) -> bool:
+    """Return whether a node of the new editor is an app's extension that chooses its readers."""
+    names = [each.text or "" for each in node.iterchildren(f"{AC}adf-attribute") if each.get("key") == "extension-key"]
+    given = {each.get("key", "").lower(): "".join(each.itertext()) for each in node.iter(f"{AC}adf-parameter")}
+    return is_gate("".join(names).strip().lower(), given, has_body=True)
+
+
 def _editor_node(walk: Walk, node: Element) -> None:
+    if _is_gated_node(node):
+        walk.ledger["adf-extension", "hidden"] += 1
+        return
     attributes = {each.get("key"): each.text or "" for each in node.iterchildren(f"{AC}adf-attribute")}
     if node.get("type") == "panel":
         walk.quote(attributes.get("title", ""), node)
@@ -268,8 +283,6 @@ def _language(node: Element) -> str:
 def _names(prefix: str, names: str) -> list[str]:
     return [prefix + name for name in names.split()]
 
-
-MACROS = (f"{AC}structured-macro", f"{AC}macro")
 
 _BLOCK_TAGS = frozenset(
     [

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.element_tree import Element
-from rag_assets.steps.formats.macros import read_macro
+from rag_assets.steps.formats.macros import shown_macros
 from rag_assets.steps.formats.storage import parse_storage
-from rag_assets.steps.formats.storage_elements import MACROS, one_line, table_rows
+from rag_assets.steps.formats.storage_elements import one_line, table_rows
 
 
 class Properties(NamedTuple):
@@ -31,8 +31,7 @@ def page_properties(body: str) -> list[Properties]:
     then the second row has the values. Raises PageError where the body cannot be read.
     """
     tables = []
-    for node in parse_storage(body).iter(*MACROS):
-        macro = read_macro(node)
+    for macro in shown_macros(parse_storage(body)):
         if macro.name == "details" and macro.rich is not None:
             values: dict[str, str] = {}
             for key, value in _pairs(macro.rich):
