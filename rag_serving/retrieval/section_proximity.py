@@ -41,7 +41,8 @@ def nearness(one: Chunk, other: Chunk) -> float:
     if one.source != other.source:
         return 0.0
     if one.page_id == other.page_id:
-        return SAME_SECTION if one.passage_id or one.section_id == other.section_id else SAME_CHAPTER
+        is_section = one.section == other.section if one.passage_id else one.section_id == other.section_id
+        return SAME_SECTION if is_section else SAME_CHAPTER
     return SAME_CHAPTER if one.chapter and one.chapter == other.chapter else 0.0
 
 

@@ -22,10 +22,12 @@ from rag_serving.text.analyzer import analyze_passage
 from rag_serving.text.currency import (
     Version,
     are_comparable,
+    docs_version,
     family_of,
     is_of_version,
     mark_of_labels,
     mark_of_title,
+    names_version,
     version_of,
     versions_in,
     without_versions,
@@ -48,17 +50,32 @@ class NewestVersion:
 
     def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
         chunks = context.passages.read(ranking.head(self.pool).rows)
-        asked = versions_in(context.query.text)
+        asked, text = versions_in(context.query.text), context.query.text
         order = list(range(len(ranking)))
         for places in _sections(chunks, asked):
-            keys = {place: _currency(chunks[place], asked, _have_versions(chunks, places)) for place in places}
+            keys = {place: _currency(chunks[place], asked, text, _have_versions(chunks, places)) for place in places}
             best = sorted(places, key=lambda place: keys[place], reverse=True)
             for place, chosen in zip(places, best, strict=True):
                 order[place] = chosen
         moved = np.array(order) != np.arange(len(ranking))
-        if not moved.any():
-            return ranking
-        return ranking.take(order).scored(VERSION, np.where(moved, ranking.score, np.nan))
+        if moved.any():
+            ranking = ranking.take(order).scored(VERSION, np.where(moved, ranking.score, np.nan))
+        others = _others(chunks, asked, text)
+        return ranking.take([at for at, place in enumerate(order) if place not in others]) if others else ranking
+
+
+def _others(chunks: Sequence[Chunk], asked: Sequence[Version], text: str) -> set[int]:
+    """Return the places of chunks about another version of a documentation than the one that the query names; none
+    where it names none that was found."""
+    told = [place for place, chunk in enumerate(chunks) if docs_version(chunk.title)]
+    wanted = {place for place in told if _is_asked(chunks[place], asked, text)}
+    return set(told) - wanted if wanted else set()
+
+
+def _is_asked(chunk: Chunk, asked: Sequence[Version], text: str) -> bool:
+    name = docs_version(chunk.title)
+    by_name = name is not None and names_version(text, name)
+    return by_name or any(is_of_version(_version(chunk), wanted) for wanted in asked)
 
 
 def _sections(chunks: Sequence[Chunk], asked: Sequence[Version]) -> list[list[int]]:
@@ -81,22 +98,22 @@ def _is_version(chunk: Chunk, first: Chunk, asked: Sequence[Version]) -> bool:
         return True
     if chunk.page_id == first.page_id:
         return False
-    return bool(asked) or _jaccard(chunk, first) >= _ALIKE
+    told = docs_version(chunk.title), docs_version(first.title)
+    return bool(asked or all(told)) or _jaccard(chunk, first) >= _ALIKE
 
 
-def _currency(chunk: Chunk, asked: Sequence[Version], have_versions: bool) -> tuple[Any, ...]:
+def _currency(chunk: Chunk, asked: Sequence[Version], text: str, have_versions: bool) -> tuple[Any, ...]:
     """Return what a version is ordered by: more is more current."""
-    version = _version(chunk)
-    is_asked = any(is_of_version(version, wanted) for wanted in asked)
+    version, is_asked = _version(chunk), _is_asked(chunk, asked, text)
     is_marked = bool(mark_of_title(chunk.title) or mark_of_labels(chunk.labels))
     updated = chunk.updated_at.timestamp() if chunk.updated_at else 0.0
     return is_asked, not is_marked, version if have_versions else (), updated
 
 
 def _have_versions(chunks: Sequence[Chunk], places: Sequence[int]) -> bool:
-    """Return whether all of them name a version, and in the same way."""
-    versions = [_version(chunks[place]) for place in places]
-    return all(versions) and all(are_comparable(versions[0], version) for version in versions)
+    """Return whether all of them that are in force name a version, and in the same way."""
+    versions = [_version(chunks[place]) for place in places if not mark_of_title(chunks[place].title)]
+    return bool(versions) and all(versions) and all(are_comparable(versions[0], version) for version in versions)
 
 
 def _version(chunk: Chunk) -> Version:

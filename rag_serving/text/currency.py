@@ -51,7 +51,7 @@ _STATUS_HEADING = re.compile(r"(?:current +)?(?:state|status)", re.IGNORECASE)
 _FIRST = re.compile(rf"[\[(\"“'*_`\s]{{0,9}}(?P<word>{_OVER}){_ENDS}", re.IGNORECASE)
 _LONGEST_STATUS = 120
 _IN_TITLE = re.compile(
-    rf"[\[(]\s*(?P<word>{_OVER}|old)\b[^\])]{{0,40}}[\])]"
+    rf"[\[(]\s*(?P<word>{_OVER}|old|unreleased)\b[^\])]{{0,40}}[\])]"
     rf"|^\s*(?P<first>{_OVER}|old)\s*[:–—-]\s"
     rf"|\s[:–—-]\s*(?P<last>{_OVER})\s*$",
     re.IGNORECASE,
@@ -72,6 +72,7 @@ _VERSION = re.compile(
 )
 
 
+_DOCS_VERSION = re.compile(r" \((?:unreleased )?version ([^()\s][^()]{0,60})\)\Z")
 _NUMBERING = re.compile(r"^\s*\d{1,3}(?:\.\d{1,3})*\.?\s+(?!(?:release|version|beta|alpha|rc)\b)(?=\S)", re.IGNORECASE)
 _FIRST_YEAR = 1900
 _DIGITS = re.compile(r"\d{1,9}")
@@ -157,7 +158,19 @@ def versions_in(text: str) -> list[Version]:
 
 def without_versions(text: str) -> str:
     """Return a title or heading without the versions that it names, in lower case."""
-    return " ".join(_VERSION.sub(" ", text).lower().split())
+    return " ".join(_VERSION.sub(" ", _DOCS_VERSION.sub("", text)).lower().split())
+
+
+def docs_version(title: str) -> str | None:
+    """Return the version of a documentation that the end of a title names: `Limits (version 2.0)`; None without one."""
+    found = _DOCS_VERSION.search(title)
+    return found[1] if found else None
+
+
+def names_version(text: str, name: str) -> bool:
+    """Return whether a question names a version that has no number: `in the next version`."""
+    words = text.lower()
+    return f"version {name.lower()}" in words or f"{name.lower()} version" in words
 
 
 def version_of(headings: Sequence[str], title: str, space: str) -> Version | None:

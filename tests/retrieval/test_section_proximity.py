@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +35,7 @@ def test_nearness_is_one_in_a_section_half_in_a_chapter_and_nothing_elsewhere() 
     assert nearness(here, in_book(11, 7).chunk) == 1.0
     assert nearness(here, in_book(12, 0).chunk) == 0.5
     assert nearness(here, in_book(21, 0).chunk) == 0.0
+    assert nearness(here, replace(in_book(11, 7).chunk, section="1.2 Ropes")) == 0.5
     assert nearness(here, in_book(11, 7, source="another").chunk) == 0.0
     assert nearness(loose(1).chunk, loose(2).chunk) == 0.0
 

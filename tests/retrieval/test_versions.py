@@ -65,3 +65,15 @@ def test_sections_that_say_other_things_stay_where_they_are(tmp_path: Path) -> N
     old = notes("a", 60, "Notes 5.2")
     other = Passage("b", "Planner cycle", "A cycle is what the planner does: it reads the calls.", "Notes 5.3")
     assert pages_of(tmp_path, QUERY, old, other) == ["a", "b"]
+
+
+def test_of_a_documentation_the_last_release_comes_first_and_a_version_that_is_named_stands_alone(
+    tmp_path: Path,
+) -> None:
+    told = {"a": "version 1.0", "b": "version 2.0", "n": "unreleased version next"}
+    texts = {"a": "The planner runs every 90 seconds, and so on.", "b": "It runs: 60 seconds.", "n": TEXT.format(45)}
+    docs = [Passage(page, "Planner cycle", texts[page], f"Notes ({version})") for page, version in told.items()]
+    query = "planner runs seconds"
+    assert pages_of(tmp_path / "last", query, *docs)[0] == "b"
+    assert pages_of(tmp_path / "old", f"{query} in version 1.0", *docs) == ["a"]
+    assert pages_of(tmp_path / "next", f"{query} in the next version", *docs) == ["n"]

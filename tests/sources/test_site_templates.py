@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.sources.sites.detect import found_site
+from rag_assets.sources.sites.planning import is_changelog
 from rag_assets.sources.sites.site import SiteBody, SitePlan
 from rag_assets.sources.sites.templates import Template, text_of_value
 from rag_assets.sources.sites.trees import FolderTree
@@ -202,3 +203,55 @@ def test_nothing_is_executed_and_long_hostile_texts_take_linear_time() -> None:
 @given(st.text(alphabet="{}%<>/*# -ifendraw|.'\"\nx", max_size=300), st.booleans())
 def test_any_text_with_marks_is_read(text: str, is_hugo: bool) -> None:
     Template({}, is_hugo).rendered(text)
+
+
+def test_pages_of_several_versions_name_theirs_and_those_before_the_last_release_are_unreleased(tmp_path: Path) -> None:
+    files = {
+        "docusaurus.config.js": "module.exports = {presets: [['classic', {docs: {lastVersion: '2.0'}}]]}",
+        "versions.json": '["3.0", "2.0", "1.0"]',
+        "docs/a.md": "# A",
+        **{f"versioned_docs/version-{number}/a.md": "# A" for number in ("3.0", "2.0", "1.0")},
+    }
+    plan, _ = site(tmp_path, files)
+    assert [page.version for page in plan.pages] == [
+        *("unreleased version next", "unreleased version 3.0", "version 2.0", "version 1.0")
+    ]
+    single, _ = site(tmp_path / "one", {"docusaurus.config.js": "module.exports = {}", "docs/a.md": "# A"})
+    assert [page.version for page in single.pages] == [""]
+
+
+@pytest.mark.parametrize(
+    ("plugin", "names"),
+    [
+        ("{languages: [{locale: en, default: true}, {locale: fr}]}", ("a.en.md", "a.fr.md", "b.md")),
+        (
+            "{docs_structure: folder, languages: [{locale: en, default: true}, {locale: fr}]}",
+            ("en/a.md", "fr/a.md", "b.md"),
+        ),
+        ("{default_language: en, languages: {en: English, fr: x}}", ("a.en.md", "a.fr.md", "b.md")),
+    ],
+)
+def test_pages_of_mkdocs_in_several_languages_have_the_addresses_of_the_plugin(
+    plugin: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    files = {"mkdocs.yml": f"plugins:\n  - i18n: {plugin}\n", **{f"docs/{name}": "x" for name in names}}
+    assert {page.path for page in site(tmp_path, files)[0].pages} == {"a/", "fr/a/", "b/"}
+
+
+def test_mkdocs_leaves_out_what_its_plugin_excludes_and_labels_have_no_tags(tmp_path: Path) -> None:
+    settings = "nav:\n  - <i>Guides</i>:\n      - <b>Set</b> up: a.md\n"
+    settings += "plugins:\n  - exclude: {glob: ['drafts/*', '*.tmp.md']}\n"
+    files = {"mkdocs.yml": settings, "docs/a.md": "x", "docs/drafts/b.md": "x", "docs/c.tmp.md": "x"}
+    plan, _ = site(tmp_path, files)
+    assert [(page.title, page.category) for page in plan.pages] == [("Set up", "Guides")]
+    assert plan.excluded.keys() == {"docs/drafts/b.md", "docs/c.tmp.md"}
+
+
+def test_a_history_is_a_changelog_where_it_names_releases(tmp_path: Path) -> None:
+    (tmp_path / "history").mkdir()
+    (tmp_path / "history" / "founding.md").write_text("# Founding\n\nFounded in 1902.\n")
+    (tmp_path / "HISTORY.md").write_text("# History\n\n## 1.2.0 (2024-01-02)\n\n- x\n\n## v1.1\n\n- y\n")
+    (tmp_path / "NEWS.md").write_text("# News\n\nThe pier opens in 2.5 years.\n")
+    (tmp_path / "changelog.md").write_text("x")
+    tree = FolderTree(tmp_path, "docs", 1_000_000)
+    assert [name for name in tree.names if is_changelog(tree, name)] == ["HISTORY.md", "changelog.md"]

@@ -98,3 +98,42 @@ def test_pages_that_stand_above_each_other_in_a_circle_are_all_read() -> None:
     row: dict[str, Any] = {"position": None, "title": "t"}
     rows = {name: {**row, "page_id": name, "ancestors": [other]} for name, other in (("a", "b"), ("b", "a"))}
     assert reading_order(rows) == ["a", "b"]
+
+
+def headed(*paths: tuple[str, tuple[str, ...]], title: str = "T2") -> list[tuple[object, ...]]:
+    """Passage id, chapter, section and page of chunks of the pages 1 and 2 under these headings."""
+    table = pages(["1", "2"]).to_pylist()
+    table[1]["title"] = title
+    rows = []
+    for index, (page, path) in enumerate(paths):
+        row = dict.fromkeys(CHUNKS.columns.names, None)
+        rows.append(row | {"page_id": page, "chunk_idx": index, "chunk_id": f"{index}", "heading_path": ["T", *path]})
+    placed = with_book_places(CHUNKS.table([*rows]), PAGES.table([*table]), is_book=True)
+    columns = ("passage_id", "chapter", "section", "page_order")
+    return [tuple(row[name] for name in columns) for row in placed.to_pylist()]
+
+
+def test_the_headings_of_a_chapter_of_one_file_are_its_sections() -> None:
+    first, second = "Chapter 1: T1", "Chapter 2: T2"
+    assert headed(("p1", ()), ("p1", ("Ropes",)), ("p1", ("Ropes", "Thin")), ("p1", ("2.9. Knots",)), ("p2", ())) == [
+        ("ch1-sec0-p1", first, None, 1),
+        ("ch1-sec1-p1", first, "1.1 Ropes", 2),
+        ("ch1-sec1-p2", first, "1.1 Ropes", 2),
+        ("ch1-sec2-p1", first, "2.9. Knots", 3),
+        ("ch2-sec0-p1", second, None, 4),
+    ]
+    below_the_title = headed(("p1", ("The file's own title",)), ("p1", ("The file's own title", "Ropes")))
+    assert [row[0] for row in below_the_title] == ["ch1-sec0-p1", "ch1-sec1-p1"]
+
+
+def test_a_chapter_names_its_number_once() -> None:
+    told = {
+        "Chapter 2: Tides": "Chapter 2: Tides",
+        "2. Tides": "Chapter 2: Tides",
+        "CHAPTER 2 - Tides": "Chapter 2: Tides",
+        "Chapter 2": "Chapter 2",
+        "Chapter 7: Tides": "Chapter 7: Tides",
+        "2024 in review": "Chapter 2: 2024 in review",
+        "Tides": "Chapter 2: Tides",
+    }
+    assert {title: headed(("p2", ()), title=title)[0][1] for title in told} == told

@@ -49,6 +49,7 @@ class DocsSet:
     sidebars: str | None  # name of the file
     version: str | None = None
     has_numbers: bool = True  # numbers before names are left out
+    told: str = ""  # the version as titles tell it, where there are several
 
 
 class DocusaurusSite:
@@ -101,7 +102,7 @@ def _documents(tree: Tree, docs: DocsSet, settings: Mapping[str, Any], excluded:
     rest = [Placed(document) for document in folders.documents if document.name not in known]
     for one in (*placed, *rest):
         path = _address(docs.route, one.document.slug, settings.get("trailingSlash"))
-        yield SitePage(one.document.name, path, one.document.title, one.parents, one.category)
+        yield SitePage(one.document.name, path, one.document.title, one.parents, one.category, version=docs.told)
 
 
 def _settings(tree: Tree, names: frozenset[str]) -> tuple[dict[str, Any], list[str]]:
@@ -160,7 +161,8 @@ def _versions(
     told = options.get("versions")
     details = told if isinstance(told, dict) else {}
     last = options.get("lastVersion") or (versions[0] if versions else "current")
-    for version in ["current", *versions]:
+    order = ["current", *versions]
+    for version in order:
         if version == "current" and options.get("includeCurrentVersion") is False:
             continue
         found = details.get(version)
@@ -168,14 +170,16 @@ def _versions(
         path = "" if version == last else "next" if version == "current" else version
         path = str(detail.get("path", path) or "").strip("/")
         route = "/".join(part for part in (current.route, path) if part)
+        is_early = last in order and order.index(version) < order.index(last)
+        label = str(detail.get("label") or ("next" if version == "current" else version))
+        told = f"{'unreleased ' if is_early else ''}version {label}" if versions else ""
         if version == "current":
-            label = detail.get("label") or ("next" if versions else None)
-            yield replace(current, route=route, version=label)
+            yield replace(current, route=route, version=label if versions or "label" in detail else None, told=told)
             continue
         sidebars = f"{mark}versioned_sidebars/version-{version}-sidebars.json"
         folder = f"{mark}versioned_docs/version-{version}"
         name = sidebars if sidebars in names else None
-        yield DocsSet(folder, route, name, str(detail.get("label") or version), current.has_numbers)
+        yield DocsSet(folder, route, name, label, current.has_numbers, told)
 
 
 def _sidebars_name(options: Mapping[str, Any], names: frozenset[str]) -> str | None:

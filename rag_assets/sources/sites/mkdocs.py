@@ -11,12 +11,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from rag_assets.sources.sites.front_matter import TAG, FrontMatter, YamlError, read_yaml
 from rag_assets.sources.sites.github import name_title
 from rag_assets.sources.sites.markdown_page import (
     heading_title,
+    html_main,
     markdown_body,
     markdown_main,
     raw_headings_marked,
@@ -82,6 +84,22 @@ class MkdocsSettings:
                 found = one[name] if isinstance(one, dict) else None
                 return found if isinstance(found, dict) else {}
         return None
+
+    def localized(self, path: str) -> tuple[str, str]:
+        """Return the path of a page as in the main language, and the language that its address begins with, if any, by
+        the plugin `i18n`: `a.fr.md` and `fr/a.md` are `fr/a/`."""
+        plugin = self.plugin("i18n") or {}
+        listed = plugin.get("languages")
+        if isinstance(listed, dict):
+            listed = [{"locale": key, "default": key == plugin.get("default_language")} for key in listed]
+        told = [one for one in listed or () if isinstance(one, dict) and isinstance(one.get("locale"), str)]
+        locales = {one["locale"]: "" if one.get("default") is True else one["locale"] for one in told}
+        stem, ending = posixpath.splitext(path)
+        top, _, below = path.partition("/")
+        if plugin.get("docs_structure") == "folder":
+            return (below, locales[top]) if top in locales else (path, "")
+        name, _, locale = stem.rpartition(".")
+        return (f"{name}{ending}", locales[locale]) if name and locale in locales else (path, "")
 
     def extension(self, name: str) -> Mapping[str, Any]:
         """Return the settings of a Markdown extension."""
@@ -156,6 +174,8 @@ def _pages(tree: Tree, settings: MkdocsSettings) -> tuple[dict[str, str], dict[s
     """Return the names of files that are pages, by their paths below `docs_dir`, and why others are none."""
     prefix = settings.prefix
     is_excluded, is_draft = settings.patterns("exclude_docs"), settings.patterns("draft_docs")
+    globs = (settings.plugin("exclude") or {}).get("glob")
+    globs = [globs] if isinstance(globs, str) else globs if isinstance(globs, list) else []
     paths = {name.removeprefix(prefix): name for name in tree.names if name.startswith(prefix)}
     names: dict[str, str] = {}
     excluded: dict[str, str] = {}
@@ -171,6 +191,8 @@ def _pages(tree: Tree, settings: MkdocsSettings) -> tuple[dict[str, str], dict[s
             excluded[name] = "MkDocs leaves templates/ out"
         elif is_excluded(path):
             excluded[name] = "mkdocs.yml leaves it out (exclude_docs)"
+        elif any(fnmatchcase(path, str(glob)) for glob in globs):
+            excluded[name] = "mkdocs.yml leaves it out (plugin exclude)"
         elif is_draft(path):
             excluded[name] = "mkdocs.yml says that it is a draft (draft_docs)"
         elif base == "README.md" and posixpath.join(folder, "index.md") in paths:
@@ -182,9 +204,10 @@ def _pages(tree: Tree, settings: MkdocsSettings) -> tuple[dict[str, str], dict[s
 
 def _placed(page: SitePage, settings: MkdocsSettings) -> SitePage:
     """Return a page with its address."""
-    folder, base = posixpath.split(page.name.removeprefix(settings.prefix))
+    path, locale = settings.localized(page.name.removeprefix(settings.prefix))
+    folder, base = posixpath.split(path)
     stem = posixpath.splitext(base)[0]
-    above = f"{folder}/" if folder else ""
+    above = posixpath.join(locale, folder, "").lstrip("/")
     if stem in ("index", "README"):
         path = above if settings.has_directories else f"{above}index.html"
     else:
@@ -239,7 +262,8 @@ def read_settings(tree: Tree) -> tuple[MkdocsSettings, tuple[str, ...]]:
 def _listed(items: Any, parents: tuple[str, ...], names: Mapping[str, str], category: str | None) -> Iterator[SitePage]:
     """Yield the pages of the navigation in order; a section's index stands above its other pages."""
     for item in items if isinstance(items, list) else ():
-        for title, value in item.items() if isinstance(item, dict) else ((None, item),):
+        for label, value in item.items() if isinstance(item, dict) else ((None, item),):
+            title = words_of(html_main(label)) if label and "<" in label else label
             if isinstance(value, list):
                 index = next((one for each in value if (one := _index_of(each, names))), None)
                 above = (*parents, index) if index else parents

@@ -15,12 +15,15 @@ from urllib.parse import urljoin, urlsplit
 
 from rag_assets.sources.base import SourceError, digest
 from rag_assets.sources.documents.rows import Reading
-from rag_assets.sources.sites.site import Site, SitePage, SitePlan, Tree, has_file, quoted
+from rag_assets.sources.sites.site import Site, SitePage, SitePlan, Tree, has_file, quoted, text_of
 from rag_assets.steps.files.records import FileError
 from rag_serving.config.sources import SiteSource
 from rag_serving.documents.kinds import is_document_name, kind_by_name
 
-_CHANGELOG = re.compile(r"change[-_ ]?logs?|changes|history|news|release[-_ ]?(?:notes|history)|whats?[-_ ]?new", re.I)
+_CHANGELOG = re.compile(r"change[-_ ]?logs?|release[-_ ]?(?:notes|history)|whats?[-_ ]?new", re.I)
+_MAYBE = re.compile(r"changes|history|news", re.I)
+_RELEASE = re.compile(r"^(?:#{1,6} {1,3}|[*]{2})?\[?(?:v|version |release )?\d{1,4}\.\d{1,4}", re.I | re.MULTILINE)
+_HEAD_MAX, _RELEASES = 100_000, 2
 _ASSETS = frozenset({"code", "table", "image", None})
 
 
@@ -37,7 +40,7 @@ def planned(site: Site, tree: Tree, key: str, settings: SiteSource) -> SitePlan:
     excluded = dict(plan.excluded)
     pages: list[SitePage] = []
     for page in plan.pages:
-        if not settings.changelogs and is_changelog(page.name):
+        if not settings.changelogs and is_changelog(tree, page.name):
             excluded[page.name] = f"it is a changelog; they are read with sources.{key}.changelogs: true"
         else:
             pages.append(page)
@@ -53,10 +56,19 @@ def planned(site: Site, tree: Tree, key: str, settings: SiteSource) -> SitePlan:
     return replace(plan, pages=pages, excluded=excluded, documents=documents)
 
 
-def is_changelog(name: str) -> bool:
-    """Return whether a file, or the folder that it stands in, is named like a list of changes."""
-    parts = name.split("/")
-    return any(_CHANGELOG.fullmatch(posixpath.splitext(part)[0]) for part in parts[-2:])
+def is_changelog(tree: Tree, name: str) -> bool:
+    """Return whether a file, or the folder that it stands in, is named like a list of changes; one that may be the
+    history of anything else is one where it names releases."""
+    parts = [posixpath.splitext(part)[0] for part in name.split("/")[-2:]]
+    if any(map(_CHANGELOG.fullmatch, parts)):
+        return True
+    if not any(map(_MAYBE.fullmatch, parts)):
+        return False
+    try:
+        text = text_of(tree.read(name)[:_HEAD_MAX])
+    except FileError:
+        return False
+    return len(_RELEASE.findall(text)) >= _RELEASES or bool(_RELEASE.match(parts[-1]))
 
 
 def addressed(plan: SitePlan, settings: SiteSource, reading: Reading, page_ids: Mapping[str, str]) -> SitePlan:

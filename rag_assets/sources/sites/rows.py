@@ -38,6 +38,7 @@ class PageFacts:
 def row_of(settings: SiteSource, facts: PageFacts, page: SitePage, body: SiteBody, last: Row | None) -> Row:
     """Return the row of a page that was read; one that says the same as the last keeps its version and time."""
     title = _line(body.title, TITLE_MAX) or _line(page.name, TITLE_MAX)
+    title = f"{title} ({page.version})" if page.version else title
     html = with_losses(body.html, body.lost)
     hashed = content_hash(title, html, "html", "html")
     is_same = last is not None and last["content_hash"] == hashed

@@ -74,6 +74,7 @@ class SitePage:
     parents: tuple[str, ...] = ()  # names of the pages above it in the navigation, root first
     category: str | None = None
     number: str | None = None  # of its chapter in a book, such as 3.2
+    version: str = ""  # that it is about, where the site has several: `version 3.2`, `unreleased version next`
     canonical: str = ""  # the address that it calls its own, as written; empty: it names none
     is_document: bool = False  # whether it is read as files are (a PDF), not by the rules of a generator
 

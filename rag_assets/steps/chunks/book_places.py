@@ -5,11 +5,13 @@ Does not belong here: cutting (`chunking`), the numbers that a book's own table 
 
 A passage id is `ch3-sec2-p45`: chapter, section of the chapter (0: the chapter's own page), and the place of the
 passage in that section. It is counted within the section, and deeper pages count as part of it, so an edit moves no
-passage of another section. Chapters without a number (a foreword, a colophon) are sections of chapter 0.
+passage of another section. The sections of a chapter without pages below it are those of its first headings. Chapters
+without a number (a foreword, a colophon) are sections of chapter 0.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,6 +24,14 @@ _COLUMNS = ["page_id", "title", "ancestors", "position", "chapter", "source_file
 
 Number = tuple[int, ...]
 Row = Mapping[str, Any]
+Headed = Mapping[int, tuple[int, str]]
+"""Number and heading of the section of a chapter that a row stands in, by the row's place in the table."""
+_NUMBERED = re.compile(
+    r"(?:(?:chapter|kapitel|section|abschnitt|part|teil)\s{1,9}(?=\d)|(?=\d{1,4}[.:)]))"
+    r"(\d{1,4}(?:\.\d{1,4}){0,3})[.:)]?\s{0,9}(?:[–—-]\s{1,9})?",
+    re.IGNORECASE,
+)
+"""What a title begins with that has a number of its own."""
 
 
 def with_book_places(chunks: pa.Table, pages: pa.Table, *, is_book: bool) -> pa.Table:
@@ -37,22 +47,55 @@ def with_book_places(chunks: pa.Table, pages: pa.Table, *, is_book: bool) -> pa.
         return chunks
     order = reading_order(rows)
     numbers = _numbers(rows, order, is_book)
+    headed = _headed(chunks, numbers)
     places = {page_id: place for place, page_id in enumerate(order, start=1)}
+    shown = _shown_places(chunks, order, headed)
     titles = {number: rows[page_id]["title"] for page_id, number in numbers.items()}
     columns: dict[str, list[Any]] = {
-        "passage_id": _passage_ids(chunks, places, numbers),
+        "passage_id": _passage_ids(chunks, places, numbers, headed),
         "chapter": [], "section": [], "page_order": [], "source_file": [],
     }  # fmt: skip
-    for page_id in chunks["page_id"].to_pylist():
+    for at, page_id in enumerate(chunks["page_id"].to_pylist()):
         number = numbers.get(page_id)
+        section, heading = headed.get(at, (0, ""))
         columns["chapter"].append(_chapter(number, titles) if number else None)
-        columns["section"].append(_section(number, titles) if number else None)
-        columns["page_order"].append(places[page_id] if number else None)
+        told = _told((*number, section), heading) if number and section else None
+        columns["section"].append(told or (_section(number, titles) if number else None))
+        columns["page_order"].append(shown[page_id, section] if number else None)
         columns["source_file"].append(rows[page_id]["source_file"])
     for name, values in columns.items():
         field = chunks.schema.field(name)
         chunks = chunks.set_column(chunks.column_names.index(name), field, pa.array(values, field.type))
     return chunks
+
+
+def _headed(chunks: pa.Table, numbers: Mapping[str, Number]) -> Headed:
+    """Return the sections of chapters that have no pages below them: their first headings below the title."""
+    divided = {number[0] for number in numbers.values() if len(number) > 1}
+    paths, indices = chunks["heading_path"].to_pylist(), chunks["chunk_idx"].to_pylist()
+    rows: dict[str, list[int]] = defaultdict(list)
+    for at, page_id in enumerate(chunks["page_id"].to_pylist()):
+        if indices[at] < APART and len(number := numbers.get(page_id, ())) == 1 and number[0] not in divided:
+            rows[page_id].append(at)
+    headed: dict[int, tuple[int, str]] = {}
+    for places in rows.values():
+        below = {at: (paths[at] or [])[1:] for at in sorted(places, key=indices.__getitem__)}
+        if all(below.values()) and len({path[0] for path in below.values()}) == 1:  # the file's own title
+            below = {at: path[1:] for at, path in below.items()}
+        numbered: dict[str, int] = {}
+        for at, path in below.items():
+            if path:
+                headed[at] = numbered.setdefault(path[0], len(numbered) + 1), path[0]
+    return headed
+
+
+def _shown_places(chunks: pa.Table, order: Sequence[str], headed: Headed) -> dict[tuple[str, int], int]:
+    """Return the places of the pages in reading order, by page and section; a page in sections has one for each."""
+    sections: dict[str, set[int]] = {page_id: set() for page_id in order}
+    for at, page_id in enumerate(chunks["page_id"].to_pylist()):
+        sections[page_id].add(headed.get(at, (0, ""))[0])
+    places = [(page_id, section) for page_id in order for section in sorted(sections[page_id] or {0})]
+    return {place: number for number, place in enumerate(places, start=1)}
 
 
 def reading_order(rows: Mapping[str, Row]) -> list[str]:
@@ -95,14 +138,16 @@ def _parsed(chapter: str | None) -> Number | None:
     return tuple(map(int, parts)) if is_number else None
 
 
-def _passage_ids(chunks: pa.Table, places: Mapping[str, int], numbers: Mapping[str, Number]) -> list[str | None]:
+def _passage_ids(
+    chunks: pa.Table, places: Mapping[str, int], numbers: Mapping[str, Number], headed: Headed
+) -> list[str | None]:
     """Return the passage id of every chunk. Text with readers of its own has none, so that no number tells of it."""
     indices, page_ids = chunks["chunk_idx"].to_pylist(), chunks["page_id"].to_pylist()
     inside = [place for place, page_id in enumerate(page_ids) if page_id in numbers and indices[place] < APART]
     counts = Counter[Number]()
     ids: list[str | None] = [None] * len(chunks)
     for place in sorted(inside, key=lambda place: (places[page_ids[place]], indices[place])):
-        chapter, section = (*numbers[page_ids[place]], 0)[:2]
+        chapter, section = (*numbers[page_ids[place]], headed.get(place, (0, ""))[0])[:2]
         counts[chapter, section] += 1
         ids[place] = f"ch{chapter}-sec{section}-p{counts[chapter, section]}"
     return ids
@@ -112,7 +157,11 @@ def _chapter(number: Number, titles: Mapping[Number, str]) -> str:
     """Return `Chapter 3: Common Concepts`, or the title of one without a number."""
     if number[0] == 0:
         return titles[number]
-    title = titles.get(number[:1])
+    title = titles.get(number[:1]) or ""
+    own = _NUMBERED.match(title)
+    if own and own[1] != str(number[0]):
+        return title  # its own number counts
+    title = title[own.end() :] if own else title
     return f"Chapter {number[0]}: {title}" if title else f"Chapter {number[0]}"
 
 
@@ -120,4 +169,9 @@ def _section(number: Number, titles: Mapping[Number, str]) -> str | None:
     """Return `3.2 Data Types`; None for the chapter's own page."""
     if len(number) == 1 or number[0] == 0:
         return None
-    return f"{'.'.join(map(str, number))} {titles[number]}"
+    return _told(number, titles[number])
+
+
+def _told(number: Number, title: str) -> str:
+    """Return a title with its number; one that begins with a number keeps it alone."""
+    return title if _NUMBERED.match(title) else f"{'.'.join(map(str, number))} {title}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from rag_assets.steps.formats.blocks import Block, Link, Listing, Reference
 from rag_assets.steps.sections.anchors import Anchor, Anchors, OneAnchor
+from rag_serving.text.currency import docs_version
 
 
 @dataclass(frozen=True)
@@ -74,5 +75,6 @@ def split_at_headings(
 
 def _joined(path: tuple[str, ...], headings: Sequence[str]) -> tuple[str, ...]:
     """Return the headings below a path. A file's first heading is mostly its title again: it stands there once."""
-    is_said = path and headings[0] == path[-1]
+    title = path[-1] if path else ""
+    is_said = headings[0] == title or (docs_version(title) is not None and title.startswith(f"{headings[0]} ("))
     return (*path, *headings[1:]) if is_said else (*path, *headings)
