@@ -217,7 +217,7 @@ def test_an_answer_is_shared_by_its_link(web: Page) -> None:
     web.context.grant_permissions(["clipboard-read", "clipboard-write"])
     turn = ask(web, QUESTION)
     turn.get_by_role("button", name="Share").click()
-    expect(turn.get_by_text("The link is copied.")).to_be_visible()
+    expect(turn.get_by_text("Link copied.")).to_be_visible()
     link = web.evaluate("navigator.clipboard.readText()")
     assert re.search(r"/a/[0-9a-f]{32}$", link)
     web.goto(link)

@@ -196,7 +196,7 @@ def test_a_busy_server_says_when_to_come_back(web: Page) -> None:
 
     web.route("**/v1/ask", busy, times=1)
     turn = asked(web, QUESTION)
-    expect(turn.get_by_role("alert")).to_contain_text("too many questions")
+    expect(turn.get_by_role("alert")).to_contain_text("Too many questions")
     again = turn.get_by_role("button", name=re.compile("Try again"))
     expect(again).to_be_disabled()
     expect(again).to_be_enabled()

@@ -96,7 +96,7 @@ def test_a_receipt_is_checked_in_front_of_the_reader(page_of: PageOf) -> None:
     turn = ask(page, QUESTION)
     turn.get_by_role("button", name="Check again").click()
     proof = turn.get_by_role("region", name="Verification")
-    expect(proof).to_contain_text("Everything holds")
+    expect(proof).to_contain_text("All checks passed")
     expect(proof).to_contain_text("Every quote of [1] is in its passage")
     assert proof.locator(".verify-check-failed").count() == 0
     assert axe_violations(page) == []
@@ -113,7 +113,7 @@ def test_a_receipt_that_was_tampered_with_is_not_believed(page_of: PageOf, home:
         assert altered != content
         connection.execute("UPDATE receipts SET content = :content WHERE id = :id", {**wanted, "content": altered})
     turn.get_by_role("button", name="Check again").click()
-    expect(turn.get_by_role("alert")).to_contain_text("No receipt of this answer can be vouched for")
+    expect(turn.get_by_role("alert")).to_contain_text("There is no valid receipt for this answer")
     page.goto(f"{address}{path}")
     expect(page.get_by_role("alert")).to_contain_text("This answer cannot be shown.")
 
@@ -166,7 +166,7 @@ def test_an_answer_that_was_not_shared_opens_for_nobody_else(page_of: PageOf, ad
 def test_two_readers_see_different_things(page_of: PageOf) -> None:
     ann, bob = page_of("ann", "/p/14"), page_of("bob", "/p/14")
     expect(ann.get_by_role("heading", level=1, name="Compensation")).to_be_visible()
-    expect(bob.get_by_role("alert")).to_contain_text("not there, or it is not for you")
+    expect(bob.get_by_role("alert")).to_contain_text("There is no such page, or you may not read it")
     assert "Compensation" not in bob.content()
     bob.goto(bob.url.replace("/p/14", "/"))
     turn = ask(bob, SALARY)
@@ -186,7 +186,7 @@ def test_the_next_reader_sees_nothing_of_the_one_before(page_of: PageOf) -> None
     page.keyboard.press("Enter")
     page.get_by_label("Your question").wait_for()
     page.evaluate("history.pushState(null, '', '/p/14'); dispatchEvent(new PopStateEvent('popstate'))")
-    expect(page.get_by_role("alert")).to_contain_text("not there, or it is not for you")
+    expect(page.get_by_role("alert")).to_contain_text("There is no such page, or you may not read it")
     assert "Compensation" not in page.content()
 
 
@@ -195,6 +195,6 @@ def test_what_is_for_editors_and_operators_is_not_shown_to_readers(page_of: Page
     expect(bob.get_by_text("Only operators can see the status.")).to_be_visible()
     expect(bob.get_by_role("link", name="Status")).to_have_count(0)
     bob.goto(bob.url.replace("/status", "/documents"))
-    expect(bob.get_by_text("Documents are for editors.")).to_be_visible()
+    expect(bob.get_by_text("Only editors can manage documents.")).to_be_visible()
     expect(bob.get_by_role("button", name="Choose files")).to_have_count(0)
     assert axe_violations(bob) == []

@@ -142,7 +142,7 @@ def test_a_caller_with_too_many_streams_is_told_to_wait(door: Page, guarded_wire
     other = door.context.new_page()
     other.goto(door.url)
     turn = asked(other, TABLE_QUESTION)
-    expect(turn.get_by_role("alert")).to_contain_text("too many questions")
+    expect(turn.get_by_role("alert")).to_contain_text("Too many questions")
     guarded_wire.pause_s = 0
     door.get_by_role("button", name="Stop").click()
     turn.get_by_role("button", name=re.compile("Try again")).click(timeout=15_000)

@@ -114,7 +114,7 @@ def test_a_page_stands_alone_at_its_passage(page: Page, address: str) -> None:
         page.goto(f"{address}/p/{path}")
         expect(page.get_by_role("heading", level=1, name="In a folder")).to_be_visible()
     page.goto(f"{address}/p/nothing")
-    expect(page.get_by_role("alert")).to_contain_text("not there, or it is not for you")
+    expect(page.get_by_role("alert")).to_contain_text("There is no such page, or you may not read it")
     assert complaints.lines == []
 
 
@@ -153,7 +153,7 @@ def test_a_page_that_was_changed_since_says_so(web: Page) -> None:
 
     web.route("**/v1/pages/31", newer)
     pane = opened(web, IN_TABLE)
-    expect(pane).to_contain_text("it is now version 2, the answer was checked against version 1")
+    expect(pane).to_contain_text("it is now version 2, and the answer was checked against version 1")
     assert marked(pane), "the quote is found in the passage of the new version"
 
 
@@ -164,7 +164,7 @@ def test_a_page_without_the_quote_says_so_and_shows_the_quote(web: Page) -> None
     web.route("**/v1/pages/31", gone)
     quote = cited(web, IN_LIST)["quote"]
     pane = opened(web, IN_LIST)
-    expect(pane).to_contain_text("The quoted words no longer stand in it")
+    expect(pane).to_contain_text("The page no longer has the quoted words")
     expect(pane.get_by_role("blockquote")).to_have_text(quote)
     expect(pane.locator("mark.quote")).to_have_count(0)
 
