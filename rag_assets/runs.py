@@ -16,6 +16,7 @@ from rag_assets.assets.run_failures import step_failure
 from rag_assets.assets.run_queue import queue_tags
 from rag_assets.process_marks import TAG as PROCESS
 from rag_assets.process_marks import has_ended, own_mark
+from rag_assets.state.planning import UNSEEN_SECONDS, PublishAttempt
 
 LOCATION = "citelock"
 """Name of the code location in `workspace.yaml`."""
@@ -104,6 +105,17 @@ def end_orphans(instance: dg.DagsterInstance) -> list[str]:
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
         instance.report_run_failed(run, "The process that ran it has ended, or was killed.")
     return [run.run_id for run in orphans]
+
+
+def never_started(instance: dg.DagsterInstance, memory: Mapping[str, PublishAttempt], now: float) -> frozenset[str]:
+    """Return the tenants whose last publish was asked for long enough ago and has no run, whatever became of it."""
+    return frozenset(
+        tenant
+        for tenant, attempt in memory.items()
+        if attempt.inputs is not None
+        and now - attempt.started_at >= UNSEEN_SECONDS
+        and not instance.get_runs(dg.RunsFilter(tags={"dagster/run_key": attempt.run_key(tenant)}), limit=1)
+    )
 
 
 @contextmanager

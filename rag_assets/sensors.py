@@ -29,7 +29,7 @@ from rag_assets.monitoring.watching import (
 from rag_assets.partitions import SOURCES, TENANTS, changes, limit_pools, partitions_in_flight
 from rag_assets.publishing.documents import note_stopped
 from rag_assets.resources import Installation
-from rag_assets.runs import end_orphans
+from rag_assets.runs import end_orphans, never_started
 from rag_assets.schedules import schedules
 from rag_assets.state.locks import is_held
 from rag_assets.state.observed import (
@@ -39,11 +39,16 @@ from rag_assets.state.observed import (
     wanted_inputs,
     watching_folder,
 )
-from rag_assets.state.planning import PublishAttempt, publish_requests, uploads_to_take
+from rag_assets.state.planning import (
+    RETRY_SECONDS,
+    PublishAttempt,
+    publish_requests,
+    uploads_to_take,
+)
 from rag_assets.state.shared_home import refresh_decisions
 from rag_assets.uploads import INBOXES, STARTED_BY, run_config
 from rag_assets.uploads import JOB as ADD_DOCUMENTS
-from rag_serving.artifacts.store import Store
+from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.escaping.redaction import redacted
 
@@ -110,11 +115,12 @@ def ingest_uploads(context: dg.SensorEvaluationContext, config: Config) -> Decis
     is_watched = bool(waiting) and is_held(watching_folder(store))
     busy_with = _tenants_of_inboxes_process(context, config) if is_watched else frozenset()
     delayed = [key for key in waiting if busy_with and config.sources[key].tenant not in busy_with]
-    taken, seen = uploads_to_take(waiting, read_uploads_seen(context.cursor), is_watched, time.time(), delayed)
+    now = time.time()
+    taken, seen = uploads_to_take(waiting, read_uploads_seen(context.cursor), is_watched, now, delayed)
     syncing = _in_flight(context, "ingest", ADD_DOCUMENTS) if taken else frozenset()
     requests = [
         dg.RunRequest(
-            run_key=f"{key}:{waiting[key]}",
+            run_key=f"{key}:{waiting[key]}:{int((now - seen[key][1]) // RETRY_SECONDS)}",  # again, if that run failed
             run_config=run_config(key),
             tags={PARTITION: key, WRITES: f"{ADD_DOCUMENTS}.{key}"},
         )
@@ -143,6 +149,7 @@ def publish_when_sources_changed(context: dg.SensorEvaluationContext, config: Co
     registered = set(context.instance.get_dynamic_partitions("tenants")) & config.tenants.keys()
     sources = _in_flight(context, "ingest", ADD_DOCUMENTS)
     syncing = {config.sources[key].tenant for key in sources if key in config.sources}
+    memory, now = read_cursor(context.cursor), time.time()
     decision = publish_requests(
         wanted=wanted_inputs(config, store, open_embedder(config.embedding), sorted(registered)),
         published={
@@ -151,14 +158,13 @@ def publish_when_sources_changed(context: dg.SensorEvaluationContext, config: Co
         },
         publishing=_in_flight(context, "publish"),
         syncing=syncing,
-        memory=read_cursor(context.cursor),
-        now=time.time(),
+        memory=memory,
+        now=now,
+        never_started=never_started(context.instance, memory, now),
     )
     requests = [
-        dg.RunRequest(
-            partition_key=tenant, run_key=f"{tenant}:{store.current(tenant)}:{inputs}:{decision.memory[tenant].tries}"
-        )
-        for tenant, inputs in decision.start.items()
+        dg.RunRequest(partition_key=tenant, run_key=decision.memory[tenant].run_key(tenant))
+        for tenant in decision.start
     ]
     reasons = "; ".join(f"{tenant}: {reason}" for tenant, reason in decision.skipped.items())
     return dg.SensorResult(
@@ -172,13 +178,13 @@ def publish_when_sources_changed(context: dg.SensorEvaluationContext, config: Co
     name="report_when_published",
     job=report,
     minimum_interval_seconds=60,
-    description="Starts `report` once for every generation that is published.",
+    description="Starts `report` once for every publication, also of a generation that was published before.",
 )
 def report_when_published(context: dg.SensorEvaluationContext, config: Config) -> Decision:
     store = Store(config.home)
     current = {tenant: store.current(tenant) for tenant in sorted(context.instance.get_dynamic_partitions("tenants"))}
     requests = [
-        dg.RunRequest(partition_key=tenant, run_key=f"{tenant}:{generation}")
+        dg.RunRequest(partition_key=tenant, run_key=f"{tenant}:{generation}:{_publication_number(store, tenant)}")
         for tenant, generation in current.items()
         if generation is not None
     ]
@@ -261,6 +267,14 @@ def schedules_to_reload(loaded: Sequence[dg.ScheduleDefinition] | None, config: 
     want = {one.name: one.cron_schedule for one in schedules(config)}
     names = [name for name in sorted(have | want) if name.startswith("ingest_") and have.get(name) != want.get(name)]
     return f'use "Reload definitions" for changed schedules: {", ".join(names)}' if names and have else None
+
+
+def _publication_number(store: Store, tenant: str) -> int:
+    """Return which publication of the tenant is in force; 0 where no record says it."""
+    try:
+        return store.publication(tenant).number
+    except StoreError:
+        return 0
 
 
 def _tenants_of_inboxes_process(context: dg.SensorEvaluationContext, config: Config) -> frozenset[str]:

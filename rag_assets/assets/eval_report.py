@@ -17,8 +17,8 @@ from rag_assets.reports.html import html
 from rag_assets.reports.report import Plot
 from rag_assets.resources import Installation, of_tenant, override_of, writing
 from rag_assets.state.records import read_checked, write_checked
-from rag_serving.artifacts.signed_files import read_signed
-from rag_serving.artifacts.store import Store, write_text
+from rag_serving.artifacts.signed_files import read_signed, write_signed_text
+from rag_serving.artifacts.store import Store
 from rag_serving.audit.events import Event
 from rag_serving.audit.log import record
 from rag_serving.config.serving import Serving
@@ -93,7 +93,7 @@ def _told(
         before = read_signed(store, store.generation(tenant, other) / EVAL_REPORT) if is_other else None
         report = replace(evaluation_report(facts, before), plots=_plots(facts, before))
         file = store.generation(tenant, facts["generation"]) / EVAL_HTML
-        write_text(file, html(report))
+        write_signed_text(store, file, html(report))
         url = report_url(serving, tenant, evaluation_name(facts["generation"]))
         return metadata.of_report(report, file, url)
     except Exception as error:  # whatever it is, the gates have spoken

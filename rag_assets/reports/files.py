@@ -10,7 +10,8 @@ from pathlib import Path
 
 from rag_assets.reports.html import html
 from rag_assets.reports.report import Report
-from rag_serving.artifacts.store import Store, write_text
+from rag_serving.artifacts.signed_files import write_signed_text
+from rag_serving.artifacts.store import Store
 from rag_serving.indexes.reports import FOLDER, QUALITY, TELEMETRY
 
 
@@ -21,7 +22,7 @@ def reports_folder(store: Store, tenant: str) -> Path:
 def write_report(store: Store, tenant: str, name: str, report: Report) -> Path:
     """Write a report's HTML file and say where it lies."""
     path = reports_folder(store, tenant) / f"{name}.html"
-    write_text(path, html(report))
+    write_signed_text(store, path, html(report))
     return path
 
 

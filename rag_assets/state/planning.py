@@ -16,6 +16,9 @@ QUIET_SECONDS = 600.0
 RETRY_SECONDS = 900.0
 """How long after a publish that did not get through it is tried again; each time twice as long, a day at most."""
 
+UNSEEN_SECONDS = 20.0
+"""How long after a run was asked for it counts as never started where the instance has none: it is asked for again."""
+
 LEFT_SECONDS = 30.0
 """How long the sensor leaves an upload to the process that waits for uploads."""
 
@@ -51,6 +54,11 @@ class PublishAttempt:
     tries: int = 0  # how often, for the same inputs
     started_at: float = 0.0
     waiting_since: float | None = None  # when it first wanted to publish and let syncs finish
+
+    def run_key(self, tenant: str) -> str:
+        """Return the key of the run. It is of this occasion: inputs come again, and Dagster starts no run of a known
+        key."""
+        return f"{tenant}:{self.inputs}:{self.started_at}"
 
     def due(self, inputs: str, now: float) -> bool:
         """Return whether a publish for these inputs may start: the first time, or long enough after one that failed."""
@@ -147,6 +155,7 @@ def publish_requests(
     syncing: Collection[str],
     memory: Mapping[str, PublishAttempt],
     now: float,
+    never_started: Collection[str] = (),
 ) -> PublishRequests:
     """Return which tenants the sensor publishes at this tick.
 
@@ -161,6 +170,7 @@ def publish_requests(
         syncing: tenants with an ingest run in flight.
         memory: what the last tick remembered.
         now: seconds since the epoch.
+        never_started: tenants whose last run was asked for and is not there; that is no try.
     """
     start: dict[str, str] = {}
     skipped: dict[str, str] = {}
@@ -172,12 +182,12 @@ def publish_requests(
             skipped[tenant], remember[tenant] = "nothing changed", PublishAttempt()
         elif tenant in publishing:
             skipped[tenant], remember[tenant] = "a publish run is in flight", before
-        elif not before.due(inputs, now):
+        elif tenant not in never_started and not before.due(inputs, now):
             skipped[tenant], remember[tenant] = "the last publish did not get through; it is tried again later", before
         elif tenant in syncing and now - waiting_since < QUIET_SECONDS:
             skipped[tenant] = "a sync is in flight"
             remember[tenant] = replace(before, waiting_since=waiting_since)
         else:
-            tries = before.tries + 1 if before.inputs == inputs else 1
+            tries = before.tries + (tenant not in never_started) if before.inputs == inputs else 1
             start[tenant], remember[tenant] = inputs, PublishAttempt(inputs, tries, now)
     return PublishRequests(start, skipped, remember)

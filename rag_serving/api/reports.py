@@ -25,7 +25,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from rag_serving.api.credentials import AuthError
 from rag_serving.api.service import Caller, CurrentService
 from rag_serving.api.wire import RequestError, error_response
-from rag_serving.artifacts.store import Store
+from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.escaping.templates import html_template
 from rag_serving.indexes.reports import HEADINGS, ReportFile, evaluations, list_reports, read_report, route_of
 
@@ -105,7 +105,12 @@ def reports(request: HttpRequest, caller: Caller, service: CurrentService) -> Re
 @router.get(PATH + "/{name}")
 def report(name: str, caller: Caller, service: CurrentService) -> Response:
     """Show one report."""
-    content = read_report(Store(service.config.home), caller.tenant, name)
+    try:
+        content = read_report(Store(service.config.home), caller.tenant, name)
+    except StoreError:
+        raise RequestError(
+            404, "NOT_FOUND", "this report was altered or damaged; `citelock build` makes it again"
+        ) from None
     if content is None:
         raise RequestError(404, "NOT_FOUND", "there is no such report; GET /v1/reports lists them")
     return _page(content)

@@ -1,4 +1,4 @@
-"""JSON files and tables that only this installation can have written, each for its own place below the home.
+"""JSON files, texts and tables that only this installation can have written, each for its own place below the home.
 
 Belongs here: writing and reading them; beside a table lies a JSON file with its digest.
 Does not belong here: what they say, the key (`signatures`).
@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from rag_serving.artifacts.schema import TableSchema
 from rag_serving.artifacts.signatures import FIELD, signature_fault, signature_of
-from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_json, write_table
+from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_bytes, write_json, write_table
 
 KEY_PURPOSE = "files"
 _PLACE = "signed_for"
+_COMMENT, _END = "<!-- signed ", " -->\n"
 
 
 def write_signed(store: Store, path: Path, content: Mapping[str, Any]) -> None:
@@ -45,6 +46,34 @@ def read_signed(store: Store, path: Path) -> dict[str, Any]:
     if content.get(_PLACE) != _place(store, path):
         raise StoreError(f"{path} was written as {content.get(_PLACE)}; run `citelock build`")
     return {name: value for name, value in content.items() if name not in (FIELD, _PLACE)}
+
+
+def write_signed_text(store: Store, path: Path, html: str) -> None:
+    """Write an HTML text atomically, with its signature in a comment at its end; errors as `write_signed`."""
+    signed = {"sha256": sha256(html.encode()).hexdigest(), _PLACE: _place(store, path)}
+    write_bytes(path, f"{html}{_COMMENT}{signature_of(signed, store.home, KEY_PURPOSE)}{_END}".encode())
+
+
+def read_signed_text(store: Store, path: Path) -> str:
+    """Return the text that `write_signed_text` wrote at this place.
+
+    Raises:
+        StoreError: it is missing, was altered, or was written for another place.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read ({error.strerror})") from None
+    html, comment, rest = content.rpartition(_COMMENT.encode())
+    signature = rest.removesuffix(_END.encode()) if comment and rest.endswith(_END.encode()) else b""
+    signed = {
+        "sha256": sha256(html).hexdigest(),
+        _PLACE: _place(store, path),
+        FIELD: signature.decode(errors="replace"),
+    }
+    if fault := signature_fault(signed, store.home, KEY_PURPOSE):
+        raise StoreError(f"{path} {fault}")
+    return content.decode()
 
 
 def write_signed_table(store: Store, path: Path, table: pa.Table, schema: TableSchema) -> None:

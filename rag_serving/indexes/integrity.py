@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Literal
 
 from rag_serving.artifacts.manifest import FILE, Shard, id_of, read_manifest
+from rag_serving.artifacts.signed_files import read_signed, read_signed_text
 from rag_serving.artifacts.store import Store, StoreError, read_json
 from rag_serving.config.loading import Config
+from rag_serving.indexes.catalog import EVAL_REPORT
 from rag_serving.indexes.chroma import ChromaLocation, DenseError
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.originals import FILE as ORIGINALS
 from rag_serving.indexes.originals import read_originals
+from rag_serving.indexes.reports import EVAL_HTML
 from rag_serving.indexes.shard_collections import ShardCollections, stored_readers
 from rag_serving.indexes.shard_files import DATABASE, database_fault, fault_of, file_fault
 
@@ -65,12 +68,23 @@ def find_file_damage(store: Store, tenant: str, generation_id: str, config: Conf
     wrong = ((name, fault_of(folder / name, facts, thorough)) for name, facts in manifest.files.items())
     if damage := [Damage(f"{where}/{name}", fault) for name, fault in wrong if fault]:
         return damage
+    if thorough and (damage := list(_report_damage(store, folder, where))):
+        return damage
     try:
         if depth != "sizes":
             Generation.open(store, tenant, generation_id, config).close()
     except (StoreError, OSError) as error:
         return [Damage(where, f"does not open: {_reason(error, folder)}")]
     return [] if thorough else list(_marked(folder / MARK))
+
+
+def _report_damage(store: Store, folder: Path, where: str) -> Iterator[Damage]:
+    """Yield the reports on a generation that were altered: its manifest, which is older, does not cover them."""
+    for name, read in ((EVAL_REPORT, read_signed), (EVAL_HTML, read_signed_text)):
+        try:
+            _ = read(store, folder / name) if (folder / name).exists() else None
+        except StoreError as error:
+            yield Damage(f"{where}/{name}", _reason(error, folder / name))
 
 
 def find_original_damage(store: Store, tenant: str, generation_id: str, thorough: bool) -> list[Damage]:

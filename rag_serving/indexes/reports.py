@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from rag_serving.artifacts.signed_files import read_signed
-from rag_serving.artifacts.store import Store, StoreError, read_text
+from rag_serving.artifacts.signed_files import read_signed, read_signed_text
+from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.indexes.catalog import EVAL_REPORT
 
 HEADINGS = {
@@ -80,12 +80,12 @@ def read_report(store: Store, tenant: str, name: str) -> str | None:
     """Return the HTML of a report, None where there is none of this name.
 
     The name is looked up among those that are there and never becomes part of a path.
+
+    Raises:
+        StoreError: it is not as this installation wrote it.
     """
     path = next((report.path for report in list_reports(store, tenant) if report.name == name), None)
-    try:
-        return read_text(path) if path else None
-    except StoreError:  # deleted meanwhile
-        return None
+    return read_signed_text(store, path) if path else None
 
 
 def route_of(name: str, tenant: str) -> str:

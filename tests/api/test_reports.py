@@ -19,7 +19,7 @@ from rag_assets.reports.files import write_report
 from rag_assets.reports.report import Case, Report, Table
 from rag_serving.api.app import create_app
 from rag_serving.api.reports import policy_of
-from rag_serving.artifacts.signed_files import write_signed
+from rag_serving.artifacts.signed_files import write_signed, write_signed_text
 from rag_serving.artifacts.store import Store, write_text
 from rag_serving.config.loading import ConfigError
 from rag_serving.indexes.reports import _TITLES
@@ -48,7 +48,7 @@ def home(tmp_path: Path) -> Path:
         write_report(store, "acme", name, REPORT)
     write_report(store, "other", "ablation", REPORT)
     generation = store.generation("acme", "g1")
-    write_text(generation / "eval_report.html", "<style>a{}</style><p>evaluation</p><script>1</script>")
+    write_signed_text(store, generation / "eval_report.html", "<style>a{}</style><p>evaluation</p><script>1</script>")
     summary = {"citation_precision": {"mean": 0.9876}}
     write_signed(
         store, generation / "eval_report.json", {"summary": summary, "gates": [{"gate": "<floor>", "passed": False}]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import dagster as dg
 import pyarrow.compute as pc
 import pytest
@@ -12,7 +14,8 @@ from rag_assets.partitions import register
 from rag_assets.reports.addresses import page_url, report_url
 from rag_assets.resources import Installation
 from rag_assets.runs import failure_of
-from rag_assets.sensors import register_partitions
+from rag_assets.sensors import read_cursor, register_partitions, write_cursor
+from rag_assets.state.planning import UNSEEN_SECONDS
 from rag_assets.steps.chunks.sizes import DEFAULT
 from rag_assets.steps.incremental.incremental import update_chunks, update_sections
 from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
@@ -193,6 +196,21 @@ def test_the_sensor_publishes_again_when_a_page_went_back_to_what_it_was(project
         keys += [request.run_key for request in result.run_requests or ()]
         cursor = result.cursor
     assert len(set(keys)) == 3
+
+
+def test_a_publish_whose_run_is_not_there_is_asked_for_again(project: Project) -> None:
+    project.run("ingest", "eng")
+    first = project.tick()
+    (request,) = first.run_requests or ()
+    attempt = read_cursor(first.cursor)["demo"]
+    long_ago = replace(attempt, started_at=attempt.started_at - UNSEEN_SECONDS)
+    (again,) = project.tick(write_cursor({"demo": long_ago})).run_requests or ()
+    assert again.run_key != request.run_key
+    tags = {"dagster/run_key": long_ago.run_key("demo"), "dagster/partition": "demo"}
+    project.instance.add_run(dg.DagsterRun(job_name="publish", status=dg.DagsterRunStatus.FAILURE, tags=tags))
+    failed = project.tick(write_cursor({"demo": long_ago}))
+    assert not failed.run_requests
+    assert "did not get through" in str(failed.skip_reason)
 
 
 def test_the_sensor_leaves_a_rolled_back_tenant_as_it_is(built_project: Project) -> None:

@@ -114,6 +114,24 @@ def test_new_changes_do_not_wait_for_the_retry_of_a_failed_publish() -> None:
     assert decide(wanted="newer", memory=failed, now=30.0).start == {"acme": "newer"}
 
 
+def test_the_third_return_of_the_same_inputs_has_a_key_of_its_own() -> None:
+    keys, memory, published = [], PublishAttempt(), "a"
+    for tick, wanted in enumerate(["b", "a", "b", "a"]):
+        decision = decide(wanted, published, memory=memory, now=100.0 * tick)
+        keys.append(decision.memory["acme"].run_key("acme"))
+        published = wanted
+        memory = decide(wanted, published, memory=decision.memory["acme"], now=100.0 * tick + 60).memory["acme"]
+    assert len(set(keys)) == 4
+
+
+def test_a_run_that_was_never_started_is_asked_for_again_and_is_no_failed_try() -> None:
+    first = decide(now=1000.0).memory["acme"]
+    again = publish_requests({"acme": "new"}, {"acme": "old"}, (), (), {"acme": first}, 1030.0, never_started=["acme"])
+    assert again.start == {"acme": "new"}
+    assert again.memory["acme"].tries == first.tries == 1
+    assert again.memory["acme"].run_key("acme") != first.run_key("acme")
+
+
 def test_the_memory_keeps_only_tenants_that_exist() -> None:
     decision = publish_requests({}, {}, (), (), {"gone": PublishAttempt("old", 1)}, 0.0)
     assert decision.memory == {}

@@ -195,12 +195,17 @@ def test_a_report_without_a_dedup_map_says_what_to_run(project: Project) -> None
     assert "run `citelock build`" in str(failure.event_specific_data)
 
 
-def test_reports_are_started_once_for_each_published_generation(built_project: Project) -> None:
+def test_reports_are_started_once_for_each_publication(built_project: Project) -> None:
     context, current = built_project.sensor_context(), built_project.store.current("demo")
     published = report_when_published(context, installation=built_project.installation)
     assert isinstance(published, dg.SensorResult)
     (request,) = published.run_requests or []
-    assert (request.partition_key, request.run_key) == ("demo", f"demo:{current}")
+    number = built_project.store.publication("demo").number
+    assert (request.partition_key, request.run_key) == ("demo", f"demo:{current}:{number}")
+    built_project.store.point_current("demo", str(current))  # published once more, as after settings to and fro
+    again = report_when_published(context, installation=built_project.installation)
+    assert isinstance(again, dg.SensorResult)
+    assert [one.run_key for one in again.run_requests or []] != [request.run_key]
     (built_project.store.tenant("demo") / "current").unlink()
     nothing = report_when_published(context, installation=built_project.installation)
     assert isinstance(nothing, dg.SensorResult)

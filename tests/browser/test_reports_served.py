@@ -17,7 +17,7 @@ from support.wiki import configuration
 from rag_assets.reports.files import write_report
 from rag_assets.reports.quality import history_of, quality_report
 from rag_serving.api.app import create_app
-from rag_serving.artifacts.signed_files import write_signed
+from rag_serving.artifacts.signed_files import write_signed, write_signed_text
 from rag_serving.artifacts.store import Store
 
 pytestmark = pytest.mark.browser
@@ -37,11 +37,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     report = quality_report("acme", "g2", history, runs, questions)
     write_report(store, "acme", "quality", report)
     path = write_report(store, "acme", "dedup", report)
-    path.write_text(path.read_text(encoding="utf-8").replace("<h1>", f"{EVIL}<h1>", 1), encoding="utf-8")
+    evil = path.read_text(encoding="utf-8").replace("<h1>", f"{EVIL}<h1>", 1)
+    write_signed_text(store, path, evil)  # as if it had got in while the report was made
     write_report(store, "acme", "x", report)
     generation = store.generation("acme", "g2")
     write_signed(store, generation / "eval_report.json", SECOND)
-    (generation / "eval_report.html").write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    write_signed_text(store, generation / "eval_report.html", evil)
     return home
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import zipfile
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -189,17 +188,6 @@ def test_attachments_that_are_gone_while_their_pages_are_there(tmp_path: Path) -
     with pytest.raises(SourceError, match="lacks 10 of 10 attachments and comments"):
         kind.sync()
     assert kind.sync(attachments="none").deleted == 10, "asked for by a setting"
-
-
-def test_folders_that_git_calls_deleted_may_go(tmp_path: Path) -> None:
-    folder = tmp_path / "docs"
-    files_in(folder)(EVERY)
-    kind = Kind({"kind": "docs_folder", "path": folder}, tmp_path)
-    for command in (["init", "-q"], ["add", "-A"]):
-        subprocess.run(["git", "-C", str(folder), *command], check=True)
-    kind.sync()
-    subprocess.run(["git", "-C", str(folder), "rm", "-rqf", "guides"], check=True)
-    assert kind.sync().deleted == len(FOLDER)
 
 
 def test_a_folder_of_a_dump_that_cannot_be_listed_deletes_nothing(

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sources.site_docs import Docs
 
+from rag_assets.sources import SourceError
 from rag_assets.sources.sites.git_index import TRACKED, UNREADABLE, missing_files
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -110,3 +111,16 @@ def test_a_broken_index_deletes_nothing(
     assert missing_files(folder, ["a.md"]).keys() <= {"a.md"}
     if not has_head and not content.startswith(b"DIRC"):
         assert missing_files(folder, ["a.md"]) == {"a.md": UNREADABLE}
+
+
+def test_a_folder_that_git_calls_deleted_may_go_whole(tmp_path: Path) -> None:
+    docs = Docs(tmp_path)
+    for number in range(20):
+        docs.write(f"{'guides/' if number < 4 else ''}{number}.md", f"# Page {number}\n\nText {number * 7919}.\n")
+    docs.sync()
+    shutil.rmtree(docs.path / "guides")
+    with pytest.raises(SourceError, match="lacks all 4 pages in folder guides"):
+        docs.sync()
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-A")
+    assert docs.sync().deleted == 4

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import time
-import zipfile
-from pathlib import Path
 
 import pytest
 from support.macro_bodies import macro, outcomes, read, table, text
 from support.shown_pages import build, include
 from support.shown_pages import page as row
 
-from rag_assets.sources import open_source
-from rag_assets.steps.files.web_page import web_page
 from rag_assets.steps.formats.gates import is_gate
 from rag_assets.steps.formats.storage_elements import storage_excerpt
 from rag_assets.steps.sections.page_properties import page_properties
 from rag_assets.steps.sections.reading import DirectReader
-from rag_assets.steps.sections.splitting import build_sections
-from rag_serving.config.sources import ConfluenceExport, DocsFolder
 
 SECRET = "The master code is 99120."
 GATE = macro("show-if", f"<p>{SECRET}</p>", group="ops-admins")
@@ -169,29 +162,6 @@ def test_pages_as_they_are_rendered(body_format: str, name: str, parameters: str
     assert [block.text for block in content.blocks if block.text] == ["before", "after"]
     assert content.ledger[name, "hidden"] == 1
     assert SECRET in str(DirectReader().content(RENDERED.format("panel", "title=x"), body_format).blocks)
-
-
-def test_exports_built_sites_and_saved_pages(tmp_path: Path) -> None:
-    page = RENDERED.format("show-if", "")
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as out:
-        out.writestr("ENG/index.html", '<div id="main-content"></div><a href="Home_1.html">Home</a>')
-        out.writestr("ENG/Home_1.html", f'<h1 id="title-text">E : Home</h1><div id="main-content">{page}</div>')
-    (tmp_path / "export.zip").write_bytes(content.getvalue())
-    given = {"tenant": "acme", "readers": "everyone", "base_url": "https://wiki.example"}
-    export = ConfluenceExport(
-        kind="confluence_export", path=tmp_path / "export.zip", space="ENG", unrestricted=True, **given
-    )
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "index.html").write_text(f"<html><body><main><h1>Home</h1>{page}</main></body></html>")
-    site = DocsFolder(kind="docs_folder", path=tmp_path / "site", **given)
-    for settings in (export, site):
-        pages = open_source("eng", settings, tmp_path).sync(None, {}).pages
-        sections = str(build_sections(pages).sections.to_pylist())
-        assert "before" in sections
-        assert SECRET not in sections
-    saved = web_page(f"<html><body>{page}</body></html>".encode())
-    assert SECRET not in str(DirectReader().content(saved.body, saved.body_format).blocks)
 
 
 def test_many_gates_and_long_parameters_take_linear_time() -> None:

@@ -22,8 +22,9 @@ REAL_MODULES = frozenset({"multiprocessing", "subprocess"}) | {
                  "prometheus_server", "ragas_in_process", "s3_server", "server_process", "small_model")
 }  # fmt: skip
 PARTS_FOLDERS = frozenset({
-    "api", "assets", "bench", "browser", "cli", "documents", "embedding_jobs", "evaluation", "generators", "indexes",
-    "leak", "mcp_server", "monitoring", "object_home", "parsing", "pipeline", "sources", "telemetry", "training",
+    "api", "assets", "bench", "browser", "cli", "documents", "embedding_jobs", "evaluation", "faults", "generators",
+    "indexes", "leak", "mcp_server", "monitoring", "object_home", "parsing", "pipeline", "sources", "telemetry",
+    "training",
 })  # fmt: skip
 PARTS_FIXTURES = frozenset({"shared_folders", "unaltered_wiki"})
 SERVERS = ("support.running", "support.stand_in")
