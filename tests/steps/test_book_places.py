@@ -117,10 +117,10 @@ def test_the_headings_of_a_chapter_of_one_file_are_its_sections() -> None:
     first, second = "Chapter 1: T1", "Chapter 2: T2"
     assert headed(("p1", ()), ("p1", ("Ropes",)), ("p1", ("Ropes", "Thin")), ("p1", ("2.9. Knots",)), ("p2", ())) == [
         ("ch1-sec0-p1", first, None, 1),
-        ("ch1-sec1-p1", first, "1.1 Ropes", 2),
-        ("ch1-sec1-p2", first, "1.1 Ropes", 2),
-        ("ch1-sec2-p1", first, "2.9. Knots", 3),
-        ("ch2-sec0-p1", second, None, 4),
+        ("ch1-sec1-p1", first, "1.1 Ropes", 1),
+        ("ch1-sec1-p2", first, "1.1 Ropes", 1),
+        ("ch1-sec2-p1", first, "2.9. Knots", 1),
+        ("ch2-sec0-p1", second, None, 2),
     ]
     below_the_title = headed(("p1", ("The file's own title",)), ("p1", ("The file's own title", "Ropes")))
     assert [row[0] for row in below_the_title] == ["ch1-sec0-p1", "ch1-sec1-p1"]

@@ -49,7 +49,6 @@ def with_book_places(chunks: pa.Table, pages: pa.Table, *, is_book: bool) -> pa.
     numbers = _numbers(rows, order, is_book)
     headed = _headed(chunks, numbers)
     places = {page_id: place for place, page_id in enumerate(order, start=1)}
-    shown = _shown_places(chunks, order, headed)
     titles = {number: rows[page_id]["title"] for page_id, number in numbers.items()}
     columns: dict[str, list[Any]] = {
         "passage_id": _passage_ids(chunks, places, numbers, headed),
@@ -61,7 +60,7 @@ def with_book_places(chunks: pa.Table, pages: pa.Table, *, is_book: bool) -> pa.
         columns["chapter"].append(_chapter(number, titles) if number else None)
         told = _told((*number, section), heading) if number and section else None
         columns["section"].append(told or (_section(number, titles) if number else None))
-        columns["page_order"].append(shown[page_id, section] if number else None)
+        columns["page_order"].append(places[page_id] if number else None)
         columns["source_file"].append(rows[page_id]["source_file"])
     for name, values in columns.items():
         field = chunks.schema.field(name)
@@ -87,15 +86,6 @@ def _headed(chunks: pa.Table, numbers: Mapping[str, Number]) -> Headed:
             if path:
                 headed[at] = numbered.setdefault(path[0], len(numbered) + 1), path[0]
     return headed
-
-
-def _shown_places(chunks: pa.Table, order: Sequence[str], headed: Headed) -> dict[tuple[str, int], int]:
-    """Return the places of the pages in reading order, by page and section; a page in sections has one for each."""
-    sections: dict[str, set[int]] = {page_id: set() for page_id in order}
-    for at, page_id in enumerate(chunks["page_id"].to_pylist()):
-        sections[page_id].add(headed.get(at, (0, ""))[0])
-    places = [(page_id, section) for page_id in order for section in sorted(sections[page_id] or {0})]
-    return {place: number for number, place in enumerate(places, start=1)}
 
 
 def reading_order(rows: Mapping[str, Row]) -> list[str]:
