@@ -24,6 +24,9 @@ pytestmark = pytest.mark.skipif(not FILES, reason="the real pages at ../shared/d
 
 CODE = re.compile(r"<ac:plain-text-body>(.*?)</ac:plain-text-body>", re.DOTALL)
 CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+MARKUP = re.compile(
+    r'<ac:structured-macro[^>]*ac:name="(?:markdown|html|unmigrated-wiki-markup)".*?</ac:structured-macro>', re.DOTALL
+)
 
 
 @functools.cache
@@ -49,7 +52,11 @@ def sections() -> pa.Table:
 
 
 def code_bodies() -> list[str]:
-    found = ("".join(CDATA.findall(body)) for page in pages()["body"].to_pylist() for body in CODE.findall(page))
+    found = (
+        "".join(CDATA.findall(body))
+        for page in pages()["body"].to_pylist()
+        for body in CODE.findall(MARKUP.sub("", page))
+    )
     return [code for code in found if code.strip()]
 
 
