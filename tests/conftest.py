@@ -12,7 +12,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -172,15 +171,3 @@ def pipeline(wiki_home: Path) -> Iterator[Pipeline]:
 
     with closing(Pipeline.open(configuration(wiki_home), "acme", embedder())) as opened:
         yield opened
-
-
-@pytest.fixture
-def passages_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What verification reads of a passage is kept for a test's next sentence about it: reading takes most of the time.
-
-    The product keeps nothing: one tenant's question must not make another's faster.
-    """
-    from rag_serving.answering.verification import sentence_wording
-    from rag_serving.answering.verification.support import Sentences
-
-    monkeypatch.setattr(sentence_wording, "Sentences", cache(Sentences))

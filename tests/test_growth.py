@@ -14,12 +14,12 @@ import pytest
 from support.growth import FACTOR, steepness
 
 from rag_serving.answering.citations import answer_text, citations_of
-from rag_serving.answering.extraction.conflicts import Comparison, differing
-from rag_serving.answering.extraction.excerpt_length import CONTINUES, MOST_CHARS, MOST_LINES
-from rag_serving.answering.extraction.extractor import extract
-from rag_serving.answering.extraction.features import QuestionFeatures
+from rag_serving.answering.comparing.conflicts import Comparison, differing
 from rag_serving.answering.gates import gate_question
 from rag_serving.answering.lock import completed, lock_selection
+from rag_serving.answering.selection.excerpt_length import CONTINUES, MOST_CHARS, MOST_LINES
+from rag_serving.answering.selection.selector import select
+from rag_serving.answering.selection.signs import QuestionFeatures
 from rag_serving.answering.text_fragments import fragment_url, is_repeated, plain
 from rag_serving.answering.verification.verifier import VerificationRules, verify
 from rag_serving.answering.writing.parsing import parse
@@ -84,7 +84,7 @@ def _question(text: str) -> None:
 
 
 def _read(lock: Lock, question: str) -> tuple[Draft, list[Verdict]]:
-    draft = extract(question, lock, dict.fromkeys(analyze(question), 1.0), analyze)
+    draft = select(question, lock, dict.fromkeys(analyze(question), 1.0), analyze)
     return draft, verify(draft, lock, question=question, rules=VerificationRules(quote_max_words=12))
 
 

@@ -3,7 +3,7 @@
     python -m evals.bench.semantic_cache [--pairs 2000] [--json]
 
 Belongs here: pairs of questions made by program from real ones, what the cache does with each, the likeness of their
-vectors. Does not belong here: how a question is worded otherwise (`evals.training.rewordings`), the cache
+vectors. Does not belong here: how a question is worded otherwise (`evals.bench.rewordings`), the cache
 (`rag_serving.caching`).
 
 Pairs that must not meet differ in one number, one name, one other word that says what is asked about, or in a negation
@@ -26,7 +26,7 @@ import numpy as np
 import yaml
 
 from evals.bench.real_text import DATA
-from evals.training.rewordings import in_synonyms, keywords
+from evals.bench.rewordings import in_synonyms, keywords
 from rag_serving.caching.answer_cache import AnswerCache, CachedAnswer, Scope, Vector
 from rag_serving.config.caching import Cache
 from rag_serving.config.models import Embedding

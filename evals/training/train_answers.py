@@ -1,233 +1,380 @@
-"""Learn the weights by which the extractive generator orders sentences and says how confident it is.
+"""`python -m evals.training.train_answers`: learn what the signs of a unit count for, and the confidence in the best.
 
-`python -m evals.training.train_answers` writes the extraction's answer_weights.json. It learns from half of SQuAD's
-articles, the training claims of SciFact (order alone) and the gold sets in evals/gold, whose tenants it builds first;
-`citelock evaluate FILE --calibrate` measures on the other articles.
-
-Questions that annotators wrote to look answerable are one kind of unanswerable ones; people rather ask for what no page
-tells. Each answerable question is therefore seen a second time, without the pages that answer it.
+It learns from questions of `../shared/data/reader`: the pages of each handbook are written as Markdown, cut, indexed
+and asked by the product's own code. Near misses are unanswerable questions; an answerable question is seen again
+without the pages that answer it. Forms of questions are weighted (`reader_data`). The confidence also learns from half
+of SQuAD's articles and the development half of people's questions (`evals/gold/people`). What was seen of handbooks is
+kept under `--index`. `--dry-run` prints how well each handbook is answered by weights that the others taught, and
+writes nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
+import random
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
-from multiprocessing import get_context
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import rag_serving.answering.extraction
-from rag_assets.evaluation.calibrate import halves, open_gates
-from rag_assets.evaluation.evaluate import says
-from rag_assets.evaluation.gold import GoldQuestion, GoldSet, find_gold
-from rag_assets.evaluation.gold_collections import Collection, published, read_gold_collection
+import rag_serving.answering.selection
+from evals.bench.passages.corpora import cut, file_pages
+from evals.bench.people import CORPORA, published, questions_of, read_pages
+from evals.training.reader_data import Asked, Text, handbooks, weighted
+from rag_assets.evaluation.bench import TENANT
+from rag_assets.evaluation.calibrate import halves
+from rag_assets.evaluation.gold import read_gold
+from rag_assets.evaluation.gold_collections import published as published_collection
+from rag_assets.evaluation.gold_collections import read_gold_collection
 from rag_assets.evaluation.logistic import Matrix, fit
+from rag_assets.evaluation.usefulness import judge_use
+from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import Answering, Question
-from rag_serving.answering.extraction.extractor import MODEL, rank
-from rag_serving.answering.extraction.features import FOR, RANK_ONLY, QuestionFeatures, RankedStatement
-from rag_serving.answering.extraction.ranker import WEIGHTS, learnt
-from rag_serving.config.loading import Config, load_config, parse_config
-from rag_serving.indexes.current import CurrentGeneration
-from rag_serving.models.protocols import Embedder
-from rag_serving.pipeline.pipeline import Pipeline, Services
+from rag_serving.answering.selection.scorer import SignWeights, learnt
+from rag_serving.answering.selection.selector import MODEL, Ranked, best_of_passages, evidence_of, rank
+from rag_serving.answering.selection.signs import AGAINST, OF_CONFIDENCE, OF_VECTORS, QuestionFeatures
+from rag_serving.config.loading import Config, parse_config
+from rag_serving.models import open_embedder
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.claims import Draft
 from rag_serving.records.passages import Lock
 from rag_serving.text.analyzer import analyze
 from rag_serving.tracing import StageTrace
 
-DATA = Path("../shared/data")
-GOLD = Path("evals/gold")
-OF_VECTORS = ("similarity", "passage_similarity")
+DATA = Path("../shared/data/reader")
 RIDGE = 3.0
-# How often the questions of our own gold sets count: they are few, and the most like what people ask.
-OWN_IN_RANK, OWN_IN_CONFIDENCE = 3, 10
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """A sentence of the front with what is known of it."""
-
-    evidence: Mapping[str, float]
-    page: str
-    answers: bool
+HANDBOOK_WEIGHT, OWN_WEIGHT = 0.3, 10.0
+"""How often a question of a handbook, and of people's, counts for the confidence beside one of SQuAD."""
+OF_ORDER_ALONE = ("behind", "first", "nearby", "defines", "procedure", "similarity")
+"""Signs that the confidence leaves out: of people's questions they tell no answer from a near miss."""
+Judged = tuple[Mapping[str, float], bool, float]
+"""What spoke for the best unit, whether it was right, and how often it counts."""
+_WORDS = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A question with the sentences that the generator had to choose from."""
+    """One unit of a question's lock: its signs, its passage, whether it answers."""
 
-    gold: GoldQuestion
-    sentences: tuple[Sentence, ...]
-
-    def without_answer(self) -> Seen:
-        """Return the same question where the pages that answer it do not exist."""
-        kept = [sentence for sentence in self.sentences if sentence.page not in self.gold.pages]
-        ranks = sorted({sentence.evidence["passage_rank"] for sentence in kept}, reverse=True)
-        moved = {old: 1 / place for place, old in enumerate(ranks, start=1)}
-        sentences = [
-            replace(each, evidence={**each.evidence, "passage_rank": moved[each.evidence["passage_rank"]]})
-            for each in kept
-        ]
-        return Seen(self.gold, tuple(sentences))
+    signs: Mapping[str, float]
+    passage: int
+    page: str
+    terms: frozenset[str]
+    answers: bool
 
 
 class Watching(Answering):
-    """Answering that keeps the sentences that the extractive generator had to choose from, and writes nothing."""
+    """Answering that keeps the units that the selection had to choose from, and writes nothing."""
 
-    front: tuple[Lock, list[RankedStatement]] | None = None
+    seen: tuple[Lock, list[Ranked]] | None = None
 
-    def __init__(self, config: Config, embedder: Embedder) -> None:
-        super().__init__(config, embedder)
-        self._vectors: dict[str, Matrix] = {}  # a sentence is in front of many questions
-
-    def _extracted(self, _: StageTrace, asked: Question, lock: Lock) -> Draft:
-        vector = asked.vector
-        if vector is None:
-            raise SystemExit("the embedding model gives no vectors; see `citelock doctor`")
-
-        def similarity(texts: Sequence[str]) -> Sequence[float]:
-            new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
-            if new:
-                self._vectors.update(zip(new, self._embedder.embed_documents(new), strict=True))
-            return [float(self._vectors[text] @ vector) for text in texts]
-
-        evidence = QuestionFeatures.of(asked.text, asked.weights, analyze)
-        self.front = lock, rank(evidence, lock, analyze, similarity, learnt().with_vectors)
+    def _selected(self, _: StageTrace, asked: Question, lock: Lock) -> Draft:
+        similarity = self._similarity(asked)
+        features = QuestionFeatures.of(asked.text, asked.weights, analyze)
+        self.seen = lock, rank(features, lock, analyze, similarity, learnt().with_vectors)
         return Draft((), MODEL)
 
 
-class Watched(Pipeline):
-    """A pipeline whose sentences are kept."""
-
-    def __init__(self, config: Config, tenant: str, published: CurrentGeneration, services: Services) -> None:
-        super().__init__(config, tenant, published, services)
-        self._answering = self.watching = Watching(config, services.embedder)
-
-    def see(self, gold: GoldQuestion) -> Seen:
-        self.watching.front = None
-        self.ask(gold.asker(self.tenant), gold.question)
-        if self.watching.front is None:
-            return Seen(gold, ())
-        lock, ranked = self.watching.front
-        return Seen(gold, tuple(_sentence(gold, lock, each) for each in ranked))
-
-
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--squad", type=Path, default=DATA / "squad2" / "dev-8-articles.json")
-    arguments.add_argument("--scifact", type=Path, default=DATA / "scifact")
-    arguments.add_argument("--index", type=Path, default=Path(".citelock/training"), help="folder of the indexes")
-    arguments.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that ask")
-    given = arguments.parse_args()
-    subprocess.run([Path(sys.executable).with_name("citelock"), "build"], check=True)
-    config, workers = open_gates(load_config()), given.workers
-    own = [seen for name in config.tenants for seen in _see(config, name, find_gold(GOLD, name), workers)]
-    squad = read_gold_collection(given.squad)
-    adversarial = _asked(replace(squad, gold=halves(squad.gold)[0]), given.index / "squad", workers)
-    stated = _asked(read_gold_collection(given.scifact), given.index / "scifact", workers)
-    target = Path(rag_serving.answering.extraction.__file__).parent / WEIGHTS
-    tables = json.loads(target.read_text(encoding="utf-8"))  # the weights of sections stay: `train_sections`
-    tables["with_vectors"] |= table(adversarial, stated, own, ())
-    tables["words_alone"] |= table(adversarial, stated, own, OF_VECTORS)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--squad", type=Path, default=DATA.parent / "squad2" / "dev-8-articles.json")
+    parser.add_argument("--index", type=Path, default=Path(".citelock/training-answers"))
+    parser.add_argument("--most", type=int, default=300, help="questions of each handbook")
+    parser.add_argument("--dry-run", action="store_true")
+    options = parser.parse_args()
+    asked = weighted(handbooks(options.data))
+    by_corpus: dict[str, list[Asked]] = defaultdict(list)
+    for each in asked:
+        by_corpus[each.corpus].append(each)
+    dice = random.Random(0)
+    chosen = {name: dice.sample(own, min(options.most, len(own))) for name, own in sorted(by_corpus.items())}
+    examples = {name: _examples(name, own, by_corpus[name], options.index) for name, own in chosen.items()}
+    if options.dry_run:
+        for name in examples:
+            others = [each for other, own in examples.items() if other != name for each in own]
+            print(name, measure(examples[name], table(others, ())), flush=True)
+        return
+    everything = [each for own in examples.values() for each in own]
+    taught = [*_of_squad(options.squad, options.index), *_of_people(options.index)]
+    tables = {
+        "with_vectors": table(everything, (), taught),
+        "words_alone": table(everything, OF_VECTORS, taught),
+    }
+    target = Path(rag_serving.answering.selection.__file__).parent / "weights.json"
     target.write_text(json.dumps(tables, indent=2) + "\n", encoding="utf-8")
-    print(f"{target}: learnt from {len(adversarial) + len(stated) + len(own)} questions")
+    print(f"{target}: learnt from {len(everything)} questions")
 
 
-def _asked(collection: Collection, home: Path, workers: int) -> list[Seen]:
-    with published(collection, home, open_gates(parse_config({}))) as pipeline:
-        return _see(pipeline.config, pipeline.tenant, collection.gold, workers)
+@dataclass(frozen=True)
+class Example:
+    """A question with the units of its lock."""
+
+    answerable: bool
+    weight: float
+    units: tuple[Seen, ...]
+
+    def without_answer(self) -> Example:
+        """Return the same question where the pages that answer it do not exist."""
+        pages = {unit.page for unit in self.units if unit.answers}
+        return Example(False, self.weight, tuple(unit for unit in self.units if unit.page not in pages))
 
 
-def _see(config: Config, tenant: str, gold: GoldSet, workers: int) -> list[Seen]:
-    """Return the questions that a sentence was found for, asked in several processes."""
-    parts = [GoldSet(gold.questions[number::workers], gold.tenant) for number in range(workers)]
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        found = pool.map(_seen, repeat(config), repeat(tenant), parts)
-        return [each for part in found for each in part if each.sentences]
+def _examples(name: str, asked: Sequence[Asked], every: Sequence[Asked], folder: Path) -> list[Example]:
+    """Return the questions of a handbook as they were seen, from the file where they are kept; its pages are those of
+    every question."""
+    slug = name.replace("/", "+")
+    kept = folder / f"{slug}.jsonl"
+    if not kept.is_file():
+        print(f"asking {len(asked)} questions of {name} ...", file=sys.stderr, flush=True)
+        rows = _watched(slug, asked, every, folder / slug)
+        kept.write_text("\n".join(json.dumps(row) for row in rows) + "\n", encoding="utf-8")
+    lines = kept.read_text(encoding="utf-8").splitlines()
+    return [_example(each, json.loads(line)) for each, line in zip(asked, lines, strict=True)]
 
 
-def _seen(config: Config, tenant: str, gold: GoldSet) -> list[Seen]:
-    pipeline = Watched.open(config, tenant)
-    try:
-        return [pipeline.see(question) for question in gold.questions]
-    finally:
-        pipeline.close()
+def _example(asked: Asked, row: Sequence[Any]) -> Example:
+    units = tuple(Seen(signs, passage, page, frozenset(terms), answers) for signs, passage, page, terms, answers in row)
+    return Example(bool(asked.answer), asked.weight, units)
 
 
-def _sentence(gold: GoldQuestion, lock: Lock, ranked: RankedStatement) -> Sentence:
-    page = lock.passages[ranked.statement.index - 1].chunk.page_id
-    answers = gold.answerable and page in gold.pages and says(ranked.statement.said, gold.quotes)
-    return Sentence(ranked.evidence, page, answers)
+def _watched(slug: str, asked: Sequence[Asked], every: Sequence[Asked], folder: Path) -> list[list[Any]]:
+    """Return for each question the units that it had to choose from."""
+    pages = write_pages(every, folder / "pages")
+    reader = Principal(TENANT)
+    with published(cut(slug, file_pages(folder / "pages", "md")), folder / "home") as pipeline:
+        watching = _watch(pipeline, folder / "home")
+        rows = []
+        for each in asked:
+            watching.seen = None
+            pipeline.ask(reader, each.question)
+            rows.append(_row(each, pages[each.passage], watching.seen))
+    return rows
 
 
-def table(
-    adversarial: Sequence[Seen], stated: Sequence[Seen], own: Sequence[Seen], without: Sequence[str]
-) -> dict[str, Any]:
-    """Return the weights of one table of the file."""
-    names = [name for name in adversarial[0].sentences[0].evidence if name not in without]
-    order = _rank_weights([*adversarial, *stated, *(list(own) * OWN_IN_RANK)], names)
-    asked = [*adversarial, *(list(own) * OWN_IN_CONFIDENCE)]
-    asked += [lacking for each in asked if each.gold.answerable and (lacking := each.without_answer()).sentences]
-    best = [max(each.sentences, key=lambda one: _score(one, names, order)) for each in asked]
-    kept = [name for name in names if name not in RANK_ONLY]
-    x = np.array([[*_vector(one, kept), _score(one, names, order), 1.0] for one in best])
-    weights = _signed(x, np.array([one.answers for one in best], float), [*kept, "score"])
+def _watch(pipeline: Pipeline, home: Path) -> Watching:
+    config = _open_gates(home)
+    pipeline._answering = watching = Watching(config, open_embedder(config.embedding))
+    return watching
+
+
+def _open_gates(home: Path) -> Config:
+    gates = {"min_similarity": -1, "min_coverage": 0, "min_confidence": 0, "min_closest": 0}
+    return parse_config({"home": str(home), "tenants": {TENANT: {}}, "gates": gates})
+
+
+def _row(asked: Asked, page: str, seen: tuple[Lock, list[Ranked]] | None) -> list[Any]:
+    if seen is None:
+        return []
+    lock, ranked = seen
+    answers = [_plain(asked.passage.units[number]) for number in asked.answer]
+    row = []
+    for each in ranked:
+        statement = each.statement
+        chunk = lock.passages[statement.index - 1].chunk
+        said = _plain(statement.said)
+        is_right = page in chunk.title and bool(said) and any(answer in said or said in answer for answer in answers)
+        signs = {name: round(value, 4) for name, value in each.signs.items()}
+        row.append([signs, statement.index, chunk.page_id, sorted(statement.terms), is_right])
+    return row
+
+
+def _plain(text: str) -> str:
+    return " ".join(_WORDS.findall(text.lower()))
+
+
+def write_pages(asked: Sequence[Asked], folder: Path) -> dict[Text, str]:
+    """Write the passages of a handbook as Markdown, a page for each first heading, and return their pages' titles."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sections: dict[str, list[Text]] = defaultdict(list)
+    titles = {}
+    for text in dict.fromkeys(each.passage for each in asked):
+        title = text.headings.split(" → ")[0].strip() or "Page"
+        sections[title].append(text)
+        titles[text] = title
+    for number, (title, texts) in enumerate(sections.items()):
+        lines = [f"# {title}", ""]
+        for text in texts:
+            path = text.headings.split(" → ")
+            lines += [f"{'#' * min(len(path), 6)} {path[-1]}", ""] if len(path) > 1 else []
+            lines += [_body(text.units), ""]
+        (folder / f"page-{number}.md").write_text("\n".join(lines), encoding="utf-8")
+    return titles
+
+
+def _body(units: Sequence[str]) -> str:
+    parts = [units[0]] if units else []
+    for before, unit in pairwise(units):
+        is_line = re.match(r"\s*(?:[*+|-]|\d+[.)])", unit)
+        was_line = re.match(r"\s*(?:[*+|-]|\d+[.)])", before)
+        parts += ["\n" if is_line and was_line else "\n\n" if is_line or was_line else " ", unit]
+    return "".join(parts)
+
+
+def _of_squad(file: Path, folder: Path) -> list[Judged]:
+    """Return what was best for questions of every other article of SQuAD, and whether its passage answers."""
+    collection = read_gold_collection(file)
+    chosen = random.Random(3).sample(halves(collection.gold)[0].questions, 450)
+    some = replace(collection, gold=replace(collection.gold, questions=tuple(chosen)))
+    found = list[Judged]()
+    with published_collection(some, folder / "squad", _open_gates(folder / "squad")) as pipeline:
+        watching = _watch(pipeline, folder / "squad")
+        for gold in chosen:
+            watching.seen = None
+            pipeline.ask(gold.asker(pipeline.tenant), gold.question)
+            if watching.seen and watching.seen[1]:
+                lock, ranked = watching.seen
+                best = best_of_passages(ranked)
+                page = lock.passages[best[0].statement.index - 1].chunk.page_id
+                found.append((evidence_of(lock, best), gold.answerable and page in gold.pages, 1.0))
+    return found
+
+
+def _of_people(folder: Path) -> list[Judged]:
+    """Return the same for the development half of the questions in people's own words, by whether it is useful."""
+    found = list[Judged]()
+    for name in CORPORA:
+        if (pages := read_pages(name, DATA.parent)) is None:
+            continue
+        home = folder / "people" / name
+        with published(cut(name, pages), home) as pipeline:
+            pipeline._answering = Answering(_open_gates(home), pipeline._embedder)
+            for gold in read_gold(questions_of(name, "build")).questions:
+                answer = pipeline.ask(gold.asker(TENANT), gold.question)
+                if answer.features:
+                    found.append((answer.features, judge_use(gold, answer).outcome == "useful", OWN_WEIGHT))
+    return found
+
+
+def table(examples: Sequence[Example], without: Sequence[str], others: Sequence[Judged] = ()) -> dict[str, Any]:
+    """Return the weights of one table of the file; `others` teach the confidence alone."""
+    first = next(unit.signs for each in examples for unit in each.units)
+    names = [name for name in first if name not in without]
+    order = _order(examples, names)
+    weights = SignWeights(dict(zip(names, order.tolist(), strict=True)), {}, 0.0)
+    asked = [*examples, *(each.without_answer() for each in examples if each.answerable)]
+    rows = [(each, *best) for each in asked if (best := _best(each, weights))]
+    kept = [name for name in (*names, "score", *OF_CONFIDENCE) if name not in OF_ORDER_ALONE]
+    judged = [(evidence, answers, each.weight * HANDBOOK_WEIGHT) for each, evidence, answers in rows]
+    judged += [
+        ({**evidence, "score": weights.score(evidence)}, answers, weight) for evidence, answers, weight in others
+    ]
+    x = np.array([[*(evidence.get(name, 0.0) for name in kept), 1.0] for evidence, _, _ in judged])
+    y = np.array([float(answers) for _, answers, _ in judged])
+    confidence = _signed(x, y, kept, np.array([weight for _, _, weight in judged]))
     return {
-        "rank": _rounded(names, order),
-        "confidence": _rounded([*kept, "score"], weights[:-1]),
-        "bias": round(float(weights[-1]), 4),
+        "order": _rounded(names, order),
+        "confidence": _rounded(kept, confidence[:-1]),
+        "bias": round(float(confidence[-1]), 4),
     }
 
 
-def _rank_weights(seen: Iterable[Seen], names: Sequence[str]) -> Matrix:
-    """Pairwise logistic regression: each sentence that answers against each other one of the question."""
+def _best(example: Example, weights: SignWeights) -> tuple[dict[str, float], bool] | None:
+    """Return what the confidence in the best unit is made of, and whether that unit's passage answers."""
+    if not example.units:
+        return None
+    scored = sorted(example.units, key=lambda unit: -weights.score(unit.signs))
+    best: dict[int, Seen] = {}
+    for unit in scored:
+        best.setdefault(unit.passage, unit)
+    first = scored[0]
+    answers = any(unit.answers for unit in scored if unit.passage == first.passage)
+    return _evidence([*best.values()], weights), answers
+
+
+def _evidence(best: Sequence[Seen], weights: SignWeights) -> dict[str, float]:
+    """Return the signs of the best unit among the others, as `selector.evidence_of` does."""
+    first, others = best[0], best[1:]
+    alike = [len(first.terms & other.terms) / (len(first.terms | other.terms) or 1) for other in others]
+    score = weights.score(first.signs)
+    rivals = [
+        weights.score(other.signs)
+        for other, likeness in zip(others, alike, strict=True)
+        if likeness < 0.4 and other.page != first.page
+    ]
+    ahead = min(score - max(rivals), 3.0) if rivals else 3.0
+    return {**first.signs, "score": score, "ahead": ahead}
+
+
+def _order(examples: Sequence[Example], names: Sequence[str]) -> Matrix:
+    """Pairwise logistic regression: each unit that answers against each other one of the question."""
     differences = []
-    for each in seen:
-        right = [_vector(one, names) for one in each.sentences if one.answers]
-        wrong = [_vector(one, names) for one in each.sentences if not one.answers]
-        differences += [a - b for a in right for b in wrong]
+    for each in examples:
+        right = [_vector(unit.signs, names) for unit in each.units if unit.answers]
+        wrong = [_vector(unit.signs, names) for unit in each.units if not unit.answers]
+        differences += [a - b for a in right[:3] for b in wrong[:12]]
     x = np.array(differences)
     return _signed(x, np.ones(len(x)), names)
 
 
-def _signed(x: Matrix, y: Matrix, names: Sequence[str]) -> Matrix:
-    """Logistic regression without the features whose weight would be of the wrong sign; a column more is the bias."""
+def _signed(x: Matrix, y: Matrix, names: Sequence[str], counts: Matrix | None = None) -> Matrix:
+    """Logistic regression without the signs whose weight would be of the wrong direction; a column more is the bias.
+
+    Each row counts as often as `counts` says, to the nearest tenth.
+    """
+    if counts is not None:
+        times = np.maximum(np.rint(counts * 10).astype(int), 1)
+        x, y = np.repeat(x, times, axis=0), np.repeat(y, times)
     kept = list(range(x.shape[1]))
     while True:
         found = fit(x[:, kept], y, np.full(len(kept), RIDGE), np.zeros(len(kept)))
-        wrong = [k for k, w in zip(kept, found, strict=True) if k < len(names) and w * _sign(names[k]) < 0]
+        wrong = [
+            place
+            for place, weight in zip(kept, found, strict=True)
+            if place < len(names) and weight * (-1 if names[place] in AGAINST else 1) < 0
+        ]
         if not wrong:
             break
-        kept = [k for k in kept if k not in wrong]
+        kept = [place for place in kept if place not in wrong]
     weights = np.zeros(x.shape[1])
     weights[kept] = found
     return weights
 
 
-def _sign(name: str) -> int:
-    """Return what a feature may count for: 1 for, -1 against, 0 either."""
-    return 0 if name in RANK_ONLY else 1 if name in FOR else -1
-
-
-def _vector(one: Sentence, names: Sequence[str]) -> Matrix:
-    return np.array([one.evidence[name] for name in names])
-
-
-def _score(one: Sentence, names: Sequence[str], order: Matrix) -> float:
-    return float(_vector(one, names) @ order)
+def _vector(signs: Mapping[str, float], names: Sequence[str]) -> Matrix:
+    return np.array([signs.get(name, 0.0) for name in names])
 
 
 def _rounded(names: Sequence[str], weights: Matrix) -> dict[str, float]:
     return {name: round(float(weight), 4) + 0.0 for name, weight in zip(names, weights, strict=True)}
+
+
+def measure(examples: Sequence[Example], weights: Mapping[str, Any]) -> dict[str, float]:
+    """Return how well a handbook is answered: right passage first, among three, AUC against near misses."""
+    signs = SignWeights(weights["order"], weights["confidence"], weights["bias"])
+    first = among = 0
+    answerable = [each for each in examples if each.answerable]
+    confidences: dict[bool, list[float]] = {True: [], False: []}
+    for each in examples:
+        if not (best := _best(each, signs)):
+            continue
+        if not each.answerable or best[1]:
+            confidences[each.answerable].append(signs.told(best[0]))
+        if each.answerable:
+            passages = list(
+                dict.fromkeys(unit.passage for unit in sorted(each.units, key=lambda unit: -signs.score(unit.signs)))
+            )
+            right = {unit.passage for unit in each.units if unit.answers}
+            first += bool(passages) and passages[0] in right
+            among += bool(right & set(passages[:3]))
+    positive, negative = (np.array(confidences[label]) for label in (True, False))
+    auc = (positive[:, None] > negative).mean() if len(positive) and len(negative) else float("nan")
+    count = max(1, len(answerable))
+    search = sum(any(unit.answers for unit in each.units if unit.passage == 1) for each in answerable)
+    return {
+        "questions": len(examples),
+        "search_first": round(search / count, 3),
+        "first": round(first / count, 3),
+        "among_three": round(among / count, 3),
+        "auc": round(float(auc), 3),
+    }
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from time import monotonic
 from typing import Any
 
 from rag_assets.evaluation.entailment import open_entailment
+from rag_assets.evaluation.entailment_judge import Entails
 from rag_assets.evaluation.evaluate import Evaluation, Judged, evaluate, rank_pages
 from rag_assets.evaluation.gold import GoldSet, tenant_gold
 from rag_assets.evaluation.gold_check import Stale, check_gold, live, live_pages
@@ -31,7 +32,6 @@ from rag_serving.config.loading import Config, ConfigError
 from rag_serving.indexes.catalog import EVAL_REPORT
 from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.indexes.generation import Generation
-from rag_serving.models.chat.entailment_judge import Entails
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker_client import open_reranker
 from rag_serving.pipeline.pipeline import Pipeline, Services

@@ -1,8 +1,8 @@
 """How confident answers to a gold set's own pages are: the package's weights, drawn towards what was seen there.
 
 Belongs here: the fit, how much of the package's weights it keeps, the confidence of answers that were not learnt from.
-Does not belong here: thresholds (`calibrate`), the evidence (`answering.extraction.features`), files
-(`answering.extraction.ranker`).
+Does not belong here: thresholds (`calibrate`), the evidence (`answering.selection.signs`), files
+(`answering.selection.scorer`).
 
 Logistic regression with a Gaussian prior at the package's weights (the maximum a posteriori estimate): where few
 questions are asked, or they say nothing new, little changes. How strong the prior is, cross-validation over the parts
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_assets.evaluation.logistic import Matrix, fit, logistic, loss
-from rag_serving.answering.extraction.ranker import FeatureWeights, Tables, clearness, learnt
+from rag_serving.answering.selection.scorer import SignWeights, Tables, learnt
 
 # Fewer right or wrong answers, or parts, than these teach nothing that holds elsewhere.
 _FEWEST, _FEWEST_PARTS = 25, 4
@@ -60,8 +60,7 @@ def learn(seen: Sequence[CalibrationExample], shipped: Tables | None = None) -> 
     strength = min(_STRENGTHS, key=lambda strength: loss(left_out[strength], y))
     words = _matrix([_by_words(example.evidence, shipped) for example in seen], shipped.words_alone)
     tables = Tables(_fitted(x, y, shipped.with_vectors, strength), _fitted(words, y, shipped.words_alone, strength))
-    unseen = logistic(left_out[strength]) * [clearness(example.evidence) for example in seen]
-    return Fit(tables, strength, tuple(unseen.tolist()))
+    return Fit(tables, strength, tuple(logistic(left_out[strength]).tolist()))
 
 
 def _by_words(evidence: Mapping[str, float], shipped: Tables) -> dict[str, float]:
@@ -70,12 +69,12 @@ def _by_words(evidence: Mapping[str, float], shipped: Tables) -> dict[str, float
     return {**evidence, "score": shipped.words_alone.score(evidence) + bonus}
 
 
-def _matrix(evidence: Sequence[Mapping[str, float]], table: FeatureWeights) -> Matrix:
+def _matrix(evidence: Sequence[Mapping[str, float]], table: SignWeights) -> Matrix:
     """Return a row for each answer, a column for each weight and one of ones for the bias."""
     return np.array([[*(row.get(name, 0.0) for name in table.confidence), 1.0] for row in evidence])
 
 
-def _left_out(x: Matrix, y: Matrix, folds: NDArray[np.int64], shipped: FeatureWeights, strength: float) -> Matrix:
+def _left_out(x: Matrix, y: Matrix, folds: NDArray[np.int64], shipped: SignWeights, strength: float) -> Matrix:
     """Return the logit of each answer by weights that were fitted without its fold."""
     logits = np.zeros(len(y))
     for fold in np.unique(folds):
@@ -84,7 +83,7 @@ def _left_out(x: Matrix, y: Matrix, folds: NDArray[np.int64], shipped: FeatureWe
     return logits
 
 
-def _fitted(x: Matrix, y: Matrix, shipped: FeatureWeights, strength: float) -> FeatureWeights:
+def _fitted(x: Matrix, y: Matrix, shipped: SignWeights, strength: float) -> SignWeights:
     weights = [round(float(weight), 4) for weight in _fit(x, y, _vector(shipped), strength)]
     return replace(shipped, confidence=dict(zip(shipped.confidence, weights[:-1], strict=True)), bias=weights[-1])
 
@@ -94,5 +93,5 @@ def _fit(x: Matrix, y: Matrix, prior: Matrix, strength: float) -> Matrix:
     return fit(x, y, strength * x.var(axis=0) + _FREE, prior)
 
 
-def _vector(table: FeatureWeights) -> Matrix:
+def _vector(table: SignWeights) -> Matrix:
     return np.array([*table.confidence.values(), table.bias])

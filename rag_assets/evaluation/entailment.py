@@ -4,7 +4,7 @@ Gao, Yen, Yu & Chen, "Enabling Large Language Models to Generate Text with Citat
 
 Belongs here: both formulas over an answer's statements.
 Does not belong here: quote-based measures (`measures`), asking the gold set (`evaluate`), the judge
-(`models.chat.entailment_judge`).
+(`entailment_judge`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rag_assets.evaluation.entailment_judge import Entails, open_judge
 from rag_serving.answering.citations import claims_of
-from rag_serving.models.chat.entailment_judge import Entails, open_judge
 from rag_serving.records.answers import Answer
 
 if TYPE_CHECKING:

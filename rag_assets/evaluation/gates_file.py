@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from rag_assets.evaluation.calibrate import Calibration
-from rag_serving.answering.extraction.ranker import TABLES, VERSION, Tables
+from rag_serving.answering.selection.scorer import TABLES, VERSION, Tables
 from rag_serving.artifacts.store import write_text
 from rag_serving.config.loading import ConfigError, load_config
 from rag_serving.config.models import Embedding

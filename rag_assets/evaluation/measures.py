@@ -14,10 +14,10 @@ from statistics import fmean
 from typing import Any
 
 from rag_assets.evaluation import entailment
+from rag_assets.evaluation.entailment_judge import Entails
 from rag_assets.evaluation.evaluate import Judged
 from rag_assets.evaluation.metrics import average_precision, mrr_at_k, ndcg_at_k, recall_at_k
 from rag_assets.evaluation.significance import bootstrap_interval
-from rag_serving.models.chat.entailment_judge import Entails
 from rag_serving.models.protocols import Embedder
 
 DEPTH = 10

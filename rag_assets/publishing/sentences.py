@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rag_assets.publishing.arrange import in_order
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_assets.state.vector_cache import EmbeddedTexts, TextVectors
-from rag_serving.answering.extraction.statements import sentence_texts
+from rag_serving.answering.selection.statements import sentence_texts
 from rag_serving.artifacts.manifest import EmbedderFacts
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config

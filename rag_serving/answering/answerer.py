@@ -15,14 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.answering.comparing.conflicts import Comparison, Differing, differing
+from rag_serving.answering.comparing.precedence import Opening
 from rag_serving.answering.composing import AnswerTrace, Composition, VerifiedDraft
-from rag_serving.answering.currency_notes import told_out_of_force, told_to_differ
-from rag_serving.answering.extraction.conflicts import Comparison, Differing, differing
-from rag_serving.answering.extraction.extractor import MODEL, Extraction, Similarity, extract
-from rag_serving.answering.extraction.features import QuestionFeatures
-from rag_serving.answering.extraction.parts import Part, StoredSimilarity, extracted_apart
-from rag_serving.answering.extraction.precedence import Opening
-from rag_serving.answering.extraction.ranker import Tables, WeightsError, calibrated
+from rag_serving.answering.currency_notes import told_other_value, told_out_of_force, told_to_differ
 from rag_serving.answering.gates import (
     gate_clarity,
     gate_doubt,
@@ -32,14 +28,17 @@ from rag_serving.answering.gates import (
     least_confidence,
     likeness,
 )
-from rag_serving.answering.verification.verifier import VerificationRules, verify, without_doubted
-from rag_serving.answering.writing.generator import Generator
+from rag_serving.answering.selection.parts import Part, StoredSimilarity, selected_apart
+from rag_serving.answering.selection.scorer import Tables, WeightsError, calibrated
+from rag_serving.answering.selection.selector import MODEL, Quoting, Selecting, Similarity, claims_for, select
+from rag_serving.answering.selection.signs import QuestionFeatures
+from rag_serving.answering.verification.verifier import VerificationRules, verify
+from rag_serving.answering.writing.generator import Generator, Selection
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.config.sections import Gates
-from rag_serving.models.chat.entailment_judge import Entails, open_judge
 from rag_serving.models.protocols import Embedder
 from rag_serving.records.answers import Answer, Citation
-from rag_serving.records.claims import EXTRACTIVE, Draft, Verdict
+from rag_serving.records.claims import Draft, Verdict
 from rag_serving.records.decisions import Decision
 from rag_serving.records.flags import CLOSEST_PASSAGE, CONFLICTING, LOW_OCR, OCR_QUOTE, SUPERSEDED
 from rag_serving.records.occasion import PLAIN, Occasion
@@ -51,7 +50,6 @@ from rag_serving.text.stemming import Analyze
 from rag_serving.tracing import StageTrace
 
 NO_VECTORS, UNSUPPORTED = "sentence_vectors_unavailable", "unsupported_claims"
-NOT_JUDGED, DOUBTED = "claims_not_judged", "claims_doubted_by_the_model"
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,6 @@ class Answering:
         self._embedder = embedder
         self.generator = Generator(config.generation, budgets=config.prompt)
         self._tables = open_tables(config)
-        self._judge: Entails | None = None
 
     def answer(
         self, attempt: StageTrace, asked: Question, lock: Lock, generation: str = "", explain: bool = False
@@ -101,11 +98,16 @@ class Answering:
             stop = gate_passages(lock, found, gates.nearer_by(asked.farther))
         if stop:
             return self._stopped(replace(stop.answer(generation), gates=found), attempt, asked, lock, explain)
+        features = QuestionFeatures.of(asked.text, asked.weights, asked.analyze)
+        quoting = Quoting(features, asked.analyze, settings.quote_max_words)
         with attempt.part("generate"):
             draft = self.generator.write(
                 asked.text,
                 lock,
-                lambda: self._extracted(attempt, asked, lock),
+                Selection(
+                    lambda: self._selected(attempt, asked, lock),
+                    lambda index, unit: claims_for(quoting, lock, [(index, unit)]),
+                ),
                 lambda chars: attempt.tell("generate", f"{chars} characters written"),
                 asked.occasion,
             )
@@ -113,7 +115,8 @@ class Answering:
             attempt.raise_flag(flag)
         with attempt.part("verify"):
             written = VerifiedDraft(*self._verified(draft, asked, lock))
-        written = self._judged(attempt, written, lock)
+        if any(verdict.support == "quoted" for verdict in written.verdicts):
+            attempt.raise_flag(UNSUPPORTED)
         composed = self._composed(attempt, written, asked, lock)
         if composed.doubt and (stop := gate_doubt(asked.decision)):
             return self._stopped(replace(stop.answer(generation), gates=found), attempt, asked, lock, explain)
@@ -132,13 +135,13 @@ class Answering:
         return composed.trace(answer, lock)
 
     def _composed(self, attempt: StageTrace, written: VerifiedDraft, asked: Question, lock: Lock) -> Composition:
-        """Return what becomes of what was written: where it is doubted, what extraction finds may come closest."""
+        """Return what becomes of what was written: where it is doubted, what is selected may come closest."""
         gates, min_ocr = asked.gates or self._config.gates, self._config.verification.min_ocr_confidence
-        doubt = written.doubt(asked.text, lock, gates, min_ocr)
+        doubt = written.doubt(asked.text, lock, gates, min_ocr, asked.opening)
         if not doubt:
             return Composition(written, written, None, is_shown=True)
         with attempt.part("closest"):
-            draft = written.draft if written.draft.model == MODEL else self._extracted(attempt, asked, lock)
+            draft = written.draft if written.draft.model == MODEL else self._selected(attempt, asked, lock)
             widened = replace(draft, claims=(*draft.claims, *draft.further))
             tried = VerifiedDraft(*self._verified(widened, asked, lock)) if widened != written.draft else written
         is_shown = (asked.is_foreign and gates.min_closest < 1) or is_close(tried.draft.confidence, gates)
@@ -149,7 +152,7 @@ class Answering:
         it."""
         if explain:
             is_far = answer.refusal and answer.refusal.value is not None
-            draft = self._extracted(attempt, asked, lock) if is_far else Draft((), MODEL)
+            draft = self._selected(attempt, asked, lock) if is_far else Draft((), MODEL)
             unread = VerifiedDraft(draft, ())
             answer = Composition(unread, unread, answer.refusal, is_shown=False).explained(answer, lock)
         return AnswerTrace(answer, Draft((), MODEL), lock, [])
@@ -167,48 +170,27 @@ class Answering:
             verdicts = verify(draft, lock, asked.original, self.rules)
         return draft, verdicts, differs
 
-    def _judged(self, attempt: StageTrace, written: VerifiedDraft, lock: Lock) -> VerifiedDraft:
-        """Return the draft with what the model says of each sentence; one that it doubts is shown as a quotation.
-
-        It adds nothing, and its absence costs nothing.
-        """
-        found = list(written.verdicts)
-        if any(verdict.support == "quoted" for verdict in found):
-            attempt.raise_flag(UNSUPPORTED)
-        if not self._config.verification.model_check or self._config.generation.provider == EXTRACTIVE:
-            return written
-        with attempt.part("judge", NOT_JUDGED):
-            entails = self._judge = self._judge or open_judge(self._config.generation)
-            for place, verdict in enumerate(found):
-                passage = lock.passage(verdict.index or 0)
-                if entails and passage and verdict.support == "carried":
-                    judged = entails(passage.chunk.text, verdict.told or verdict.claim.text)
-                    found[place] = replace(verdict, judged=judged)
-        if any(verdict.judged is False for verdict in found):
-            attempt.raise_flag(DOUBTED)
-        return replace(written, verdicts=without_doubted(found, lock))
-
-    def _extracted(self, attempt: StageTrace, asked: Question, lock: Lock) -> Draft:
+    def _selected(self, attempt: StageTrace, asked: Question, lock: Lock) -> Draft:
         if asked.vector is not None:
             with attempt.part("sentences", NO_VECTORS):
                 return self._compared(asked, lock, by_meaning=True)
         return self._compared(asked, lock, by_meaning=False)
 
     def _compared(self, asked: Question, lock: Lock, by_meaning: bool) -> Draft:
-        """Return what extraction finds, comparing sentences by meaning or by their words alone.
+        """Return what is selected, comparing sentences by meaning or by their words alone.
 
         Raises:
             ModelError: no vector of a sentence can be had.
         """
         settings = self._config.generation
 
-        def options_of(compared: Question | Part) -> Extraction:
+        def options_of(compared: Question | Part) -> Selecting:
             similarity = self._similarity(compared) if by_meaning else None
-            return Extraction(similarity, settings.max_citations, settings.quote_max_words, self._tables)
+            return Selecting(similarity, settings.max_citations, settings.quote_max_words, self._tables)
 
         if asked.parts:
-            return extracted_apart(asked.parts, lock, asked.analyze, options_of)
-        return extract(asked.text, lock, asked.weights, asked.analyze, options_of(asked))
+            return selected_apart(asked.parts, lock, asked.analyze, options_of)
+        return select(asked.text, lock, asked.weights, asked.analyze, options_of(asked))
 
     def _similarity(self, asked: Question | Part) -> Similarity | None:
         """Return what compares texts with a question by meaning; None without its vector."""
@@ -235,10 +217,11 @@ def _noted(attempt: StageTrace, asked: Question, lock: Lock, shown: VerifiedDraf
     """Return what the reader must know of the cited passages: that they do not agree, or are no longer in force."""
     not_agreed = told_to_differ(shown.verdicts, shown.differs) if shown.differs else None
     out_of_force = told_out_of_force(shown.verdicts, lock, asked.opening)
+    other_value = told_other_value(asked.text, shown.verdicts, lock)
     for flag, told in ((CONFLICTING, not_agreed), (SUPERSEDED, out_of_force)):
         if told:
             attempt.raise_flag(flag)
-    return " ".join(filter(None, (not_agreed, out_of_force))) or None
+    return " ".join(filter(None, (other_value, not_agreed, out_of_force))) or None
 
 
 def _tell_ocr(attempt: StageTrace, citations: Sequence[Citation], least: int) -> None:

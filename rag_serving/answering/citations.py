@@ -13,23 +13,23 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, cast
 
-from rag_serving.answering.extraction.excerpt_length import excerpt
 from rag_serving.answering.quote_window import trimmed
+from rag_serving.answering.selection.excerpt_length import excerpt
 from rag_serving.answering.text_fragments import fragment_url, is_repeated
 from rag_serving.answering.writing.sanitizing import without_links
-from rag_serving.records.answers import Answer, Citation, Verification
+from rag_serving.records.answers import Answer, Citation, ShownClaim, Verification
 from rag_serving.records.claims import Verdict
 from rag_serving.records.passages import Chunk, Lock
 from rag_serving.records.places import PagePart, ocr_told, page_told
 from rag_serving.text.page_marks import page_anchor, pages_of
 from rag_serving.text.units import pieces, words
 
-UNVERIFIED = "(not verified)"
+IN_THE_MODELS_WORDS = "In the model's words, not verified:"
 MIN_QUOTE_WORDS, MAX_QUOTE_WORDS = 10, 15
 _WORDS_AROUND = 4  # that tell a quote from the same words elsewhere
 
 _FENCES = ("\n```", "\n~~~")
-_CLAIM_END = re.compile(rf"(?:(?<=\[\d\])|(?<=\[\d\d\])|(?<={re.escape(UNVERIFIED)}))\n\n")
+_CLAIM_END = re.compile(rf"(?:(?<=\[\d\])|(?<=\[\d\d\]))\n\n|\n\n(?={re.escape(IN_THE_MODELS_WORDS)})")
 _MARKER = re.compile(r"(?:(?<!\s)\s+|^|(?<=[.,;:!?]))\[\d{1,3}\](?!\()")
 
 
@@ -58,11 +58,10 @@ def shown_numbers(verdicts: Iterable[Verdict]) -> dict[int, int]:
     return {passage: number for number, passage in enumerate(cited, start=1)}
 
 
-def answer_text(verdicts: Sequence[Verdict], lock: Lock, mark_unverified: bool = False) -> str:
-    """Return the claims that stand, a paragraph each, with the numbers of their passages and without links these do
-    not hold.
+def answer_text(verdicts: Sequence[Verdict], lock: Lock, shows_unverified: bool = False) -> str:
+    """Return the page's words of the claims that stand, a paragraph each, with the numbers of their passages.
 
-    Claims that do not stand are left out, or marked.
+    Sentences of a model that are not the page's own are left out, or follow in a voice of their own, without a number.
     """
     paragraphs, numbers = [], shown_numbers(verdicts)
     for text, group in groupby(verdicts, lambda verdict: verdict.told or verdict.claim.text):
@@ -71,9 +70,38 @@ def answer_text(verdicts: Sequence[Verdict], lock: Lock, mark_unverified: bool =
         if indexes:
             said, marks = excerpt(_cleaned(text, indexes, lock)), "".join(f"[{numbers[index]}]" for index in indexes)
             paragraphs.append(f"{said}{gap_before_markers(said)}{marks}")
-        elif mark_unverified and (shown := excerpt(_cleaned(text, [], lock))):
-            paragraphs.append(f"{shown} {UNVERIFIED}")
+        written = dict.fromkeys(verdict.claim.text for verdict in members if _is_models(verdict))
+        for sentence in written if shows_unverified else ():
+            paragraphs.append(f"{IN_THE_MODELS_WORDS} {_one_line(excerpt(_cleaned(sentence, [], lock)))}")
     return "\n\n".join(paragraphs)
+
+
+def shown_claims(verdicts: Sequence[Verdict], lock: Lock, shows_unverified: bool = False) -> tuple[ShownClaim, ...]:
+    """Return what an answer shows, claim by claim: the page's words, and where they are shown a model's own."""
+    claims, numbers = list[ShownClaim](), shown_numbers(verdicts)
+    for verdict in verdicts:
+        passage = lock.passage(verdict.index or 0)
+        if verdict.outcome != "dropped" and passage:
+            units = passage.chunk.parts.units
+            start, end = verdict.start or 0, verdict.end or 0
+            places = tuple(
+                (cast(int, verdict.index), number)
+                for number, unit in enumerate(units)
+                if unit.of(passage.chunk.text) in verdict.told or (unit.start < end and start < unit.end)
+            )
+            claims.append(ShownClaim(verdict.told, "verbatim", places, numbers[cast(int, verdict.index)]))
+        if shows_unverified and _is_models(verdict):
+            claims.append(ShownClaim(_one_line(_cleaned(verdict.claim.text, [], lock)), "model"))
+    return tuple(dict.fromkeys(claims))
+
+
+def _is_models(verdict: Verdict) -> bool:
+    """Return whether the sentence of a claim is a model's own, and not the page's."""
+    return verdict.support != "verbatim" and not verdict.claim.is_selected and bool(verdict.claim.text.strip())
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def claims_of(answer: Answer) -> list[str]:
@@ -223,7 +251,5 @@ def _cleaned(text: str, indexes: Sequence[int], lock: Lock) -> str:
 
 
 def _why(verdict: Verdict) -> str:
-    told = {"verbatim": ", the sentence stands in the passage", "carried": ", every word stands in the passage"}
-    judged = {True: ", the model says that it follows", False: ", the model doubts that it follows"}
-    more = told.get(verdict.support, "") + ("" if verdict.judged is None else judged[verdict.judged])
-    return f"{verdict.outcome}: {verdict.reason}{more}"
+    own = ", the sentence is the page's" if verdict.support == "verbatim" else ""
+    return f"{verdict.outcome}: {verdict.reason}{own}"

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rag_serving.answering.citations import answer_text, citations_of, explained
+from rag_serving.answering.citations import answer_text, citations_of, explained, shown_claims
 from rag_serving.answering.clarifying import closest
-from rag_serving.answering.extraction.conflicts import Differing
-from rag_serving.answering.gates import CLOSEST, NOT_FOUND, gate_confidence, gate_ocr
+from rag_serving.answering.comparing.conflicts import Differing
+from rag_serving.answering.comparing.precedence import Opening
+from rag_serving.answering.gates import CLOSEST, NOT_FOUND, gate_confidence, gate_marked, gate_named, gate_ocr
 from rag_serving.answering.refusals import best_rejected, not_written, rejected_shapes
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.sections import Gates
@@ -50,12 +51,16 @@ class VerifiedDraft:
         """Return whether some claim is true to the passages."""
         return any(verdict.outcome != "dropped" for verdict in self.verdicts)
 
-    def doubt(self, question: str, lock: Lock, gates: Gates, min_ocr: int) -> Refusal | None:
+    def doubt(self, question: str, lock: Lock, gates: Gates, min_ocr: int, opening: Opening) -> Refusal | None:
         """Return why the draft is no confident answer; None where it is one. `min_ocr`: confidence that OCR needs."""
         if not self.stands:
             return not_written(self.draft, lock)
-        doubt = gate_confidence(question, self.draft.confidence, gates, len(lock))
-        return doubt or gate_ocr(self.verdicts, lock, min_ocr)
+        return (
+            gate_confidence(question, self.draft.confidence, gates, len(lock))
+            or gate_ocr(self.verdicts, lock, min_ocr)
+            or gate_named(question, self.verdicts, lock)
+            or gate_marked(question, self.verdicts, lock, opening)
+        )
 
 
 @dataclass(frozen=True)
@@ -82,11 +87,13 @@ class Composition:
 
     def _shown(self, lock: Lock, settings: AnswerGeneration) -> Answer:
         shown = self.tried
-        text = answer_text(shown.verdicts, lock, settings.unverified == "mark" and not self.doubt)
+        shows_unverified = settings.unverified == "show" and not self.doubt
+        text = answer_text(shown.verdicts, lock, shows_unverified)
         return Answer(
             "answered",
             f"{CLOSEST}\n\n{text}" if self.doubt else text,
             citations_of(shown.verdicts, lock, settings.quote_max_words),
+            shown_claims(shown.verdicts, lock, shows_unverified),
             generator=shown.draft.model,
         )
 

@@ -1,21 +1,24 @@
 """What the reader is told of passages that do not agree, or that are no longer in force.
 
-Belongs here: the wording. Does not belong here: which passages differ (`answering.extraction.conflicts`), which is the
-more current and why (`answering.extraction.precedence`).
+Belongs here: the wording. Does not belong here: which passages differ (`answering.comparing.conflicts`), which is the
+more current and why (`answering.comparing.precedence`).
 
 Nothing of a page is repeated but its number, a word of a fixed list and the number of what took its place.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from rag_serving.answering.citations import shown_numbers
-from rag_serving.answering.extraction.conflicts import Differing, Other
-from rag_serving.answering.extraction.precedence import Opening, Standing, mark_of
+from rag_serving.answering.comparing.conflicts import Differing, Other
+from rag_serving.answering.comparing.precedence import Opening, Standing, mark_of
+from rag_serving.answering.comparing.values import differ, measures
 from rag_serving.records.claims import Claim, Verdict
 from rag_serving.records.passages import Lock
 from rag_serving.text.currency import Mark
+from rag_serving.text.question_types import kind_of
 
 
 def told_to_differ(verdicts: Sequence[Verdict], differs: Differing) -> str | None:
@@ -40,6 +43,21 @@ def told_out_of_force(verdicts: Sequence[Verdict], lock: Lock, opening: Opening)
     return " ".join(_marked(mark, numbers) for mark, numbers in marked.items()) or None
 
 
+def told_other_value(question: str, verdicts: Sequence[Verdict], lock: Lock) -> str | None:
+    """Return which value the page gives where a yes-or-no question names another one: `The page says 7 days.`"""
+    first = next((v for v in verdicts if v.outcome != "dropped" and v.index and v.start is not None), None)
+    asked = measures(question)
+    if first is None or first.start is None or not asked or kind_of(question) != "yes_no":
+        return None
+    passage = lock.passage(first.index or 0)
+    unit = passage.chunk.parts.unit_at(first.start) if passage else None
+    if passage is None or unit is None or not differ(asked, measures(text := unit.of(passage.chunk.text))):
+        return None
+    given = next((found[0] for found in _FIGURE.finditer(text) if differ(asked, measures(found[0]))), None)
+    return f"The page says {given.strip()}." if given else None
+
+
+_FIGURE = re.compile(r"\d+(?:[.,]\d+)*[ \u00a0]?(?:%|[^\W\d_]+)")
 _READ = "Read both before you rely on one."
 
 

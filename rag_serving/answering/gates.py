@@ -13,19 +13,21 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from rag_serving.answering.clarifying import WHICH_PART, asked_back, closest
-from rag_serving.answering.refusals import badly_read, nothing_kept, too_doubtful, too_far
+from rag_serving.answering.comparing.precedence import Opening, mark_of
+from rag_serving.answering.refusals import badly_read, disowned, not_named, nothing_kept, too_doubtful, too_far
 from rag_serving.config.sections import Gates
 from rag_serving.records.answers import Answer, Status
 from rag_serving.records.claims import Verdict
 from rag_serving.records.decisions import Decision
 from rag_serving.records.passages import Lock
 from rag_serving.records.refusal import Clarification, Gate, Refusal
+from rag_serving.text.named_things import names_in
 from rag_serving.text.orders import is_order
 from rag_serving.text.question_types import is_claim
 from rag_serving.text.small_talk import Remark, plain_words
 
 NOT_FOUND = "Not found in docs."
-CLOSEST = "The pages do not answer this outright. They come closest with:"
+CLOSEST = "This may answer it:"
 """The line above passages that are shown without confidence; clients that know no outcome show it, too."""
 REFUSED_ORDER = "This asks to answer by other rules than the pages'. Ask what the pages tell."
 REFUSED_EMPTY = "This has no words to look for. Ask a question in words."
@@ -46,6 +48,7 @@ REMARKS: Mapping[Remark, str] = MappingProxyType(
 ASKING_NOTHING: frozenset[Gate] = frozenset({"empty", "pointer", "remark"})
 
 _LETTER = re.compile(r"[^\W_]")
+_STEM = 6  # letters of a mark by which a question asks for it: reject, deprec, planne
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,28 @@ def gate_ocr(verdicts: Sequence[Verdict], lock: Lock, least: int) -> Refusal | N
     read = [_ocr_confidence(verdict, lock) for verdict in verdicts if verdict.outcome != "dropped"]
     unsure = [confidence for confidence in read if confidence is not None and confidence < least]
     return badly_read(len(lock), max(unsure), least) if unsure and len(unsure) == len(read) else None
+
+
+def gate_named(question: str, verdicts: Sequence[Verdict], lock: Lock) -> Refusal | None:
+    """Return why an answer is not told with confidence: the question names something by an identifier or a number, and
+    no passage that is shown names it so, in its words or above them."""
+    shown = [
+        f"{passage.chunk.headings}\n{verdict.told}"
+        for verdict in verdicts
+        if verdict.outcome != "dropped" and (passage := lock.passage(verdict.index or 0))
+    ]
+    missing = next((name for name in names_in(question) if not any(name.is_in(text) for text in shown)), None)
+    return not_named(len(lock), missing.text) if shown and missing else None
+
+
+def gate_marked(question: str, verdicts: Sequence[Verdict], lock: Lock, opening: Opening) -> Refusal | None:
+    """Return why an answer is not told with confidence: all passages that are shown are marked as not in force, and
+    the question does not ask for such (`Which alternatives were rejected?`)."""
+    shown = {v.index: p.chunk for v in verdicts if v.outcome != "dropped" and (p := lock.passage(v.index or 0))}
+    marks = [mark_of(chunk, opening(chunk)) for chunk in shown.values()]
+    mark = marks[0] if marks else None
+    is_asked_for = mark is not None and mark.word[:_STEM] in question.lower()
+    return disowned(len(lock), mark.told) if mark and all(marks) and not is_asked_for else None
 
 
 def _ocr_confidence(verdict: Verdict, lock: Lock) -> int | None:

@@ -1,7 +1,7 @@
-"""Which words of a sentence are quoted.
+"""Which words of a unit are quoted.
 
-Belongs here: the window of a sentence that says most of what was asked, or most of a claim.
-Does not belong here: which sentence it is (`answering.extraction.extractor`), how a verified quote is shown
+Belongs here: the window of a unit that says most of what was asked, or most of a claim.
+Does not belong here: which unit it is (`answering.selection.selector`), how a verified quote is shown
 (`answering.citations`).
 """
 
@@ -9,33 +9,51 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from rag_serving.text.polarity_words import negations
+from rag_serving.text.question_types import Kind, holds
 from rag_serving.text.units import pieces
 
-REACH_OF_NEGATION = 4
-"""A negation this many words before a quote belongs to it."""
-
+_REACH_OF_NEGATION = 4  # a negation this many words before a quote belongs to it
+_ANSWERS = 2.0  # the weight of a word of the kind that is asked for, in those of the question's rarest term
 _WORD = re.compile(r"\w")
 
 
-def best_window(
-    sentence: str, weights: Mapping[str, float], analyze: Callable[[str], Sequence[str]], count: int
-) -> tuple[int, int]:
+class Asked(Protocol):
+    """What a window is chosen by: the kind of answer that is asked for, the question's words, weights of its terms."""
+
+    @property
+    def kind(self) -> Kind: ...
+
+    @property
+    def words(self) -> frozenset[str]: ...
+
+    @property
+    def weights(self) -> Mapping[str, float]: ...
+
+
+def best_window(unit: str, asked: Asked, analyze: Callable[[str], Sequence[str]], count: int) -> tuple[int, int]:
     """Return the range of up to `count` words that holds most of the weight; the first among equals.
 
-    Words are what white space parts. A window that keeps all of the sentence's negations is preferred to one that loses
-    one.
+    Words are what white space parts. A word of the kind that is asked for (a figure, a time, a name) counts most: it is
+    the answer. A window that keeps all of the unit's negations is preferred to one that loses one.
     """
-    spans = pieces(sentence)
+    spans = pieces(unit)
     if len(spans) <= count:
-        return 0, len(sentence)
-    value, negates = _value(sentence, spans, weights, analyze), _negates(sentence, spans)
+        return 0, len(unit)
+    value, negates = _value(unit, spans, asked.weights, analyze), _negates(unit, spans)
+    answers = _ANSWERS * max(asked.weights.values(), default=1.0)
+    if asked.kind in ("quantity", "time", "person"):
+        value = [
+            each + answers * holds(asked.kind, unit[start:end], asked.words)
+            for each, (start, end) in zip(value, spans, strict=True)
+        ]
     first = max(
         range(len(spans) - count + 1),
         key=lambda at: (sum(negates[at : at + count]), sum(value[at : at + count]), -at),
     )
-    return trimmed(sentence, spans[first : first + count])
+    return trimmed(unit, spans[first : first + count])
 
 
 def best_part(
@@ -51,7 +69,7 @@ def best_part(
     value, negates = _value(quote, spans, weights, analyze), _negates(quote, spans)
 
     def key(at: int) -> tuple[bool, float, int]:
-        beside = *negates[max(0, at - REACH_OF_NEGATION) : at], *negates[at + count : at + count + 1]
+        beside = *negates[max(0, at - _REACH_OF_NEGATION) : at], *negates[at + count : at + count + 1]
         return not any(beside), sum(value[at : at + count]), -at
 
     first = max(range(len(spans) - count + 1), key=key)

@@ -55,6 +55,16 @@ def badly_read(passages: int, confidence: int, least: int) -> Refusal:
     return Refusal("ocr", f"{_count(passages, 'passage')} looked at: {reason}", confidence, least)
 
 
+def not_named(passages: int, name: str) -> Refusal:
+    """Return why an answer that does not name what the question names is no confident one."""
+    return Refusal("named", f"{_count(passages, 'passage')} looked at: the best does not name {name!r}")
+
+
+def disowned(passages: int, mark: str) -> Refusal:
+    """Return why an answer from a passage that is marked as out of force is no confident one."""
+    return Refusal("marked", f"{_count(passages, 'passage')} looked at: the best is marked as {mark}")
+
+
 def not_written(draft: Draft, lock: Lock) -> Refusal:
     """Return why nothing of a draft is shown: it has no claim, or none that stands.
 

@@ -157,8 +157,12 @@ class AnswerGeneration(ChatModel):
     """Consecutive failures after which the model is not called for `breaker_reset_s`."""
     breaker_reset_s: float = Field(30, gt=0)
     """Seconds after which the model is called again."""
-    unverified: Literal["remove", "mark"] = "remove"
-    """Remove or mark sentences without a verified citation."""
+    style: Literal["verbatim", "prose"] = "verbatim"
+    """verbatim: the model points at lines of the pages, which are shown as they are; prose: it writes sentences, of
+    which only those that are the page's own words are verified."""
+    unverified: Literal["hide", "show"] = "hide"
+    """With `style: prose`, sentences of the model that are not the page's own words: hide them, or show them as the
+    model's words beside the page's."""
     max_citations: int = Field(3, ge=1, le=20)
     """Largest number of citations in an answer."""
     require_quotes: bool = True

@@ -114,12 +114,12 @@ class Gates(Section):
     min_coverage: float = Field(0.2, ge=0, le=1)
     """Share of the question's weight (IDF of its terms) that at least one passage needs, unless `min_similarity` is
     reached."""
-    min_confidence: float = Field(0.33, ge=0, le=1)
+    min_confidence: float = Field(0.55, ge=0, le=1)
     """Estimated probability, from which the extractive generator's best sentence is given as the answer."""
-    min_confidence_statement: float = Field(0.15, ge=0, le=1)
+    min_confidence_statement: float = Field(0.3, ge=0, le=1)
     """The same for input that is a statement instead of a question: the reply is the passage that supports or
     contradicts it."""
-    min_closest: float = Field(0.02, ge=0, le=1)
+    min_closest: float = Field(0.12, ge=0, le=1)
     """Estimated probability from which the sentence is shown as the closest passage; 1: only confident answers are
     shown."""
     min_clear: float = Field(0.6, ge=0, le=1)
@@ -143,9 +143,6 @@ class Verification(Section):
     min_ocr_confidence: int = Field(80, ge=0, le=100)
     """OCR confidence (0 to 100) that a quote needs in an answer; below, it is shown as the closest passage, to be
     compared with the page. Text from OCR is never called exact."""
-    model_check: bool = False
-    """Let the generator's model also check whether each sentence follows from the passage that it cites. The check can
-    only remove: a doubtful sentence is replaced by the passage's own words, and flagged."""
 
 
 class Evaluation(Section):

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from rag_serving.answering.answerer import Question
-from rag_serving.answering.extraction.parts import Part
-from rag_serving.answering.extraction.precedence import beginning
+from rag_serving.answering.comparing.precedence import beginning
 from rag_serving.answering.gates import is_heading
+from rag_serving.answering.selection.parts import Part
 from rag_serving.config.sections import Gates
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.query.languages import FARTHER_ABROAD, knows

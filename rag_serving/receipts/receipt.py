@@ -26,12 +26,13 @@ from rag_serving.records.passages import Lock
 from rag_serving.records.queries import Filters
 from rag_serving.tracing import coarse
 
-VERSION = 8
+VERSION = 9
 # Of version 2 a citation's `index` is its place in the lock, and no quote was shortened. Before version 4 sentences
 # were not compared with their passages word by word. Before version 5 questions were encrypted by a stream of HMAC;
 # before version 6 fewer sentences were carried, before version 7 there was no outcome, before version 8 no digest of a
-# file, and quotes that OCR read were said to be exact.
-READ_VERSIONS = (2, 3, 4, 5, 6, 7, 8)
+# file, and quotes that OCR read were said to be exact; before version 9 rules that are gone compared each sentence with
+# its passages.
+READ_VERSIONS = (2, 3, 4, 5, 6, 7, 8, 9)
 ID_CHARS = 32
 
 
@@ -153,8 +154,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "reason": verdict.reason,
         "support": verdict.support,
         "shown": verdict.told,
-        "carried": [[carried.word, carried.by, carried.how] for carried in verdict.carried],
-        "judged": verdict.judged,
+        "selected": claim.is_selected,
         "index": verdict.index,
         "start": verdict.start,
         "end": verdict.end,

@@ -7,13 +7,12 @@ Does not belong here: storing and signing (`store`), who may see it (`proofs`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 from rag_serving.answering.gates import CLOSEST
 from rag_serving.answering.lock import has_anchor
-from rag_serving.answering.verification.quotes import find_exact
-from rag_serving.answering.verification.verifier import VerificationRules, verify, without_doubted
+from rag_serving.answering.quotes import find_exact
+from rag_serving.answering.verification.verifier import VerificationRules, verify
 from rag_serving.receipts.files import Files, file_faults, page_faults
 from rag_serving.receipts.receipt import READ_VERSIONS, text_hash
 from rag_serving.records.claims import Claim, Draft, Verdict
@@ -38,11 +37,11 @@ class Archive(Pages, Files, Protocol):
 
 
 _NUMBERED_BY_PLACE = 2  # the version whose citations are numbered by their places in the lock
-_SENTENCES_CHECKED = 4  # the first version whose sentences were compared with their passages word by word
 _WITH_OUTCOME = 7  # the first version that says whether an answer was told with confidence
-_REWORDED = 6  # the first version whose sentences could be carried in another construction
-_COMPARED = ("outcome", "index", "start", "end", "support", "shown", "carried")
-_UNCHECKED = "sentences: version {} did not compare each with its passages; ask the question again"
+_WITH_FILES = 8  # the first version with digests of files
+_OWN_WORDS = 9  # the first version whose sentences are the page's own words or replaced by them
+_COMPARED = ("outcome", "index", "start", "end", "support", "shown")
+_UNCHECKED = "sentences: version {} compared them by rules that are gone; the quotes hold. Ask the question again"
 
 
 def faults(receipt: Receipt, generation: Archive, question_fault: Callable[[Receipt], str | None]) -> list[str]:
@@ -63,10 +62,10 @@ def faults(receipt: Receipt, generation: Archive, question_fault: Callable[[Rece
         if texts:
             return texts
         lock = Lock(tuple(Candidate(chunk, 0.0) for chunk in chunks))
-        if receipt["version"] < _SENTENCES_CHECKED:
-            return [*_citation_faults(receipt, lock), _UNCHECKED.format(receipt["version"])]
-        of_files = [*page_faults(receipt, lock), *file_faults(receipt, generation)]
-        return [*_citation_faults(receipt, lock), *of_files, *_verdict_faults(receipt, lock), *_outcome_faults(receipt)]
+        found = [*_citation_faults(receipt, lock), *page_faults(receipt, lock), *file_faults(receipt, generation)]
+        if receipt["version"] < _OWN_WORDS:
+            return [*found, _UNCHECKED.format(receipt["version"])]
+        return [*found, *_verdict_faults(receipt, lock), *_outcome_faults(receipt)]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         return [f"receipt: it cannot be read ({type(error).__name__}: {error})"]
 
@@ -156,29 +155,16 @@ def _numbers(receipt: Receipt, cited: Iterable[int]) -> dict[int, int]:
 
 
 def _verdict_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
-    """Yield the verdicts that verification does not reach once more.
-
-    What an older version showed as a quotation is held to be one, though its sentence would be carried by now.
-    """
+    """Yield the verdicts that verification does not reach once more."""
     noted: Sequence[Mapping[str, Any]] = receipt["verdicts"]
-    draft = Draft(
-        tuple(Claim(v["sentence"], v["cited"], v["quote"], tuple(v["others"])) for v in noted), receipt["generator"]
-    )
+    claims = (Claim(v["sentence"], v["cited"], v["quote"], tuple(v["others"]), v["selected"]) for v in noted)
+    draft = Draft(tuple(claims), receipt["generator"])
     reached = verify(draft, lock, receipt["question"], VerificationRules(**receipt["rules"]))
-    is_older = receipt["version"] < _REWORDED
-    # a receipt of an older version does not say what a model judged
-    judged = (
-        replace(now, judged=False if is_older and then["support"] != "carried" else then.get("judged"))
-        for then, now in zip(noted, reached, strict=True)
-    )
-    replayed = without_doubted([*judged], lock)
-    compared = _COMPARED[:-1] if is_older else _COMPARED  # the words were paired in another way
-    for number, (then, now) in enumerate(zip(noted, replayed, strict=True), start=1):
-        if [then[name] for name in compared] != _reached(now)[: len(compared)]:
+    for number, (then, now) in enumerate(zip(noted, reached, strict=True), start=1):
+        if [then[name] for name in _COMPARED] != _reached(now):
             yield f"verdict {number}: it was {then['outcome']} ({then['reason']}), is now {now.outcome} ({now.reason})"
 
 
 def _reached(verdict: Verdict) -> list[Any]:
     """Return what a receipt notes of a verdict, in the order of `_COMPARED`."""
-    carried = [[word.word, word.by, word.how] for word in verdict.carried]
-    return [verdict.outcome, verdict.index, verdict.start, verdict.end, verdict.support, verdict.told, carried]
+    return [verdict.outcome, verdict.index, verdict.start, verdict.end, verdict.support, verdict.told]

@@ -73,6 +73,20 @@ class Citation:
 
 
 @dataclass(frozen=True)
+class ShownClaim:
+    """A part of an answer: words of a page, or a sentence of a model that is not verified."""
+
+    text: str
+    verified: Literal["verbatim", "model"]
+    units: tuple[tuple[int, int], ...] = ()  # (passage of the lock from 1, number of its unit from 0)
+    citation: int | None = None  # the number shown
+
+    def payload(self) -> dict[str, Any]:
+        """Return the JSON shape."""
+        return {**vars(self), "units": [list(unit) for unit in self.units]}
+
+
+@dataclass(frozen=True)
 class SearchResults:
     """Ranked candidates with the generation that gave them."""
 
@@ -108,6 +122,7 @@ class Answer:
     status: Status
     answer: str
     citations: tuple[Citation, ...] = ()
+    claims: tuple[ShownClaim, ...] = ()
     clarification: Clarification | None = None
     refusal: Refusal | None = None  # why it is none, or not told with confidence
     understood: str | None = None  # the question as it was completed from earlier ones
@@ -144,6 +159,7 @@ class Answer:
             "threshold": self.gates.get("min_confidence"),
             "answer": self.answer,
             "citations": [citation.payload() for citation in self.citations],
+            "claims": [claim.payload() for claim in self.claims],
             "clarification": self.clarification.payload() if self.clarification else None,
             "refusal": self.refusal.payload() if self.refusal else None,
             "understood": self.understood,

@@ -1,7 +1,7 @@
 """Claims: what a generator wrote, and what verification said of it.
 
 Belongs here: plain immutable records. Does not belong here: writing claims (`answering.writing`,
-`answering.extraction`), verifying them (`answering.verification`).
+`answering.selection`), verifying them (`answering.verification`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Support = Literal["verbatim", "carried", "quoted", "unchecked"]
-"""What the sentence of a claim is worth: its passage's own words; carried by them word by word; not carried, so that
-readers see the passage's own sentence in its place; not looked at, because the claim was dropped."""
+Support = Literal["verbatim", "quoted", "unchecked"]
+"""What the sentence of a claim is worth: its passage's own words; not these, so that readers see them in its place; not
+looked at, because the claim was dropped."""
 EXTRACTIVE = "extractive"
 """The writer whose sentences are cut out of passages."""
 
@@ -24,7 +24,8 @@ class Claim:
     text: str
     index: int
     quote: str
-    others: tuple[str, ...] = ()  # what else the sentence quotes; it must stand, too
+    others: tuple[str, ...] = ()  # of a selected claim: the parts of the passage that it is made of, where not of one
+    is_selected: bool = False  # its words were taken from the passage, and not written
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,6 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class CarriedWord:
-    """A word of a sentence, and the words of a cited passage that carry it."""
-
-    word: str
-    by: str
-    how: Literal["exact", "inflection", "synonym", "figure"]
-
-
-@dataclass(frozen=True)
 class Verdict:
     """What verification said of one claim's quote."""
 
@@ -84,7 +76,5 @@ class Verdict:
     index: int | None = None
     start: int | None = None  # offsets of the quote in the passage's text
     end: int | None = None
-    told: str = ""  # the claim's sentence, with what it quotes only nearly as the passages have it
+    told: str = ""  # the page's words that readers see of it
     support: Support = "unchecked"
-    carried: tuple[CarriedWord, ...] = ()  # which words of the passage carry each word of the sentence
-    judged: bool | None = None  # whether it follows from the passage, as a model says; None: not asked, or no answer

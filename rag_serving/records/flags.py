@@ -49,8 +49,6 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         NEARLY_SPENT: "The budget is nearly spent; once it is, questions are refused until it is renewed.",
         CACHED: "Search is not available; this is the earlier answer to the same question.",
         CACHED_OLDER: "Search is not available; this is an earlier answer, from another version of the pages.",
-        "claims_doubted_by_the_model": "The language model doubted a sentence; the page's own words are shown instead.",
-        "claims_not_judged": "The language model could not be asked whether the sentences follow from the passages.",
         "conversation_not_read": "The earlier questions could not be read; this one was asked alone.",
         "dense_index_searched_exactly": "Part of the search by meaning was done without its index: slower, not worse.",
         "dense_unavailable": "The search by meaning was not available; passages were found by their words alone.",
@@ -67,7 +65,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "session_unavailable": "The session could not be read, or the question could not be stored in it.",
         "session_unknown": "There is no such session; the question was not stored.",
         "stale_generation": "A newer version of the pages was still being opened; this is from the one before.",
-        "unsupported_claims": "A sentence of the language model contradicted its passage and is not shown.",
+        "unsupported_claims": "A sentence of the language model was not the page's own, whose words are shown instead.",
     }
 )
 

@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 Gate = Literal[
     "empty", "order", "pointer", "passages", "similarity", "coverage", "no_sentence", "declined", "verification",
-    "confidence", "remark", "ocr", "meaning",
+    "confidence", "remark", "ocr", "meaning", "named", "marked",
 ]  # fmt: skip
 """What kept a question from a confident answer: it has no words, gives orders, or points at something; no passage was
 found, or none is near; no sentence answers, or the model says so; nothing stands; the best is doubtful; a remark; OCR
-was not sure of what it read; it is not clear which of several things is meant."""
+was not sure of what it read; it is not clear which of several things is meant; what the question names by a number or
+an identifier is not named by what is shown; its page or heading says that it is no longer, or not, in force."""
 OptionKind = Literal["question", "page", "spelling", "meaning"]
 """What an option is: another question, a page to read, the question with its words as they were typed, one of the
 things that may be meant."""

@@ -1,7 +1,7 @@
 """Evidence from what a passage is made of: its nearest sentence, and the headings that it stands under.
 
 Belongs here: what each adds to the score of the first candidates. Does not belong here: the vectors
-(`indexes.sentence_vectors`), which sentence answers (`answering.extraction`).
+(`indexes.sentence_vectors`), which sentence answers (`answering.selection`).
 
 A passage of 250 tokens speaks of several things, and its one vector of all of them together: one sentence that says
 what is asked, or a heading that names it, is seen by its own vector only (the best passage of a document stands for it

@@ -1,7 +1,7 @@
 """How current a page says that it is: whether it is marked as no longer in force, and which version it is about.
 
 Belongs here: reading these signs from titles, headings, labels and sentences.
-Does not belong here: which of two passages leads (`answering.extraction.precedence`), who is asked for the page's
+Does not belong here: which of two passages leads (`answering.comparing.precedence`), who is asked for the page's
 beginning.
 
 A page speaks about itself alone: "This page is obsolete" counts, "All other pages are obsolete" does not.
@@ -56,7 +56,16 @@ _IN_TITLE = re.compile(
     rf"|\s[:–—-]\s*(?P<last>{_OVER})\s*$",
     re.IGNORECASE,
 )
-_REJECTED = re.compile(r"(?:rejected|discarded) (?:alternative|option|proposal|approach|design|idea)", re.IGNORECASE)
+# Headings that disown what stands under them: `Wrong answers in the quiz`, `Old rules`, `Common mistakes`.
+_DISOWNED = re.compile(
+    r"(?P<word>rejected|discarded|wrong|incorrect|invalid|false|bad|old|former|previous|obsolete|expired|proposed|planned"
+    r"|abandoned|unanswered|draft) (?:\w+ ){0,2}?(?:alternatives?|options?|proposals?|approach(?:es)?|designs?|ideas?"
+    r"|answers?|rules?|examples?|prices?|polic(?:y|ies)|procedures?|process(?:es)?|settings?|limits?|practices?|solutions?"
+    r"|assumptions?|changes?|values?|usage)\b"
+    r"|(?:common )?(?P<noun>mistakes?|misconceptions?|myths?|anti-?patterns?|pitfalls?)\b"
+    r"|(?P<do>what not to do|don['’]?ts|do not do this|not (?:yet )?(?:in force|valid|approved|implemented|decided))\b",
+    re.IGNORECASE,
+)
 _LABEL = re.compile(rf"{_OVER}|archive|old", re.IGNORECASE)
 _NUMBERED = r"[A-Z][A-Z0-9]{1,9}-\d{1,6}"
 _BY = re.compile(
@@ -105,8 +114,8 @@ def mark_of_headings(headings: Iterable[str]) -> Mark | None:
     for heading in headings:
         if found := mark_of_title(heading):
             return found._replace(of="section")
-        if _REJECTED.match(heading):
-            return Mark("rejected", of="section")
+        if disowned := _DISOWNED.match(_NUMBERING.sub("", heading).strip(" *_")):
+            return Mark(next(filter(None, disowned.groups())).lower(), of="section")
     return None
 
 

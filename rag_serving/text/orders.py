@@ -4,7 +4,7 @@ An order is one by where it stands: at the beginning of a sentence or clause, or
 you`. What is quoted, or stands in a question about such words, is mentioned and not ordered.
 
 Belongs here: whether a text orders the assistant about. Does not belong here: the words (`order_words`,
-`order_languages`), what becomes of it (`answering.gates`, `answering.extraction.extractor`, `injections`).
+`order_languages`), what becomes of it (`answering.gates`, `answering.selection.selector`, `injections`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Belongs here: the structure of the chunks of a section, its compact form, what the parts of a passage belong to.
 Does not belong here: splitting a text into units (`units`), pages of a paged file (`page_marks`), which units answer
-(`answering.extraction`).
+(`answering.selection`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Belongs here: splitting Markdown text into units and words without changing a character.
 Does not belong here: what a stored passage knows of its section (`text.structure`), which unit answers a question
-(`answering.extraction`), how a quote is shown (`answering.citations`).
+(`answering.selection`), how a quote is shown (`answering.citations`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _CLOSED_QUOTE = re.compile(r"(?<=\S)\"(?![^\s.,;:!?)\]])")
 _LONGEST_INSIDE = 300
 _WORD = re.compile(r"\w")
 _PIECE = re.compile(r"\S+")
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _ABBREVIATED = """
 e.g i.e etc vs cf no nos fig figs eq sec ch approx ca resp incl excl dr mr mrs ms prof st inc ltd co corp jr sr al
 u.s u.k a.m p.m v vol pp ed
@@ -98,6 +99,13 @@ def clipped(text: str, found: Sequence[Unit], start: int, end: int) -> list[Unit
 def words(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
     """Return the ranges of the words in `text[start:end]`: what white space parts and has a letter or digit."""
     return [span for span in pieces(text, start, end) if _WORD.search(text, *span)]
+
+
+def word_count(text: str, start: int = 0, end: int | None = None) -> int:
+    """Return how many words `text[start:end]` has; of a script without spaces two characters count as one."""
+    end = len(text) if end is None else end
+    unspaced = len(_UNSPACED.findall(text, start, end))
+    return len(words(text, start, end)) + unspaced // 2
 
 
 def pieces(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ import pytest
 
 from rag_assets.evaluation.gates_file import to_json
 from rag_serving.answering.answerer import open_tables
-from rag_serving.answering.extraction.ranker import VERSION, Tables, WeightsError, calibrated, learnt
+from rag_serving.answering.selection.scorer import VERSION, Tables, WeightsError, calibrated, learnt
 from rag_serving.config.loading import ConfigError, parse_config
 
 MODEL = "local/all-MiniLM-L6-v2"
@@ -38,9 +38,9 @@ def test_without_a_file_the_package_decides() -> None:
 
 
 def test_the_order_of_sentences_is_never_the_files(tmp_path: Path) -> None:
-    path = written(tmp_path / "weights.json", with_vectors={"confidence": {}, "bias": 0.0, "rank": {"covered": -1.0}})
+    path = written(tmp_path / "weights.json", with_vectors={"confidence": {}, "bias": 0.0, "order": {"covered": -1.0}})
     found = calibrated(path, MODEL)
-    assert found.with_vectors.rank == learnt().with_vectors.rank
+    assert found.with_vectors.order == learnt().with_vectors.order
     assert found.with_vectors.told({"covered": 1.0, "score": 5.0}) == 0.5
 
 
@@ -49,7 +49,7 @@ def test_the_order_of_sentences_is_never_the_files(tmp_path: Path) -> None:
     [
         ({"version": 7}, f"is of version 7, not {VERSION}"),
         ({"embedding": "ollama/bge-m3"}, "calibrated with ollama/bge-m3, not with local/all-MiniLM-L6-v2"),
-        ({"with_vectors": {"confidence": {"charm": 1.0}, "bias": 0.0}}, "no evidence is called 'charm'"),
+        ({"with_vectors": {"confidence": {"charm": 1.0}, "bias": 0.0}}, "no sign is called 'charm'"),
         ({"with_vectors": {"confidence": {"covered": float("nan")}, "bias": 0.0}}, "nan is no weight"),
         ({"with_vectors": {"confidence": {"covered": "much"}, "bias": 0.0}}, "is no file of weights"),
         ({"words_alone": None}, "is no file of weights"),

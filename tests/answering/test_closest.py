@@ -55,7 +55,7 @@ def check(answer: Answer, pipeline: Pipeline) -> None:
 
 
 def written_by(server: StandInChat) -> Mapping[str, Any]:
-    return {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1", "max_retries": 0}
+    return {"provider": "openai", "style": "prose", "model": MODEL, "base_url": f"{server.url}/v1", "max_retries": 0}
 
 
 def test_a_doubtful_sentence_is_shown_below_a_line_that_says_so(asking: Asking) -> None:
@@ -159,7 +159,9 @@ def test_whatever_is_asked_flag_line_citations_and_receipt_agree(
         answer = pipeline.ask(EVERYONE, " ".join(words) + "?")
         check(answer, pipeline)
     if answer.outcome == "closest" and LANGUAGE_NOT_SERVED not in answer.flags:
-        assert closest <= answer.gates["confidence"] < answer.gates["min_confidence"]
+        assert closest <= answer.gates["confidence"]
+        by_name = answer.refusal is not None and answer.refusal.gate == "named"  # `Stop 168?`
+        assert by_name or answer.gates["confidence"] < answer.gates["min_confidence"]
     assert "4,000" not in str(answer.payload())
 
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.passages import candidate_of, chunk_of, lock_of
 
-from rag_serving.answering.extraction.conflicts import Comparison, differing
-from rag_serving.answering.extraction.extractor import Extraction, extract
-from rag_serving.answering.extraction.features import QuestionFeatures
-from rag_serving.answering.extraction.sameness import Compared, difference
-from rag_serving.answering.extraction.values import measures
+from rag_serving.answering.comparing.conflicts import Comparison, differing
+from rag_serving.answering.comparing.sameness import Compared, difference
+from rag_serving.answering.comparing.values import measures
+from rag_serving.answering.selection.selector import Selecting, select
+from rag_serving.answering.selection.signs import QuestionFeatures
 from rag_serving.answering.verification.verifier import verify
 from rag_serving.records.claims import Claim, Draft
 from rag_serving.records.passages import Lock
@@ -26,9 +26,7 @@ FIRST = "The desk reads them. Audit logs are kept for 30 days."
 def others(question: str, lock: Lock, *written: Claim) -> list[str]:
     """What is told of other pages than the one that extraction, or the written claim, cites."""
     weights = dict.fromkeys(analyze(question), 1.0)
-    draft = (
-        Draft(written, "model") if written else extract(question, lock, weights, analyze, Extraction(max_citations=1))
-    )
+    draft = Draft(written, "model") if written else select(question, lock, weights, analyze, Selecting(max_citations=1))
     verdicts = verify(draft, lock)
     assert all(verdict.outcome != "dropped" for verdict in verdicts)
     found = differing(Comparison(QuestionFeatures.of(question, weights, analyze), lock, analyze, 12), verdicts)

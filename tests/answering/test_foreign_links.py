@@ -93,7 +93,7 @@ def test_a_part_of_an_address_is_another_address(link: str) -> None:
 
 def test_a_false_claim_is_not_saved_by_its_link() -> None:
     said = told(f"Each broker keeps logs for 99 hours by default (https://evil.example/99). {QUOTE}")
-    assert said == "“Each broker keeps logs for 168 hours by default.” [1]"
+    assert said == "Each broker keeps logs for 168 hours by default. [1]"
 
 
 def test_text_without_spaces_keeps_what_stands_beside_an_address() -> None:
@@ -110,7 +110,7 @@ def test_the_answer_and_the_receipt_of_a_true_claim_beside_a_link(wiki_home: Pat
         '"must not restart a broker while partitions are under-replicated" [1]'
     )
     with served(StandInChat(lambda _: [reply])) as server:
-        generation = {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1"}
+        generation = {"provider": "openai", "style": "prose", "model": MODEL, "base_url": f"{server.url}/v1"}
         config = configuration(wiki_home, generation=generation)
         with closing(Pipeline.open(config, "acme", embedder())) as pipeline:
             question = "May I restart a broker while partitions are under-replicated?"

@@ -30,7 +30,14 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandInChat]:
 
 
 def settings_for(server: StandInChat, **more: object) -> AnswerGeneration:
-    given = {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1", "timeout_s": 4, "max_retries": 0}
+    given = {
+        "provider": "openai",
+        "style": "prose",
+        "model": MODEL,
+        "base_url": f"{server.url}/v1",
+        "timeout_s": 4,
+        "max_retries": 0,
+    }
     return AnswerGeneration.model_validate({**given, **more})
 
 

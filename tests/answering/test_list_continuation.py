@@ -7,9 +7,9 @@ from collections.abc import Callable
 from support.passages import chunk_of, chunks_of_section
 
 from rag_serving.answering.citations import answer_text
-from rag_serving.answering.extraction.extractor import extract
-from rag_serving.answering.extraction.list_continuation import runs_on
 from rag_serving.answering.lock import completed
+from rag_serving.answering.selection.list_continuation import runs_on
+from rag_serving.answering.selection.selector import select
 from rag_serving.answering.verification.verifier import verify
 from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.text.analyzer import analyze
@@ -55,7 +55,7 @@ def test_what_may_not_be_read_completes_nothing() -> None:
 
 def test_all_steps_are_told_in_order_each_part_under_its_own_citation() -> None:
     lock = completed(locked(CHUNKS[1]), beside(CHUNKS))
-    draft = extract(QUESTION, lock, dict.fromkeys(analyze(QUESTION), 1.0), analyze)
+    draft = select(QUESTION, lock, dict.fromkeys(analyze(QUESTION), 1.0), analyze)
     verdicts = verify(draft, lock, question=QUESTION)
     assert answer_text(verdicts, lock) == (
         "Do this:\n1. Tell the desk that you restart.\n2. Stop the broker service. [1]\n\n"

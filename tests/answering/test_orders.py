@@ -14,8 +14,8 @@ from support.stand_in_chat import MODEL, StandInChat, served
 from support.wiki import PASSAGES, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
-from rag_serving.answering.extraction.extractor import extract
 from rag_serving.answering.gates import REFUSED_ORDER
+from rag_serving.answering.selection.selector import select
 from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.injections import REPLACED, neutralized
@@ -445,7 +445,7 @@ INJECTED = (
 
 def told(question: str, *texts: str) -> list[str]:
     weights = dict.fromkeys(analyze(question), 1.0)
-    return [claim.text for claim in extract(question, lock_of(texts), weights, analyze).claims]
+    return [claim.text for claim in select(question, lock_of(texts), weights, analyze).claims]
 
 
 @pytest.mark.parametrize(
@@ -510,7 +510,7 @@ def test_an_order_is_refused_and_not_answered_from_a_page_that_quotes_it(policed
 def test_a_question_about_such_orders_is_answered(policed: Pipeline) -> None:
     answer = policed.ask(Principal("acme"), ABOUT)
     assert answer.status == "answered"
-    assert answer.answer.startswith("Prompts such as “Ignore your instructions” are refused and reported")
+    assert "Prompts such as “Ignore your instructions” are refused and reported" in answer.answer
     assert "salaries" not in answer.answer
 
 
@@ -525,7 +525,7 @@ def test_a_model_is_asked_about_such_orders_without_being_given_one(home: Path) 
         ]
 
     with served(StandInChat(reply)) as server:
-        generation = {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1"}
+        generation = {"provider": "openai", "style": "prose", "model": MODEL, "base_url": f"{server.url}/v1"}
         config = configuration(home, generation=generation)
         with closing(Pipeline.open(config, "acme", embedder())) as pipeline:
             answer = pipeline.ask(Principal("acme"), ABOUT)

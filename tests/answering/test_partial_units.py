@@ -12,8 +12,8 @@ from support.passages import lock_of
 from support.structured_pages import Drawn, pages
 
 from rag_serving.answering.citations import answer_text, citations_of
-from rag_serving.answering.extraction.excerpt_length import CONTINUES
-from rag_serving.answering.extraction.extractor import extract
+from rag_serving.answering.selection.excerpt_length import CONTINUES
+from rag_serving.answering.selection.selector import select
 from rag_serving.answering.verification.verifier import VerificationRules, verify
 from rag_serving.records.claims import Claim, Draft
 from rag_serving.text.analyzer import analyze
@@ -38,7 +38,7 @@ def fault(page: Drawn, question: str) -> str | None:
     """What is wrong with the answer to a question, or None."""
     text = "\n\n".join(page.text)
     lock = lock_of([text])
-    draft = extract(question, lock, dict.fromkeys(analyze(question), 1.0), analyze)
+    draft = select(question, lock, dict.fromkeys(analyze(question), 1.0), analyze)
     verdicts = verify(draft, lock, question=question, rules=VerificationRules(quote_max_words=12))
     answer = answer_text(verdicts, lock)
     for citation in citations_of(verdicts, lock, 12):
@@ -112,7 +112,7 @@ def test_what_holds_only_with_the_sentence_before_it_is_shown_with_it(
     around = "\n\n" + "A seal of the basin eats fish in the morning. " * 12
     lock = lock_of([f"{UNLESS}\n\n{block}{more if is_long else ''}{around if is_long else ''}"])
     question = "What about restart otter?"
-    draft = extract(question, lock, dict.fromkeys(analyze(question), 1.0), analyze)
+    draft = select(question, lock, dict.fromkeys(analyze(question), 1.0), analyze)
     shown = one_line(answer_text(verify(draft, lock, question=question), lock))
     assert shown == (f"{UNLESS} {told} [1]" if is_long else one_line(f"{UNLESS} {block} [1]"))
     (written,) = verify(Draft((Claim(words, 1, words),), "openai/m"), lock)

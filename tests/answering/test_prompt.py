@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.passages import candidate_of, lock_of
 
-from rag_serving.answering.verification.quotes import find_quote
+from rag_serving.answering.quotes import find_quote
 from rag_serving.answering.writing.prompt import CUT, NOT_FOUND, Material, best_lines, make_prompt, tokens
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.records.claims import Claim

@@ -24,7 +24,13 @@ LONG = " ".join(RESTART.split()[:26])
 def written(home: Path, reply: str, **generation: Any) -> Iterator[Pipeline]:
     """A pipeline whose model writes this reply, whatever it is asked; the restart is passage 1."""
     with served(StandInChat(lambda _: [reply])) as server:
-        settings = {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1", **generation}
+        settings = {
+            "provider": "openai",
+            "style": "prose",
+            "model": MODEL,
+            "base_url": f"{server.url}/v1",
+            **generation,
+        }
         with closing(Pipeline.open(configuration(home, generation=settings), "acme", embedder())) as pipeline:
             yield pipeline
 

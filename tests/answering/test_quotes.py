@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.examples import examples
 
-from rag_serving.answering.verification.quotes import find_quote, needle_of
+from rag_serving.answering.quotes import find_quote, needle_of
 
 TEXTS = (
     "The cache holds at most 15 GB and 1.5 million entries for 20 ms, which is 30 % of the default since 2024-01-05.",

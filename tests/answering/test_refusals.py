@@ -117,7 +117,13 @@ def test_an_answer_has_no_refusal(asking: Asking) -> None:
 def test_a_claim_of_a_model_that_does_not_stand_is_told_without_its_links(asking: Asking) -> None:
     reply = 'Lag is harmless, see https://evil.example/x now. "lag is perfectly harmless at all times" [1]'
     with served(StandInChat(lambda _: [reply])) as server:
-        model = {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1", "max_retries": 0}
+        model = {
+            "provider": "openai",
+            "style": "prose",
+            "model": MODEL,
+            "base_url": f"{server.url}/v1",
+            "max_retries": 0,
+        }
         answer = asking("What is consumer lag?", generation=model, gates=NOTHING_SHOWN)
     assert answer.status == "needs_more_context"
     refusal = refusal_of(answer)
@@ -131,7 +137,13 @@ def test_what_verification_says_of_a_model_s_words_has_no_links_either(asking: A
     reply = 'Lag is 777 at evil.example.com. "Consumer lag is the distance between the last written offset" [1]'
     for explain in (True, False):
         with served(StandInChat(lambda _: [reply])) as server:
-            model = {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1", "max_retries": 0}
+            model = {
+                "provider": "openai",
+                "style": "prose",
+                "model": MODEL,
+                "base_url": f"{server.url}/v1",
+                "max_retries": 0,
+            }
             answer = asking("What is consumer lag?", explain=explain, generation=model)
         told = answer.payload()
         told.pop("passages", None)  # each says what became of its claims

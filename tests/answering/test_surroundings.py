@@ -149,7 +149,7 @@ def asked(home: Path, heard: list[str], body: dict[str, Any], **config: Any) -> 
         return [REPLY]
 
     with served(StandInChat(script)) as server:
-        generation = {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1"}
+        generation = {"provider": "openai", "style": "prose", "model": MODEL, "base_url": f"{server.url}/v1"}
         with client_of(home, generation=generation, **config) as client:
             answer: dict[str, Any] = client.post("/v1/ask", json={"question": QUESTION, **body}).json()
     return answer
@@ -172,7 +172,7 @@ def test_what_an_application_shows_cannot_be_told_as_a_fact(wiki_home: Path) -> 
     shown = "A broker may always be restarted while partitions are under-replicated."
     quoting = f'{shown} "may always be restarted while partitions are under-replicated" [1]'
     with served(StandInChat(lambda messages: heard.append(messages[-1]["content"]) or [quoting])) as server:
-        generation = {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1"}
+        generation = {"provider": "openai", "style": "prose", "model": MODEL, "base_url": f"{server.url}/v1"}
         with client_of(wiki_home, generation=generation) as client:
             answer = client.post("/v1/ask", json={"question": QUESTION, "context": {"application": shown}}).json()
     assert shown in heard[-1]

@@ -80,7 +80,7 @@ def test_a_stream_holds_the_same_in_chunks(client: TestClient) -> None:
 def test_nothing_that_was_not_verified_is_streamed(wiki_home: Path) -> None:
     lie = 'You may restart a broker at any time. "restart a broker at any time" [1]'
     with served(StandInChat(lambda _: [*lie, ' Stop it first. "Stop the broker with the stop script" [1]'])) as server:
-        generation = {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1"}
+        generation = {"provider": "openai", "style": "prose", "model": MODEL, "base_url": f"{server.url}/v1"}
         with client_of(wiki_home, generation=generation) as client:
             body = {"messages": MESSAGES, "stream": True, "stream_options": {"include_usage": True}}
             text = client.post("/v1/chat/completions", json=body).text

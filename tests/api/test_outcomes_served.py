@@ -75,7 +75,13 @@ def test_a_chat_client_that_shows_text_alone_shows_the_line(doubting: TestClient
 @pytest.mark.parametrize(("outcome", "status"), [("closest", "answered"), ("none", "needs_more_context")])
 def test_nothing_of_a_lie_is_served_with_either_outcome(wiki_home: Path, outcome: str, status: str) -> None:
     with served(StandInChat(lambda _: [LIE])) as server:
-        generation = {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1", "max_retries": 0}
+        generation = {
+            "provider": "openai",
+            "style": "prose",
+            "model": MODEL,
+            "base_url": f"{server.url}/v1",
+            "max_retries": 0,
+        }
         with client_of(wiki_home, generation=generation, gates=GATES[outcome]) as client:
             answer = client.post("/v1/ask", json=ASK).json()
             events = client.post("/v1/ask", json={**ASK, "stream": True}).text

@@ -319,7 +319,8 @@ def test_what_a_model_judges_is_told_beside_the_run_before_and_what_it_fails_is_
     write_json(reports_folder(judged_project.store, "demo") / "ragas.json", earlier)
     with served(StandInChat(half_broken)) as server:
         judged_project.wiki.configure(
-            evaluation=GOLD, generation={"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1"}
+            evaluation=GOLD,
+            generation={"provider": "openai", "style": "prose", "model": MODEL, "base_url": f"{server.url}/v1"},
         )
         found = told(judged_project.materialize("ragas_report"), "ragas_report")
     assert found["problem"] == "none"

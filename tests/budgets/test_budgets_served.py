@@ -90,7 +90,13 @@ def test_tokens_of_a_model_are_counted_and_end_before_it_is_asked_again(wiki_hom
     claim = json.dumps({"claims": [{"text": RESTART.split(". ")[1], "index": 1, "quote": RESTART.split(". ")[1]}]})
     with served(StandInChat(lambda _: [claim])) as server:
         prices = {MODEL: {"input": 1e6, "output": 1e6}}
-        generation = {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1", "prices": prices}
+        generation = {
+            "provider": "openai",
+            "style": "prose",
+            "model": MODEL,
+            "base_url": f"{server.url}/v1",
+            "prices": prices,
+        }
         config = configuration(wiki_home, generation=generation, budgets={"cost_per_day": {"soft": 1, "hard": 2}})
         pipeline = Pipeline.open(config, "acme", embedder())
         pipeline.log.budget = open_budgets(config, ["acme"])["acme"]

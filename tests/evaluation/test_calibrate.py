@@ -25,7 +25,7 @@ from rag_assets.evaluation.evaluate import Evaluation, Judged, judge
 from rag_assets.evaluation.gates_file import write_calibration, write_gates
 from rag_assets.evaluation.gold import GoldQuestion, GoldSet
 from rag_serving.answering.answerer import open_tables
-from rag_serving.answering.extraction.ranker import Tables, learnt
+from rag_serving.answering.selection.scorer import Tables, learnt
 from rag_serving.cli.main import app
 from rag_serving.config.loading import ConfigError, load_config, parse_config
 from rag_serving.config.models import Embedding
@@ -136,7 +136,7 @@ def test_confidence_is_learnt_from_one_half_and_told_on_the_other() -> None:
     judged = []
     for number in range(400):
         is_right = number // 8 % 2 == 0
-        evidence = {"no_time": float(not is_right), "covered": number % 7 / 7, "score": 4.0}
+        evidence = {"misses_kind": float(not is_right), "covered": number % 7 / 7, "score": 4.0}
         answer = given(
             replace(asked(f"q{number:03}", is_right), part=f"part {number % 8}"), 0.3, "1" if is_right else "2"
         )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rag_assets.evaluation.confidence import CalibrationExample, learn
-from rag_serving.answering.extraction.ranker import FeatureWeights, Tables, learnt
+from rag_serving.answering.selection.scorer import SignWeights, Tables, learnt
 
 NAMES = learnt().with_vectors.confidence.keys() - {"score"}
 
@@ -34,19 +34,19 @@ def shares_right(seen: list[CalibrationExample], tables: Tables) -> float:
     return float(np.mean([each.is_right == is_told for each, is_told in zip(seen, told, strict=True)]))
 
 
-def distance(one: FeatureWeights, other: FeatureWeights) -> float:
+def distance(one: SignWeights, other: SignWeights) -> float:
     return float(np.linalg.norm([one.confidence[name] - other.confidence[name] for name in one.confidence]))
 
 
 def test_what_parts_right_from_wrong_here_is_learnt() -> None:
-    found = learn(answers(600, tells="no_time"))
-    unseen = answers(400, tells="no_time", seed=1)
+    found = learn(answers(600, tells="misses_kind"))
+    unseen = answers(400, tells="misses_kind", seed=1)
     assert shares_right(unseen, found.tables) > 0.9 > shares_right(unseen, learnt()) + 0.2
-    assert found.tables.words_alone.confidence["no_time"] > 0
+    assert found.tables.words_alone.confidence["misses_kind"] > 0
 
 
 def test_the_more_is_seen_the_more_is_learnt() -> None:
-    few, many = (learn(answers(count, tells="no_time")).tables.with_vectors for count in (60, 600))
+    few, many = (learn(answers(count, tells="misses_kind")).tables.with_vectors for count in (60, 600))
     assert distance(few, learnt().with_vectors) < distance(many, learnt().with_vectors)
 
 
@@ -54,7 +54,7 @@ def test_answers_that_bear_the_weights_out_leave_them_nearly_alone() -> None:
     random = np.random.default_rng(0)
     told = learnt().with_vectors.told
     borne_out = [replace(each, is_right=bool(random.random() < told(each.evidence))) for each in answers(600)]
-    kept, changed = learn(borne_out), learn(answers(600, tells="no_time"))
+    kept, changed = learn(borne_out), learn(answers(600, tells="misses_kind"))
     moved = [distance(each.tables.with_vectors, learnt().with_vectors) for each in (kept, changed)]
     assert 3 * moved[0] < moved[1]
 
@@ -80,6 +80,6 @@ def test_an_answer_is_told_by_weights_that_did_not_see_its_part() -> None:
 
 
 def test_the_order_of_sentences_stays_the_packages() -> None:
-    found = learn(answers(300, tells="no_time")).tables
-    assert found.with_vectors.rank == learnt().with_vectors.rank
-    assert found.words_alone.rank == learnt().words_alone.rank
+    found = learn(answers(300, tells="misses_kind")).tables
+    assert found.with_vectors.order == learnt().with_vectors.order
+    assert found.words_alone.order == learnt().words_alone.order

@@ -66,9 +66,9 @@ def test_what_stands_on_a_discarded_page_is_told_to_be_discarded(tmp_path: Path)
     pipeline = pipeline_of(tmp_path, *PROPOSAL)
     answer = pipeline.ask(EVERYONE, LAKE)
     pipeline.close()
-    assert answer.status == "answered"
+    assert (answer.outcome, answer.refusal and answer.refusal.gate) == ("closest", "marked")
     assert SUPERSEDED in answer.flags
-    assert clarified(answer) == "[1] stands on a page that is marked as discarded in favour of KIP-112."
+    assert clarified(answer) == "[1] and [2] each stand on a page that is marked as discarded in favour of KIP-112."
 
 
 def test_passages_with_the_same_mark_are_named_together() -> None:

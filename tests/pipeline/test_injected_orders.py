@@ -32,7 +32,7 @@ from rag_assets.sources import open_source
 from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.answering.citations import answer_text, citations_of
-from rag_serving.answering.extraction.extractor import extract
+from rag_serving.answering.selection.selector import select
 from rag_serving.answering.verification.verifier import VerificationRules, verify
 from rag_serving.answering.writing.generator import Generator
 from rag_serving.api.app import create_app
@@ -152,9 +152,9 @@ class Obedient:
 def answered(written: str, chunks: Sequence[Chunk], question: str) -> tuple[Answer, str]:
     """What a reader gets where a model has written this, and what the model was asked."""
     lock, model = Lock(tuple(Candidate(chunk, 1.0) for chunk in chunks)), Obedient(written)
-    generator = Generator(AnswerGeneration(provider="openai", model=MODEL), open_model=lambda _: model)  # type: ignore[arg-type, return-value]
+    generator = Generator(AnswerGeneration(provider="openai", style="prose", model=MODEL), open_model=lambda _: model)  # type: ignore[arg-type, return-value]
     weights = dict.fromkeys(analyze(question), 1.0)
-    draft = generator.write(question, lock, lambda: extract(question, lock, weights, analyze))
+    draft = generator.write(question, lock, lambda: select(question, lock, weights, analyze))
     verdicts = verify(draft, lock, question=question, rules=VerificationRules(quote_max_words=12))
     return Answer("answered", answer_text(verdicts, lock), citations_of(verdicts, lock, 12)), model.asked[1].content
 
@@ -190,7 +190,6 @@ def test_nothing_that_a_page_orders_reaches_the_reader(ingested: Mapping[tuple[i
     assert told > 100
 
 
-@pytest.mark.usefixtures("passages_read_once")
 def test_orders_in_words_that_nobody_foresaw_are_at_most_quoted_whole() -> None:
     """What the page says is told as its own sentence, from its beginning to its end, or not at all."""
     for number, template in enumerate(UNSEEN_ORDERS):
@@ -271,7 +270,7 @@ def rendered(payload: Mapping[str, Any]) -> str:
 
 
 def test_no_door_shows_what_a_page_ordered_and_every_receipt_holds(searched: Config, model: StandInChat) -> None:
-    writer = AnswerGeneration(provider="openai", model=MODEL, base_url=f"{model.url}/v1")
+    writer = AnswerGeneration(provider="openai", style="prose", model=MODEL, base_url=f"{model.url}/v1")
     config = searched.model_copy(update={"generation": writer})
     receipts, true = [], 0
     with TestClient(create_app(config), "http://127.0.0.1:8088", client=("127.0.0.1", 50000)) as client:

@@ -102,7 +102,7 @@ def faults_of(
     answer = pipeline.ask(question.asker(TENANT), question.question)
     draft, lock = overheard.draft, overheard.lock
     receipt = pipeline.receipts.get(answer.receipt_id or "", TENANT)
-    shown = shown_of(answer, receipt, {each.chunk.chunk_id: each.chunk for each in lock.passages})
+    shown = shown_of(answer, {each.chunk.chunk_id: each.chunk for each in lock.passages})
     counts.update({"asked": 1, "citations": len(answer.citations), f"outcome {answer.outcome}": 1})
     if draft.model != EXTRACTIVE:
         verdicts = (*receipt["verdicts"], *receipt["withdrawn"])

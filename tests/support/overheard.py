@@ -70,9 +70,8 @@ def beside_true_quotes(draft: Draft, lock: Lock, question: str) -> Iterator[Show
         for index, candidate in enumerate(lock.passages, start=1):
             claim = Claim(text, index, _nearest_words(text, candidate.chunk.text))
             verdicts = verify(Draft((claim,), "small"), lock, question)
-            carried = {each.word: each.by for verdict in verdicts for each in verdict.carried}
             for shown, _ in PARAGRAPH.findall(answer_text(verdicts, lock)):
-                yield Shown(shown, _cited(candidate, verdicts[0].index, lock), carried)
+                yield Shown(shown, _cited(candidate, verdicts[0].index, lock))
 
 
 def _cited(candidate: Candidate, index: int | None, lock: Lock) -> tuple[Chunk, ...]:

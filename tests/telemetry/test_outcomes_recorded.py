@@ -63,7 +63,13 @@ def test_candidates_are_recorded_without_the_words_of_their_pages(tmp_path: Path
 
 def test_claims_that_a_model_withdrew_are_counted_beside_the_closest(tmp_path: Path, wiki_home: Path) -> None:
     with served(StandInChat(lambda _: [LIE])) as server:
-        model = {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1", "max_retries": 0}
+        model = {
+            "provider": "openai",
+            "style": "prose",
+            "model": MODEL,
+            "base_url": f"{server.url}/v1",
+            "max_retries": 0,
+        }
         (row,) = asked(tmp_path, wiki_home, "What is consumer lag?", generation=model)
     assert (row["outcome"], row["generator"]) == ("closest", "extractive")
     assert row["claims"] == row["verified"] + 1  # type: ignore[operator]

@@ -85,7 +85,7 @@ def test_one_trace_goes_from_the_client_over_server_and_sidecar_to_the_model(
                 collected,
                 reranker={"url": f"{ranker}/rerank", "model": NAME},
                 features={"FEATURE_RERANKER": True},
-                generation={"provider": "openai", "model": MODEL, "base_url": f"{chat.url}/v1"},
+                generation={"provider": "openai", "style": "prose", "model": MODEL, "base_url": f"{chat.url}/v1"},
             )
         )
         answer = client.post("/v1/ask", json=QUESTION, headers=PARENT)
@@ -111,7 +111,7 @@ def test_one_trace_goes_from_the_client_over_server_and_sidecar_to_the_model(
 
 def test_servers_that_are_asked_get_the_trace_and_no_other_does(wiki_home: Path, collected: StandInCollector) -> None:
     with served(StandInChat()) as chat:
-        generation = {"provider": "openai", "model": MODEL, "base_url": f"{chat.url}/v1"}
+        generation = {"provider": "openai", "style": "prose", "model": MODEL, "base_url": f"{chat.url}/v1"}
         with server(wiki_home, collected, generation=generation) as client:
             client.post("/v1/ask", json=QUESTION, headers=PARENT)
             named = [headers.get("traceparent") for _, _, headers in chat.requests]
@@ -127,7 +127,7 @@ def test_servers_that_are_asked_get_the_trace_and_no_other_does(wiki_home: Path,
 
 def test_no_text_is_in_spans_unless_it_is_allowed(wiki_home: Path, collected: StandInCollector) -> None:
     with served(StandInChat(lambda _: ["A very particular reply."])) as chat:
-        generation = {"provider": "openai", "model": MODEL, "base_url": f"{chat.url}/v1"}
+        generation = {"provider": "openai", "style": "prose", "model": MODEL, "base_url": f"{chat.url}/v1"}
         with server(wiki_home, collected, generation=generation) as client:
             client.post("/v1/ask", json=QUESTION)
             client.post("/v1/ask", json={"question": "x" * 100_000})

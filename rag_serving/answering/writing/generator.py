@@ -1,7 +1,7 @@
 """Writing an answer: the configured model writes a draft from the locked passages; where it cannot, extraction does.
 
 Belongs here: choosing who writes, asking again with less when the prompt was too long, flags and notes of a draft.
-Does not belong here: the extractive generator (`answering.extraction.extractor`), the wire (`models`), belief in what
+Does not belong here: the extractive generator (`answering.selection.selector`), the wire (`models`), belief in what
 was written (`answering.verification.verifier`).
 """
 
@@ -10,10 +10,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Lock as Mutex
 from typing import TYPE_CHECKING
 
+from rag_serving.answering.writing.pointing import SCHEMA, Pointing, make_pointing, named_units, numbers_of
+from rag_serving.answering.writing.prompt import Material, Prompt, make_prompt
 from rag_serving.answering.writing.sanitizing import without_links
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.prompting import Prompt as Budgets
@@ -27,14 +29,29 @@ from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.passages import Lock
 from rag_serving.text.fences import Fence
 from rag_serving.text.orders import orders_assistant
+from rag_serving.text.units import Unit
 
 if TYPE_CHECKING:
-    from rag_serving.answering.writing.prompt import Prompt
     from rag_serving.models.chat.client import Listen, RemoteChat
 
 GENERATOR_DOWN = "generator_unavailable"
 GENERATOR_CUT = "generator_cut_off"
 INJECTION = "injection_neutralized"
+
+Cite = Callable[[int, Unit], Sequence[Claim]]
+"""Return the claims that show a unit of the passage with this number."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What answers without a model: a draft, and the claims that show a unit."""
+
+    draft: Callable[[], Draft]
+    cite: Cite
+
+    def __call__(self) -> Draft:
+        return self.draft()
+
 
 _SMALLEST_BUDGET = 400
 _WORD = re.compile(r"\w")
@@ -62,19 +79,20 @@ class Generator:
         self,
         question: str,
         lock: Lock,
-        extracted: Callable[[], Draft],
+        selected: Callable[[], Draft],
         listen: Listen | None = None,
         occasion: Occasion = PLAIN,
     ) -> Draft:
-        """Return a draft by the model, or by extraction: where no model is configured, or it is down, which is
-        flagged."""
+        """Return a draft by the model, or by selection: where no model is configured, or it is down, which is
+        flagged. What a model points at is shown by `Selection.cite`."""
         if self._settings.provider == "extractive" or not len(lock):
-            return extracted()
+            return selected()
         if not self.breaker.allow():
-            return _fallen_back(extracted(), "it failed a moment ago")
-        best = extracted()
+            return _fallen_back(selected(), "it failed a moment ago")
+        best = selected()
         try:
-            draft = self._written(question, lock, best.claims, listen, occasion)
+            cite: Cite = selected.cite if isinstance(selected, Selection) else lambda *_: ()
+            draft = self._written(Material(question, lock, best.claims, occasion), cite, listen)
         except ModelError as error:
             self.breaker.fail()
             _log.warning("%s: %s", GENERATOR_DOWN, error)
@@ -87,26 +105,37 @@ class Generator:
         self.breaker.succeed()
         return draft
 
-    def _written(
-        self, question: str, lock: Lock, excerpts: tuple[Claim, ...], listen: Listen | None, occasion: Occasion
-    ) -> Draft:
-        """Ask the model, with what extraction would answer; a prompt that is too long for it is halved, twice at
-        most."""
+    def _written(self, material: Material, cite: Cite, listen: Listen | None) -> Draft:
+        """Ask the model; a prompt that is too long for it is halved, twice at most."""
         settings, model = self._settings, self._opened()
-        from rag_serving.answering.writing.prompt import Material, make_prompt
-
         fence = Fence.new()  # one for all tries: a server has read the beginning of the longer prompt
         budget = max(settings.context_tokens - settings.max_output_tokens, _SMALLEST_BUDGET)
         for last in (False, False, True):
-            material = Material(question, lock, excerpts, occasion)
-            prompt = make_prompt(material, budget, settings, fence, self._budgets)
             try:
-                return self._draft(model, prompt, lock, model.reply(prompt.messages, listen))
+                if settings.style == "verbatim":
+                    pointing = make_pointing(material.question, material.lock, budget, settings.max_citations, fence)
+                    reply = model.reply(pointing.messages, listen)
+                    return self._pointed(model, pointing, material.lock, reply, cite)
+                prompt = make_prompt(material, budget, settings, fence, self._budgets)
+                reply = model.reply(prompt.messages, listen)
+                return self._draft(model, prompt, material.lock, reply)
             except ContextTooLongError:
                 if last or budget // 2 < _SMALLEST_BUDGET:
                     raise
                 budget //= 2
         raise AssertionError("unreachable")
+
+    def _pointed(self, model: RemoteChat, pointing: Pointing, lock: Lock, reply: Reply, cite: Cite) -> Draft:
+        """Return the units that the reply names as claims; one that names none but writes is read as prose."""
+        numbers = numbers_of(reply.text)
+        if numbers is None:
+            return self._draft(model, Prompt(pointing.messages, pointing.shown, (), pointing.injections), lock, reply)
+        named = named_units(pointing, numbers, self._settings.max_citations)
+        if numbers and not named:
+            raise ModelError(f"{model.name} names lines that are not there; choose a larger model")
+        claims = dict.fromkeys(claim for index, unit in named for claim in cite(index, unit))
+        flags = (INJECTION,) if pointing.injections else ()
+        return Draft(tuple(claims), model.name, not named, flags, usage=self._usage(reply))
 
     def _draft(self, model: RemoteChat, prompt: Prompt, lock: Lock, reply: Reply) -> Draft:
         """Return what the reply says.
@@ -177,7 +206,8 @@ def open_generator(settings: AnswerGeneration) -> RemoteChat:
     """
     if settings.provider == "extractive":
         raise ModelError("generation.provider is extractive, which has no model")
-    return open_chat(settings.provider, settings, "generation")
+    schema = SCHEMA if settings.style == "verbatim" else None
+    return open_chat(settings.provider, settings, "generation", schema)
 
 
 def _fallen_back(draft: Draft, why: str) -> Draft:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, ClassVar, NoReturn, TypeVar
 
@@ -58,6 +58,9 @@ _BYTES_AT_LEAST = 500_000
 _GRACE_S = 1.0
 
 
+Schema = Mapping[str, Any]
+
+
 class TooLateError(ModelError):
     """The model did not answer in time."""
 
@@ -75,8 +78,9 @@ class RemoteChat(ABC):
     backoff_s: float = 0.5  # before the second try; doubled with each further one
     jitter: float = 1.0  # share of a pause that chance may add
 
-    def __init__(self, settings: ChatModel, section: str) -> None:
-        """`section` is the configuration's, for messages. Connects to nothing.
+    def __init__(self, settings: ChatModel, section: str, schema: Schema | None = None) -> None:
+        """`section` is the configuration's, for messages; `schema` (JSON Schema) is that of replies. Connects to
+        nothing.
 
         Raises:
             ModelError: no model is named, or the API key's environment variable is named but not set.
@@ -85,7 +89,7 @@ class RemoteChat(ABC):
             raise ModelError(f"no model is named; set {section}.model")
         self.model = settings.model
         self.section = section
-        self.settings = settings
+        self.settings, self.schema = settings, schema
         self.base_url = (settings.base_url or self.default_url).rstrip("/")
         self._headers = {"Accept-Encoding": "identity", **bearer(settings.api_key_env, f"{section}.api_key_env")}
 

@@ -1,7 +1,7 @@
 """The language model that the configuration asks for.
 
 Belongs here: which class answers for which provider.
-Does not belong here: the classes; the extractive generator, which is no model (`answering.extraction.extractor`).
+Does not belong here: the classes; the extractive generator, which is no model (`answering.selection.selector`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rag_serving.config.models import ChatModel
-    from rag_serving.models.chat.client import RemoteChat
+    from rag_serving.models.chat.client import RemoteChat, Schema
 
 
-def open_chat(provider: Literal["ollama", "openai"], settings: ChatModel, section: str) -> RemoteChat:
-    """Open the configured language model; it is not yet asked for anything.
+def open_chat(
+    provider: Literal["ollama", "openai"], settings: ChatModel, section: str, schema: Schema | None = None
+) -> RemoteChat:
+    """Open the configured language model; it is not yet asked for anything. Its replies are JSON of this schema, where
+    its server keeps to one.
 
     Raises:
         ModelError: no model is named, or a named API key is not set.
@@ -22,7 +25,7 @@ def open_chat(provider: Literal["ollama", "openai"], settings: ChatModel, sectio
     if provider == "ollama":
         from rag_serving.models.chat.ollama import OllamaChat
 
-        return OllamaChat(settings, section)
+        return OllamaChat(settings, section, schema)
     from rag_serving.models.chat.openai import OpenAIChat
 
-    return OpenAIChat(settings, section)
+    return OpenAIChat(settings, section, schema)

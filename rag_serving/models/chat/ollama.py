@@ -44,7 +44,8 @@ class OllamaChat(RemoteChat):
         }
         async with self._client() as client:
             try:
-                answered = await client.chat(self.model, sent, stream=True, options=options)
+                form = dict(self.schema) if self.schema else None
+                answered = await client.chat(self.model, sent, stream=True, options=options, format=form)
                 async with aclosing(answered) as parts:
                     async for part in parts:
                         yield _piece(part)

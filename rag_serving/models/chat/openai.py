@@ -16,7 +16,7 @@ import httpx
 
 from rag_serving.config.models import ChatModel
 from rag_serving.escaping.targets import one_line
-from rag_serving.models.chat.client import RemoteChat
+from rag_serving.models.chat.client import RemoteChat, Schema
 from rag_serving.models.chat.context_length import says_too_long
 from rag_serving.models.chat.messages import Message, Piece
 from rag_serving.models.http import BadAnswerError, key_refused
@@ -28,6 +28,7 @@ _SPARED: dict[str, str | None] = {
     "max_completion_tokens": "max_tokens",
     "temperature": None,
     "stream_options": None,
+    "response_format": None,
 }
 
 
@@ -41,13 +42,16 @@ class OpenAIChat(RemoteChat):
     kind = "openai"
     default_url = "http://127.0.0.1:1234/v1"
 
-    def __init__(self, settings: ChatModel, section: str) -> None:
-        super().__init__(settings, section)
+    def __init__(self, settings: ChatModel, section: str, schema: Schema | None = None) -> None:
+        super().__init__(settings, section, schema)
         self._parameters: dict[str, Any] = {
             "max_tokens": settings.max_output_tokens,
             "temperature": settings.temperature,
             "stream_options": {"include_usage": True},
         }
+        if schema is not None:
+            form = {"name": "reply", "strict": True, "schema": dict(schema)}
+            self._parameters["response_format"] = {"type": "json_schema", "json_schema": form}
 
     async def stream(self, messages: Sequence[Message]) -> AsyncIterator[Piece]:
         async with httpx.AsyncClient(**self.client_options()) as client:

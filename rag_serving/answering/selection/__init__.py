@@ -1,0 +1,1 @@
+"""Which units of the locked passages answer, and what is shown with them."""

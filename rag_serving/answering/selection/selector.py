@@ -1,0 +1,269 @@
+"""The selection: which units of the locked passages answer, best first, and with what confidence. It needs no model.
+
+Each unit is scored by its signs (`signs`, `scorer`); a passage is as good as its best unit. A question of two parts
+gets the best unit of each. Who states a claim gets the units that bear on it.
+
+Belongs here: which units answer, as claims of the page's own words.
+Does not belong here: which units there are (`statements`), what is shown with one (`completion`), what is quoted
+(`quote_window`), when an answer is withheld (`answering.gates`), and whether all of it stands in the pages
+(`answering.verification.verifier`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rag_serving.answering.quote_window import best_window
+from rag_serving.answering.selection.completion import extent, short_passage
+from rag_serving.answering.selection.layout import Excerpt, Layout
+from rag_serving.answering.selection.list_continuation import steps_across
+from rag_serving.answering.selection.scorer import SignWeights, Tables, learnt
+from rag_serving.answering.selection.signs import Analyze, QuestionFeatures, signs_of
+from rag_serving.answering.selection.statements import MOST_SAID, Statement, is_introduced, named, statements
+from rag_serving.records.claims import EXTRACTIVE, Claim, Draft, RejectedCandidate
+from rag_serving.records.passages import Lock
+from rag_serving.text.orders import orders_assistant
+from rag_serving.text.question_types import asked_words, is_claim, kind_of, parts_of
+from rag_serving.text.units import Unit, cells_of
+
+Similarity = Callable[[Sequence[str]], Sequence[float]]
+"""Cosine similarity of each text to the question."""
+
+MODEL = EXTRACTIVE
+
+_FRONT_OF_A_PASSAGE, _FRONT = 4, 12
+"""Units that are compared by meaning, of each passage and at least in all."""
+_BEHIND = 2.0  # how much less than the best a further unit may score that bears on a claim
+# The handbooks that the weights were learnt from have hardly any tables of settings and commands.
+_ROW_OF_IDENTIFIER, _PROCEDURE, _PROCEDURE_NAMED = 2.0, 0.5, 1.5
+_REPETITION, _AGREES = 0.7, 0.4  # Jaccard similarity of the terms of two units
+_FAR_AHEAD = 3.0
+_MOST_REJECTED = 5
+_NEARLY_AS_GOOD = 0.25  # how much less than the best a second passage may score that is told beside it
+
+
+@dataclass(frozen=True)
+class Selecting:
+    """How units are chosen and quoted.
+
+    Attributes:
+        similarity: compares units with the question by meaning; without it words alone decide.
+        tables: what signs weigh; without them the package's.
+    """
+
+    similarity: Similarity | None = None
+    max_citations: int = 3
+    quote_max_words: int = 12
+    tables: Tables | None = None
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A unit with its signs."""
+
+    statement: Statement
+    signs: Mapping[str, float] = field(default_factory=dict)
+    score: float = 0.0
+
+
+DEFAULTS = Selecting()
+
+
+@dataclass(frozen=True)
+class Quoting:
+    """What the words of a quote are chosen by.
+
+    Attributes:
+        analyze: gives the terms of a text as the question has them.
+        most: words of a quote.
+    """
+
+    asked: QuestionFeatures
+    analyze: Analyze
+    most: int
+
+
+def select(
+    question: str, lock: Lock, weights: Mapping[str, float], analyze: Analyze, options: Selecting = DEFAULTS
+) -> Draft:
+    """Return what the lock says to a question as claims, best first, with the confidence of the best; none without a
+    unit that could answer.
+
+    `weights` are those of the question's analyzed terms.
+    """
+    asked = QuestionFeatures.of(question, weights, analyze)
+    table = (options.tables or learnt()).of(options.similarity is not None)
+    ranked = rank(asked, lock, analyze, options.similarity, table)
+    if not ranked:
+        return Draft((), MODEL)
+    best = best_of_passages(ranked)
+    evidence = evidence_of(lock, best)
+    chosen = _chosen(asked, lock, ranked, best, table)
+    quoting, most = Quoting(asked, analyze, options.quote_max_words), options.max_citations
+    claims = claims_for(quoting, lock, [(each.index, each.unit) for each in chosen])[:most]
+    beside = claims_for(quoting, lock, [(each.statement.index, each.statement.unit) for each in best[:most]])
+    return Draft(
+        claims,
+        MODEL,
+        confidence=table.told(evidence),
+        evidence=evidence,
+        rejected=tuple(_rejected(each) for each in best if each.statement not in chosen)[:_MOST_REJECTED],
+        further=tuple(claim for claim in beside if claim not in claims),
+    )
+
+
+def rank(
+    asked: QuestionFeatures, lock: Lock, analyze: Analyze, similarity: Similarity | None, weights: SignWeights
+) -> list[Ranked]:
+    """Return the units in front with their signs, best first."""
+    front = _front(asked, list(statements(asked, lock, analyze)))
+    names = named(asked.text, analyze)
+    near = similarity([each.said[:MOST_SAID] for each in front]) if similarity and front else [None] * len(front)
+    best = max((candidate.score for candidate in lock.passages), default=0.0)
+    ranked = []
+    for statement, value in zip(front, near, strict=True):
+        passage = lock.passages[statement.index - 1]
+        signs = signs_of(asked, statement, passage, None if value is None else float(value), best)
+        ranked.append(Ranked(statement, signs, weights.score(signs) + _bonus(asked, statement, names, analyze)))
+    return sorted(ranked, key=lambda each: -each.score)
+
+
+def _bonus(asked: QuestionFeatures, statement: Statement, names: frozenset[str], analyze: Analyze) -> float:
+    """Return what speaks for the row of a named identifier, and for steps or code where these are asked for."""
+    if statement.unit.kind == "table" and names:
+        return _ROW_OF_IDENTIFIER * names.issubset(analyze(cells_of(statement.text)[0]))
+    if statement.procedure or is_introduced(asked, statement.unit):
+        return _PROCEDURE + _PROCEDURE_NAMED * statement.named
+    return 0.0
+
+
+def best_of_passages(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """Return the best unit of each passage, best first."""
+    best: dict[int, Ranked] = {}
+    for each in ranked:
+        best.setdefault(each.statement.index, each)
+    return list(best.values())
+
+
+def evidence_of(lock: Lock, best: Sequence[Ranked]) -> dict[str, float]:
+    """Return what the confidence in the first unit is made of: its signs, its score, and how far it is ahead of other
+    pages that say something else."""
+    first, others = best[0], best[1:]
+    page = lock.passages[first.statement.index - 1].chunk.page_id
+    alike = [_overlap(first.statement.terms, other.statement.terms) for other in others]
+    rivals = [
+        other.score
+        for other, likeness in zip(others, alike, strict=True)
+        if likeness < _AGREES and lock.passages[other.statement.index - 1].chunk.page_id != page
+    ]
+    ahead = min(first.score - max(rivals), _FAR_AHEAD) if rivals else _FAR_AHEAD
+    return {**first.signs, "score": first.score, "ahead": ahead}
+
+
+def _front(asked: QuestionFeatures, found: Sequence[Statement]) -> list[Statement]:
+    """Return the units that words put in front, of all passages and of each."""
+
+    def promise(statement: Statement) -> float:
+        around = (statement.headings | statement.previous) - statement.terms
+        return asked.share(statement.terms) + asked.share(around) / 2 + 0.5 / statement.index
+
+    ordered = sorted(found, key=promise, reverse=True)
+    taken: dict[int, int] = {}
+    front = []
+    for place, statement in enumerate(ordered):
+        count = taken[statement.index] = taken.get(statement.index, 0) + 1
+        if place < _FRONT or count <= _FRONT_OF_A_PASSAGE:
+            front.append(statement)
+    return front
+
+
+def _chosen(
+    asked: QuestionFeatures, lock: Lock, ranked: Sequence[Ranked], best: Sequence[Ranked], weights: SignWeights
+) -> list[Statement]:
+    """Return the units that are told."""
+    if is_claim(asked.text):
+        return _bearing(ranked)
+    told = [best[0].statement, *_of_parts(asked, lock, ranked, weights)]
+    if len(best) > 1 and best[1].score > best[0].score - _NEARLY_AS_GOOD:
+        told.append(best[1].statement)
+    return told
+
+
+def _of_parts(asked: QuestionFeatures, lock: Lock, ranked: Sequence[Ranked], weights: SignWeights) -> list[Statement]:
+    """Return the best unit for each part of a question that asks two things."""
+    best = []
+    for part in parts_of(asked.text):
+        own = replace(asked, text=part, kind=kind_of(part), words=asked_words(part), terms=asked.terms_of(part))
+        if own.terms:
+            again = {
+                each.statement: weights.score(
+                    signs_of(
+                        own, each.statement, lock.passages[each.statement.index - 1], each.signs.get("similarity"), 0.0
+                    )
+                )
+                for each in ranked
+            }
+            best.append(max(again, key=lambda each: again[each]))
+    return best
+
+
+def _bearing(ranked: Sequence[Ranked]) -> list[Statement]:
+    """Return the best unit and those nearly as good that do not repeat a chosen one."""
+    chosen: list[Statement] = []
+    for each in ranked:
+        if each.score < ranked[0].score - _BEHIND:
+            break
+        if all(_overlap(each.statement.terms, other.terms) < _REPETITION for other in chosen):
+            chosen.append(each.statement)
+    return chosen
+
+
+def _overlap(one: frozenset[str], two: frozenset[str]) -> float:
+    """Jaccard similarity of two sets of terms."""
+    return len(one & two) / (len(one | two) or 1)
+
+
+def _rejected(ranked: Ranked) -> RejectedCandidate:
+    return RejectedCandidate(ranked.statement.index, ranked.statement.text, ranked.score, ranked.signs)
+
+
+def claims_for(quoting: Quoting, lock: Lock, chosen: Sequence[tuple[int, Unit]]) -> tuple[Claim, ...]:
+    """Return what is shown for units of passages of the lock, none that was shown with one before it."""
+    claims: dict[str, Claim] = {}
+    covered: list[tuple[int, int, int]] = []
+    for index, unit in chosen:
+        if any(index == other and start <= unit.start and unit.end <= end for other, start, end in covered):
+            continue
+        for place, shown in _shown(quoting.asked, index, unit, lock):
+            if orders_assistant(shown.text):
+                continue
+            text = lock.passages[place - 1].chunk.text
+            claims.setdefault(shown.text, claim_of(shown, place, text, quoting))
+            covered.append((place, shown.start, shown.end))
+    return tuple(claims.values())
+
+
+def claim_of(shown: Excerpt, index: int, text: str, quoting: Quoting) -> Claim:
+    """Return an excerpt of the passage at `index` as a claim that quotes the words around what answers."""
+    quoted = shown.quoted.of(text)
+    start, end = best_window(quoted, quoting.asked, quoting.analyze, quoting.most)
+    return Claim(shown.text, index, quoted[start:end], shown.parts, is_selected=True)
+
+
+def _shown(asked: QuestionFeatures, index: int, unit: Unit, lock: Lock) -> list[tuple[int, Excerpt]]:
+    """Return what is shown for a unit, and of which passage: for who asks how to do something the steps or the code,
+    for who states a claim the unit alone, else what goes with it.
+    """
+    layout = Layout(lock.passages[index - 1].chunk)
+    if is_claim(asked.text):
+        return [(index, layout.alone(unit))]
+    if asked.kind != "steps":
+        return [(index, extent(layout, unit))]
+    steps = layout.steps(unit)
+    across = steps_across(lock, index, steps) if steps else []
+    if len(across) < 2 and (whole := short_passage(layout, unit)):
+        return [(index, whole)]
+    if across:
+        return across
+    return [(index, extent(layout, layout.code_after(unit) or unit))]
