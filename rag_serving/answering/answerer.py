@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rag_serving.answering.comparing.conflicts import Comparison, Differing, differing
 from rag_serving.answering.comparing.precedence import Opening
 from rag_serving.answering.composing import AnswerTrace, Composition, VerifiedDraft
-from rag_serving.answering.currency_notes import told_other_value, told_out_of_force, told_to_differ
+from rag_serving.answering.currency_notes import told_as_versions, told_other_value, told_out_of_force, told_to_differ
 from rag_serving.answering.gates import (
     gate_clarity,
     gate_doubt,
@@ -215,13 +215,14 @@ class Answering:
 
 def _noted(attempt: StageTrace, asked: Question, lock: Lock, shown: VerifiedDraft) -> str | None:
     """Return what the reader must know of the cited passages: that they do not agree, or are no longer in force."""
-    not_agreed = told_to_differ(shown.verdicts, shown.differs) if shown.differs else None
-    out_of_force = told_out_of_force(shown.verdicts, lock, asked.opening)
+    as_versions = told_as_versions(shown.verdicts, shown.differs, lock) if shown.differs else None
+    not_agreed = told_to_differ(shown.verdicts, shown.differs) if shown.differs and not as_versions else None
+    out_of_force = told_out_of_force(asked.text, shown.verdicts, lock, asked.opening)
     other_value = told_other_value(asked.text, shown.verdicts, lock)
     for flag, told in ((CONFLICTING, not_agreed), (SUPERSEDED, out_of_force)):
         if told:
             attempt.raise_flag(flag)
-    return " ".join(filter(None, (other_value, not_agreed, out_of_force))) or None
+    return " ".join(filter(None, (other_value, as_versions, not_agreed, out_of_force))) or None
 
 
 def _tell_ocr(attempt: StageTrace, citations: Sequence[Citation], least: int) -> None:

@@ -21,6 +21,7 @@ from rag_serving.records.answers import Answer, Citation, ShownClaim, Verificati
 from rag_serving.records.claims import Verdict
 from rag_serving.records.passages import Chunk, Lock
 from rag_serving.records.places import PagePart, ocr_told, page_told
+from rag_serving.text.currency import docs_version
 from rag_serving.text.page_marks import page_anchor, pages_of
 from rag_serving.text.units import pieces, words
 
@@ -225,7 +226,8 @@ def _citation(verdict: Verdict, lock: Lock, numbers: Mapping[int, int], quote_ma
 
 def place_told(citation: Citation) -> str:
     """Return where a quote stands and how it was read, in words: space, version, page of a document, OCR."""
-    version = f"version {citation.page_version}" if citation.page_id or citation.space else ""
+    is_counted = (citation.page_id or citation.space) and not docs_version(citation.title.partition(" → ")[0])
+    version = f"version {citation.page_version}" if is_counted else ""  # of the docs: the title has it
     return ", ".join(filter(None, (citation.space, version, page_read(citation))))
 
 

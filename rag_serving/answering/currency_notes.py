@@ -17,8 +17,22 @@ from rag_serving.answering.comparing.precedence import Opening, Standing, mark_o
 from rag_serving.answering.comparing.values import differ, measures
 from rag_serving.records.claims import Claim, Verdict
 from rag_serving.records.passages import Lock
-from rag_serving.text.currency import Mark
+from rag_serving.text.currency import Mark, docs_version, names_version
 from rag_serving.text.question_types import kind_of
+
+
+def told_as_versions(verdicts: Sequence[Verdict], differs: Differing, lock: Lock) -> str | None:
+    """Return which version of a documentation each of the passages that differ is about; None where one is of none, or
+    two are of the same."""
+    numbers, versions = _numbers(verdicts), dict[int, str]()
+    for claim in (differs.claim, *(other.claim for other in differs.others)):
+        passage = lock.passage(claim.index)
+        if claim in numbers and passage and (version := docs_version(passage.chunk.title)):
+            versions[numbers[claim]] = version
+    if len(versions) <= len(differs.others) or len(set(versions.values())) < len(versions):
+        return None
+    told = [f"[{number}] is about version {version}" for number, version in sorted(versions.items())]
+    return f"{', '.join(told)}."
 
 
 def told_to_differ(verdicts: Sequence[Verdict], differs: Differing) -> str | None:
@@ -34,11 +48,15 @@ def told_to_differ(verdicts: Sequence[Verdict], differs: Differing) -> str | Non
     return " ".join([f"The pages do not agree: {told} say different things.", *filter(None, reasons), _READ])
 
 
-def told_out_of_force(verdicts: Sequence[Verdict], lock: Lock, opening: Opening) -> str | None:
-    """Return which cited passages are marked as no longer in force, and how; None where none is."""
+def told_out_of_force(question: str, verdicts: Sequence[Verdict], lock: Lock, opening: Opening) -> str | None:
+    """Return which cited passages are marked as no longer in force, and how; None where none is. A version that the
+    question names is not."""
     marked: dict[Mark, list[str]] = {}
     for index, number in shown_numbers(verdicts).items():
-        if (candidate := lock.passage(index)) and (mark := mark_of(candidate.chunk, opening(candidate.chunk))):
+        candidate = lock.passage(index)
+        if candidate is None or names_version(question, docs_version(candidate.chunk.title) or "-"):
+            continue
+        if mark := mark_of(candidate.chunk, opening(candidate.chunk)):
             marked.setdefault(mark, []).append(f"[{number}]")
     return " ".join(_marked(mark, numbers) for mark, numbers in marked.items()) or None
 

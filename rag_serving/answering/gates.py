@@ -21,6 +21,7 @@ from rag_serving.records.claims import Verdict
 from rag_serving.records.decisions import Decision
 from rag_serving.records.passages import Lock
 from rag_serving.records.refusal import Clarification, Gate, Refusal
+from rag_serving.text.currency import docs_version, names_version
 from rag_serving.text.named_things import names_in
 from rag_serving.text.orders import is_order
 from rag_serving.text.question_types import is_claim
@@ -170,7 +171,8 @@ def gate_marked(question: str, verdicts: Sequence[Verdict], lock: Lock, opening:
     """Return why an answer is not told with confidence: all passages that are shown are marked as not in force, and
     the question does not ask for such (`Which alternatives were rejected?`)."""
     shown = {v.index: p.chunk for v in verdicts if v.outcome != "dropped" and (p := lock.passage(v.index or 0))}
-    marks = [mark_of(chunk, opening(chunk)) for chunk in shown.values()]
+    named = [names_version(question, docs_version(chunk.title) or "-") for chunk in shown.values()]
+    marks = [] if any(named) else [mark_of(chunk, opening(chunk)) for chunk in shown.values()]
     mark = marks[0] if marks else None
     is_asked_for = mark is not None and mark.word[:_STEM] in question.lower()
     return disowned(len(lock), mark.told) if mark and all(marks) and not is_asked_for else None

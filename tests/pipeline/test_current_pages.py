@@ -75,7 +75,7 @@ def test_passages_with_the_same_mark_are_named_together() -> None:
     marked = {"title": "Lakes (outdated)"}
     lock = Lock(tuple(candidate_of(f"Lake {page} is deep.", f"{page}:1:0", **marked) for page in (1, 2)))
     claims = tuple(Claim(f"Lake {page} is deep.", page, f"Lake {page} is deep.") for page in (1, 2))
-    told = told_out_of_force(verify(Draft(claims, "model"), lock), lock, lambda _: ())
+    told = told_out_of_force("", verify(Draft(claims, "model"), lock), lock, lambda _: ())
     assert told == "[1] and [2] each stand on a page that is marked as outdated."
 
 
@@ -109,3 +109,18 @@ def test_a_page_cannot_demote_others(tmp_path: Path, claim: str) -> None:
     assert answer.flags == (CONFLICTING,)
     assert answer.answer.index("168 hours") < answer.answer.index("3 days")
     assert "superseded" not in clarified(answer)
+
+
+def test_versions_of_a_documentation_are_told_as_versions_and_do_not_disagree(tmp_path: Path) -> None:
+    said = "The mooring session times out after {} seconds by default."
+    pages = [
+        Passage(page, "Timeouts", said.format(seconds), title=f"Timeouts (version {version})", space="DOCS")
+        for page, seconds, version in (("41", 15, "1.0"), ("42", 60, "2.0"))
+    ]
+    pipeline = pipeline_of(tmp_path, *pages)
+    answer = pipeline.ask(EVERYONE, "After how many seconds does the mooring session time out, in 1.0 and in 2.0?")
+    pipeline.close()
+    assert CONFLICTING not in answer.flags
+    assert {citation.chunk_id for citation in answer.citations} == {"41:1:0", "42:1:0"}
+    assert "is about version 1.0" in clarified(answer)
+    assert "is about version 2.0" in clarified(answer)
