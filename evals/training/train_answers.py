@@ -38,7 +38,7 @@ from rag_assets.evaluation.usefulness import judge_use
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import Answering, Question
 from rag_serving.answering.selection.scorer import SignWeights, learnt
-from rag_serving.answering.selection.selector import MODEL, Ranked, best_of_passages, evidence_of, rank
+from rag_serving.answering.selection.selector import FAR_AHEAD, MODEL, Ranked, best_of_passages, evidence_of, rank
 from rag_serving.answering.selection.signs import AGAINST, OF_CONFIDENCE, OF_VECTORS, QuestionFeatures
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.models import open_embedder
@@ -299,7 +299,7 @@ def _evidence(best: Sequence[Seen], weights: SignWeights) -> dict[str, float]:
         for other, likeness in zip(others, alike, strict=True)
         if likeness < 0.4 and other.page != first.page
     ]
-    ahead = min(score - max(rivals), 3.0) if rivals else 3.0
+    ahead = min(score - max(rivals), FAR_AHEAD) if rivals else FAR_AHEAD
     return {**first.signs, "score": score, "ahead": ahead}
 
 

@@ -9,7 +9,7 @@ from support.passages import candidate_of, lock_of
 
 from rag_serving.answering.quote_window import best_window
 from rag_serving.answering.selection.scorer import learnt
-from rag_serving.answering.selection.selector import Selecting, best_of_passages, evidence_of, rank, select
+from rag_serving.answering.selection.selector import FAR_AHEAD, Selecting, best_of_passages, evidence_of, rank, select
 from rag_serving.answering.selection.signs import AGAINST, OF_CONFIDENCE, OF_VECTORS, QuestionFeatures
 from rag_serving.answering.selection.statements import named
 from rag_serving.answering.verification.verifier import verify
@@ -282,8 +282,8 @@ def test_another_page_that_says_the_same_costs_no_confidence_and_one_that_says_s
         lock = Lock(tuple(candidate_of(text, f"{page}:1:0") for page, text in enumerate(texts)))
         best = best_of_passages(rank(asked_of(question), lock, analyze, None, learnt().words_alone))
         evidence[name] = evidence_of(lock, best)
-    assert evidence["alone"]["ahead"] == evidence["same"]["ahead"] == 3.0
-    assert evidence["other"]["ahead"] < 3.0
+    assert evidence["alone"]["ahead"] == evidence["same"]["ahead"] == FAR_AHEAD
+    assert evidence["other"]["ahead"] < FAR_AHEAD
 
 
 def test_what_is_shown_first_is_of_the_first_passage_and_the_next_ones_come_beside_it() -> None:

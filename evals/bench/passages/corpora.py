@@ -66,7 +66,9 @@ def sample_pages() -> pa.Table:
     config = load_config(ROOT / "config" / "app.yaml")
     tables = []
     for key, source in config.sources.items():
-        settings = source.model_copy(update={"path": ROOT / str(getattr(source, "path", ""))})
+        if (path := getattr(source, "path", None)) is None:  # an inbox: nobody has added anything
+            continue
+        settings = source.model_copy(update={"path": ROOT / str(path)})
         tables.append(open_source(key, settings, Path("unused")).sync(None, {}).pages.select(PAGES.columns.names))
     return pa.concat_tables(tables)
 

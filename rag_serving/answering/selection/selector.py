@@ -38,7 +38,8 @@ _BEHIND = 2.0  # how much less than the best a further unit may score that bears
 # The handbooks that the weights were learnt from have hardly any tables of settings and commands.
 _ROW_OF_IDENTIFIER, _PROCEDURE, _PROCEDURE_NAMED = 2.0, 0.5, 1.5
 _REPETITION, _AGREES = 0.7, 0.4  # Jaccard similarity of the terms of two units
-_FAR_AHEAD = 3.0
+FAR_AHEAD = 6.0
+"""Where no other page says something else, or one that is hardly about the question."""
 _MOST_REJECTED = 5
 _NEARLY_AS_GOOD = 0.25  # how much less than the best a second passage may score that is told beside it
 
@@ -157,7 +158,7 @@ def evidence_of(lock: Lock, best: Sequence[Ranked]) -> dict[str, float]:
         for other, likeness in zip(others, alike, strict=True)
         if likeness < _AGREES and lock.passages[other.statement.index - 1].chunk.page_id != page
     ]
-    ahead = min(first.score - max(rivals), _FAR_AHEAD) if rivals else _FAR_AHEAD
+    ahead = min(first.score - max(rivals), FAR_AHEAD) if rivals else FAR_AHEAD
     return {**first.signs, "score": first.score, "ahead": ahead}
 
 
