@@ -114,7 +114,7 @@ class Gates(Section):
     min_coverage: float = Field(0.2, ge=0, le=1)
     """Share of the question's weight (IDF of its terms) that at least one passage needs, unless `min_similarity` is
     reached."""
-    min_confidence: float = Field(0.52, ge=0, le=1)
+    min_confidence: float = Field(0.48, ge=0, le=1)
     """Estimated probability, from which the extractive generator's best sentence is given as the answer."""
     min_confidence_statement: float = Field(0.3, ge=0, le=1)
     """The same for input that is a statement instead of a question: the reply is the passage that supports or

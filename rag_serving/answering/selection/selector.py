@@ -42,6 +42,7 @@ FAR_AHEAD = 6.0
 """Where no other page says something else, or one that is hardly about the question."""
 _MOST_REJECTED = 5
 _NEARLY_AS_GOOD = 0.25  # how much less than the best a second passage may score that is told beside it
+_WORTH_SHOWING = 2.5  # the same for one that is shown where none is told
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def select(
     chosen = _chosen(asked, lock, ranked, best, table)
     quoting, most = Quoting(asked, analyze, options.quote_max_words), options.max_citations
     claims = claims_for(quoting, lock, [(each.index, each.unit) for each in chosen])[:most]
-    beside = claims_for(quoting, lock, [(each.statement.index, each.statement.unit) for each in best[:most]])
+    near = [each.statement for each in best[:most] if each.score > best[0].score - _WORTH_SHOWING]
+    beside = claims_for(quoting, lock, [(each.index, each.unit) for each in near])
     return Draft(
         claims,
         MODEL,
