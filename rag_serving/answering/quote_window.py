@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from rag_serving.text.normalization import is_border
 from rag_serving.text.polarity_words import negations
 from rag_serving.text.question_types import Kind, holds
 from rag_serving.text.units import pieces
@@ -36,23 +37,24 @@ class Asked(Protocol):
 def best_window(unit: str, asked: Asked, analyze: Callable[[str], Sequence[str]], count: int) -> tuple[int, int]:
     """Return the range of up to `count` words that holds most of the weight; the first among equals.
 
-    Words are what white space parts. A word of the kind that is asked for (a figure, a time, a name) counts most: it is
-    the answer. A window that keeps all of the unit's negations is preferred to one that loses one.
+    Words are what white space parts. That one is of the kind that is asked for (a figure, a time, a name) counts most: it
+    may be the answer. A window that keeps all of the unit's negations is preferred to one that loses one.
     """
     spans = pieces(unit)
     if len(spans) <= count:
         return 0, len(unit)
     value, negates = _value(unit, spans, asked.weights, analyze), _negates(unit, spans)
-    answers = _ANSWERS * max(asked.weights.values(), default=1.0)
-    if asked.kind in ("quantity", "time", "person"):
-        value = [
-            each + answers * holds(asked.kind, unit[start:end], asked.words)
-            for each, (start, end) in zip(value, spans, strict=True)
-        ]
-    first = max(
-        range(len(spans) - count + 1),
-        key=lambda at: (sum(negates[at : at + count]), sum(value[at : at + count]), -at),
-    )
+    is_wanted = asked.kind in ("quantity", "time", "person")
+    answers = [is_wanted and holds(asked.kind, unit[start:end], asked.words) for start, end in spans]
+    bonus = _ANSWERS * max(asked.weights.values(), default=1.0)
+
+    def key(at: int) -> tuple[bool, int, float, int]:
+        start, end = trimmed(unit, spans[at : at + count])
+        is_whole = is_border(unit, start) and is_border(unit, end)  # `1.5 %` is one
+        worth = sum(value[at : at + count]) + bonus * any(answers[at : at + count])
+        return is_whole, sum(negates[at : at + count]), worth, -at
+
+    first = max(range(len(spans) - count + 1), key=key)
     return trimmed(unit, spans[first : first + count])
 
 

@@ -240,6 +240,12 @@ def test_what_is_quoted_has_what_is_asked_for(question: str, sentence: str, answ
     assert answer is None or answer in sentence[start:end]
 
 
+def test_a_quote_parts_no_figure_from_its_sign() -> None:
+    text = "An invoice is due 21 days after the vessel has left; a late payment costs 1.5 % for each month begun."
+    draft = write("When is an invoice due?", lock_of([text]), quote_max_words=11)
+    assert [verdict.outcome for verdict in verify(draft, lock_of([text]))] == ["exact"]
+
+
 def test_headings_speak_for_a_sentence() -> None:
     lock = Lock(
         (
