@@ -17,7 +17,7 @@ from rag_serving.text.question_types import Kind, holds
 from rag_serving.text.units import pieces
 
 _REACH_OF_NEGATION = 4  # a negation this many words before a quote belongs to it
-_ANSWERS = 2.0  # the weight of a word of the kind that is asked for, in those of the question's rarest term
+_FIGURE, _IN_WORDS = 4.0, 1.0  # what a word counts for as the answer, in weights of the question's rarest term
 _WORD = re.compile(r"\w")
 
 
@@ -37,25 +37,31 @@ class Asked(Protocol):
 def best_window(unit: str, asked: Asked, analyze: Callable[[str], Sequence[str]], count: int) -> tuple[int, int]:
     """Return the range of up to `count` words that holds most of the weight; the first among equals.
 
-    Words are what white space parts. That one is of the kind that is asked for (a figure, a time, a name) counts most: it
-    may be the answer. A window that keeps all of the unit's negations is preferred to one that loses one.
+    Words are what white space parts. The best word of the kind that is asked for (a figure, a time, a name) counts
+    most: it may be the answer. A window that keeps all of the unit's negations is preferred to one that loses one.
     """
     spans = pieces(unit)
     if len(spans) <= count:
         return 0, len(unit)
     value, negates = _value(unit, spans, asked.weights, analyze), _negates(unit, spans)
-    is_wanted = asked.kind in ("quantity", "time", "person")
-    answers = [is_wanted and holds(asked.kind, unit[start:end], asked.words) for start, end in spans]
-    bonus = _ANSWERS * max(asked.weights.values(), default=1.0)
+    answers = [_answers(asked, unit[start:end]) for start, end in spans]
+    most = max(asked.weights.values(), default=1.0)
 
     def key(at: int) -> tuple[bool, int, float, int]:
         start, end = trimmed(unit, spans[at : at + count])
         is_whole = is_border(unit, start) and is_border(unit, end)  # `1.5 %` is one
-        worth = sum(value[at : at + count]) + bonus * any(answers[at : at + count])
+        worth = sum(value[at : at + count]) + most * max(answers[at : at + count])
         return is_whole, sum(negates[at : at + count]), worth, -at
 
     first = max(range(len(spans) - count + 1), key=key)
     return trimmed(unit, spans[first : first + count])
+
+
+def _answers(asked: Asked, word: str) -> float:
+    """Return what a word counts for as the answer: a figure or a name more than a number in words."""
+    if asked.kind not in ("quantity", "time", "person") or not holds(asked.kind, word, asked.words):
+        return 0.0
+    return _FIGURE if any(map(str.isdigit, word)) or word[:1].isupper() else _IN_WORDS
 
 
 def best_part(
