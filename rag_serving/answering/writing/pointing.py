@@ -42,7 +42,7 @@ Rules, without exception:
 _FENCED = """\
 Each passage, and the question, stands between two marks with the word {word}, which was made for this message alone."""
 _LONGEST_UNIT = 400  # characters of a unit that are shown
-_NUMBERS = re.compile(r"(?:\d{1,4}|json|units?|lines?|and|none|no|[\s\[\]{}(),.;:\"'`])+", re.IGNORECASE)
+_OF_NUMBERS = re.compile(r"\d{1,4}|json|units?|lines?|and|none|no|[\s\[\]{}(),.;:\"'`]", re.IGNORECASE)
 _FENCED_JSON = re.compile(r"\{[^{}]{0,2000}\}")
 
 
@@ -107,7 +107,7 @@ def numbers_of(reply: str) -> list[int] | None:
         if isinstance(named, list):
             return [int(each) for each in named if isinstance(each, int | str) and str(each).strip().isdecimal()]
     text = reply.strip()
-    if text and len(text) <= 1_000 and _NUMBERS.fullmatch(text):
+    if text and len(text) <= 1_000 and not _OF_NUMBERS.sub("", text):
         return [int(each) for each in re.findall(r"\d{1,4}", text)]
     return None
 
