@@ -75,7 +75,7 @@ def told_other_value(question: str, verdicts: Sequence[Verdict], lock: Lock) -> 
     return f"The page says {given.strip()}." if given else None
 
 
-_FIGURE = re.compile(r"(?<!\d)\d{1,9}(?:[.,]\d{1,9}){0,2}[ \u00a0]?(?:%|[^\W\d_]{1,30})")
+_FIGURE = re.compile(r"(?<!\d)(?<!\d[.,])\d++(?:[.,]\d++)*+[ \u00a0]?(?:%|[^\W\d_]+)")
 _READ = "Read both before you rely on one."
 
 

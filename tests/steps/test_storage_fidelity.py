@@ -52,9 +52,11 @@ def theirs(markdown: str) -> str:
     """Their text without what is notation.
 
     Front matter, fences and divisions, link targets, attributes in braces, HTML tags; and their site's directives, of
-    which `[](!inc(_What is …))` names a page that is not part of the set.
+    which `[](!inc(_What is …))` names a page that is not part of the set. Nor what no reader sees: the body of a
+    `hide-macro` is a comment of HTML there, and is not in our text either.
     """
     text = re.sub(r"\A---.*?^---$", "", markdown, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^```\{=html\}\n<!--.*?-->\n```$", "", text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"^(:::|```).*$", "", text, flags=re.MULTILINE)
     text = re.sub(r"\[[^\]]*\]\(!\w+[^)]*\)", "", text)
     text = re.sub(r"(?<=[\])])\{[^}]*\}|\{[.#][^}]*\}", "", text)
