@@ -127,7 +127,7 @@ def test_a_document_is_put_in_published_read_replaced_and_deleted(
     generation = (Path(wiki.home) / "tenants/demo/current").read_text()
     expect(documents.locator(".facts code")).not_to_be_empty()
     assert documents.locator(".facts code").inner_text() in generation
-    sources = documents.get_by_role("region", name="Sources").get_by_role("rowheader")
+    sources = documents.get_by_role("group", name="Sources").get_by_role("rowheader")
     assert [text.split()[0] for text in sources.all_inner_texts()] == ["eng", "uploads"]
     assert axe_violations(documents) == []
 

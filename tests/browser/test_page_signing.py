@@ -64,7 +64,7 @@ def test_who_has_no_token_is_asked_for_it(door: Page) -> None:
     expect(door.get_by_label("Access token")).to_be_focused()
     expect(door.get_by_label("Your question")).to_have_count(0)
     sign_in(door, "wrong")
-    expect(door.get_by_role("alert")).to_contain_text("not known")
+    expect(door.get_by_role("alert")).to_contain_text("This token is not valid.")
 
 
 def test_a_token_is_kept_nowhere_that_a_script_can_read(door: Page) -> None:

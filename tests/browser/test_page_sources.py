@@ -67,7 +67,7 @@ def test_a_source_shows_its_facts_and_its_blocks(web: Page) -> None:
     assert pane.get_by_role("row").count() == 4
     assert pane.locator("ol > li").count() == 3
     assert pane.locator("ol ul > li").count() == 1
-    expect(pane.get_by_role("region", name="Code in bash")).to_contain_text("grep ajar")
+    expect(pane.get_by_role("group", name="Code in bash")).to_contain_text("grep ajar")
     expect(pane.locator("strong")).to_have_text("blocked sluice")
     expect(pane.get_by_role("link", name="the keeper")).to_have_attribute("href", "https://keeper.example/desk")
     assert "**" not in pane.inner_text()

@@ -28,7 +28,7 @@ export function Wide({ class: name, label, children }: { class: string; label: s
   return (
     <>
       {isWide && <p class="wide-hint">{t("table.wide")}</p>}
-      <div ref={box} class={`wide ${name}`} data-more={hasMore} tabIndex={0} role="region" aria-label={label}>
+      <div ref={box} class={`wide ${name}`} data-more={hasMore} tabIndex={0} role="group" aria-label={label}>
         {children}
       </div>
     </>

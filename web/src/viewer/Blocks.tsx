@@ -39,7 +39,7 @@ function shown(block: Block, text: string, marks: Mark[]) {
       return <Table block={block} inline={inline} />;
     case "code":
       return (
-        <pre key={block.start} class="viewer-code" dir="ltr" tabIndex={0} role="region" aria-label={codeLabel(block)}>
+        <pre key={block.start} class="viewer-code" dir="ltr" tabIndex={0} role="group" aria-label={codeLabel(block)}>
           <code>{inline(block.start, block.end)}</code>
         </pre>
       );
