@@ -104,7 +104,7 @@ def _reply(text: str) -> None:
     claims = parse(text, source=PASSAGE).claims
     verdicts = verify(Draft(claims, "model"), lock, question=QUANTITY, rules=VerificationRules(quote_max_words=12))
     citations_of(verdicts, lock, 12)
-    answer_text(verdicts, lock, mark_unverified=True)
+    answer_text(verdicts, lock, shows_unverified=True)
 
 
 def _passage(text: str) -> None:

@@ -33,8 +33,8 @@ def test_an_answer_has_the_documented_shape(client: TestClient) -> None:
     answer = response.json()
     assert response.status_code == 200
     assert answer.keys() == {
-        "status", "outcome", "confidence", "threshold", "answer", "citations", "clarification", "refusal", "understood",
-        "phase", "evidence", "generation", "generator", "usage", "reranker", "receipt_id", "timings_ms", "flags",
+        "status", "outcome", "confidence", "threshold", "answer", "citations", "claims", "clarification", "refusal",
+        "understood", "phase", "evidence", "generation", "generator", "usage", "reranker", "receipt_id", "timings_ms", "flags",
     }  # fmt: skip
     (citation,) = answer["citations"]
     assert citation.keys() == {

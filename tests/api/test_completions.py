@@ -87,8 +87,8 @@ def test_nothing_that_was_not_verified_is_streamed(wiki_home: Path) -> None:
             events = client.post("/v1/ask", json={"question": QUESTION, "stream": True}).text
     assert "any time" not in text + events
     assert "Stop it first" not in text + events
-    assert "“Stop the broker with the stop script.” [[1]](https://" in text
-    assert 'event: sentence\ndata: {"text": "“Stop the broker with the stop script.” [1]", "outcome": "told"}' in events
+    assert "Stop the broker with the stop script. [[1]](https://" in text
+    assert 'event: sentence\ndata: {"text": "Stop the broker with the stop script. [1]", "outcome": "told"}' in events
     assert completion_chunks(text)[-1]["usage"]["prompt_tokens"] == 42
 
 

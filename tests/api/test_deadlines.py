@@ -54,7 +54,7 @@ class Work:
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     made = Work()
-    monkeypatch.setattr("rag_serving.answering.answerer.extract", made)
+    monkeypatch.setattr("rag_serving.answering.answerer.select", made)
     return made
 
 

@@ -27,7 +27,7 @@ from evals.load.processes import children_of, templates_of
 from rag_serving.api.drain import END_S
 
 HANGS = (
-    "import time, rag_serving.answering.answerer as a; a.extract = lambda *_, **__: time.sleep(600); "
+    "import time, rag_serving.answering.answerer as a; a.select = lambda *_, **__: time.sleep(600); "
     "from rag_serving.cli.main import main; main()"
 )
 LATE_S = 20  # what a busy machine adds to a bound

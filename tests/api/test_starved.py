@@ -56,7 +56,7 @@ def test_probes_metrics_and_refusals_need_none_of_the_threads_that_answer(
     wiki_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stuck = Stuck()
-    monkeypatch.setattr("rag_serving.answering.answerer.extract", stuck)
+    monkeypatch.setattr("rag_serving.answering.answerer.select", stuck)
     monkeypatch.setenv("CITELOCK_TOKENS", '{"all": {"tenant": "acme"}}')
     config = configuration(wiki_home, serving={"auth": "tokens"})
     with (

@@ -90,7 +90,7 @@ def test_streams_are_limited_by_caller_and_in_all_and_end_with_their_reader(
     app: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = Waiting()
-    monkeypatch.setattr("rag_serving.answering.answerer.extract", waiting)
+    monkeypatch.setattr("rag_serving.answering.answerer.select", waiting)
     with running(app) as url:
         first = [streaming(url, "ann"), streaming(url, "ann")]
         assert all(waiting.begun.acquire(timeout=30) for _ in first)
@@ -117,7 +117,7 @@ def test_a_stream_whose_work_hangs_keeps_its_place_though_its_reader_left(
 ) -> None:
     """Else who opens and leaves would have as many threads as he likes."""
     waiting = Waiting(deaf=True)
-    monkeypatch.setattr("rag_serving.answering.answerer.extract", waiting)
+    monkeypatch.setattr("rag_serving.answering.answerer.select", waiting)
     with running(app) as url:
         for _ in range(2):
             client = streaming(url, "ann")

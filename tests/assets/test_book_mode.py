@@ -163,10 +163,10 @@ OPENAI = {"provider": "openai", "model": "text-embedding-3-small", "base_url": "
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, (0.35, 0.2, 0.33)),
+        ({}, (0.35, 0.2, 0.48)),
         ({"embedding": OPENAI}, (0.7, 2.0, 0.6)),
         ({"embedding": {**OPENAI, "model": "openai/text-embedding-3-large"}}, (0.7, 2.0, 0.6)),
-        ({"embedding": {**OPENAI, "model": "nomic-embed-text"}}, (0.35, 0.2, 0.33)),
+        ({"embedding": {**OPENAI, "model": "nomic-embed-text"}}, (0.35, 0.2, 0.48)),
         ({"embedding": OPENAI, "profiles": {"book": {"min_similarity": 0.4}}}, (0.4, 2.0, 0.6)),
         ({"profiles": {"book": {"min_similarity": 0.5, "min_confidence": 0.9}}}, (0.5, 2.0, 0.9)),
     ],

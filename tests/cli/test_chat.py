@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import re
 import select
 import subprocess
 import time
@@ -61,7 +62,7 @@ def test_commands_show_more_forget_and_leave(config: str) -> None:
 
 def test_an_option_is_picked_by_its_number(config: str) -> None:
     _, out, _ = chat(config, "hello", "1")
-    assert "    1. What is Kafka operations?" in out
+    assert re.search(r"^    1\. \S.*\?$", out, re.MULTILINE)
     assert out.split("> 1\n")[1].strip()
 
 

@@ -74,7 +74,6 @@ NIGHTLY = (
     "test_load_tool.py::test_a_real_leak_is_found",
     "test_load_faults.py::test_a_server_without_its_sidecar",
     "test_load_tool.py::test_a_server_under_load",
-    "test_training_commands.py",
     # Quality on public data, by bounds that no promise rests on.
     "test_answers_quality.py::test_the_evidence_for_claims_of_scifact",
     "test_duplicates_kafka_docs.py",
