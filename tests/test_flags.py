@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from support.parsed import parsed
+
 from rag_serving.records import flags
 from rag_serving.records.flags import FINDINGS, SENTENCES, flags_told
 
@@ -43,7 +45,7 @@ def places_of_flags(tree: ast.AST) -> Iterator[ast.AST]:
 
 def flags_raised() -> set[str]:
     """Return the values of the constants that stand where flags are raised: their module's own before others'."""
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "rag_serving").rglob("*.py")}
+    trees = {path: parsed(path.read_text(encoding="utf-8")) for path in (ROOT / "rag_serving").rglob("*.py")}
     of_module = {path: constants(tree) for path, tree in trees.items()}
     everywhere = {name: value for named in of_module.values() for name, value in named.items()}
     return {

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from support.parsed import parsed
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted(path for room in ("rag_assets", "rag_serving") for path in (ROOT / room).rglob("*.py"))
@@ -37,7 +38,7 @@ def name_of(path: Path) -> str:
 @cache
 def nodes_of(path: Path) -> tuple[ast.AST, ...]:
     """Return a module and everything in it; each file is read once."""
-    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    return tuple(ast.walk(parsed(path.read_text(encoding="utf-8"))))
 
 
 DOTTED = {path: name_of(path)[: -len(".py")].replace("/", ".").removesuffix(".__init__") for path in MODULES}
@@ -201,7 +202,7 @@ def too_many_parameters(source: str) -> list[str]:
     """Functions of a module that take more than `MOST_PARAMETERS`, each with what it takes."""
     return [
         f"{node.name}({', '.join(taken)})"
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and len(taken := parameters_of(node)) > MOST_PARAMETERS
     ]

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from support.examples import examples
+from support.parsed import parsed
 
 import rag_serving.api
 from rag_serving.config.loading import ConfigError, parse_config
@@ -92,14 +93,14 @@ def test_no_pattern_that_is_anchored_at_both_ends_is_matched_before_a_line_end(r
     wrong = [
         f"{path.relative_to(ROOT)}:{node.lineno} {pattern}"
         for path in (ROOT / room).rglob("*.py")
-        for node, pattern in anchored(ast.parse(path.read_text()))
+        for node, pattern in anchored(parsed(path.read_text()))
     ]
     assert wrong == []
 
 
 def test_a_pattern_that_lets_a_line_end_through_is_seen() -> None:
     code = "import re\nNAME = r'^a$'\nre.match(NAME, x)\nre.compile(r'^b$')\nre.fullmatch(NAME, x)\nre.search('c$', x)"
-    assert [pattern for _, pattern in anchored(ast.parse(code))] == ["^a$", "^b$"]
+    assert [pattern for _, pattern in anchored(parsed(code))] == ["^a$", "^b$"]
 
 
 def anchored(tree: ast.Module) -> Iterator[tuple[ast.Call, str]]:

@@ -22,6 +22,7 @@ from typing import Any
 
 import rag_assets
 import rag_serving
+from support.parsed import parsed
 
 METHODS = ("search", "match", "fullmatch", "finditer", "findall", "sub", "subn", "split")
 _FLAGS = {name: getattr(re, name) for name in ("IGNORECASE", "I", "MULTILINE", "M", "DOTALL", "S", "ASCII", "A")}
@@ -108,7 +109,7 @@ def patterns() -> tuple[list[Found], list[str]]:
         for name, value in list(vars(module).items()):
             for pattern in _inside(value):
                 add(f"{module.__name__}.{name}", pattern, set())
-        tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
+        tree = parsed(Path(str(module.__file__)).read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
