@@ -34,7 +34,8 @@ def test_an_answer_has_the_documented_shape(client: TestClient) -> None:
     assert response.status_code == 200
     assert answer.keys() == {
         "status", "outcome", "confidence", "threshold", "answer", "citations", "claims", "clarification", "refusal",
-        "understood", "phase", "evidence", "generation", "generator", "usage", "reranker", "receipt_id", "timings_ms", "flags",
+        "understood", "phase", "evidence", "generation", "generator", "usage", "reranker", "receipt_id", "timings_ms",
+        "flags",
     }  # fmt: skip
     (citation,) = answer["citations"]
     assert citation.keys() == {
