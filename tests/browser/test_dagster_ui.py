@@ -17,7 +17,7 @@ from dagster_server import ROOT, dagster_ui
 from playwright.sync_api import Browser, Page, expect
 from support.command_line import run
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 
 GRAPH = "asset-groups?expanded=global%40global%3Aingest,global%40global%3Apublish"
 ASSETS = [
@@ -31,8 +31,8 @@ ASSETS = [
     "lexical_index",
     "generation",
 ]
-RUN_MS = 200_000  # only what hangs takes that long
-REPORT_MS = 90_000
+RUN_MS = 400_000  # only what hangs takes that long
+REPORT_MS = 180_000
 ASKED = {
     "How long can a release be rolled back?": "helpful",
     "May I bring my dog to the office?": "missing",
