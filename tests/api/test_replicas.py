@@ -80,7 +80,8 @@ def replicas(tmp_path: Path, backends: Backends, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CITELOCK_TOKENS", json.dumps({"ann": {"tenant": "acme", "user": "ann"}}))
     home = tmp_path / "builder"
     publish(home)
-    config = backends.moved("postgres", configuration(home), "acme")
+    patient = configuration(home, degradation={"phase_timeout_s": 60})  # on a busy machine, too
+    config = backends.moved("postgres", patient, "acme")
     with ExitStack() as stack:
         yield Replicas(config, backends, tmp_path, database(backends), stack)
 
