@@ -51,7 +51,7 @@ from rag_serving.tracing import StageTrace
 DATA = Path("../shared/data/reader")
 RIDGE = 3.0
 HANDBOOK_WEIGHT, OWN_WEIGHT = 0.3, 10.0
-"""How often a question of a handbook, and of people's, counts for the confidence beside one of SQuAD."""
+"""Weights of a question of a handbook, and of people's, for the confidence, beside 1 of SQuAD."""
 OF_ORDER_ALONE = ("behind", "first", "nearby", "defines", "procedure", "similarity")
 """Signs that the confidence leaves out: of people's questions they tell no answer from a near miss."""
 Judged = tuple[Mapping[str, float], bool, float]

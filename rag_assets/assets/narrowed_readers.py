@@ -1,4 +1,4 @@
-"""What a failed step of `publish` does not hold up: that fewer people may read a page.
+"""Publish that fewer people may read a page, whatever step of `publish` failed.
 
 Belongs here: publishing that at once, in the process of the step. Does not belong here: how
 (`rag_assets.publishing.narrowing`).

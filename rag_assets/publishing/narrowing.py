@@ -38,14 +38,14 @@ from rag_serving.indexes.generation_parts import CHUNKS_FILE, MAPPED_FILE, parts
 from rag_serving.indexes.page_readers import FILE as READERS_FILE
 
 WAIT_S = 60.0
-"""How long another build's lock is waited for."""
+"""Seconds that another build's lock is waited for."""
 NARROWED_FROM = "narrowed_from"
 """The setting of a manifest that names the generation which this one was made of."""
 
 
 @dataclass(frozen=True)
 class SourceReaders:
-    """Who may read the pages of a source by its last syncs."""
+    """Hold who may read the pages of a source by its last syncs."""
 
     of_page: Mapping[str, str]
     of_chunk: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""How much a source may lose in one sync before a person has to decide.
+"""Decide whether a source may lose so much in one sync, or a person has to.
 
 Belongs here: the decision, for every kind of source. Does not belong here: which pages a source lists (`sources`).
 """
