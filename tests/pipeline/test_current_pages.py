@@ -68,7 +68,7 @@ def test_what_stands_on_a_discarded_page_is_told_to_be_discarded(tmp_path: Path)
     pipeline.close()
     assert (answer.outcome, answer.refusal and answer.refusal.gate) == ("closest", "marked")
     assert SUPERSEDED in answer.flags
-    assert clarified(answer) == "[1] and [2] each stand on a page that is marked as discarded in favour of KIP-112."
+    assert clarified(answer).endswith("on a page that is marked as discarded in favour of KIP-112.")
 
 
 def test_passages_with_the_same_mark_are_named_together() -> None:

