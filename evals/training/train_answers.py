@@ -55,7 +55,7 @@ HANDBOOK_WEIGHT, OWN_WEIGHT = 0.3, 10.0
 OF_ORDER_ALONE = ("behind", "first", "nearby", "defines", "procedure", "similarity")
 """Signs that the confidence leaves out: of people's questions they tell no answer from a near miss."""
 Judged = tuple[Mapping[str, float], bool, float]
-"""What spoke for the best unit, whether it was right, and how often it counts."""
+"""The signs of the best unit, whether it was right, and how often it counts."""
 _WORDS = re.compile(r"\w+")
 
 

@@ -1,4 +1,4 @@
-"""What a folder held at the last sync: the same for files and for documentation sites.
+"""Compare a folder with its last sync: the same for files and for documentation sites.
 
 Belongs here: opening the files, digests of files that are not read when nothing was written.
 Does not belong here: which page a renamed file is (`renames`), pages themselves (`folder`, `sites.source`).

@@ -44,7 +44,7 @@ _STYLES = ("date", "none", "ordinal", "weekdate")  # of Jekyll, whose addresses 
 
 @dataclass
 class Rules:
-    """What the settings of a site say.
+    """Hold the settings of a site.
 
     Attributes:
         config: the settings.
