@@ -130,7 +130,7 @@ ablation: $(VENV)/.installed  ## Measure each stage of retrieval on and off on .
 bench-gpu: $(VENV)/.installed-test  ## Measure reranker and embedder geometries on this machine's GPU (JSON on standard output).
 	@python -m evals.bench.gpu
 
-load: $(VENV)/.installed-test  ## Put load on a server of the sample (LOAD="--profile burst", "--soak 30"; docs/load.md).
+load: $(VENV)/.installed-test  ## Put load on a server of the sample (LOAD="--profile burst", "--soak 30"; docs/scale.md).
 	@python -m evals.load $(LOAD)
 
 docs: $(VENV)/.installed-test  ## Write the generated parts of the docs.

@@ -7,103 +7,218 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 import textwrap
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import click
 import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from rag_serving.cli.group import ENTRY_POINTS, Later
 from rag_serving.cli.main import app
-from rag_serving.config import (
-    budgets,
-    documents,
-    jobs,
-    jwt,
-    keyword,
-    oidc,
-    orchestration,
-    phases,
-    profiles,
-    sections,
-    tenants,
-)
 from rag_serving.config import loading as config
-from rag_serving.config import sources as source_kinds
+from rag_serving.config.profiles import Profile
 
 DOCS = Path(__file__).parents[1] / "docs"
 NOTE = "<!-- Made by scripts/generate_docs.py; do not edit. -->\n\n"
+CONFIGURATION = """For who sets up an installation: the keys that most people set, by what they want, then all keys.
+
+The file is `config/app.yaml`, or what `--config` or `CITELOCK_CONFIG` names. Environment variables override it:
+`CITELOCK_RETRIEVAL__DENSE_K=40` sets `retrieval.dense_k`. Secrets come only from environment variables: a key that ends
+in `_env` names the variable. `citelock doctor` says what is wrong with a configuration, and an unknown key is an error
+that names the nearest known one.
+
+"""
+ALL_KEYS = """## All keys
+
+Each line has the key, its type or its choices, its default, and what it does. `rag_serving/config` says more on a key
+where its text is longer than a line.
+"""
+COMMANDS = """For who uses a terminal: what each command does, by example, with the options that are its own.
+`citelock COMMAND --help` says more.
+
+Most commands also take `--config FILE` (default `config/app.yaml`, or `CITELOCK_CONFIG`), `--tenant NAME` (needed where
+there are several), and `--json`. Those that ask take `--user NAME` and `--group NAME` (repeatable): who asks. Exit
+codes: 0 done, 1 failed, 2 wrong usage or configuration.
+
+"""
+WANTED: Mapping[str, Mapping[str, str]] = {
+    "I want my own pages in it": {
+        "sources.NAME.tenant": "Whose source it is; each tenant sees only its own.",
+        "sources.NAME.base_url": "Address of the site, also for links: `https://acme.example/wiki`.",
+        "sources.NAME.space": "Key of the Confluence space.",
+        "sources.NAME.auth": "`{kind: basic, user_env: …, token_env: …}` or `kind: bearer`.",
+        "sources.NAME.path": "Folder, zip, git working tree or `s3://…` of the kinds that read files.",
+        "sources.NAME.readers": "`from_source` (by restrictions; unknown: hidden), `everyone`, or `[group:…]`.",
+        "sources.NAME.schedule": 'When it syncs, as cron in UTC: `"*/15 * * * *"`.',
+        "sources.NAME.attachments": "Also read attached files: `text`, or `all` (PDF, Office, mail …).",
+        "sources.NAME.comments": "Also read comments.",
+        "sources.NAME.groups": "Read who belongs to which group, for `serving.groups: synced`.",
+        "home": "Folder of all artifacts, or `s3://BUCKET/PREFIX` for several machines.",
+    },
+    "I want to decide who may ask": {
+        "serving.auth": "`loopback`: only this machine; `tokens`: tokens and keys; `jwt`: also JSON Web Tokens.",
+        "serving.tokens_env": "Variable with a JSON object: token → tenant, user, groups, roles.",
+        "serving.jwt": "Issuer, audience and claims of JSON Web Tokens.",
+        "serving.oidc": "Provider where people sign in on the web page.",
+        "serving.public_url": "Address at which users reach it.",
+        "serving.groups": "A caller's groups come from the token (`claims`) or from Confluence (`synced`).",
+        "serving.rate_limit_per_minute": "Requests of one caller per minute.",
+        "serving.host": "Address to listen on; others than this machine's own need `auth`.",
+        "serving.port": "Port.",
+    },
+    "I want better or faster answers": {
+        "embedding.provider": "Who makes vectors: `local` (no server), `ollama`, `openai`, `flagembedding` (torch).",
+        "embedding.model": "Its model; a change embeds everything anew.",
+        "generation.provider": "Who words answers: `extractive` (the page's sentences), `ollama`, `openai`.",
+        "generation.model": "Its model.",
+        "generation.base_url": "Address of its server.",
+        "context.provider": "Who describes where a passage comes from: `metadata`, or a model.",
+        "reranker.url": "Address of `citelock rerank-service`, best on a GPU.",
+        "retrieval.final_passages": "Passages that an answer is made from.",
+        "gates.min_confidence": "How sure an answer must be; below, the closest passage is shown.",
+        "keyword.synonyms": "Words of your readers for words of your pages.",
+        "serving.workers": "Processes that answer; one for each core.",
+        "cache.semantic": "Reuse the answer to the same question in other words.",
+    },
+    "I want to run it for a company": {
+        "index.kind": "Where published generations are: `disk`, `postgres`, `qdrant`, `opensearch`.",
+        "index.url": "Their database.",
+        "telemetry.url": "Database of telemetry, receipts and logs; several servers must share one.",
+        "telemetry.retention_days": "Days that it is kept.",
+        "audit.mode": "`required`: no answer without an entry in the signed log.",
+        "budgets.cost_per_day": "Soft and hard limit of what a tenant's models may cost.",
+        "monitoring.alert_url_env": "Variable with a webhook that learns of failed syncs and publications.",
+        "tracing.endpoint": "Collector of OpenTelemetry traces.",
+        "evaluation.gates": "Minimum quality of what is published.",
+    },
+}
+COMMON = {"--config", "--tenant", "--user", "--group", "--json", "--help"}
+LONG = 80
+"""Characters of a default beyond which it is left out."""
+LINE = 12
+"""Words of a key's meaning, after its first clause."""
 
 
 def configuration() -> str:
-    """docs/configuration.md: every key with its default and its meaning."""
-    parts = [
-        "# Configuration\n\n",
-        NOTE,
-        "`config/app.yaml`, or the file named by `--config` or `CITELOCK_CONFIG`. Environment variables override\n"
-        "keys: `CITELOCK_RETRIEVAL__DENSE_K=40` overrides `retrieval.dense_k`. Secrets come only from environment\n"
-        "variables: keys that end in `_env` contain the name of the variable.\n\n",
-    ]
-    top = dict(config.Config.model_fields)
-    parts += table(config.Config, {name: field for name, field in top.items() if not section_of(field)})
-    for name, field in top.items():
-        if section := section_of(field):
-            parts += [f"\n## `{name}`\n\n{section.__doc__}\n\n", *table(section)]
-        if name == "profiles":
-            parts += [f"\n### `profiles.NAME`\n\n{profiles.Profile.__doc__}\n\n", *table(profiles.Profile)]
-        if name == "retrieval":
-            parts += [f"\n### `retrieval.canary`\n\n{phases.Canary.__doc__}\n\n", *table(phases.Canary)]
-        if name == "orchestration":
-            celery = orchestration.CelerySteps
-            parts += [f"\n### `orchestration.celery`\n\n{celery.__doc__}\n\n", *table(celery)]
-        if name == "documents":
-            parts += [f"\n### `documents.ocr`\n\n{one_line(documents.Ocr.__doc__)}\n\n", *table(documents.Ocr)]
-        if name == "serving":
-            parts += [f"\n### `serving.jwt`\n\n{one_line(jwt.Jwt.__doc__)}\n\n", *table(jwt.Jwt)]
-            parts += [f"\n### `serving.jwt.claims`\n\n{one_line(jwt.JwtClaims.__doc__)}\n\n", *table(jwt.JwtClaims)]
-            parts += [f"\n### `serving.oidc`\n\n{one_line(oidc.Oidc.__doc__)}\n\n", *table(oidc.Oidc)]
-            parts += [f"\n### `serving.oidc.claims`\n\n{one_line(oidc.Claims.__doc__)}\n\n", *table(oidc.Claims)]
-    parts += [f"\n## `tenants.NAME`\n\n{tenants.Tenant.__doc__}\n\n", *table(tenants.Tenant)]
-    own = phases.TenantRetrieval
-    parts += [f"\n### `tenants.NAME.retrieval`\n\n{own.__doc__}\n\n", *table(own)]
-    parts += [f"\n### `tenants.NAME.jobs`\n\n{jobs.TenantJobs.__doc__}\n\n", *table(jobs.TenantJobs)]
-    steps = orchestration.TenantOrchestration
-    parts += [f"\n### `tenants.NAME.orchestration`\n\n{steps.__doc__}\n\n", *table(steps)]
-    parts += [f"\n### `tenants.NAME.budgets`\n\n{budgets.TenantBudgets.__doc__}\n\n", *table(budgets.TenantBudgets)]
-    parts.append("\n## Kinds of sources\n\nUnder `sources:`, by key; `kind` selects the type.\n")
-    for section in get_args(get_args(source_kinds.Source)[0]):
-        parts += [f"\n### `kind: {kind_of(section)}`\n\n{one_line(section.__doc__)}\n\n", *table(section)]
-    parts.append("\n### `auth` of a live source\n")
-    for section in (source_kinds.NoAuth, source_kinds.BasicAuth, source_kinds.BearerAuth):
-        parts += [f"\n`kind: {kind_of(section)}`: {section.__doc__}\n\n", *table(section)]
+    """Return docs/configuration.md: the keys that people want, then every key with its type, default and meaning."""
+    parts = ["# Configuration\n\n", NOTE, CONFIGURATION]
+    for wish, keys in WANTED.items():
+        parts += [
+            f"## {wish}\n\n",
+            *(f"- `{key}` (default {default(field_of(key))}): {text}\n" for key, text in keys.items()),
+            "\n",
+        ]
+    parts.append(ALL_KEYS)
+    written: dict[tuple[type, str], str] = {}
+    for path, section in sections(config.Config, ""):
+        parts += listed(path, section, written)
     return "".join(parts)
 
 
-def section_of(field: FieldInfo) -> type[BaseModel] | None:
-    annotation = field.annotation
-    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+def field_of(key: str) -> FieldInfo:
+    """Return a key's field; `sources.NAME` and `tenants.NAME` have the keys of any kind of source, and of a tenant."""
+    options: list[type[BaseModel]] = [config.Config]
+    field: FieldInfo | None = None
+    for name in key.split("."):
+        if name == "NAME":
+            continue
+        field = next(option.model_fields[name] for option in options if name in option.model_fields)
+        options = list(models_of(field.annotation))
+    assert field is not None
+    return field
+
+
+def models_of(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the sections that a key may have."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from models_of(argument)
+
+
+def sections(section: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
+    """Yield a section and those below it, each with its path."""
+    yield path, section
+    for name, field in section.model_fields.items():
+        many = get_origin(field.annotation) is dict
+        below = [model for model in models_of(field.annotation) if model is not Profile or name == "wiki"]
+        for model in below:
+            place = f"{path}.{name}".lstrip(".") if model is not Profile else f"{path}.NAME"
+            kind = f" of kind `{kind_of(model)}`" if len(below) > 1 else ""
+            yield from ((inner + kind * (inner.endswith(name) or inner.endswith("NAME")), found)
+                        for inner, found in sections(model, place + ".NAME" * many))  # fmt: skip
+
+
+def listed(path: str, section: type[BaseModel], written: dict[tuple[type, str], str]) -> Iterator[str]:
+    """Yield a section's heading and its lines; keys that it has in common with an earlier one are named once."""
+    meanings = descriptions(section)
+    own: list[str] = []
+    shared: dict[str, None] = {}
+    for name, field in section.model_fields.items():
+        owner = next(base for base in section.__mro__ if name in vars(base).get("__annotations__", {}))
+        if earlier := written.get((owner, name)):
+            shared[earlier] = None
+        elif name in meanings and (name != "kind" or len(get_args(field.annotation)) > 1):
+            own.append(f"- `{name}` {type_of(field)} {default(field)}: {brief(one_line(meanings.get(name)))}\n")
+            written[owner, name] = path
+    if own:
+        yield f"\n### `{path}`\n\n" if path else "\n### At the top\n\n"
+        yield f"Also keys of {', '.join(f'`{place}`' for place in shared)}.\n\n" if shared else ""
+        yield from own
+
+
+def brief(text: str) -> str:
+    """Return the beginning of a key's meaning: its first clause, and further ones while they fit into a line."""
+    clauses = re.split(r"(?<=[;.]) (?=\S)", text)
+    kept = clauses[0]
+    for clause in clauses[1:]:
+        if len(f"{kept} {clause}".split()) > LINE:
+            break
+        kept = f"{kept} {clause}"
+    return kept.rstrip(";.")
+
+
+def type_of(field: FieldInfo) -> str:
+    """Return a key's type in a word, or its choices."""
+    if choices := choices_of(field.annotation):
+        return "/".join(choices)
+    plain = {
+        str: "text",
+        int: "int",
+        float: "number",
+        bool: "bool",
+        Path: "path",
+        dict: "mapping",
+        list: "list",
+        tuple: "list",
+    }
+    kinds = [argument for argument in (*get_args(field.annotation), field.annotation) if argument is not type(None)]
+    if get_origin(field.annotation) in plain:
+        return plain[get_origin(field.annotation) or str]
+    return next((plain.get(get_origin(kind) or kind, "mapping") for kind in kinds), "mapping")
+
+
+def choices_of(annotation: Any) -> list[str]:
+    """Return the texts that a key may be."""
+    if get_origin(annotation) is Literal:
+        return [str(choice).lower() if isinstance(choice, bool) else str(choice) for choice in get_args(annotation)]
+    if get_origin(annotation) in (Union, UnionType):
+        return [choice for argument in get_args(annotation) for choice in choices_of(argument)]
+    return []
 
 
 def kind_of(section: type[BaseModel]) -> str:
-    annotation: Any = section.model_fields["kind"].annotation
-    return str(annotation.__args__[0])
-
-
-def table(section: type[BaseModel], fields: dict[str, FieldInfo] | None = None) -> Iterator[str]:
-    meanings = descriptions(section)
-    yield "| key | default | meaning |\n| --- | --- | --- |\n"
-    for name, field in (section.model_fields if fields is None else fields).items():
-        if name != "kind" or len(get_args(field.annotation)) > 1:
-            yield f"| `{name}` | {default(field)} | {one_line(meanings.get(name))} |\n"
+    return str(section.model_fields["kind"].annotation.__args__[0])  # type: ignore[union-attr]
 
 
 def descriptions(section: type[BaseModel]) -> dict[str, str]:
@@ -127,49 +242,45 @@ def one_line(text: str | None) -> str:
 
 
 def default(field: FieldInfo) -> str:
-    if field.default is PydanticUndefined:
+    """Return a key's default as YAML has it; that of a section is in its own lines."""
+    if field.is_required():
         return "required"
-    if isinstance(field.default, jwt.JwtClaims):
-        return "[below](#servingjwtclaims)"
-    if isinstance(field.default, oidc.Claims):
-        return "[below](#servingoidcclaims)"
-    if isinstance(field.default, profiles.Profile):
-        given = field.default.model_dump(exclude_defaults=True)
-        return f"`{{{', '.join(f'{name}: {yaml_value(value)}' for name, value in given.items())}}}`"
-    if isinstance(field.default, phases.TenantRetrieval):
-        return "[below](#tenantsnameretrieval)"
-    if isinstance(field.default, jobs.TenantJobs):
-        return "[below](#tenantsnamejobs)"
-    if isinstance(field.default, budgets.TenantBudgets):
-        return "[below](#tenantsnamebudgets)"
-    if isinstance(field.default, keyword.Keyword):
-        return "as [`keyword`](#keyword) says"
-    if isinstance(field.default, sections.Features):
-        return "as [`features`](#features) says"
-    if isinstance(field.default, orchestration.CelerySteps):
-        return "[below](#orchestrationcelery)"
-    if isinstance(field.default, orchestration.TenantOrchestration):
-        return "[below](#tenantsnameorchestration)"
-    if isinstance(field.default, documents.Ocr):
-        return "[below](#documentsocr)"
-    if isinstance(field.default, BaseModel):
-        return f"`kind: {kind_of(type(field.default))}`"
-    value = str(field.default) if isinstance(field.default, Path) else field.default
-    return f"`{'null' if value is None else str(value).lower() if isinstance(value, bool) else repr(value)}`"
-
-
-def yaml_value(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel):
+        return "`{}`"
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return f"`{text}`" if text else "`''`"
 
 
 def commands() -> str:
-    """docs/commands.md: the help text of each command and subcommand, those of other packages included."""
+    """Return docs/commands.md: what each command and subcommand does, those of other packages included."""
     root = typer.main.get_command(app)
-    parts = ["# Commands\n\n", NOTE]
+    parts = ["# Commands\n\n", NOTE, COMMANDS]
     for path, command in walk(root, "citelock"):
-        context = click.Context(command, info_name=path, terminal_width=100, max_content_width=100)
-        parts.append(f"## `{path}`\n\n```text\n{command.get_help(context).strip()}\n```\n\n")
+        context = click.Context(command, info_name=path)
+        block = "\n".join([*examples(command), *options(command, context)])
+        parts.append(f"## `{path}`\n\n{one_line(inspect.cleandoc(command.help or '').partition(chr(10) * 2)[0])}\n\n")
+        parts += [f"```text\n{block}\n```\n\n"] if block else []
     return "".join(parts).rstrip() + "\n"
+
+
+def examples(command: click.Command) -> list[str]:
+    """Return the lines of a command's help that show it."""
+    lines = [line.strip(chr(8) + " ") for line in (command.help or "").splitlines()]
+    return [line for line in lines if re.match(r"citelock |printf |CITELOCK_|cat ", line)]
+
+
+def options(command: click.Command, context: click.Context) -> list[str]:
+    """Return a line for each argument and option that not most commands have."""
+    found = []
+    for parameter in command.get_params(context):
+        if not COMMON & set(parameter.opts) and not getattr(parameter, "hidden", False):
+            names, meaning = parameter.get_help_record(context) or (
+                parameter.make_metavar(context),
+                getattr(parameter, "help", ""),
+            )
+            found.append(f"{names}  {meaning}")
+    return found
 
 
 def walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:

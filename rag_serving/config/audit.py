@@ -23,7 +23,6 @@ class Audit(Section):
     """How a row identifies the user: `hash`, a pseudonym that only the installation can link to the user; `id`, also
     the user id, encrypted; `none`, not at all. `citelock forget` removes the link of the first two."""
     store_queries: bool = False
-    """Store questions, encrypted and without personal data (`privacy.redact`), not only their keyed hash."""
+    """Store questions, encrypted and redacted."""
     retention_days: int = Field(730, ge=1)
-    """Days after which rows are removed from the beginning of the chain; the cut is signed, and the rest still
-    verifies."""
+    """Days that rows are kept. The cut is signed, and the rest still verifies."""

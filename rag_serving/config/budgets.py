@@ -17,9 +17,9 @@ class Limit(Section):
     """Two limits of one measure; null: none. A number alone is the hard one."""
 
     soft: float | None = Field(None, ge=0)
-    """From here on answers and builds say so (flag `budget_nearly_spent`), and are given all the same."""
+    """From here on answers and builds carry `budget_nearly_spent`."""
     hard: float | None = Field(None, ge=0)
-    """From here on nothing more is done until the minute, or the day (UTC), is over."""
+    """From here on requests are refused."""
 
     @model_validator(mode="before")
     @classmethod
@@ -40,11 +40,11 @@ class TenantBudgets(Section):
     """Settings for one tenant; null: as `budgets` says."""
 
     questions_per_minute: Limit | None = None
-    """Questions of all its users per minute."""
+    """Questions per minute: `soft` and `hard`, or the hard limit."""
     tokens_per_day: Limit | None = None
-    """Tokens that models read and write."""
+    """Tokens of questions, contexts and embeddings per day (UTC)."""
     cost_per_day: Limit | None = None
-    """Money, in the currency of the prices."""
+    """Their cost, in the currency of the `prices`."""
     documents_per_day: Limit | None = None
     """Documents that are uploaded."""
 

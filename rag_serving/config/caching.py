@@ -15,10 +15,10 @@ class Cache(Section):
     """Reuse of answers to the same question, also in other words, without a search and without a model."""
 
     semantic: bool = False
-    """Reuse a confident answer for the same question, however it is worded, while the same generation is published. A
-    hit takes a few milliseconds: useful if a language model writes answers, which takes seconds."""
+    """Reuse confident answers for the same question, however worded. A hit takes a few milliseconds: useful if a
+    language model writes answers, which takes seconds."""
     shared: bool = False
-    """Reuse it for all users with the same reader classes. If false, only for the user who asked, so that the time of
+    """Reuse them for all users with the same reader classes. If false, only for the user who asked, so that the time of
     an answer does not reveal what others asked."""
     min_similarity: float = Field(0.8, ge=-1, le=1)
     """Cosine similarity that two wordings of a question need; numbers, names, negations and all other significant words

@@ -46,8 +46,7 @@ class Documents(Section):
     max_cells: int = Field(200_000, ge=1)
     """Cells of all tables, merged and missing ones included; a document with more is cut."""
     max_seconds: int = Field(30, ge=1, le=3600)
-    """Seconds of processor time for one document, and three times as much elapsed time; a document that takes longer is
-    left out."""
+    """Seconds of processor time for one document; a document that takes longer is left out."""
     max_memory_mb: int = Field(512, ge=64)
     """Megabytes of memory for one document (on Linux); a document that takes more is left out."""
 

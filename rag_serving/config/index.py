@@ -24,12 +24,10 @@ class Index(Section):
     """The database that stores published generations instead of their folders, and enforces who may read what."""
 
     kind: IndexKind = "disk"
-    """disk: the generation's folder. postgres: PostgreSQL with pgvector. qdrant: a Qdrant server.
+    """Where published generations are. disk: a folder. postgres: PostgreSQL with pgvector. qdrant: a Qdrant server.
     opensearch: OpenSearch 2.17 or later, for one tenant that is too large for the others."""
     url: str | None = None
-    """Database that questions read: postgresql://citelock_app@host/name (password in PGPASSWORD or PGPASSFILE), or the
-    address of the Qdrant or OpenSearch server. The PostgreSQL user owns nothing and sees nothing without a signed
-    claim."""
+    """Database that questions read. The PostgreSQL user owns nothing and sees nothing without a signed claim."""
     writer_url: str | None = None
     """The same for the user that publishes (citelock_writer); only on machines that build."""
     owner_url: str | None = None
@@ -37,53 +35,50 @@ class Index(Section):
     connections: int = Field(8, ge=1, le=200)
     """Database connections of one serving process."""
     statement_timeout_s: float = Field(10, gt=0, le=600)
-    """Seconds that one read of a question may take in the database."""
+    """Seconds of one read of a question."""
     publish_timeout_s: float = Field(3600, ge=1, le=86_400)
-    """Seconds that one step of a publication, such as creating an index, may take."""
+    """Seconds of one step of a publication."""
     tries: int = Field(6, ge=1, le=20)
-    """Attempts to send a request to Qdrant or OpenSearch while the server is busy or unreachable."""
+    """Attempts while Qdrant or OpenSearch is busy or unreachable."""
     cache_bytes: int = Field(256 << 20, ge=0)
-    """Bytes of catalogs (ids, titles and locations of what a reader may see) that a serving process keeps in memory."""
+    """Bytes of catalogs that a serving process holds."""
     partition_chunks: int = Field(2_000, ge=0)
-    """Chunks from which a generation gets its own partitions; smaller ones share partitions and are separated by row
+    """Chunks from which a generation has its own partitions; smaller ones share partitions and are separated by row
     policies."""
     ann_chunks: int = Field(20_000, ge=1)
     """Chunks from which a generation gets an HNSW index; smaller ones are searched exactly."""
     ef_search: int = Field(320, ge=80, le=1_000)
-    """Candidates that a search of an HNSW index considers: more improve recall and take longer."""
+    """Candidates of an HNSW search."""
     halfvec: Halfvec = "auto"
     """Half precision in the HNSW index, which halves its size; candidates are compared again in full precision. auto:
     in the HNSW index. never: nowhere."""
     hybrid_weights: tuple[float, float] = (0.6, 0.4)
-    """Weights of cosine similarity and text rank in the SQL function `search_chunks_hybrid`, which other programs may
-    call. Citelock ranks the same candidates as `retrieval` says."""
+    """Weights in the SQL function `search_chunks_hybrid`. Citelock ranks the same candidates as `retrieval` says."""
 
     collection: str = Field("citelock", pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")
-    """Qdrant, OpenSearch: prefix of the names of all collections (OpenSearch: indexes) and aliases, such as
-    book-chunks."""
+    """Qdrant, OpenSearch: prefix of collections and aliases."""
     collections: Collections = "tenant"
-    """Qdrant: tenant: one collection for each generation of each tenant. shared: one collection for all, separated by
-    filters. OpenSearch: only tenant."""
+    """Qdrant: a collection for each generation, or one for all. shared: one collection for all, separated by filters.
+    OpenSearch: only tenant."""
     api_key_env: str | None = None
     """Qdrant, OpenSearch: environment variable with the key for questions; a read-only key is enough. For OpenSearch
     `user:password`, or a bearer token without a colon."""
     writer_key_env: str | None = None
     """The same for the key for publishing; null: that of `api_key_env`."""
     quota_vectors: int | None = Field(None, ge=1)
-    """Qdrant, OpenSearch: largest number of vectors of all generations together; a publication warns from 80 % on and
-    is refused beyond 100 %. null: no limit."""
+    """Qdrant, OpenSearch: most vectors of all generations; a publication warns from 80 % on and is refused beyond 100
+    %. null: no limit."""
     quota_bytes: int | None = Field(None, ge=1)
     """The same for bytes of vectors and payloads, as sent."""
 
     ca_file: Path | None = None
     """OpenSearch: file of certificates (PEM) to verify its TLS certificate with; null: those of the system."""
     engine: VectorEngine = "faiss"
-    """OpenSearch: library for the HNSW graphs: faiss for large indexes, lucene for smaller ones."""
+    """OpenSearch: HNSW library."""
     compression: Compression = "1x"
-    """OpenSearch: compression of vectors in memory (beyond 1x `mode: on_disk`, with faiss only); candidates are
-    compared again in full precision."""
+    """OpenSearch: compression of vectors in memory. Candidates are compared again in full precision."""
     shards: int = Field(1, ge=1, le=1024)
-    """OpenSearch: primary shards of an index, about 10 to 30 GB each."""
+    """OpenSearch: primary shards of an index."""
     replicas: int = Field(1, ge=0, le=20)
     """OpenSearch: copies of each shard; 0 on a single node."""
 

@@ -27,9 +27,9 @@ class TenantJobs(Section):
     concurrency: int | None = Field(None, ge=1, le=1000)
     """Jobs of the tenant that are processed at the same time."""
     jobs_per_minute: float | None = Field(None, ge=0)
-    """Jobs of the tenant that are started per minute; 0: no limit."""
+    """Jobs started per minute; 0: no limit."""
     tokens_per_minute: float | None = Field(None, ge=0)
-    """Tokens of the tenant that are embedded per minute; 0: no limit."""
+    """Tokens embedded per minute; 0: no limit."""
 
 
 class Jobs(Section):
@@ -42,33 +42,32 @@ class Jobs(Section):
     which use the same `home`. If the home is an object store, `telemetry.url` must name a database that all machines
     can reach."""
     texts_per_job: int = Field(64, ge=1, le=1024)
-    """Largest number of texts in a job. A killed worker loses at most one job, and on each worker a tenant waits for at
-    most one job of another tenant."""
+    """Most texts in a job. A killed worker loses at most one job, and on each worker a tenant waits for at most one job
+    of another tenant."""
     tokens_per_job: int = Field(32_768, ge=1)
-    """Largest number of tokens in a job (four characters count as one token); a longer text is a job by itself."""
+    """Most tokens in a job; a longer text is a job by itself."""
     concurrency: int = Field(4, ge=1, le=1000)
     """Jobs of one tenant that are processed at the same time."""
     jobs_per_minute: float = Field(0, ge=0)
-    """Jobs of one tenant that are started per minute; 0: no limit."""
+    """Jobs of a tenant started per minute; 0: no limit."""
     tokens_per_minute: float = Field(0, ge=0)
-    """Tokens of one tenant that are embedded per minute, evenly distributed; 0: no limit."""
+    """Tokens of a tenant embedded per minute; 0: no limit."""
     max_waiting: int = Field(500, ge=1, le=100_000)
     """Jobs of one tenant that may wait. A build with more reports this and enqueues the rest as jobs finish."""
     lease_s: float = Field(60, ge=0.1, le=3600)
-    """Seconds without a heartbeat after which a worker loses its job to another one. The clocks of machines that share
-    a queue must differ by less."""
+    """Seconds without a heartbeat until a worker loses its job. The clocks of machines that share a queue must differ
+    by less."""
     attempts: int = Field(5, ge=1, le=100)
-    """Attempts to embed a text before it is moved to the dead letters with the reason (`citelock jobs list`). While the
-    model does not respond at all, jobs wait and no attempt is counted."""
+    """Attempts to embed a text before it becomes a dead letter. While the model does not respond at all, jobs wait and
+    no attempt is counted."""
     backoff_s: float = Field(2, ge=0, le=3600)
-    """Seconds before a job is retried, doubled each time up to 5 minutes."""
+    """Seconds before a retry, doubled up to 5 minutes."""
     without_workers: Literal["embed", "fail"] = "embed"
-    """What a build does if it finds no worker for `without_workers_s`: embed the texts itself, or fail."""
+    """Without workers: embed in the build, or fail."""
     without_workers_s: float = Field(30, ge=0, le=86_400)
     """Seconds that a build waits for a worker to start."""
     stalled_s: float = Field(900, ge=1, le=86_400)
-    """Seconds without a finished job of any tenant after which a build fails and says why; its jobs stay in the
-    queue."""
+    """Seconds without any finished job after which builds fail; its jobs stay in the queue."""
     keep_days: int = Field(30, ge=1)
     """Days that finished jobs and dead letters are kept."""
 

@@ -28,7 +28,7 @@ class JwtClaims(Claims):
     """Names of the claims that identify a user. `a.b` is the claim `b` inside of `a`, unless a claim is named `a.b`."""
 
     tenant: str | None = Field("tenant_id", min_length=1, max_length=200)
-    """Claim with the tenant, by its name or as `tenants` maps it; null: the claim is not used."""
+    """Claim with the tenant; null: the claim is not used."""
     roles: str | None = Field("roles", min_length=1, max_length=200)
     """Claim with the values that `roles` maps, one or a list; null: every user is a reader."""
 
@@ -40,9 +40,9 @@ class Jwt(ClaimMapping):
     issuer: str = Field(min_length=1, max_length=500)
     """The claim `iss`, exactly."""
     audience: list[str] = Field(min_length=1, max_length=20)
-    """Accepted values of the claim `aud`: the name of this API at the issuer, not that of a web application."""
+    """Accepted values of the claim `aud`."""
     key_env: str | None = Field(None, min_length=1, max_length=200)
-    """Environment variable with a secret (HS256, 32 bytes or more) or a public key in PEM."""
+    """Environment variable with a secret or a public key."""
     key_file: Path | None = None
     """File with the same, or with a JWK set. Read at the start and on `SIGHUP`."""
     jwks_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+(\?[^\s#]*)?$", max_length=500)
@@ -62,7 +62,7 @@ class Jwt(ClaimMapping):
     """Seconds after which keys are fetched again; a key that the issuer has removed is accepted no longer than this. A
     token with an unknown key id causes a fetch immediately, at most every 10 s."""
     keep_s: int = Field(3600, ge=10, le=604_800)
-    """Seconds for which the last keys are used while they cannot be fetched; then tokens are refused (503)."""
+    """Seconds the last keys serve while none can be fetched; then tokens are refused (503)."""
 
     @field_validator("jwks_url")
     @classmethod

@@ -22,24 +22,22 @@ class Keyword(Section):
     """The keyword search: phases 1 (documents) and 2 (chunks), which need neither vectors nor a model."""
 
     synonyms: dict[str, str] = Field({})
-    """Replacements for words or phrases of a question, such as `shortcuts: quick links`, in every phase; phrases are
-    replaced before words."""
+    """Replacements of a question's words or phrases, in every phase; phrases are replaced before words."""
     concepts: list[str] = Field([])
-    """Terms of the application that are never read as plurals or spelling mistakes, in addition to titles, labels and
-    headings."""
+    """Terms that are never read as plurals or misspelt."""
     stop_words: list[str] = Field(_STOP_WORDS.split())
     """Words that are removed from a question."""
     empty_words: list[str] = Field(_EMPTY_WORDS.split())
-    """Further words without a meaning of their own: a question that has only such words matches nothing."""
+    """Further words without a meaning of their own."""
     min_score: float = Field(3, ge=0)
-    """Score that the best document needs; below, a clarifying question is asked."""
+    """Score that the best document needs, else a question back. Below, a clarifying question is asked."""
     min_conf: float = Field(0.3, ge=0, le=1)
-    """Confidence, (best - second) / best, below which the question is ambiguous."""
+    """(best - second) / best, below which a question is ambiguous."""
     min_gap: float = Field(2, ge=0)
     """Lead over the second document below which the question is ambiguous."""
     min_matched_terms: int = Field(2, ge=0)
-    """Words of the question that the best document must contain; an exact phrase in its title counts as two."""
+    """Words of the question that the best document needs; an exact phrase in its title counts as two."""
     top_k: int = Field(5, ge=1, le=50)
     """Documents (phase 1) or chunks (phase 2) used for an answer."""
     max_per_document: int = Field(2, ge=1, le=50)
-    """Largest number of chunks of one document among them; if a question asks about two things, for each of the two."""
+    """Most chunks of one document among them; if a question asks about two things, for each of the two."""

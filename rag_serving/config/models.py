@@ -53,13 +53,12 @@ class Embedding(Section):
     query_precision: Literal["float32", "int8"] = "int8"
     """Precision of the local model for questions; int8 takes 0.7 of float32's time (docs/tuning.md)."""
     query_cache: int = Field(1000, ge=0, le=100_000)
-    """Vectors of recent questions kept in memory for each tenant; 0: none. A vector is reused only for the same user,
-    so that the time of an answer does not reveal what others asked."""
+    """Vectors of recent questions kept for each tenant; 0: none. A vector is reused only for the same user, so that the
+    time of an answer does not reveal what others asked."""
     batch_size: int = Field(16, ge=1, le=2048)
-    """Texts embedded in one batch, by servers and by local on the CPU."""
+    """Texts in a batch, by servers and on the CPU."""
     batch_tokens: int | None = Field(None, ge=1)
-    """Tokens embedded in one batch by local and flagembedding, padding included; null: 1,024 on the CPU, 65,536 on
-    CUDA."""
+    """Tokens in a batch of local and flagembedding; null: 1,024 on the CPU, 65,536 on CUDA."""
     timeout_s: float = Field(60, gt=0)
     """Seconds that a request to the server may take."""
     max_retries: int = Field(4, ge=0, le=20)
@@ -81,13 +80,13 @@ class ChatModel(Section):
     connect_timeout_s: float = Field(5, gt=0)
     """Seconds that the connection may take."""
     first_token_timeout_s: float = Field(60, gt=0)
-    """Seconds that the first token may take, and then each further one; a local model may have to be loaded first."""
+    """Seconds for the first token, and for each further one; a local model may have to be loaded first."""
     timeout_s: float = Field(120, gt=0)
     """Seconds that the whole reply may take, retries included."""
     max_retries: int = Field(2, ge=0, le=20)
     """Retries with exponential backoff."""
     context_tokens: int = Field(8192, ge=512)
-    """Tokens that the model can read and write together; a longer prompt is shortened."""
+    """Tokens of prompt and reply together; a longer prompt is shortened."""
     max_output_tokens: int = Field(600, ge=16)
     """Tokens that the model may write; the rest is cut off."""
     temperature: float = Field(0, ge=0, le=2)
@@ -102,9 +101,9 @@ class ContextModel(ChatModel):
     timeout_s: float = Field(60, gt=0)
     """Seconds that one call may take, retries of the connection included."""
     max_retries: int = Field(3, ge=0, le=20)
-    """Retries of a request: after 1, 2, 4 s, each up to a quarter longer, or as the server asks."""
+    """Retries of a request."""
     max_output_tokens: int = Field(200, ge=16)
-    """Tokens that the model may write for each passage; after a timeout, fewer are requested."""
+    """Tokens that the model may write for a passage; after a timeout, fewer are requested."""
     temperature: float = Field(0.3, ge=0, le=2)
     """Sampling temperature."""
 
@@ -128,17 +127,16 @@ class Context(ContextModel):
     provider: Literal["metadata", "none", "ollama", "openai"] = "metadata"
     """metadata: title and heading path; none: no prefix; ollama and openai: a language model writes it."""
     fallback: ContextFallback | None = None
-    """Another model, called when a call to the first one fails: a mapping of `provider` (openai by default), `model`,
-    `base_url`, `api_key_env`, `prices` and the other keys above. After three failures in a row the first model is not
-    called for half a minute."""
+    """Another model, called when the first one fails. After three failures in a row the first model is not called for
+    half a minute."""
     max_workers: int = Field(10, ge=1, le=500)
     """Concurrent calls."""
     attempts: int = Field(3, ge=1, le=10)
     """Calls for a passage until its context is good enough; the best context is kept."""
     chunks_per_call: int = Field(1, ge=1, le=20)
-    """Passages of one page in one call: fewer calls, but replies that are harder to parse."""
+    """Passages of one page in one call."""
     refresh: bool = False
-    """Write contexts again that were made with an older prompt of the program."""
+    """Rewrite contexts of an older prompt of the program."""
 
     @model_validator(mode="after")
     def _fallback_has_a_first(self) -> Context:
@@ -151,26 +149,24 @@ class AnswerGeneration(ChatModel):
     """The generator, which writes answers."""
 
     provider: Literal["extractive", "ollama", "openai"] = "extractive"
-    """extractive answers with verbatim sentences and needs no model; openai is any OpenAI-compatible server (LM Studio,
-    vLLM). While the model is down, extractive is used."""
+    """extractive: the page's own sentences; openai: any compatible server. While the model is down, extractive is
+    used."""
     breaker_failures: int = Field(3, ge=1)
     """Consecutive failures after which the model is not called for `breaker_reset_s`."""
     breaker_reset_s: float = Field(30, gt=0)
     """Seconds after which the model is called again."""
     style: Literal["verbatim", "prose"] = "verbatim"
-    """verbatim: the model points at lines of the pages, which are shown as they are; prose: it writes sentences, of
-    which only those that are the page's own words are verified."""
+    """verbatim: the model points at lines; prose: it writes."""
     unverified: Literal["hide", "show"] = "hide"
-    """With `style: prose`, sentences of the model that are not the page's own words: hide them, or show them as the
-    model's words beside the page's."""
+    """With prose: hide unverified sentences, or show them as the model's."""
     max_citations: int = Field(3, ge=1, le=20)
     """Largest number of citations in an answer."""
     require_quotes: bool = True
     """Drop a claim that has no quote from its passage. If false, it is enough that the sentence itself is in the
     passage."""
     quote_max_words: int = Field(12, ge=3, le=50)
-    """Words that a quote may have; at most 15 are shown. Of a longer verified quote, the words that best support the
-    claim are cited."""
+    """Most words of a quote; at most 15 are shown. Of a longer verified quote, the words that best support the claim
+    are cited."""
 
     @model_validator(mode="after")
     def _names_its_model(self) -> AnswerGeneration:

@@ -15,14 +15,12 @@ class Monitoring(Section):
     build waits for an alert."""
 
     missed_syncs: int = Field(2, ge=1, le=100)
-    """Scheduled syncs in a row without a complete one after which a source is overdue."""
+    """Missed syncs in a row that make a source overdue."""
     stale_after_hours: float = Field(168, gt=0)
-    """Hours without a complete sync after which a source without a schedule is overdue."""
+    """Hours without a sync that make an unscheduled source overdue."""
     alert_command: list[str] = Field([])
-    """Command with its arguments, run when a sync or a publication fails, when a source becomes overdue or recovers,
-    and when a model fails to write contexts or recovers. It gets the event as JSON on standard input. Empty: none."""
+    """Command that gets alerts as JSON on standard input. Empty: none."""
     alert_url_env: str | None = None
-    """Environment variable with the address of a webhook that receives the event as JSON; Slack and Mattermost show its
-    `text`. null: none."""
+    """Environment variable with a webhook for alerts. Slack and Mattermost show its `text`. null: none."""
     alert_timeout_s: float = Field(5, gt=0, le=10)
     """Seconds after which an alert that was not accepted is abandoned."""

@@ -29,14 +29,13 @@ class ObjectStore(Section):
     url: str | None = Field(None, pattern=rf"^({'|'.join(SCHEMES)})://\S+$")
     """Address of the home; null: the home is a folder of this machine."""
     cache: Path = Path(DEFAULT_CACHE)
-    """Folder of this machine for files that it builds or has fetched."""
+    """Folder of this machine for what it builds or fetches."""
     cache_bytes: int = Field(0, ge=0)
-    """Size of all generations in `cache` above which a machine that only reads deletes those that are not published,
-    the oldest first. 0: no limit, and the published and the previous generation of each tenant are kept. Tenants that
-    are no longer configured are deleted from `cache`."""
+    """Bytes above which a reading machine deletes unpublished generations. 0: no limit, and the published and the
+    previous generation of each tenant are kept. Tenants that are no longer configured are deleted from `cache`."""
     start_wait_s: float = Field(1, ge=0, le=60)
-    """Seconds that a starting server with a generation from an earlier run waits for the store to say what is
-    published. After that it answers from that generation, flagged `stale_generation`, until the store responds."""
+    """Seconds that a starting server waits for the store. After that it answers from that generation, flagged
+    `stale_generation`, until the store responds."""
     endpoint: str | None = None
     """Address of an S3-compatible server; null: the provider's. Requests to an `http:` address are not encrypted."""
     timeout_s: float = Field(30, gt=0)
@@ -44,12 +43,11 @@ class ObjectStore(Section):
     retry_s: float = Field(60, ge=0)
     """Seconds for which a failing request is retried."""
     lease_s: float = Field(30, ge=0.2)
-    """Seconds without a heartbeat after which another machine may take over the folder that a killed build was
-    writing."""
+    """Seconds without a heartbeat until another machine may take over a build's folder."""
     poll_s: float = Field(2, gt=0)
     """Seconds between a server's checks for a new publication."""
     sweep_after: int = Field(20, ge=0)
-    """Number of builds after which the next one deletes objects of a folder that are no longer in force; 0: never."""
+    """Builds after which objects no longer in force are deleted; 0: never."""
     parallel: int = Field(8, ge=1, le=64)
     """Files sent or fetched at the same time."""
 

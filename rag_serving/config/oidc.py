@@ -23,10 +23,9 @@ class Claims(Section):
     """Names of the claims that identify a user. `a.b` is the claim `b` inside of `a`, unless a claim is named `a.b`."""
 
     tenant: str | None = Field("tenant", min_length=1, max_length=200)
-    """Claim with the tenant, by its name or as `tenants` maps it; null: the claim is not used."""
+    """Claim with the tenant; null: the claim is not used."""
     user: str = Field("sub", min_length=1, max_length=200)
-    """Claim with the user, by the name that sources use for readers. `email` counts only if `email_verified` is
-    true."""
+    """Claim with the user. `email` counts only if `email_verified` is true."""
     groups: str | None = Field("groups", min_length=1, max_length=200)
     """Claim with the groups, one or a list; null: none."""
     roles: str | None = Field(None, min_length=1, max_length=200)
@@ -58,8 +57,7 @@ class Oidc(ClaimMapping):
     """The provider's issuer, exactly as in its metadata; `/.well-known/openid-configuration` below it is read. Must be
     https, except on this machine."""
     client_id: str = Field(min_length=1, max_length=500)
-    """Client id of this installation at the provider, which must allow the redirect address
-    `PUBLIC_URL/v1/session/oidc/callback`."""
+    """Client id of this installation at the provider."""
     client_secret_env: str | None = None
     """Environment variable with the client's secret; null: a public client, with PKCE only."""
     scopes: list[str] = Field(["openid", "profile"], max_length=50)

@@ -29,14 +29,14 @@ class CelerySteps(Section):
     broker_env: str = "CELERY_BROKER_URL"
     """Environment variable with the broker's URL, such as redis://host:6379/0. Workers read the same variable."""
     backend_env: str = "CELERY_RESULT_BACKEND"
-    """Environment variable with the URL of the result backend, such as redis://host:6379/1."""
+    """Environment variable with the result backend's URL."""
     queue: str = Field("dagster", pattern=r"^[a-zA-Z0-9_.-]{1,64}$")
-    """Queue that the workers listen to (`--queues`). It must differ from the queue of a Celery run launcher, otherwise
-    runs occupy the workers that their own steps wait for."""
+    """Queue of the workers, never that of a run launcher. It must differ from the queue of a Celery run launcher,
+    otherwise runs occupy the workers that their own steps wait for."""
     lost_after_s: float = Field(30, ge=0.5, le=3600)
-    """Seconds for which no worker reports a step before it is handed out again."""
+    """Seconds without a worker until a step is handed out again."""
     attempts: int = Field(5, ge=1, le=100)
-    """Times that a step whose worker was lost is handed out before the run fails."""
+    """Times that a lost step is handed out."""
 
 
 class Orchestration(Section):
@@ -45,16 +45,14 @@ class Orchestration(Section):
     locks, or an object store, where each machine has its own cache folder. How to choose: executors.md."""
 
     executor: ExecutorKind = "in_process"
-    """in_process: one after the other in the process of the run. multiprocess: in processes on the same machine.
-    celery: in Celery workers. docker, k8s: each in its own container or pod. The last three need
-    `citelock[cluster]`."""
+    """Where steps run; the last three need `citelock[cluster]`. docker, k8s: each in its own
+    container or pod. The last three need `citelock[cluster]`."""
     max_concurrent: int = Field(0, ge=0, le=1000)
-    """Concurrent steps of one run, for executors that use several processes; 0: Dagster's default. Not for celery,
-    where the workers are the limit."""
+    """Concurrent steps of one run; 0: Dagster's default. Not for celery, where the workers are the limit."""
     pools: dict[Pool, PositiveInt] = Field({})
-    """Concurrent steps of all runs that sync from Confluence, call a model for contexts, or embed; for pools not named
-    here `dagster.yaml` applies (`concurrency.pools.default_limit`). A build whose texts workers embed
-    (`jobs.embedding`) keeps its slot in the pool while it waits."""
+    """Concurrent steps of all runs, by pool; for pools not named here `dagster.yaml` applies
+    (`concurrency.pools.default_limit`). A build whose texts workers embed (`jobs.embedding`) keeps its slot in the pool
+    while it waits."""
     image: str | None = None
     """Image for the steps of docker and k8s; null: the image of the run."""
     celery: CelerySteps = CelerySteps()

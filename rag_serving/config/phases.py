@@ -29,8 +29,7 @@ class Canary(Section):
     features: dict[str, bool] = Field({})
     """Switches of `features` that differ for these questions."""
     share: float = Field(0, ge=0, le=1)
-    """Share of the users, chosen by a hash of their names, so that they are always the same users. Anonymous users are
-    included only if the share is 1."""
+    """Share of the users, always the same ones. Anonymous users are included only if the share is 1."""
     spaces: list[str] = Field([])
     """Include questions that a filter, or `space:KEY`, restricts to these spaces."""
 
@@ -56,36 +55,33 @@ class Degradation(Section):
     """When a server process automatically changes to another phase of retrieval, and when it changes back."""
 
     automatic: bool = True
-    """Change to a lower phase, and back, according to failures and times of questions. If false, a question still uses
-    the next lower phase when one fails."""
+    """Change phases by failures and times of questions. If false, a question still uses the next lower phase when one
+    fails."""
     window_s: float = Field(300, gt=0, le=86_400)
     """Seconds over which questions are counted; also the shortest time before a phase is judged."""
     min_questions: int = Field(20, ge=1, le=5_000)
     """Questions that a window needs before the phase is judged."""
     max_p95_ms: float = Field(500, gt=0)
-    """95th percentile of the time from the question to its passages, without the time of the reranker, in milliseconds,
-    above which the next lower phase is used."""
+    """95th percentile of retrieval, without the reranker, that lowers the phase."""
     when_still_slow: Literal["disable", "next_phase"] = "disable"
-    """What to do if the lower phase is too slow for another window: switch retrieval off (disable), or use the next
-    lower phase."""
+    """If the lower phase is slow too: switch off, or go lower."""
     max_error_rate: float = Field(0.05, ge=0, lt=1)
-    """Share of failed questions above which the next lower phase is used. If every phase exceeds it, retrieval is
-    switched off."""
+    """Share of failed questions that lowers the phase. If every phase exceeds it, retrieval is switched off."""
     quiet_s: float = Field(300, gt=0, le=86_400)
-    """Seconds without a change after which the next higher phase is tried."""
+    """Seconds until the next higher phase is tried."""
     probes: int = Field(3, ge=1, le=100)
-    """Consecutive questions that the higher phase must answer well, one at a time, before it is used again."""
+    """Questions the higher phase must answer well, one after another."""
     phase_timeout_s: float = Field(2, gt=0, le=300)
-    """Seconds that a search in one phase may take, without the time of the model; then the next lower phase is used.
-    The first search in a generation has at least `serving.open_wait_s`."""
+    """Seconds that a search in one phase may take. Then the next lower phase is used. The first search in a generation
+    has at least `serving.open_wait_s`."""
     failures: int = Field(3, ge=1, le=1_000)
     """Consecutive failures after which questions skip a phase for `retry_s`."""
     retry_s: float = Field(10, gt=0, le=3_600)
     """Seconds after which one question tries the phase again."""
     max_hanging: int = Field(16, ge=1, le=1_000)
-    """Searches of a tenant that may hang at the same time; at this number no further one is started."""
+    """Searches of a tenant that may hang at the same time. At this number no further one is started."""
     cached_answers: int = Field(500, ge=0, le=100_000)
-    """Recent good answers kept in memory for each tenant, for when every phase fails; 0: none."""
+    """Good answers kept for each tenant for when every phase fails; 0: none."""
     cached_bytes: int = Field(16_000_000, ge=0)
     """Bytes that these answers may take."""
     cached_max_age_s: float = Field(86_400, gt=0)

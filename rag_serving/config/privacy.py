@@ -23,15 +23,12 @@ class Privacy(Section):
     changed."""
 
     redact: list[str] = Field(["email", "iban", "card", "national_id", "phone"])
-    """Kinds of personal data that are replaced by a label such as `[email]`: email, iban, card, national_id, phone,
-    names. Empty: none."""
+    """Kinds of personal data replaced by a label. Empty: none."""
     names_model: Path | None = Field(None)
-    """Folder of the model that finds names of people, which `names` in `redact` needs: a token classifier in Hugging
-    Face's format, with weights in safetensors and a label such as PER. Needs citelock[names]."""
+    """Folder of the model that `names` needs. Needs citelock[names]."""
     regions: list[str] = Field([])
-    """Countries (ISO 3166, such as DE or US) whose local telephone numbers and national ids are recognized; numbers
-    that begin with + are always recognized. National ids: AT, AU, BE, BR, CA, CH, DE, DK, ES, FI, FR, GB, IE, IN, IT,
-    MX, NL, NO, PL, PT, SE, US."""
+    """Countries whose telephone numbers and ids are recognized. Numbers that begin with + are always recognized.
+    National ids: AT, AU, BE, BR, CA, CH, DE, DK, ES, FI, FR, GB, IE, IN, IT, MX, NL, NO, PL, PT, SE, US."""
 
     @field_validator("redact")
     @classmethod

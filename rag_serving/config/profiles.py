@@ -26,24 +26,21 @@ class Profile(Section):
     """Largest size of a part, unless its section allows no other; a section up to this size is one chunk. null: 1.28 of
     the target size."""
     chunk_stride_tokens: int | None = Field(None, ge=0, le=1024)
-    """Tokens of overlap: neighbouring text that is stored with a chunk and never cited from it; null:
-    `ingestion.chunk_stride_tokens`."""
+    """Tokens of overlap, never cited; null: `ingestion.chunk_stride_tokens`."""
     keep_runs: bool = False
-    """Never cut a list or a table that fits into a chunk. Code is kept whole in every profile."""
+    """Never cut a list or table that fits. Code is kept whole in every profile."""
     pool: int = Field(10, ge=1, le=100)
-    """For a question to the books only (`mode: book-wide`, which uses only `profiles.book`): number of best passages
-    from which passages close to each other are chosen."""
+    """Book questions: best passages from which close ones are chosen."""
     passages: int = Field(5, ge=1, le=50)
-    """Passages that such a question is answered from, in the order of the book."""
+    """Book questions: passages of an answer, in the book's order."""
     min_similarity: float | None = Field(None, ge=-1, le=1)
-    """Cosine similarity that the nearest passage needs for such a question, however many of its words it contains;
-    null: 0.7 if `embedding` is one of OpenAI's text-embedding-3 models, for whose scale this is, otherwise the value of
-    `gates`."""
+    """Book questions: cosine similarity that the nearest passage needs; null: 0.7 if `embedding` is one of OpenAI's
+    text-embedding-3 models, for whose scale this is, otherwise the value of `gates`."""
     min_confidence: float | None = Field(None, ge=0, le=1)
-    """Confidence that an answer to such a question needs; null: 0.6 with the same models, otherwise the value of
+    """Book questions: confidence that an answer needs; null: 0.6 with the same models, otherwise the value of
     `gates`."""
     warn_without_words: bool = True
-    """Flag an answer to such a question if its passages contain none of the question's words."""
+    """Book questions: flag answers whose passages lack the question's words."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Profile:

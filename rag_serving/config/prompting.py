@@ -16,13 +16,13 @@ class Prompt(Section):
     use are available for passages. If passages do not fit, those with the lowest scores are left out first."""
 
     concepts: dict[str, str] = Field({})
-    """Core concepts of the pages, one sentence each; sent with every question."""
+    """Core concepts, one sentence each, sent with every question. Sent with every question."""
     concept_tokens: int = Field(500, ge=0, le=100_000)
     """Tokens of core concepts; concepts beyond this limit are left out, the last ones first."""
     document_tokens: int = Field(1500, ge=100, le=1_000_000)
     """Tokens of passages."""
     book_tokens: int = Field(5000, ge=100, le=1_000_000)
-    """Tokens of passages for questions to the books only, whose passages are long."""
+    """Tokens of passages for questions to the books only."""
     application_tokens: int = Field(300, ge=0, le=100_000)
     """Tokens of the application state (`context.application` of a question)."""
     widget_tokens: int = Field(200, ge=0, le=100_000)

@@ -16,8 +16,7 @@ class Reranker(Section):
     url: str | None = None
     """Address of the sidecar's /rerank; null: no reranker is used."""
     top_n: int | None = Field(None, ge=1)
-    """Passages that the reranker returns for an answer, at least `retrieval.final_passages`; null: that number. A
-    search gets as many as it requests."""
+    """Passages the reranker returns for an answer; null: that number. A search gets as many as it requests."""
     candidates: int = Field(100, ge=1, le=500)
     """Candidates that are sent to the sidecar."""
     max_seq_len: int = Field(512, ge=16)
@@ -29,10 +28,10 @@ class Reranker(Section):
     breaker_reset_s: float = Field(30, gt=0)
     """Seconds after which the sidecar is called again."""
     model: str = "BAAI/bge-reranker-base"
-    """Model that the sidecar serves: a name on the Hugging Face hub, or a folder."""
+    """Model of the sidecar: a name on Hugging Face, or a folder."""
     revision: str | None = Field(None, pattern=r"^[0-9a-f]{40}$")
-    """Commit of the model on the hub, 40 hexadecimal digits; null: the commit that this program pins for the default
-    model, the newest for any other model."""
+    """Commit of the model on the hub; null: the commit that this program pins for the default model, the newest for any
+    other model."""
     token_env: str | None = None
     """Environment variable with the sidecar's bearer token."""
 
@@ -55,7 +54,7 @@ class RerankService(Section):
     batch_wait_ms: float = Field(2, ge=0, le=1000)
     """Milliseconds that a request waits for others to share its batch."""
     max_seq_len: int = Field(512, ge=16)
-    """Largest number of tokens of a pair that a request may ask for; the model's own limit applies too."""
+    """Most tokens of a pair that a request may ask for; the model's own limit applies too."""
     max_candidates: int = Field(500, ge=1)
     """Largest number of candidates in a request."""
     max_query_chars: int = Field(4000, ge=1)

@@ -26,11 +26,11 @@ class Features(Section):
     FEATURE_RM3: bool = False
     """Expand the lexical query by relevance feedback (RM3)."""
     FEATURE_HEURISTIC_FALLBACK: bool = True
-    """Rerank the first candidates by their words when the reranker is down."""
+    """Rerank by words while the reranker is down."""
     FEATURE_HEURISTIC_RERANKER: bool = False
-    """Do the same when no reranker is configured: improves the top ranks and worsens lower ones."""
+    """Rerank by words where no reranker is configured."""
     FEATURE_PROXIMITY: bool = True
-    """Let this reranking by words also consider how close the query's words are to each other."""
+    """Let that reranking count how near the query's words stand."""
 
     @property
     def enabled(self) -> tuple[str, ...]:
@@ -42,12 +42,11 @@ class Ingestion(Section):
     """How pages become chunks."""
 
     chunk_size_tokens: int = Field(250, ge=32, le=4096)
-    """Target size in tokens for the parts of a long section, counted by the embedding model's tokenizer; shorter
-    sections stay one chunk each."""
+    """Target tokens of the parts of a long section; shorter sections stay one chunk each."""
     chunk_stride_tokens: int = Field(75, ge=0, le=1024)
-    """Tokens of neighbouring text stored with a chunk as context; never cited."""
+    """Tokens of neighbouring text kept as context; never cited."""
     drop_labels: list[str] = Field(["template", "archive", "index"])
-    """Pages with one of these labels are excluded, with the label as the reason."""
+    """Exclude pages with one of these labels."""
     drop_boilerplate: bool = True
     """Leave boilerplate sections out of the indexes."""
     dedup_enabled: bool = True
@@ -55,9 +54,9 @@ class Ingestion(Section):
     dedup_method: Literal["minhash"] = "minhash"
     """How near-duplicates are found."""
     dedup_threshold: float = Field(0.92, gt=0, le=1)
-    """Jaccard similarity of word shingles from which a chunk is a duplicate."""
+    """Jaccard similarity from which a chunk is a duplicate."""
     max_page_bytes: int = Field(5_000_000, ge=1000)
-    """Bytes beyond which a page body is recorded as failed and not parsed."""
+    """Bytes beyond which a page fails unparsed."""
 
 
 class Retrieval(Section):
@@ -68,10 +67,10 @@ class Retrieval(Section):
     used. A running server follows changes of this key, `phase` and `canary`. A tenant's own settings override them, and
     the environment variables `DOC_RETRIEVAL_ENABLED` and `DOC_RETRIEVAL_PHASE` override both."""
     phase: int = Field(3, ge=1, le=3)
-    """What is searched: 3 chunks by words and meaning, 2 chunks by keywords, 1 documents by keywords. If a phase fails
-    or is too slow, the next lower one is used."""
+    """3: words and meaning, 2: keywords in chunks, 1: keywords in documents. If a phase fails or is too slow, the next
+    lower one is used."""
     canary: Canary | None = None
-    """Another phase, or other switches, for some questions: a mapping of `phase`, `features`, `share` and `spaces`."""
+    """Another phase or other switches for some questions."""
     dense_k: int = Field(80, ge=1, le=10_000)
     """Candidates of the dense index."""
     lexical_backend: Literal["bm25"] = "bm25"
@@ -79,55 +78,51 @@ class Retrieval(Section):
     lexical_k: int = Field(80, ge=1, le=10_000)
     """Candidates of the lexical index."""
     spelling: bool = True
-    """Replace words that are unknown and do not occur in the pages by the most similar words that do."""
+    """Replace unknown words by the most similar of the pages."""
     fusion: Literal["zscore", "minmax", "rrf"] = "zscore"
-    """How the two rankings are combined: by standard scores, by scores scaled to 0 to 1, or by ranks."""
+    """How both rankings are combined: standard scores, scaled scores, ranks."""
     dense_weight: float = Field(0.5, gt=0, lt=1)
     """Weight of the dense index in the fusion of scores; the rest is the weight of the lexical index."""
     rrf_k: int = Field(60, ge=1)
     """Constant k of reciprocal rank fusion."""
     page_weight: float = Field(0.3, ge=0)
-    """Weight of the best passage of the same page, in standard deviations of the fused score."""
+    """Weight of the page's best passage, in standard deviations."""
     document_weight: float = Field(0.2, ge=0)
-    """Weight of the mean BM25 score of all passages of the page, in standard deviations."""
+    """Weight of the page's mean BM25 score, in standard deviations."""
     parent_weight: float = Field(0.4, ge=0)
-    """Share of the parent page's score that is added to the passages of a page."""
+    """Share of the parent page's score that passages get."""
     neighbour_weight: float = Field(0, ge=0)
     """Weight of the passages directly before and after, in standard deviations."""
     mmr_lambda: float = Field(1, ge=0, le=1)
-    """Relevance against novelty in maximal marginal relevance; 1 ranks by relevance only."""
+    """Relevance against novelty; 1: relevance only."""
     cosine_floor: float = Field(0.18, ge=-1, le=1)
     """Cosine similarity below which candidates of the dense index are dropped."""
     min_keyword_overlap: int = Field(2, ge=0)
-    """Stemmed query terms that a passage must share, unless it is code or a table."""
+    """Query terms that a passage must share, except code and tables."""
     final_passages: int = Field(8, ge=1, le=50)
     """Number of passages that are locked for an answer."""
     passage_order: Literal["score", "document"] = "score"
-    """Order of the locked passages: by score, or grouped by page in the order of the page."""
+    """Order of the locked passages: by score, or by page."""
 
 
 class Gates(Section):
     """Thresholds for answering a question. `citelock evaluate --calibrate` chooses them from data."""
 
     min_similarity: float = Field(0.35, ge=-1, le=1)
-    """Cosine similarity to the question that at least one passage needs, unless `min_coverage` is reached."""
+    """Cosine similarity that a passage needs, or `min_coverage`."""
     min_coverage: float = Field(0.2, ge=0, le=1)
-    """Share of the question's weight (IDF of its terms) that at least one passage needs, unless `min_similarity` is
-    reached."""
+    """Share of the question's weight that a passage needs, or `min_similarity`."""
     min_confidence: float = Field(0.48, ge=0, le=1)
-    """Estimated probability, from which the extractive generator's best sentence is given as the answer."""
+    """Probability from which the best sentence is the answer."""
     min_confidence_statement: float = Field(0.3, ge=0, le=1)
-    """The same for input that is a statement instead of a question: the reply is the passage that supports or
-    contradicts it."""
+    """The same where the input is a statement."""
     min_closest: float = Field(0.12, ge=0, le=1)
-    """Estimated probability from which the sentence is shown as the closest passage; 1: only confident answers are
-    shown."""
+    """Probability from which it is shown as the closest passage; 1: only confident answers are shown."""
     min_clear: float = Field(0.6, ge=0, le=1)
-    """Lead, (best - second) / best, that a title or heading needs as the meaning of a name in the question; below, a
-    clarifying question is asked. 0: the likeliest page is always used."""
+    """(best - second) / best that a name's meaning needs; below, a clarifying question is asked. 0: the likeliest page
+    is always used."""
     confidence_weights: Path | None = None
-    """File with the weights of that estimate, as `citelock evaluate --calibrate --write` stores it beside the
-    configuration; null: the weights of the package, learned from several data sets."""
+    """File with the weights of that probability; null: the weights of the package, learned from several data sets."""
 
     def nearer_by(self, gap: float) -> Gates:
         """Return gates that ask for less similarity."""
@@ -138,11 +133,10 @@ class Verification(Section):
     """When a quote counts as verified in its passage."""
 
     fuzzy_partial_ratio_min: float = Field(90, ge=0, le=100)
-    """RapidFuzz partial ratio that a quote needs if it is not found exactly; numbers and negations must always be
-    equal."""
+    """RapidFuzz partial ratio of a quote that is not exact; numbers and negations must always be equal."""
     min_ocr_confidence: int = Field(80, ge=0, le=100)
-    """OCR confidence (0 to 100) that a quote needs in an answer; below, it is shown as the closest passage, to be
-    compared with the page. Text from OCR is never called exact."""
+    """OCR confidence that a quote needs in an answer. Below, it is shown as the closest passage, to be compared with
+    the page. Text from OCR is never called exact."""
 
 
 class Evaluation(Section):
@@ -151,9 +145,8 @@ class Evaluation(Section):
     gold: Path = Path("evals/gold")
     """Folder of gold sets (*.yaml). A tenant without a gold set publishes without evaluation."""
     gates: Path = Path("evals/gates.toml")
-    """File with minimum values, and with the drops allowed against the published generation."""
+    """File of minimum values and allowed drops."""
     models: Literal["embedded", "configured"] = "embedded"
-    """embedded: candidates are evaluated without reranker and language model, at no cost and with the same result each
-    time; configured: as for readers."""
+    """embedded: without reranker and language model; configured: as for readers."""
     entailment: Literal["none", "generation"] = "none"
-    """generation: the language model of `generation` also judges whether passages entail the claims that cite them."""
+    """generation: its model also judges entailment of claims."""

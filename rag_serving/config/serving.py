@@ -23,8 +23,7 @@ class Serving(Section):
     port: int = Field(8088, ge=0, le=65535)
     """Port to listen on."""
     workers: int = Field(1, ge=1, le=64)
-    """Processes that answer questions: one for each core if many users ask at the same time. Each takes about 300
-    MB."""
+    """Processes that answer. Each takes about 300 MB."""
     open_wait_s: float = Field(5, ge=0, le=300)
     """Seconds that a question waits for a new generation to open. After that the older generation answers, flagged
     `stale_generation`, unless some reader loses access to a page in the new one: then the question is refused (503)."""
@@ -34,40 +33,40 @@ class Serving(Section):
     """loopback: no tokens, only on 127.0.0.1; tokens: bearer tokens from `tokens_env` and keys of `citelock keys`; jwt:
     JSON Web Tokens of the issuer that `jwt` names, in addition to both."""
     tokens_env: str = "CITELOCK_TOKENS"
-    """Environment variable with a JSON object: token -> {tenant, user, groups, roles}. Roles are reader (the default),
-    editor, operator and auditor: [what each may do](access.md#roles). With `resource`, an address below `public_url`
-    such as https://citelock.acme.example/mcp, a token gives access to that address only."""
+    """Environment variable: token -> {tenant, user, groups, roles}. Roles are reader (the default), editor, operator
+    and auditor: [what each may do](access.md#roles). With `resource`, an address below `public_url` such as
+    https://citelock.acme.example/mcp, a token gives access to that address only."""
     jwt: Jwt | None = None
     """Issuer whose JSON Web Tokens are accepted with `auth: jwt`; its keys are [below](#servingjwt)."""
     session_hours: float = Field(12, gt=0, le=720)
-    """Hours after which a user of the web page must sign in again. A session that was started with a token is extended
-    while the page is used; the token is checked at each request."""
+    """Hours until a user signs in again. A session that was started with a token is extended while the page is used;
+    the token is checked at each request."""
     session_max_hours: float = Field(168, gt=0, le=8760)
-    """Hours after which such a session ends even if it is used."""
+    """Hours after which a used session ends, too."""
     embeddings: Literal["none", "reader", "editor", "operator"] = "editor"
     """Role that may use `POST /v1/embeddings`: embedding takes processor time from answers."""
     oidc: Oidc | None = None
     """An OpenID Connect provider where people sign in on the web page; its keys are [below](#servingoidc). It needs
     `public_url`, and `auth: tokens` or `jwt` (programs continue to use tokens; there may be none)."""
     public_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
-    """Address where users reach the API, such as https://citelock.acme.example: Dagster's pages link to reports there.
-    With https the session cookie is sent over https only, whatever a proxy uses."""
+    """Address where users reach the API. With https the session cookie is sent over https only, whatever a proxy
+    uses."""
     groups: Literal["claims", "synced"] = "claims"
-    """Groups of a caller: claims (those that come with the token), or synced (also those in which the last sync of
-    sources with `groups: true` found the user). With synced, users must have the same names or ids as in Confluence."""
+    """Groups of a caller: of the token, or also of syncs. With synced, users must have the same names or ids as in
+    Confluence."""
     max_question_chars: int = Field(4000, ge=1)
     """Characters beyond which a question is refused."""
     max_document_bytes: int = Field(50_000_000, ge=1)
     """Bytes beyond which `POST /v1/documents` refuses a file (413)."""
     max_documents: int = Field(10_000, ge=1)
-    """Documents that an upload inbox may hold; further ones are refused (409)."""
+    """Documents that an upload inbox may hold. Further ones are refused (409)."""
     rate_limit_per_minute: int = Field(6000, ge=0)
     """Requests of one caller per minute, in each process; further ones are refused (429, `Retry-After`). A caller is a
     token, a key, or the user that a JSON Web Token names. 0: no limit. Not applied if `auth` is loopback. Limit for a
     whole tenant: `tenants.NAME.rate_limit_per_minute`."""
     address_limit_per_minute: int = Field(60_000, ge=0)
-    """The same for one address (for IPv6 a /64), with or without valid tokens. All callers behind a proxy share one
-    address, unless `trusted_proxies` names the proxy. 0: no limit."""
+    """The same for one address (IPv6: a /64). All callers behind a proxy share one address, unless `trusted_proxies`
+    names the proxy. 0: no limit."""
     request_timeout_s: float = Field(150, ge=1, le=3600)
     """Seconds that an answer may take (then 504). Models get the remaining time less a fifth (5 s at most), so that
     there is time to replace one that does not respond. If a client disconnects, the work for it is cancelled, including
@@ -81,12 +80,11 @@ class Serving(Section):
     keep_alive_s: int = Field(5, ge=1, le=3600)
     """Seconds that a connection may be idle between two requests; then it is closed."""
     trusted_proxies: list[str] = Field([], max_length=100)
-    """Addresses or networks (10.0.0.0/8) of reverse proxies whose `X-Forwarded-For` is trusted: limits then apply to
-    the address that it names. Empty: none is trusted, and if `auth` is loopback, requests with this header are
-    refused."""
+    """Reverse proxies whose `X-Forwarded-For` is trusted. Empty: none is trusted, and if `auth` is loopback, requests
+    with this header are refused."""
     leave_s: int = Field(0, ge=0, le=300)
-    """Seconds that the server continues to accept requests after SIGTERM while `/readyz` returns 503, so that load
-    balancers send requests elsewhere; then `drain_s` begins. Skipped after a second signal, and after Ctrl-C."""
+    """Seconds of service after SIGTERM while `/readyz` says 503. Then `drain_s` begins. Skipped after a second signal,
+    and after Ctrl-C."""
     drain_s: int = Field(30, ge=1, le=3600)
     """Seconds that open requests have after SIGTERM or Ctrl-C; after that they are refused with 503, and the process
     ends at most 8 s later, even if something hangs. A second Ctrl-C ends it immediately."""

@@ -15,8 +15,7 @@ class Sessions(Section):
     """Conversations: how follow-up questions are read, and whether sessions are stored."""
 
     store: bool = False
-    """Store the questions and answers of sessions that clients start (`POST /v1/sessions`) beside the telemetry,
-    encrypted unless `telemetry.store_questions` is set."""
+    """Store sessions that clients start, encrypted."""
     retention_days: int = Field(90, ge=1)
     """Days after its last question when a session is deleted."""
     most_sessions: int = Field(200, ge=1, le=100_000)
@@ -24,6 +23,6 @@ class Sessions(Section):
     most_turns: int = Field(500, ge=5, le=100_000)
     """Questions stored in one session; a new one replaces the oldest."""
     rewrite: bool = True
-    """If a language model writes answers, let it also complete follow-up questions."""
+    """Let a language model complete follow-up questions."""
     rewrite_timeout_s: float = Field(5, gt=0, le=60)
     """Seconds that this may take; after that, rules complete the question."""

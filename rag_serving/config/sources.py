@@ -60,8 +60,7 @@ class SourceBase(Section):
     tenant: str = Field(pattern=SLUG)
     """Tenant that the pages belong to."""
     readers: Readers = "from_source"
-    """Who may read the space: from_source (pages without known readers are hidden), everyone, or a list of group:NAME
-    and user:NAME."""
+    """Who may read the space, or a list of principals."""
     schedule: str | None = None
     """Cron expression of the sync, five fields in UTC; null: manual syncs only."""
     stale_after_hours: float | None = Field(None, gt=0)
@@ -71,13 +70,13 @@ class SourceBase(Section):
     """Profile (`profiles`) for this kind of text; null: book for markdown_book, docs for docs_folder, otherwise
     wiki."""
     id_prefix: str = ""
-    """Prefix for page ids, if two sites of a tenant have the same ids."""
+    """Prefix of page ids, where two sites share ids."""
     max_deleted_share: float = Field(0.2, gt=0, le=1)
-    """Share of pages missing at once above which the sync deletes nothing and asks a person to decide; 1: every
-    deletion is believed. docs/operations.md lists further losses that are not believed."""
+    """Share of missing pages above which a sync deletes nothing. 1: every deletion is believed. docs/operations.md
+    lists further losses that are not believed."""
     resolve_lists: bool = False
-    """Also index what lists of children and page properties reports show, made from the source's own pages. A reader
-    finds only the listed pages that the reader may read."""
+    """Also index the lists of children and page properties. A reader finds only the listed pages that the reader may
+    read."""
 
     @field_validator("schedule")
     @classmethod
@@ -104,7 +103,7 @@ class AttachmentSource(SourceBase):
     and OpenDocument files, EPUB, e-mails and zip; PDF needs citelock[pdf]). Files of other types are recorded as
     excluded."""
     max_attachment_bytes: int = Field(10_000_000, ge=1)
-    """Bytes beyond which a file is recorded as excluded and not read."""
+    """Bytes beyond which a file is excluded."""
 
 
 class ConfluenceDump(AttachmentSource):
@@ -155,36 +154,33 @@ class Confluence(AttachmentSource):
     archived: bool = False
     """Also index archived pages."""
     listing_every_s: float = Field(0, ge=0)
-    """Seconds for which a complete listing of the space is valid; 0: every sync lists the space, so that no restriction
-    is older than the sync. With a larger value, syncs in between fetch only what CQL reports (edits, new and deleted
-    pages); changes of readers, moves and labels may be late by that many seconds. docs/operations.md compares the
-    costs."""
+    """Seconds for which a complete listing is valid; 0: every sync lists the space, so that no restriction is older
+    than the sync. With a larger value, syncs in between fetch only what CQL reports (edits, new and deleted pages);
+    changes of readers, moves and labels may be late by that many seconds. docs/operations.md compares the costs."""
     overlap_hours: float = Field(24, ge=0, le=24 * 31)
-    """Hours before the last sync from which CQL is queried again, because search is updated late and clocks change for
-    summer time."""
+    """Hours before the last sync from which CQL is asked again."""
     batch_size: int = Field(50, ge=1, le=200)
     """Pages fetched in one request."""
     timeout_s: float = Field(30, gt=0)
     """Seconds that a response may pause."""
     deadline_s: float = Field(120, gt=0)
-    """Seconds that a whole response may take, even if data keeps arriving."""
+    """Seconds of a whole response."""
     max_response_bytes: int = Field(256 * 1024**2, ge=1)
-    """Bytes, uncompressed, beyond which a response is abandoned and counts as refused."""
+    """Bytes beyond which a response is refused."""
     download_hosts: list[str] = []
-    """Further hosts, as NAME or NAME:PORT, to which the site may redirect downloads; for Atlassian's cloud one is
-    api.media.atlassian.com. A name that resolves to a private address is used only if base_url is at a private address
-    too."""
+    """Further hosts for downloads. For Atlassian's cloud one is api.media.atlassian.com. A name that resolves to a
+    private address is used only if base_url is at a private address too."""
     max_retries: int = Field(5, ge=0, le=20)
     """Retries of a throttled or failing request."""
     max_requests_per_s: float = Field(10, gt=0)
-    """Requests to the site per second, by all sources of one process together."""
+    """Requests to the site per second and process."""
     comments: bool = False
     """Also index the comments of each page, as a separate text. Search lists the comments of the space, 200 in a
     request; only pages with changed comments are then requested. Attachments, too, cost one request for 200 of them,
     and one for each changed file."""
     groups: bool = False
-    """Read the members of the groups that may read pages, for `serving.groups: synced`; a group whose members the
-    account may not see has none. Members of nested groups count as far as the site lists them."""
+    """Read members of groups, for `serving.groups: synced`. A group whose members the account may not see has none.
+    Members of nested groups count as far as the site lists them."""
 
 
 class ConfluenceMcp(SourceBase):
@@ -204,17 +200,17 @@ class ConfluenceMcp(SourceBase):
     token_env: str | None = None
     """Environment variable with the bearer token for `url`."""
     search_tool: str = "confluence_search"
-    """Tool that lists pages by CQL if there is no tree tool: arguments query or cql, and limit."""
+    """Tool that lists pages by CQL."""
     page_tool: str = "confluence_get_page"
     """Tool that returns one page: arguments page_id or id."""
     tree_tool: str = "confluence_get_space_page_tree"
-    """Tool that lists all pages of a space with their parents: arguments space_key and limit."""
+    """Tool that lists a space with parents."""
     restrictions_tool: str = "confluence_get_page_restrictions"
-    """Tool that returns who may read one page: arguments page_id or id."""
+    """Tool that says who may read a page."""
     unrestricted: bool = False
     """Declare that pages without restrictions in the response are unrestricted. Otherwise they are hidden."""
     base_url: str | None = None
-    """Site that links lead to, if the server's responses have no addresses."""
+    """Site that links lead to."""
     flavor: Literal["auto", "cloud", "datacenter"] = "auto"
     """Format of heading anchors; auto detects it from the page links."""
     timeout_s: float = Field(60, gt=0)
@@ -235,16 +231,15 @@ class Files(SourceBase):
 
     kind: Literal["files"]
     path: Path | None = None
-    """A folder or zip, relative to the working directory, or `s3://BUCKET/PREFIX` (needs citelock[s3]; credentials come
-    from the environment: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`); null: the
-    upload inbox in the home folder, which `POST /v1/documents` and `citelock add` fill."""
+    """Folder, zip or `s3://BUCKET/PREFIX`; null: the upload inbox. null: the upload inbox in the home folder, which
+    `POST /v1/documents` and `citelock add` fill."""
     base_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
     """Address where the folder's files are served, for links; null: links lead to Citelock's own page of a document,
     below `serving.public_url`."""
     space: str | None = Field(None, min_length=1, max_length=200)
     """Space of the documents, for filters; null: the source's key."""
     max_file_bytes: int = Field(50_000_000, ge=1)
-    """Bytes beyond which a file is recorded as excluded and not read."""
+    """Bytes beyond which a file is excluded."""
 
     @model_validator(mode="after")
     def _addresses(self) -> Files:
@@ -257,7 +252,7 @@ class SiteSource(SourceBase):
     """What documentation sites and books have in common."""
 
     path: Path
-    """A folder, zip or git working tree, relative to the working directory."""
+    """A folder, zip or git working tree."""
     base_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
     """Address where the site is served, for links; null: links lead to Citelock's own page of a document, below
     `serving.public_url`."""
@@ -272,7 +267,7 @@ class SiteSource(SourceBase):
     changelogs: bool = False
     """Also index changelogs and release notes."""
     max_file_bytes: int = Field(50_000_000, ge=1)
-    """Bytes beyond which a file is not read and is recorded as failed, or as excluded if it is a PDF or Office file."""
+    """Bytes beyond which a file is not read."""
 
 
 class DocsFolder(SiteSource):
@@ -291,7 +286,7 @@ class MarkdownBook(SiteSource):
 
     kind: Literal["markdown_book"]
     changelogs: bool = True
-    """Also index changelogs and release notes; a book lists its chapters itself."""
+    """Also index changelogs; a book lists chapters itself."""
 
 
 Source = Annotated[

@@ -37,11 +37,10 @@ class Tenant(Section):
     """Requests of all its callers per minute, in each process; further ones are refused (429, `Retry-After`), first
     those of callers above their share. 0: no limit. Not applied if `serving.auth` is loopback."""
     requests_at_once: int | None = Field(None, ge=0)
-    """Requests of all its callers that one process works on at the same time; others wait, for at most ten seconds
-    (429, `Retry-After`), and callers take turns. Requests whose body is still being sent, or that only wait for a model
-    to write a streamed answer or for events of documents, do not count. 0: no limit. null: no limit for a single
-    tenant; with several tenants 1 for each, or 4 if a language model writes answers. No limit if `serving.auth` is
-    loopback."""
+    """Requests that one process works on at once; others wait. Requests whose body is still being sent, or that only
+    wait for a model to write a streamed answer or for events of documents, do not count. 0: no limit. null: no limit
+    for a single tenant; with several tenants 1 for each, or 4 if a language model writes answers. No limit if
+    `serving.auth` is loopback."""
     budgets: TenantBudgets = TenantBudgets()
     """Keys of `budgets` that differ for this tenant; `strict` is the same for all."""
 
