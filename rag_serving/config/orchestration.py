@@ -42,7 +42,7 @@ class CelerySteps(Section):
 class Orchestration(Section):
     """Where Dagster runs the steps of `ingest` and `publish`; `citelock build` runs them in its own process. Every
     process needs the same configuration, the same `CITELOCK_SECRET` and the same home: a folder that supports POSIX
-    locks, or an object store, where each machine has its own cache folder. How to choose: executors.md."""
+    locks, or an object store, where each machine has its own cache folder. How to choose: deploy.md."""
 
     executor: ExecutorKind = "in_process"
     """Where steps run; the last three need `citelock[cluster]`. docker, k8s: each in its own

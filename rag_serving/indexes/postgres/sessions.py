@@ -228,14 +228,14 @@ def remote_error(error: Exception) -> RemoteError:
     if isinstance(error, PoolTimeout):
         return RemoteConnectionError(f"no connection to the database of `index` ({said})")
     if isinstance(error, errors.InvalidPassword | errors.InvalidAuthorizationSpecification):
-        return RemoteConnectionError(f"the database of `index` refuses its user ({said}); docs/postgres.md")
+        return RemoteConnectionError(f"the database of `index` refuses its user ({said}); docs/backends.md")
     absent = errors.UndefinedTable | errors.InvalidSchemaName | errors.UndefinedFunction | errors.UndefinedColumn
     if isinstance(error, absent | errors.InsufficientPrivilege | errors.UndefinedObject):
         return RemoteDataError(f"the database of `index` is not as it should be ({said}); {_MIGRATE}")
     if isinstance(error, OperationalError) and any(word in said for word in _REFUSALS):
         return RemoteConnectionError(
             f"the database of `index` refuses its user ({said}); `citelock index migrate` makes the users, and their "
-            "passwords are the administrator's (docs/postgres.md)"
+            "passwords are the administrator's (docs/backends.md)"
         )
     if isinstance(error, OperationalError):
         return RemoteConnectionError(f"the database of `index` broke off ({said})")
