@@ -71,8 +71,7 @@ from rag_serving.api.turns import InTurn
 from rag_serving.api.uploads import Uploads
 from rag_serving.api.wire import BodyLimit, RequestError, error_body
 from rag_serving.config.loading import Config
-from rag_serving.conversations.remembering import Remembered
-from rag_serving.conversations.stored import Exchange
+from rag_serving.conversations.sessions import Exchange, Remembered
 from rag_serving.conversations.turns import conversation_of
 from rag_serving.indexes.current import BEING_OPENED
 from rag_serving.mcp.extra import require_mcp

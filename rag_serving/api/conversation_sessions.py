@@ -1,6 +1,6 @@
 """Stored sessions over HTTP: begun, listed, shown and deleted, each by its own user alone.
 
-Belongs here: routes, the shapes of their answers. Does not belong here: keeping sessions (`conversations.store`),
+Belongs here: routes, the shapes of their answers. Does not belong here: keeping sessions (`conversations.sessions`),
 who is signed in (`api.session`).
 """
 
@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse, Response
 
 from rag_serving.api.service import Caller, CurrentService
 from rag_serving.api.wire import RequestError
-from rag_serving.conversations.store import SessionStore
+from rag_serving.conversations.sessions import SessionStore
 from rag_serving.pipeline.pipeline import Pipeline
 
 router = APIRouter()

@@ -22,7 +22,7 @@ from rag_serving.api.traced import HEADER, trace_of_request
 from rag_serving.api.wire import RequestError, error_response, first_fault
 from rag_serving.audit.log import AUDIT_DOWN, AuditUnavailableError
 from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
-from rag_serving.conversations.store import SessionError
+from rag_serving.conversations.sessions import SessionError
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.remote.errors import RemoteError
 from rag_serving.pipeline.phases import RetrievalOffError

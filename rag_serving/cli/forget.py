@@ -1,7 +1,7 @@
 """`citelock forget`: arguments and printing.
 
 Belongs here: the command. Does not belong here: deleting rows (`telemetry.writer`, `receipts.store`,
-`conversations.store`), keys (`api_keys.store`), pseudonyms (`audit.persons`), the memory of servers (`caching`).
+`conversations.sessions`), keys (`api_keys.store`), pseudonyms (`audit.persons`), the memory of servers (`caching`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def command(
     from rag_serving.audit.events import Event
     from rag_serving.audit.log import record
     from rag_serving.caching.forgotten import mark_forgotten
-    from rag_serving.conversations.store import SessionStore
+    from rag_serving.conversations.sessions import SessionStore
     from rag_serving.receipts.secrecy import Secrecy
     from rag_serving.receipts.store import open_receipts
     from rag_serving.telemetry.events import RowBuilder

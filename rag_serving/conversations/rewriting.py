@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.sessions import Sessions
-from rag_serving.conversations.follow_up import terms_of
+from rag_serving.conversations.reading import terms_of
 from rag_serving.conversations.turns import Turn
 from rag_serving.models.breaker import Breaker
 from rag_serving.models.chat.factory import open_chat

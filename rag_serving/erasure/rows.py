@@ -17,8 +17,8 @@ from sqlalchemy.sql.elements import ColumnElement
 from rag_serving.api_keys.store import METADATA as API_KEYS
 from rag_serving.audit.tables import METADATA as AUDIT
 from rag_serving.budgets.usage import METADATA as BUDGETS
-from rag_serving.conversations.tables import METADATA as SESSIONS_METADATA
-from rag_serving.conversations.tables import QUERIES, RESPONSES, SESSIONS
+from rag_serving.conversations.sessions import METADATA as SESSIONS_METADATA
+from rag_serving.conversations.sessions import QUERIES, RESPONSES, SESSIONS
 from rag_serving.receipts.database_table import METADATA as RECEIPTS
 from rag_serving.telemetry.forgotten_table import METADATA as FORGOTTEN
 from rag_serving.telemetry.job_tables import METADATA as JOBS

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from rag_serving.access.principals import Principal
@@ -18,7 +19,6 @@ from rag_serving.artifacts.store import Store
 from rag_serving.concurrency import search_limit
 from rag_serving.config.loading import Config
 from rag_serving.config.phases import PhaseSettings
-from rag_serving.conversations.opening import open_sessions
 from rag_serving.conversations.turns import Conversation
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.indexes.protocols import ReaderView
@@ -55,6 +55,7 @@ from rag_serving.tracing import Listen, StageTrace
 
 if TYPE_CHECKING:
     from rag_serving.config.sections import Features
+    from rag_serving.conversations.sessions import SessionStore
     from rag_serving.models.reranker_client import RemoteReranker
     from rag_serving.object_home.follower import Follower
     from rag_serving.rendering.cited import CitedPlaces
@@ -71,6 +72,15 @@ class Services:
     receipts: ReceiptStore
     reranker: RemoteReranker | None = None
     telemetry: Telemetry | None = None
+
+
+def open_sessions(config: Config, tenant: str) -> SessionStore | None:
+    """Return the stored sessions of a tenant, or None where none are stored. Nothing is opened yet."""
+    if not config.sessions.store:
+        return None
+    from rag_serving.conversations.sessions import SessionStore  # who asks in a terminal waits for no database
+
+    return SessionStore(config, tenant, lambda: datetime.now(UTC))
 
 
 class Pipeline:

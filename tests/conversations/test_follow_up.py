@@ -6,11 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.conversations.follow_up import asked_of, completed
+from rag_serving.conversations.reading import asked_of, carried, joined
 
 ROLLBACK = "How do I roll back a release?"
 LEAVE = "How many days of leave do I get?"
 DOG = "May I bring my dog?"
+
+
+def completed(question: str, earlier: list[str]) -> str | None:
+    """Return the question completed from those before it, oldest first."""
+    asked = ""
+    for text in earlier:
+        asked = carried(text.strip(), asked)
+    return joined(question, asked)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.conversations.picking import is_pick, may_pick, picked
+from rag_serving.conversations.reading import is_pick, may_pick, picked
 from rag_serving.records.refusal import ClarificationOption
 
 OPTIONS = (

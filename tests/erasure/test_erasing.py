@@ -23,8 +23,7 @@ from rag_serving.audit.tables import PERSONS, ROWS
 from rag_serving.audit.verification import Verifier
 from rag_serving.cli.main import app
 from rag_serving.config.loading import Config, parse_config
-from rag_serving.conversations.store import SessionStore
-from rag_serving.conversations.stored import Exchange
+from rag_serving.conversations.sessions import Exchange, SessionStore
 from rag_serving.erasure import erasing, rows
 from rag_serving.erasure.erasing import EraseError, TenantErasure
 from rag_serving.receipts.store import open_receipts

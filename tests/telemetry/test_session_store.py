@@ -14,10 +14,16 @@ from sqlalchemy import func, select
 from support.wiki import configuration
 
 from rag_serving.access.principals import Principal
-from rag_serving.conversations.opening import open_sessions
-from rag_serving.conversations.store import SessionError, SessionStore
-from rag_serving.conversations.stored import Exchange
-from rag_serving.conversations.tables import METADATA, QUERIES, RESPONSES, SESSIONS
+from rag_serving.conversations.sessions import (
+    METADATA,
+    QUERIES,
+    RESPONSES,
+    SESSIONS,
+    Exchange,
+    SessionError,
+    SessionStore,
+)
+from rag_serving.pipeline.pipeline import open_sessions
 from rag_serving.records.answers import Answer
 from rag_serving.records.queries import Filters
 from rag_serving.records.refusal import Clarification, ClarificationOption

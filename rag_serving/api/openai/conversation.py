@@ -14,8 +14,7 @@ from rag_serving.api.bodies import MAX_SELECTION_CHARS
 from rag_serving.api.openai.models import Asked
 from rag_serving.api.service import Service, checked_text, timings_for
 from rag_serving.api.wire import RequestError
-from rag_serving.conversations.remembering import Remembered
-from rag_serving.conversations.stored import Exchange
+from rag_serving.conversations.sessions import Exchange, Remembered
 from rag_serving.conversations.turns import Conversation, conversation_of
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import INSTRUCTIONS_UNUSED

@@ -3,20 +3,39 @@
 A session of somebody else, of another tenant, one that is too old and one that never was are the same: there is none.
 What answers say and which pages they rest on is shown only to who may still read these (`pipeline`).
 
-Belongs here: keeping and finding rows, what is encrypted, what is too old. Does not belong here: the tables (`tables`),
-reading a question after those before it (`reading`).
+Belongs here: tables, the same in SQLite and in Postgres; keeping and finding rows, what is encrypted, what is too old;
+one question of a session, which fails for neither. Does not belong here: reading a question after those before it
+(`reading`).
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    Connection,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.sql.elements import ColumnElement
 
 from rag_serving.access.principals import Principal
@@ -24,16 +43,16 @@ from rag_serving.artifacts.sealing import SealError, seal, unseal
 from rag_serving.artifacts.secret import SecretError, derived_key
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
-from rag_serving.conversations.stored import Exchange, SessionLine, StoredTurn
-from rag_serving.conversations.tables import METADATA, QUERIES, RESPONSES, SESSIONS
 from rag_serving.conversations.turns import MOST_TURNS, Conversation, Turn
 from rag_serving.query.filters import parse_filters
 from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.receipts.secrecy import Secrecy
+from rag_serving.records.answers import Answer
 from rag_serving.records.queries import Filters
 from rag_serving.telemetry.guarded import GuardedDatabase
 from rag_serving.telemetry.recorder import TelemetryError
 
+SESSION_UNKNOWN, SESSION_UNAVAILABLE = "session_unknown", "session_unavailable"
 MOST_LISTED = 200
 MOST_SHOWN = 200
 """Sessions of a list and turns of a session that are shown, the newest."""
@@ -41,6 +60,113 @@ _SEALING_PURPOSE = "session texts"
 
 Result = TypeVar("Result")
 Clock = Callable[[], datetime]
+
+_log = logging.getLogger(__name__)
+
+METADATA = MetaData()
+
+SESSIONS = Table(
+    "sessions",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("user_id", String(32), nullable=False, index=True),  # keyed digest
+    Column("created_at", String(32), nullable=False),  # ISO 8601, UTC
+    Column("last_active", String(32), nullable=False, index=True),
+)
+
+QUERIES = Table(
+    "queries",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("session_id", String(36), nullable=False, index=True),
+    Column("query_text", Text, nullable=False),  # encrypted, unless `telemetry.store_questions` is set
+    Column("is_sealed", Boolean, nullable=False),  # whether the texts of this row and of its response are encrypted
+    Column("mode", String(20), nullable=False),  # corpus, book-wide, selected_text
+    Column("context_text", Text),  # the selected text, encrypted as the question is
+    Column("filters", JSON(none_as_null=True)),
+    Column("timestamp", String(32), nullable=False),
+)
+
+RESPONSES = Table(
+    "responses",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("query_id", String(36), nullable=False, index=True),
+    Column("answer_text", Text, nullable=False),
+    Column("sources", JSON, nullable=False),  # [{index, chunk_id, page_id}] of its citations
+    Column("status", String(24), nullable=False),
+    Column("has_options", Boolean, nullable=False),
+    Column("confidence", Float),
+    Column("refused", Boolean, nullable=False),
+    Column("receipt_id", String(64)),
+    Column("latency_ms", Integer, nullable=False),
+    Column("timestamp", String(32), nullable=False),
+)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A question and its answer as they are kept."""
+
+    question: str
+    answer: Answer
+    filters: Filters | None = None
+    context: str | None = None  # the text that was selected, where the question was asked of one
+    mode: str = "corpus"  # as the API names it
+
+
+@dataclass(frozen=True)
+class SessionLine:
+    """A session in a list."""
+
+    session_id: str
+    created_at: str
+    last_active: str
+    questions: int
+    title: str  # its first question
+
+    def payload(self) -> dict[str, Any]:
+        """Return the JSON shape."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class StoredTurn:
+    """A question with its answer as they were stored; who may see the answer is to be asked."""
+
+    question: str
+    context: str | None
+    answer: str
+    facts: Mapping[str, Any]  # the columns that are no text
+    sources: Sequence[Mapping[str, Any]]
+
+    @property
+    def chunks(self) -> list[tuple[str, str]]:
+        """Return page id and chunk id of everything that the answer cites."""
+        return [(str(source["page_id"]), str(source["chunk_id"])) for source in self.sources]
+
+    def may_be_told(self, may_read: bool) -> bool:
+        """Return whether the answer may be shown to who may read what it cites, or may not.
+
+        What rests on a text that the asker selected is the asker's own; a question back names pages that it does not
+        cite.
+        """
+        if self.context is not None:
+            return True
+        return may_read and self.facts["status"] != "clarify"
+
+    def payload(self, is_readable: bool) -> dict[str, Any]:
+        """Return the JSON shape; of an answer that its reader may not read any more only that there was one."""
+        told: dict[str, Any] = {"answer": self.answer, "sources": [dict(source) for source in self.sources]}
+        shown = told if is_readable else {"answer": None, "sources": []}
+        return {
+            "question": self.question,
+            "context_text": self.context,
+            **self.facts,
+            **shown,
+            "withheld": not is_readable,
+        }
 
 
 class SessionError(Exception):
@@ -322,3 +448,42 @@ def _stamp(time: datetime) -> str:
 
 def _filters(stored: Mapping[str, Any] | None) -> Filters | None:
     return parse_filters(stored) if stored else None
+
+
+class Remembered:
+    """One question of a session, or of none."""
+
+    def __init__(self, store: SessionStore | None, principal: Principal, session_id: str | None) -> None:
+        """`store`: None where no sessions are stored; `session_id`: None where the asker named none."""
+        self._store, self._principal, self._session_id = store, principal, session_id
+        self._flag: str | None = None
+
+    def conversation(self, given: Conversation) -> Conversation:
+        """Return the turns before the question: those that its asker gave, else those of the session."""
+        if self._session_id is None:
+            return given
+        found: Conversation | None = None
+        try:
+            found = self._store.conversation(self._principal, self._session_id) if self._store else None
+            flag = SESSION_UNKNOWN if found is None else None
+        except SessionError as error:
+            flag = SESSION_UNAVAILABLE
+            _log.warning("%s: %s", flag, error)
+        self._flag = flag
+        return given if given.turns or found is None else found
+
+    def kept(self, exchange: Exchange) -> Answer:
+        """Keep the question with its answer; return the answer with the session's id, or a flag that says why not."""
+        answer, flag = exchange.answer, self._flag
+        if self._session_id is None:
+            return answer
+        if flag is None and self._store:
+            try:
+                is_kept = self._store.keep(self._principal, self._session_id, exchange)
+                flag = None if is_kept else SESSION_UNKNOWN
+            except SessionError as error:
+                flag = SESSION_UNAVAILABLE
+                _log.warning("%s: %s", flag, error)
+        if flag is None:
+            return replace(answer, session_id=self._session_id)
+        return replace(answer, flags=(*answer.flags, flag))
