@@ -27,7 +27,7 @@ import yaml
 
 from evals.bench.real_text import DATA
 from evals.bench.rewordings import in_synonyms, keywords
-from rag_serving.caching.answer_cache import AnswerCache, CachedAnswer, Scope, Vector
+from rag_serving.caching.answers import AnswerCache, CachedAnswer, Scope, Vector
 from rag_serving.config.caching import Cache
 from rag_serving.config.models import Embedding
 from rag_serving.models import open_embedder

@@ -78,7 +78,7 @@ from rag_serving.mcp.extra import require_mcp
 from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.query.filters import parse_filters
 from rag_serving.records.answers import Answer
-from rag_serving.records.occasion import Occasion
+from rag_serving.records.occasion import Mode, Occasion
 from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.rendering.pictures import Pictures
 from rag_serving.tracing import Listen
@@ -124,9 +124,10 @@ def ask(body: AskBody, request: HttpRequest, caller: Caller, service: CurrentSer
     question = checked_text("question", body.question, service.config)
     filters = parse_filters(body.filters)
     conversation = conversation_of((message.role, message.text) for message in body.history or ())
-    selected, is_book = selection_of(body.mode, body.context), body.mode == "book-wide"
-    occasion = body.context.occasion(is_book) if isinstance(body.context, Shown) else Occasion(is_book)
-    if occasion.is_book:
+    selected = selection_of(body.mode, body.context)
+    mode: Mode = "book-wide" if body.mode == "book-wide" else "corpus"
+    occasion = body.context.occasion(mode) if isinstance(body.context, Shown) else Occasion(mode)
+    if mode == "book-wide":
         check_books(pipeline)
 
     def answer(listen: Listen | None = None) -> Answer:

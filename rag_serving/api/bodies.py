@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from rag_serving.records.occasion import Occasion
+from rag_serving.records.occasion import Mode, Occasion
 from rag_serving.text.characters import fault_of
 
 MAX_TEXT_CHARS = 200_000
@@ -69,11 +69,11 @@ class Shown(Body):
     ) = ""
     widgets: Annotated[dict[Name, WidgetState], Field(max_length=MAX_VALUES)] = {}
 
-    def occasion(self, is_book: bool) -> Occasion:
+    def occasion(self, mode: Mode) -> Occasion:
         """Return what the question is asked beside."""
         state = self.application
         text = state if isinstance(state, str) else "\n".join(f"{name}: {value}" for name, value in state.items())
-        return Occasion(is_book, text, tuple(self.widgets.items()))
+        return Occasion(mode, text, tuple(self.widgets.items()))
 
 
 Parts = Annotated[list[Part], Field(max_length=MAX_PARTS)]

@@ -43,7 +43,7 @@ def chat(body: ChatBody, caller: Caller, service: CurrentService) -> JSONRespons
     selected = selection_of(body.mode, body.context)
     if selected is None:
         check_books(pipeline)
-        answer = pipeline.ask(caller, question, occasion=Occasion(is_book=True))
+        answer = pipeline.ask(caller, question, occasion=Occasion("book-wide"))
     else:
         answer = pipeline.ask_selection(question, selected, principal=caller)
     if answer.status == "unavailable":

@@ -1,7 +1,7 @@
 """What operators of a tenant do over HTTP: publish an earlier generation again, choose the phase of retrieval.
 
 Belongs here: the routes, which refusals follow from what this machine may not do. Does not belong here: who may call
-(`route_roles`), moving pointers (`indexes.catalog`), phases (`pipeline.chosen_phase`).
+(`route_roles`), moving pointers (`indexes.catalog`), phases (`degradation.tenant_phases`).
 
 Each act stands in the audit log before it is done; with `audit.mode: required` it is refused where it cannot be logged.
 """
@@ -25,13 +25,13 @@ from rag_serving.api.wire import RequestError
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.audit.events import Event
 from rag_serving.config.loading import Config, ConfigError
+from rag_serving.degradation.tenant_phases import ChosenPhases
 from rag_serving.indexes.catalog import list_generations, published_generation, rollback
 from rag_serving.indexes.remote.errors import RemoteError
 from rag_serving.indexes.remote.listing import list_stored
 from rag_serving.object_home.leases import HeldError
 from rag_serving.object_home.objects import ObjectHomeError
 from rag_serving.object_home.shared_home import written_with
-from rag_serving.pipeline.chosen_phase import ChosenPhases
 
 _log = logging.getLogger(__name__)
 

@@ -32,13 +32,13 @@ from rag_serving.budgets.opening import open_budgets
 from rag_serving.budgets.series import budget_series
 from rag_serving.config.loading import Config
 from rag_serving.config.phases import Canary
+from rag_serving.degradation.tenant_phases import OnChange
 from rag_serving.models.embedding.token_count import TokenCount
 from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker_client import RemoteReranker
 from rag_serving.object_home.follower import Follower, open_server_follower
 from rag_serving.pipeline.pipeline import Pipeline
-from rag_serving.pipeline.tenant_phases import OnChange
 from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.telemetry.job_series import JobSeries
 from rag_serving.telemetry.metrics import Metrics

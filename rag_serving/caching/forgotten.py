@@ -1,7 +1,7 @@
 """Marks by which a server hears that something of a tenant was forgotten, and that its memory has to go.
 
 Belongs here: setting a mark, telling that there is another one. Does not belong here: what is dropped then
-(`pipeline.memory`).
+(`memory`).
 
 A mark is a file in the home folder, which costs one look at its facts. Servers with a home of their own see it in the
 installation's database, where `telemetry.url` names one: they look every `FRESH_S`. A mark tells nothing but that it is

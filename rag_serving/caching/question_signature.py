@@ -1,7 +1,7 @@
 """The signature of a question: what must be equal in two wordings for the answer of one to be given to the other.
 
 Belongs here: reading a question's words in their order, with what may differ folded away. Does not belong here: the
-answers that are kept by it (`answer_cache`), what the words mean to the search (`query.parsing`).
+answers that are kept by it (`answers`), what the words mean to the search (`query.parsing`).
 
 Neighbourhood of vectors does not tell 2.8 from 3.8, billing from payments or enable from disable: such pairs are as
 near to each other as honest rewordings (`python -m evals.bench.semantic_cache`). So whatever can change an answer

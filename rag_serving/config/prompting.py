@@ -29,3 +29,7 @@ class Prompt(Section):
     """Tokens of the states of its widgets (`context.widgets`)."""
     message_tokens: int = Field(500, ge=0, le=100_000)
     """Tokens of earlier questions of the conversation; the oldest are left out first."""
+
+    def passage_tokens(self, mode: str) -> int:
+        """Return the tokens of passages for questions of a mode."""
+        return {"book-wide": self.book_tokens}.get(mode, self.document_tokens)

@@ -2,7 +2,7 @@
 
 Belongs here: deciding by the questions of a sliding window, the steps down and up, what they are told by. A pure
 machine of states: time comes from the clock that it is given.
-Does not belong here: falling through within one question (`rag_serving.pipeline.phases`), what a phase searches.
+Does not belong here: falling through within one question (`rag_serving.degradation.phases`), what a phase searches.
 
 Each process of a server has its own controllers, one for each tenant, so that processes may be in different phases for
 a while. Nothing is kept over a restart.

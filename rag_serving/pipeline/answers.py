@@ -73,7 +73,7 @@ def answered(tools: Tools, trace: StageTrace, view: ReaderView, request: Request
             answer = tools.cited.located(answer, asked.lock, view.original, request.principal)
     answer = _with_notes(tools, trace, asked, request, answer)
     answer = replace(answer, phase=tools.phases.phase, decision=asked.search.decision)
-    if request.occasion.is_book:
+    if request.occasion.mode == "book-wide":
         answer = refused(answer)
         if tools.config.profiles.book.warn_without_words and answer.gates.get("coverage") == 0 and answer.citations:
             trace.raise_flag(NO_SHARED_WORDS)
@@ -101,7 +101,9 @@ def _written(tools: Tools, trace: StageTrace, view: ReaderView, request: Request
 
     def search(mode: Mode, part: StageTrace) -> Asked:
         passages_of = partial(_passages_of, replace(tools, mode=mode), part, view)
-        return (None if request.occasion.is_book else both_of(passages_of, request, view.names)) or passages_of(request)
+        return (
+            None if request.occasion.mode == "book-wide" else both_of(passages_of, request, view.names)
+        ) or passages_of(request)
 
     def search_as_one(mode: Mode, part: StageTrace) -> Asked:
         return _passages_of(replace(tools, mode=mode), part, view, request)
@@ -122,7 +124,7 @@ def _passages_of(tools: Tools, trace: StageTrace, view: ReaderView, request: Req
     retrieval = tools.config.retrieval
     search = _candidates(tools, trace, view, request, _POOL)
     is_foreign = not is_of_pages(search.query.language, view.languages)
-    if request.occasion.is_book:
+    if request.occasion.mode == "book-wide":
         book = tools.config.profiles.book
         stages = passage_stages(tools.config, book.pool, tools.reranker, is_gated=False, mode=tools.mode)
         search = search.then(stages, trace)

@@ -74,7 +74,7 @@ class Conversing:
             nonlocal has_failed
             if has_failed:
                 return FoundAgain()
-            given = filters or (request.filters if request.occasion.is_book else None)
+            given = filters or (request.filters if request.occasion.mode == "book-wide" else None)
             try:
                 written, _ = answered(
                     plain, StageTrace(), view, replace(request, text=text, filters=given, explain=False)

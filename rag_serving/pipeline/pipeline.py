@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any, Self
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import Answering
 from rag_serving.artifacts.store import Store
+from rag_serving.caching.memory import Memory, from_memory
 from rag_serving.concurrency import search_limit
 from rag_serving.config.loading import Config
 from rag_serving.config.phases import PhaseSettings
 from rag_serving.conversations.turns import Conversation
+from rag_serving.degradation.phases import Phases, RetrievalOffError
+from rag_serving.degradation.tenant_phases import OnChange, TenantPhases
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.indexes.remote.errors import RemoteError
@@ -31,12 +34,9 @@ from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.pipeline.answers import answered, searched
 from rag_serving.pipeline.book import of_books
 from rag_serving.pipeline.conversing import Conversing
-from rag_serving.pipeline.memory import Memory, from_memory
 from rag_serving.pipeline.opened_pages import Opened, opened_pages
-from rag_serving.pipeline.phases import Phases, RetrievalOffError
 from rag_serving.pipeline.question_log import QuestionLog
 from rag_serving.pipeline.selection import answered_from
-from rag_serving.pipeline.tenant_phases import OnChange, TenantPhases
 from rag_serving.pipeline.tools import Tools
 from rag_serving.receipts.proofs import Chunks, Proof, Proofs
 from rag_serving.receipts.recording import ReceiptWriter, Request, answer_trace, telemetry_of
@@ -222,7 +222,7 @@ class Pipeline:
         """
         trace, recorded = StageTrace(listen), Trace(features=self.config.features.enabled)
         self.log.begin(trace)
-        if occasion.is_book:
+        if occasion.mode == "book-wide":
             filters = of_books(self.config, principal.tenant, filters)
         if conversation:
             earlier = tuple(turn.question for turn in reversed(conversation.last_turns))
@@ -238,7 +238,16 @@ class Pipeline:
                 tools = self._tools(request, phases)
                 if conversation and conversation.turns:
                     request, is_read = self._conversing.read(tools, trace, opened.view, request, conversation), True
-                place = self.memory.repeated.place(request, tools, opened)
+                place = self.memory.repeated.place(
+                    request,
+                    opened.view.id,
+                    opened.known,
+                    {
+                        "features": sorted(tools.config.features.enabled),
+                        "phase": phases.configured,
+                        "searched": phases.mode,
+                    },
+                )
                 cached = self.memory.repeated.find(place)
                 if cached is None:
                     written, recorded = answered(tools, trace, opened.view, request)
@@ -251,7 +260,7 @@ class Pipeline:
                 answer = self._receipt_writer.with_receipt(trace, written, request)
                 self.memory.repeated.keep(place, answer, written)
                 if self.memory.earlier:
-                    self.memory.earlier.keep(request, answer, written, opened)
+                    self.memory.earlier.keep(request, answer, written, opened.known)
         except RetrievalOffError:
             answer = Answer("unavailable", RETRIEVAL_OFF, flags=(RETRIEVAL_DISABLED,))
         except UnpublishedError as error:

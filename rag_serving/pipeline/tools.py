@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from rag_serving.answering.answerer import Answering
 from rag_serving.config.loading import Config
+from rag_serving.degradation.phases import Phases
 from rag_serving.models.embedding.recent_vectors import RecentVectors
-from rag_serving.pipeline.phases import Phases
 from rag_serving.records.passages import Candidate
 from rag_serving.retrieval.hybrid import Mode
 from rag_serving.retrieval.search import Search

@@ -7,6 +7,10 @@ Belongs here: plain immutable records. Does not belong here: who asks and what (
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+Mode = Literal["corpus", "book-wide"]
+"""All pages of the tenant that its asker may read, or its books alone."""
 
 
 @dataclass(frozen=True)
@@ -14,13 +18,13 @@ class Occasion:
     """What a question is asked of and beside.
 
     Attributes:
-        is_book: it is asked of the books of the tenant alone.
+        mode: the pages that it is asked of.
         application: what the application shows to its asker, in lines of text; a language model reads it.
         widgets: the application's widgets, each with its state.
         questions: those before it in the conversation, the last one first.
     """
 
-    is_book: bool = False
+    mode: Mode = "corpus"
     application: str = ""
     widgets: tuple[tuple[str, str], ...] = ()
     questions: tuple[str, ...] = ()

@@ -132,7 +132,7 @@ def test_what_other_parts_leave_is_there_for_passages_and_the_lowest_goes_first(
     tight = budgets_of(document_tokens=2 * each, widget_tokens=2 * each, book_tokens=3 * each)
     assert shown(PLAIN, tight) == (1, 2, 3, 4)
     assert shown(Occasion(widgets=(("w", "state " * 5000),)), tight) == (1, 2)
-    assert shown(Occasion(is_book=True), tight) == (1, 2, 3, 4, 5)
+    assert shown(Occasion("book-wide"), tight) == (1, 2, 3, 4, 5)
 
 
 def test_a_small_model_reads_passages_before_all_else() -> None:

@@ -140,7 +140,7 @@ def test_filters_narrow_to_books_whatever_else_they_say(config: Config) -> None:
     assert of_books(config, "demo", Filters(source=("desk", "handbook"), labels=("x",))).labels == ("x",)
     pipeline = Pipeline.open(config, "demo")
     try:
-        asked = pipeline.ask(Principal("demo"), SQUAT, Filters(source=("desk",)), occasion=Occasion(is_book=True))
+        asked = pipeline.ask(Principal("demo"), SQUAT, Filters(source=("desk",)), occasion=Occasion("book-wide"))
     finally:
         pipeline.close()
     assert (asked.answer, asked.citations) == (NOT_VERIFIED, ())

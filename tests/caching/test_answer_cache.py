@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.ticking import Clock
 
-from rag_serving.caching.answer_cache import AnswerCache, CachedAnswer, Scope, Vector
+from rag_serving.caching.answers import AnswerCache, CachedAnswer, Scope, Vector
 from rag_serving.config.caching import Cache
 from rag_serving.records.answers import Answer
 from rag_serving.records.passages import Lock

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.ticking import Clock
 
 from rag_serving.access.principals import Principal, satisfied_classes
-from rag_serving.caching.kept_answers import Asking, KeptAnswers, Source, told_age
+from rag_serving.caching.answers import Asking, KeptAnswers, Source, told_age
 from rag_serving.config.phases import Degradation
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.places import Location

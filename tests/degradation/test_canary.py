@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rag_serving.config.phases import Canary
-from rag_serving.degradation.canary import is_chosen
+from rag_serving.degradation.tenant_phases import is_chosen
 
 USERS = [f"user{number}" for number in range(4_000)]
 

@@ -32,12 +32,12 @@ from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.state.vector_cache import VectorCache
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import parse_config
+from rag_serving.degradation.phases import Phases
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.view import GenerationView
 from rag_serving.models import open_input_limit
 from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.protocols import Tokenizer
-from rag_serving.pipeline.phases import Phases
 from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.pipeline.tools import Tools, best_passages
 from rag_serving.receipts.recording import Request

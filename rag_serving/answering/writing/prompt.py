@@ -105,7 +105,7 @@ def make_prompt(
     if left - sum(map(tokens, beside.blocks)) < left * _PASSAGES_SHARE:
         beside = Surroundings((), 0, 0)
     left -= sum(map(tokens, beside.blocks))
-    own = budgets.book_tokens if material.occasion.is_book else budgets.document_tokens
+    own = budgets.passage_tokens(material.occasion.mode)
     left = min(left, own + beside.spare)
     claims = material.excerpts
     while claims and tokens(_excerpts(claims, fence)) > left * _EXCERPTS_SHARE:

@@ -1,7 +1,7 @@
 """How a database that holds generations fails.
 
 Belongs here: the error classes that every backend raises, so that a question falls through to its next phase.
-Does not belong here: what is done then (`pipeline.phases`), reading drivers' errors (the backends).
+Does not belong here: what is done then (`degradation.phases`), reading drivers' errors (the backends).
 """
 
 from __future__ import annotations

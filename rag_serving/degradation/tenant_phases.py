@@ -1,26 +1,35 @@
-"""The phases of one tenant's questions: what is configured, what is in force, for whom something is tried out.
+"""The phases of one tenant's questions: what is configured, what an operator chose, what is in force, and for whom
+something is tried out: a share of the users, or the questions of some spaces.
 
-Belongs here: beginning a question in its phase, following a changed configuration. Does not belong here: the chain of
-one question (`phases`), deciding what is in force (`rag_serving.degradation`).
+What an operator chose while servers run is one signed file for each tenant in the tenant's folder of the home, so that
+all processes that read this folder follow it, and a restart keeps it. A file that this installation did not sign is
+ignored.
+
+Belongs here: beginning a question in its phase, following a changed configuration, reading, writing and lifting the
+choice. Does not belong here: the chain of one question (`phases`), deciding what is in force (`controller`), who may
+choose (`api.operations`).
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
-from rag_serving.artifacts.store import Store
+from rag_serving.artifacts.secret import SecretError
+from rag_serving.artifacts.signed_files import read_signed, write_signed
+from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
-from rag_serving.config.phases import Canary, PhaseSettings
+from rag_serving.config.phases import PHASES, Canary, PhaseSettings
 from rag_serving.config.sections import Features
-from rag_serving.degradation.canary import is_chosen
 from rag_serving.degradation.controller import Change, PhaseController, PhaseState
-from rag_serving.pipeline.chosen_phase import ChosenPhase, ChosenPhases
-from rag_serving.pipeline.phases import Phases, RetrievalOffError, Searches
+from rag_serving.degradation.phases import Phases, RetrievalOffError, Searches
 from rag_serving.query.operators import read_signs
 from rag_serving.receipts.recording import Request
 from rag_serving.retrieval.hybrid import Mode
@@ -30,7 +39,95 @@ from rag_serving.tracing.spans import current_span
 OnChange = Callable[[str, str, int], object]
 """Told of a tenant's step: the tenant, the direction, the phase that is in force now."""
 
+FILE = "phase.json"
+_BITS = 64
+
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ChosenPhase:
+    """What an operator chose.
+
+    Attributes:
+        phase: the phase of every question; None: as configured.
+        enabled: False switches retrieval off. True does not switch on what the configuration switches off.
+        at: when it was chosen, ISO 8601.
+    """
+
+    phase: int | None
+    enabled: bool
+    at: str
+
+    def over(self, settings: PhaseSettings) -> PhaseSettings:
+        """Return the settings in force. While a phase is chosen, no other one is tried out on some questions."""
+        if self.phase is not None:
+            settings = replace(settings, phase=self.phase, canary=None)
+        return replace(settings, enabled=settings.enabled and self.enabled)
+
+
+class ChosenPhases:
+    """The choice for one tenant."""
+
+    def __init__(self, store: Store, tenant: str) -> None:
+        self._store, self._tenant = store, tenant
+        self._path = store.tenant(tenant) / FILE
+        self._stamp: tuple[int, int, int] | None = None
+        self._choice: ChosenPhase | None = None
+
+    def current(self) -> ChosenPhase | None:
+        """Return the choice in force; None: the configuration holds. The file is read when it changes."""
+        stamp = self._stamp_now()
+        if stamp != self._stamp:
+            self._stamp, self._choice = stamp, self._read() if stamp else None
+        return self._choice
+
+    def choose(self, phase: int | None, enabled: bool) -> None:
+        """Write a choice; one that changes nothing lifts the last one.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        if phase is None and enabled:
+            self._path.unlink(missing_ok=True)
+            return
+        choice = ChosenPhase(phase, enabled, datetime.now(UTC).isoformat(timespec="seconds"))
+        write_signed(self._store, self._path, vars(choice))
+
+    def _stamp_now(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _read(self) -> ChosenPhase | None:
+        try:
+            return _parsed_choice(read_signed(self._store, self._path))
+        except (StoreError, SecretError) as error:
+            _log.error("tenant %s: the phase that an operator chose is ignored: %s", self._tenant, error)
+            return None
+
+
+def _parsed_choice(content: Mapping[str, Any]) -> ChosenPhase | None:
+    phase = content.get("phase")
+    if phase is not None and phase not in PHASES:
+        return None
+    return ChosenPhase(phase, bool(content.get("enabled", True)), str(content.get("at", "")))
+
+
+def is_chosen(canary: Canary, tenant: str, user: str | None, spaces: Sequence[str] = ()) -> bool:
+    """Return whether a question is one of those that something is tried out on; `spaces`: what it is narrowed to."""
+    if spaces and {space.casefold() for space in spaces} <= {space.casefold() for space in canary.spaces}:
+        return True
+    if canary.share >= 1:
+        return True
+    if user is None or not canary.share:
+        return False
+    # What is tried out is part of the hash, so that it is not always the same users who try things out.
+    tried = [tenant, canary.phase, sorted(canary.features.items()), user]
+    digest = hashlib.sha256(json.dumps(tried).encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[: _BITS // 8], "big") < canary.share * float(2**_BITS)
 
 
 @dataclass(frozen=True)

@@ -1,37 +1,35 @@
 """What one tenant's questions leave in the memory of a process: answers, vectors; and when it is dropped.
 
-Belongs here: what there is: answers that are given again, and earlier ones for when search fails; dropping all of it
-when something was forgotten. Does not belong here: which answers are kept (`caching`), how a process hears of it
-(`caching.forgotten`).
-
 Before a question is answered, and again after it, the marks are looked at: what a question that began earlier has put
 there meanwhile goes as well.
+
+Belongs here: what there is: answers that are given again, and earlier ones for when search fails; who may read a whole
+page of the published generation, though it cannot be opened; dropping all of it when something was forgotten. Does not
+belong here: which answers are kept (`answers`), how a process hears of it (`forgotten`).
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from rag_serving.access.principals import satisfied_classes
+from rag_serving.access.principals import Principal, satisfied_classes, satisfies
 from rag_serving.answering.composing import AnswerTrace
-from rag_serving.artifacts.store import Store
-from rag_serving.caching.answer_cache import AnswerCache, CachedAnswer, Scope, Vector
+from rag_serving.artifacts.store import Store, StoreError
+from rag_serving.caching.answers import AnswerCache, Asking, CachedAnswer, KeptAnswers, MayRead, Scope, Source, Vector
 from rag_serving.caching.forgotten import ForgottenMarks
-from rag_serving.caching.kept_answers import Asking, KeptAnswers, Source
-from rag_serving.caching.published_readers import PublishedReaders
 from rag_serving.config.caching import Cache
 from rag_serving.config.loading import Config
 from rag_serving.indexes.current import CurrentGeneration
+from rag_serving.indexes.page_readers import classes_of_pages
 from rag_serving.models.embedding.recent_vectors import RecentVectors
 from rag_serving.models.protocols import Embedder, ModelError
-from rag_serving.pipeline.opened_pages import Opened
-from rag_serving.pipeline.tools import Tools
 from rag_serving.privacy.redactor import Redactor
 from rag_serving.receipts.recording import ReceiptWriter, Request
 from rag_serving.records.answers import Answer
@@ -67,27 +65,28 @@ class RepeatedAnswers:
         self._is_one_person, self._redactor = is_one_person, redactor
         self.cache = AnswerCache(settings)
 
-    def place(self, request: Request, tools: Tools, opened: Opened) -> Place | None:
+    def place(
+        self, request: Request, generation: str, known: frozenset[str], settings: Mapping[str, Any]
+    ) -> Place | None:
         """Return where the answer of a question is looked for; None where it is always made anew: it is explained, or
-        leans on a conversation or on the state of an application, has personal data, or nobody can tell whose it is."""
+        leans on a conversation or on the state of an application, has personal data, or nobody can tell whose it is.
+
+        `known`: the reader classes of the generation; `settings`: what else an answer depends on.
+        """
         occasion, user = request.occasion, request.principal.user
-        is_plain = occasion == Occasion(occasion.is_book) and request.original is None and request.page is None
+        is_plain = occasion == Occasion(occasion.mode) and request.original is None and request.page is None
         is_somebody = self._settings.shared or user is not None or self._is_one_person
         if not self._settings.semantic or request.explain or not is_plain or not is_somebody:
             return None
         if self._redactor.find(request.text):
             return None
-        settings = {
-            "filters": request.filters.payload() if request.filters else {},
-            "is_book": occasion.is_book,
-            "features": sorted(tools.config.features.enabled),
-            "phase": tools.phases.configured,
-            "mode": tools.phases.mode,
-        }
+        filters = request.filters.payload() if request.filters else {}
         principal = request.principal
-        classes = satisfied_classes(principal, principal.tenant, opened.known)
+        classes = satisfied_classes(principal, principal.tenant, known)
         asker = None if self._settings.shared else user or ""
-        scope = Scope(principal.tenant, asker, opened.view.id, classes, settings)
+        scope = Scope(
+            principal.tenant, asker, generation, classes, {**settings, "filters": filters, "mode": occasion.mode}
+        )
         return Place(scope, request, lambda: self._vector(user, request.text))
 
     def find(self, place: Place | None) -> CachedAnswer | None:
@@ -120,7 +119,38 @@ class RepeatedAnswers:
             return None
 
 
+_log = logging.getLogger(__name__)
 _NOT_ASKED = frozenset({"principal", "text", "original", "explain"})
+
+
+class PublishedReaders:
+    """The readers of the pages of one tenant's published generation. Safe to use from several threads."""
+
+    def __init__(self, store: Store, tenant: str) -> None:
+        self._store, self._tenant = store, tenant
+        self._lock = threading.Lock()
+        self._last: tuple[str, Mapping[str, frozenset[str]]] | None = None
+
+    def of(self, principal: Principal, generation_id: str) -> MayRead:
+        """Return what says whether a principal may read all of some pages of a generation."""
+        return partial(self._may_read, principal, generation_id)
+
+    def _may_read(self, principal: Principal, generation_id: str, pages: frozenset[str]) -> bool:
+        known = self._classes(generation_id)
+        if known is None or not pages or principal.tenant != self._tenant:
+            return False
+        return all((classes := known.get(page)) and all(satisfies(principal, one) for one in classes) for page in pages)
+
+    def _classes(self, generation_id: str) -> Mapping[str, frozenset[str]] | None:
+        """Return the reader classes of every page; None where they are not known."""
+        with self._lock:
+            if self._last is None or self._last[0] != generation_id:
+                try:
+                    self._last = generation_id, classes_of_pages(self._store, self._tenant, generation_id)
+                except StoreError as error:
+                    _log.error("no earlier answer of another generation is shown: %s", error)
+                    return None
+            return self._last[1]
 
 
 class EarlierAnswers:
@@ -138,14 +168,14 @@ class EarlierAnswers:
         self._redactor = config.privacy.redactor()
         self.kept = KeptAnswers(config.degradation, clock)
 
-    def keep(self, request: Request, answer: Answer, written: AnswerTrace, opened: Opened) -> None:
+    def keep(self, request: Request, answer: Answer, written: AnswerTrace, known: frozenset[str]) -> None:
         """Keep an answer, if it is a good one, and nothing personal was asked."""
         if self._redactor.find(request.text):
             return
-        classes = satisfied_classes(request.principal, self._tenant, opened.known)
+        classes = satisfied_classes(request.principal, self._tenant, known)
         pages = {passage.chunk.page_id for passage in written.lock.passages}
         pages |= {citation.page_id for citation in answer.citations}
-        self.kept.put(_asking(request), answer, Source(opened.known, classes, frozenset(pages)))
+        self.kept.put(_asking(request), answer, Source(known, classes, frozenset(pages)))
 
     def find(self, request: Request, trace: StageTrace) -> Answer | None:
         """Return the answer that a question had before, where it may still be shown."""

@@ -1,7 +1,7 @@
 """The phase of one question: which one it begins in, and falling through to the next where one fails or hangs.
 
 Belongs here: the chain 3 → 2 → 1, the time that a search may take, searches that hang. Does not belong here: which
-phase is in force (`rag_serving.degradation`), what is answered when none is left (`pipeline.pipeline`), what a phase
+phase is in force (`controller`), what is answered when none is left (`pipeline.pipeline`), what a phase
 searches.
 """
 

@@ -1,0 +1,342 @@
+"""Answers that one tenant's questions had, in the memory of this process: given again, and for when search fails.
+
+An answer is given again only in the scope that it was made in: the same generation, the same reader classes of it, the
+same settings and filters and, unless answers are shared, the same user. Of a question only digests and its vector are
+kept.
+
+For when search fails, an answer is shown again to the same question only, to whoever had the same reader classes in the
+generation it was made of: nobody gets what was found for somebody who may read more, or less. While that generation is
+published, nothing more is asked. Of another generation's answer every page that was locked for it must still be open to
+the reader as a whole, by what is published now; where that cannot be told, it is not shown.
+
+Nothing is written to a disk, and nothing outlives the process.
+
+Belongs here: which answers are kept, under which key, how many, to whom one may be shown again, and how that is said.
+Does not belong here: what must be equal in two wordings (`question_signature`), receipts and rows of an answer that is
+given again, who may read a page now (`memory`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+import unicodedata
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_serving.access.principals import Principal, satisfied_classes
+from rag_serving.caching.question_signature import digest_of, signature_of
+from rag_serving.config.caching import Cache
+from rag_serving.config.phases import Degradation
+from rag_serving.records.answers import Answer
+from rag_serving.records.flags import CACHED, CACHED_OLDER, FINDINGS
+from rag_serving.records.passages import Lock
+from rag_serving.records.refusal import Clarification
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+BYTES_PER_CHARACTER = 4
+
+
+class BoundedEntries(Generic[Key, Value]):
+    """Values by key, each with the bytes that it counts for; those that were not used for longest go first.
+
+    Not safe to use from several threads without a lock around it.
+    """
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self._entries: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
+        self.size = 0  # bytes, as they are counted
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def items(self) -> Iterator[tuple[Key, Value]]:
+        """Yield every key with its value."""
+        return ((key, value) for key, (value, _) in self._entries.items())
+
+    def get(self, key: Key) -> Value | None:
+        """Return a value, which counts as used now; None where there is none."""
+        if key not in self._entries:
+            return None
+        self._entries.move_to_end(key)
+        return self._entries[key][0]
+
+    def put(self, key: Key, value: Value, size: int) -> bool:
+        """Keep a value in place of the one of the same key; return False where it is larger than all may be."""
+        if size > self._most_bytes or not self._most:
+            return False
+        self.drop(key)
+        self._entries[key] = value, size
+        self.size += size
+        while len(self._entries) > self._most or self.size > self._most_bytes:
+            self.drop(next(iter(self._entries)))
+        return True
+
+    def drop(self, key: Key) -> None:
+        """Forget a value, if there is one."""
+        if entry := self._entries.pop(key, None):
+            self.size -= entry[1]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._entries.clear()
+        self.size = 0
+
+
+def bare(answer: Answer) -> Answer:
+    """Return an answer without what is of one asking alone: times, explanations, what was said beside it."""
+    return replace(answer, passages=None, notes=None, why=None, rejected=(), clarification=None, timings_ms={})
+
+
+def size_of(answer: Answer) -> int:
+    """Return the bytes that an answer is counted with: four for each character of its JSON."""
+    return BYTES_PER_CHARACTER * len(json.dumps(answer.payload(), default=str))
+
+
+Vector = NDArray[np.float32]
+VectorOf = Callable[[], Vector | None]
+"""Gives the vector of the question that is asked, of length 1; None where the model does not answer."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """All that an answer depends on beside its question.
+
+    Attributes:
+        user: who may have it again; None: everyone with the same reader classes.
+        classes: the reader classes of the generation that the asker satisfies.
+        settings: switches, phase and filters, as JSON has them.
+    """
+
+    tenant: str
+    user: str | None
+    generation: str
+    classes: frozenset[str]
+    settings: Mapping[str, Any]
+
+    @property
+    def digest(self) -> bytes:
+        said = [self.tenant, self.user, self.generation, sorted(self.classes), self.settings]
+        return hashlib.sha256(json.dumps(said, sort_keys=True, default=repr).encode("utf-8", "surrogatepass")).digest()
+
+
+@dataclass(frozen=True)
+class CachedAnswer:
+    """An answer with what it was made of: its receipt as it was made, and the passages without their text."""
+
+    answer: Answer
+    receipt: Mapping[str, Any]
+    lock: Lock
+
+
+@dataclass(frozen=True)
+class _Entry:
+    cached: CachedAnswer
+    text: bytes
+    vector: Vector | None
+    at: float
+
+
+class AnswerCache:
+    """The answers of one tenant that are given again. Safe to use from several threads."""
+
+    def __init__(self, settings: Cache, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings, self._clock = settings, clock
+        self._entries: BoundedEntries[bytes, _Entry] = BoundedEntries(settings.max_answers, settings.max_bytes)
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def size(self) -> int:
+        """The bytes that all of them take, as they are counted."""
+        return self._entries.size
+
+    def put(self, scope: Scope, question: str, cached: CachedAnswer, vector_of: VectorOf) -> bool:
+        """Keep an answer where it is a good one: told with confidence, and nothing was degraded; return whether."""
+        answer = cached.answer
+        if answer.outcome != "told" or not FINDINGS.issuperset(answer.flags):
+            return False
+        kept = CachedAnswer(bare(answer), cached.receipt, cached.lock)
+        vector = vector_of()
+        size = size_of(kept.answer) + BYTES_PER_CHARACTER * len(json.dumps(kept.receipt)) + _bytes_of(vector)
+        entry = _Entry(kept, _exact(question), vector, self._clock())
+        with self._lock:
+            return self._entries.put(_key(scope, question), entry, size)
+
+    def get(self, scope: Scope, question: str, vector_of: VectorOf) -> CachedAnswer | None:
+        """Return the answer of a question that was asked before in the same scope, in words that come to the same."""
+        key = _key(scope, question)
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry and self._clock() - entry.at > self._settings.max_age_s:
+                self._entries.drop(key)
+                entry = None
+        if entry is None or not (entry.text == _exact(question) or self._is_near(entry, vector_of)):
+            return None
+        return entry.cached
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._entries.clear()
+
+    def _is_near(self, entry: _Entry, vector_of: VectorOf) -> bool:
+        vector = None if entry.vector is None else vector_of()
+        if vector is None or entry.vector is None or vector.shape != entry.vector.shape:
+            return False
+        return float(vector @ entry.vector) >= self._settings.min_similarity
+
+
+def _key(scope: Scope, question: str) -> bytes:
+    signature = signature_of(question)
+    asked = b"=" + _exact(question) if signature is None else b"~" + digest_of(signature)
+    return hashlib.sha256(scope.digest + asked).digest()
+
+
+def _exact(question: str) -> bytes:
+    return hashlib.sha256(" ".join(question.split()).encode("utf-8", "surrogatepass")).digest()
+
+
+def _bytes_of(vector: Vector | None) -> int:
+    return 0 if vector is None else vector.nbytes
+
+
+MayRead = Callable[[frozenset[str]], bool]
+"""Whether the reader may read all of some pages as they are published now."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A question whose answer is kept, or looked for: who asks, and all that the answer depends on beside the pages."""
+
+    principal: Principal
+    text: str
+    scope: Mapping[str, object]  # filters and the like, as JSON has them
+
+    @property
+    def key(self) -> bytes:
+        """Return a digest of the question as it is compared: no text of it is kept."""
+        text = " ".join(unicodedata.normalize("NFKC", self.text).casefold().split()).rstrip(" ?!.")
+        told = json.dumps([self.principal.tenant, text, self.scope], sort_keys=True, default=repr)
+        return hashlib.sha256(told.encode("utf-8", "surrogatepass")).digest()
+
+    @property
+    def asker(self) -> bytes:
+        """Return a digest of who asks."""
+        return hashlib.sha256(repr(self.principal.user).encode("utf-8", "surrogatepass")).digest()
+
+
+@dataclass(frozen=True)
+class Source:
+    """What an answer was made of: the reader classes of its generation, those that its asker satisfies, the pages of
+    its passages."""
+
+    known: frozenset[str]
+    classes: frozenset[str]
+    pages: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    answer: Answer
+    source: Source
+    asker: bytes
+    at: float
+
+
+class KeptAnswers:
+    """The last good answers of one tenant, for when no phase of retrieval answers. Safe to use from several threads."""
+
+    def __init__(self, settings: Degradation, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings, self._clock = settings, clock
+        self._kept: BoundedEntries[tuple[bytes, frozenset[str]], _Kept] = BoundedEntries(
+            settings.cached_answers, settings.cached_bytes
+        )
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def size(self) -> int:
+        """The bytes that all of them take, as they are counted."""
+        return self._kept.size
+
+    def put(self, asking: Asking, answer: Answer, source: Source) -> None:
+        """Keep an answer where it is a good one: told with confidence, and nothing was degraded."""
+        if not self._settings.cached_answers or answer.outcome != "told" or not FINDINGS.issuperset(answer.flags):
+            return
+        kept = _Kept(bare(answer), source, asking.asker, self._clock())
+        with self._lock:
+            self._kept.put((asking.key, source.classes), kept, size_of(kept.answer))
+
+    def get(self, asking: Asking, published: str, may_read: MayRead) -> Answer | None:
+        """Return the newest answer that may be shown, which says how old it is; None where there is none.
+
+        `published`: the id of the generation that is published now.
+        """
+        wanted = asking.key
+        with self._lock:
+            found = [kept for (question, _), kept in self._kept.items() if question == wanted]
+        fitting = [kept for kept in found if self._fits(asking.principal, kept)]
+        for kept in sorted(fitting, key=lambda kept: -kept.at):
+            is_same = kept.answer.generation == published
+            if is_same or may_read(kept.source.pages):
+                return self._shown(kept, is_same, kept.asker == asking.asker)
+        return None
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._kept.clear()
+
+    def _fits(self, principal: Principal, kept: _Kept) -> bool:
+        if self._clock() - kept.at > self._settings.cached_max_age_s:
+            return False
+        return satisfied_classes(principal, principal.tenant, kept.source.known) == kept.source.classes
+
+    def _shown(self, kept: _Kept, is_same: bool, is_own: bool) -> Answer:
+        """Return an answer that says that it is an earlier one. Who asked it alone may open its receipt; the other
+        places of a passage are told of the generation they were seen in only."""
+        answer, age = kept.answer, told_age(self._clock() - kept.at)
+        text = f"Search is not available at the moment. This is the answer that the same question had {age} ago"
+        text += "." if is_same else (
+            f", from another version of the pages (generation {answer.generation}). They may have changed since."
+        )  # fmt: skip
+        citations = answer.citations
+        if not is_same:
+            citations = tuple(replace(citation, also_at=()) for citation in citations)
+        return replace(
+            answer,
+            citations=citations,
+            clarification=Clarification(text),
+            receipt_id=answer.receipt_id if is_own else None,
+            flags=(*answer.flags, CACHED if is_same else CACHED_OLDER),
+            phase=None,
+            usage=None,
+        )
+
+
+def told_age(seconds: float) -> str:
+    """Return a span of time in words, in its largest whole unit."""
+    for name, count in _in_units(seconds):
+        if count:
+            return f"{count} {name}{'' if count == 1 else 's'}"
+    return "less than a minute"
+
+
+def _in_units(seconds: float) -> Iterator[tuple[str, int]]:
+    for name, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        yield name, int(seconds // length)
