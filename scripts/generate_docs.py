@@ -266,8 +266,9 @@ def commands() -> str:
 
 def examples(command: click.Command) -> list[str]:
     """Return the lines of a command's help that show it."""
-    lines = [line.strip(chr(8) + " ") for line in (command.help or "").splitlines()]
-    return [line for line in lines if re.match(r"citelock |printf |CITELOCK_|cat ", line)]
+    text = f"{command.help or ''}\n{getattr(command, 'epilog', None) or ''}"
+    lines = [line.strip(chr(8) + " ") for line in text.splitlines()]
+    return [line for line in lines if re.match(r"citelock |printf |CITELOCK_|cat |curl |Start with: ", line)]
 
 
 def options(command: click.Command, context: click.Context) -> list[str]:
