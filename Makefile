@@ -124,7 +124,7 @@ sbom: $(VENV)/.installed  ## Print a bill of materials of what is installed (Cyc
 bench: $(VENV)/.installed  ## Measure quality, speed and memory on ../shared/data (BENCH="--sizes 5183 --no-quality" for less).
 	@python -m evals.bench --docs docs $(BENCH)
 
-ablation: $(VENV)/.installed  ## Measure each stage of retrieval on and off on ../shared/data (docs/ablation.md).
+ablation: $(VENV)/.installed  ## Measure each stage of retrieval on and off on ../shared/data (docs/benchmarks.md).
 	@python -m evals.bench.ablation --index .citelock/bench
 
 bench-gpu: $(VENV)/.installed-test  ## Measure reranker and embedder geometries on this machine's GPU (JSON on standard output).

@@ -16,13 +16,11 @@ from rag_serving.artifacts.store import read_json, write_json, write_text
 Results = Mapping[str, Any]
 RANKINGS = {
     "hybrid": "**Citelock**",
-    "dense": "its dense index alone",
-    "lexical": "its BM25 index alone",
     "floor_fused": "floor: both below, ranks fused",
     "floor_dense": "floor: the model, exact search",
     "floor_bm25s": "floor: bm25s",
 }
-PLACES = ("machine", "quality", "speed", "million")
+PLACES = ("machine", "quality", "speed", "million", "ablation")
 TIMES = {
     "total": "hybrid query",
     "without_embedding": "without the embedding",

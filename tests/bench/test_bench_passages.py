@@ -153,7 +153,7 @@ def test_an_answer_from_joined_sections_cites_the_section_of_its_quote(corpus: C
 
 def test_the_page_shows_what_the_json_beside_it_says() -> None:
     results = json.loads((DOCS / "passages.json").read_text(encoding="utf-8"))
-    page = (DOCS / "passages.md").read_text(encoding="utf-8")
+    page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
     assert set(results["merging"]) == {"sample", "cwiki", "kafka-docs", "rust-book", "squad2"}
     for table in tables(results).values():
         assert table in page

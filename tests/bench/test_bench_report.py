@@ -58,7 +58,7 @@ def test_every_ranking_is_a_row_under_its_set() -> None:
     assert rows[2].startswith(
         "| harbour: 1,234 queries, 5 passages, pages judged | **Citelock** | .500 | .750 | 1.000 "
     )
-    assert rows[3].startswith("|  | its dense index alone |")
+    assert rows[3].startswith("|  | floor: both below, ranks fused |")
 
 
 def test_every_time_stands_in_the_speed_table() -> None:

@@ -1,6 +1,6 @@
 """How good answers are on real data: parts of SQuAD 2.0 and SciFact, and the sample wiki, with the embedded defaults.
 
-Bounds are a little looser than what was measured on all of the data (docs/verification.md). Fewer questions are asked
+Bounds are a little looser than what was measured on all of the data (docs/answers.md). Fewer questions are asked
 here; `CITELOCK_QUALITY=80` asks as many of SQuAD, and half as many of SciFact.
 """
 

@@ -49,7 +49,7 @@ def search(pipeline: Pipeline) -> Iterator[Search]:
 
 
 def test_the_documented_table_lists_the_stages_in_their_order() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "retrieval.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "answers.md").read_text(encoding="utf-8")
     table = text.split("## The stages of retrieval")[1].split("\n## ")[0]
     by_keywords = (
         *candidate_stages(SearchOptions(EVERY_STAGE, mode="keyword_chunks")),

@@ -1,6 +1,6 @@
 """`python -m evals.bench.passages`: how long passages are, and what merging short sections would bring.
 
-Belongs here: arguments, which rules and questions, passages.json and the tables of passages.md.
+Belongs here: arguments, which rules and questions, passages.json and its tables of benchmarks.md.
 Does not belong here: measuring (`measure`).
 """
 
@@ -37,6 +37,7 @@ RULES = (
     Rule("up to 250, headings in the prefix", 250, headings="above"),
     Rule("up to 250, with the parent's own text", 250, parent=True),
 )
+ON_THE_PAGE = ("apart", "up to 250 tokens")  # the others are in passages.json alone
 PERCENTILES = (10, 25, 50, 75, 90)
 ANSWERED = {"squad2": 4}  # every n-th question is answered; of other sets every one
 SETS = ("sample", "cwiki", "kafka-docs", "rust-book", "squad2")  # in the order of the tables
@@ -114,13 +115,13 @@ def _payload(measured: Measured, apart: Measured) -> dict[str, Any]:
 
 def _write(results: Mapping[str, Any], docs: Path) -> None:
     write_json(docs / "passages.json", results)
-    page, made = docs / "passages.md", tables(results)
+    page, made = docs / "benchmarks.md", tables(results)
     empty = "".join(f"<!-- begin {name} -->\n<!-- end {name} -->\n" for name in made)
     write_text(page, with_tables(page.read_text(encoding="utf-8") if page.exists() else empty, made))
 
 
 def tables(results: Mapping[str, Any]) -> dict[str, str]:
-    """Return the tables of passages.md by name."""
+    """Return the tables of passages by name."""
     sets = results.get("merging", {})
     return {
         "lengths": markdown(_lengths(results["lengths"])),
@@ -145,7 +146,7 @@ def _rows(sets: Mapping[str, Any], *, answers: bool) -> Iterator[Sequence[str]]:
     yield ("questions", "sections", *(() if answers else ("passages", "median", "read")), *heads)
     for name, found in _in_order(sets):
         about = f"{name}, {found['questions']:,} of {found['judged']}" if not answers else name
-        for rule in found["rules"]:
+        for rule in (rule for rule in found["rules"] if rule["rule"] in ON_THE_PAGE):
             if not answers or any(measure in rule["means"] for measure in names):
                 sizes = (f"{rule['passages']:,}", f"{rule['median_tokens']:.0f}", f"{rule['tokens_read']:,}")
                 yield (about, rule["rule"], *(() if answers else sizes), *_cells(rule, names))
@@ -170,7 +171,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m evals.bench.passages", description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA, help="where the real pages and judged sets are")
     parser.add_argument("--cache", type=Path, default=Path(".citelock/bench-passages"), help="where vectors are kept")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="the folder of passages.md and passages.json")
+    parser.add_argument("--docs", type=Path, default=Path("docs"), help="the folder of benchmarks.md and passages.json")
     parser.add_argument(
         "--sets", nargs="*", help="questions to ask; default: all. `--sets none` measures lengths alone"
     )
