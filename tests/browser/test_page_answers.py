@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 from web_page import ARABIC, QUESTION, TABLE_QUESTION, UNKNOWN, ask, asked
 
@@ -74,6 +75,28 @@ def test_passages_that_come_closest_are_no_answer(web: Page) -> None:
     expect(turn.get_by_text("This may answer it:")).to_be_visible()
     assert turn.locator(".passage").count() == turn.locator(".passage .cite").count()
     expect(turn.get_by_role("button", name="Helpful", exact=True)).to_have_count(0)
+
+
+MARKED = "() => [...(CSS.highlights.get('quoted') ?? [])].map(range => range.toString())"
+
+
+@pytest.mark.parametrize("question", [QUESTION, TABLE_QUESTION, CLOSEST])
+def test_quotes_are_marked_in_what_is_shown_whole(web: Page, question: str) -> None:
+    turn = ask(web, question)
+    cite = turn.locator(".cite").first
+    cite.hover()
+    quote = web.get_by_role("tooltip").locator("mark").inner_text()
+    marked = web.evaluate(MARKED)
+    assert letters(quote) in map(letters, marked)
+    shown = letters(turn.locator(".answer").inner_text())
+    assert all(letters(text) in shown for text in marked)
+    web.get_by_role("button", name="New session").click()
+    expect(turn).to_have_count(0)
+    assert web.evaluate(MARKED) == [], "marks go with their answer"
+
+
+def letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text))
 
 
 def test_where_there_is_no_answer_the_page_says_so_and_why(web: Page) -> None:

@@ -6,16 +6,18 @@ import { t } from "../i18n";
 import { Wide } from "../ui/Wide";
 import { blocksOf, type Item, type TextBlock } from "./blocks";
 import { CiteButton } from "./CiteButton";
+import { useMarked } from "./marking";
 
 interface Props {
   text: string;
   citations: Citation[];
 }
 
-/** Show a text with its numbers as buttons. */
+/** Show a text with its numbers as buttons and its quotes marked. */
 export function AnswerText({ text, citations }: Props) {
+  const marked = useMarked(text, citations);
   return (
-    <div class="answer-text">
+    <div class="answer-text" ref={marked}>
       {blocksOf(text).map((block, at) => (
         <Block key={at} block={block} citations={citations} />
       ))}
