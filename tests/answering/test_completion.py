@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.passages import chunk_of, chunks_of_section
 
-from rag_serving.answering.selection.completion import MOST_WHOLE, MOST_WORDS, extent, short_passage
+from rag_serving.answering.selection.completion import MOST_OF_A_PART, MOST_WHOLE, extent, short_passage
 from rag_serving.answering.selection.excerpt_length import excerpt
 from rag_serving.answering.selection.layout import Excerpt, Layout
 from rag_serving.records.passages import Chunk
@@ -144,7 +144,7 @@ def test_sentences_after_one_come_before_those_in_front_of_it() -> None:
     shown = shown_for(f"{before}The night crane parks here. {after}", "night crane")
     assert shown.text.startswith("Rain falls on the quay again. The night crane")
     assert shown.text.endswith(after.strip())
-    assert MOST_WORDS - 6 < _words(shown.text) <= MOST_WORDS
+    assert MOST_OF_A_PART - 6 < _words(shown.text) <= MOST_OF_A_PART
 
 
 def test_the_sentence_that_leads_another_in_is_never_left_out() -> None:

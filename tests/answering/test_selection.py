@@ -305,3 +305,13 @@ def test_what_is_shown_first_is_of_the_first_passage_and_the_next_ones_come_besi
     assert draft.claims[0].index == first == 2
     shown = [claim.index for claim in (*draft.claims, *draft.further)]
     assert shown == [first, *others][: len(shown)]  # those that are far behind the first are not worth showing
+
+
+def test_further_passages_are_shown_shorter_than_the_first() -> None:
+    long = " ".join(f"Reason {n} is given with a few more words that say little." for n in range(12))
+    first, second = f"Brokers keep logs for 168 hours. {long}", f"Brokers keep logs on disks. {long}"
+    draft = write("how long do brokers keep logs", lock_of([first, second]))
+    assert draft.further
+    assert len(draft.claims[0].text.split()) > 60
+    assert all(5 < len(claim.text.split()) <= 60 for claim in draft.further)
+    assert all(claim.quote in claim.text for claim in draft.further)

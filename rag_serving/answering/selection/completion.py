@@ -21,7 +21,7 @@ from rag_serving.text.units import Unit, is_whole, word_count
 
 MOST_WHOLE = 120
 """Words of a passage that is shown whole."""
-MOST_WORDS = 90
+MOST_OF_A_PART = 90
 _MOST_OF_A_LIST = 150
 _HANGING = ("list", "table", "header", "code")
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
@@ -37,14 +37,15 @@ _LIMITS = re.compile(
 )
 
 
-def extent(layout: Layout, unit: Unit, most_words: int = MOST_WORDS) -> Excerpt:
-    """Return what is shown for a unit of a passage: the whole passage where it is short, else what goes with the unit.
+def extent(layout: Layout, unit: Unit, most_words: int = MOST_WHOLE) -> Excerpt:
+    """Return what is shown for a unit of a passage: the whole passage of at most so many words, else what goes with
+    the unit.
 
     A passage that begins inside of a table or a list is never shown whole, and no fence is left open.
     """
-    if whole := short_passage(layout, unit):
+    if whole := short_passage(layout, unit, most_words):
         return whole
-    shown = _group(layout, unit, most_words)
+    shown = _group(layout, unit, min(most_words, MOST_OF_A_PART))
     return shown if shown and _is_closed(shown) else layout.alone(unit)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rag_serving.answering.quote_window import best_window
-from rag_serving.answering.selection.completion import extent, short_passage
+from rag_serving.answering.selection.completion import MOST_WHOLE, extent, short_passage
 from rag_serving.answering.selection.layout import Excerpt, Layout
 from rag_serving.answering.selection.list_continuation import steps_across
 from rag_serving.answering.selection.scorer import SignWeights, Tables, learnt
@@ -43,6 +43,7 @@ FAR_AHEAD = 6.0
 _MOST_REJECTED = 5
 _NEARLY_AS_GOOD = 0.25  # how much less than the best a second passage may score that is told beside it
 _WORTH_SHOWING = 2.5  # the same for one that is shown where none is told
+_MOST_BESIDE = 60  # words of such a passage: three whole ones had 220 words at the median, and helped no more people
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def select(
     quoting, most = Quoting(asked, analyze, options.quote_max_words), options.max_citations
     claims = claims_for(quoting, lock, [(each.index, each.unit) for each in chosen])[:most]
     near = [each.statement for each in best[:most] if each.score > best[0].score - _WORTH_SHOWING]
-    beside = claims_for(quoting, lock, [(each.index, each.unit) for each in near])
+    beside = claims_for(quoting, lock, [(each.index, each.unit) for each in near if each not in chosen], _MOST_BESIDE)
     return Draft(
         claims,
         MODEL,
@@ -231,14 +232,16 @@ def _rejected(ranked: Ranked) -> RejectedCandidate:
     return RejectedCandidate(ranked.statement.index, ranked.statement.text, ranked.score, ranked.signs)
 
 
-def claims_for(quoting: Quoting, lock: Lock, chosen: Sequence[tuple[int, Unit]]) -> tuple[Claim, ...]:
+def claims_for(
+    quoting: Quoting, lock: Lock, chosen: Sequence[tuple[int, Unit]], most_words: int = MOST_WHOLE
+) -> tuple[Claim, ...]:
     """Return what is shown for units of passages of the lock, none that was shown with one before it."""
     claims: dict[str, Claim] = {}
     covered: list[tuple[int, int, int]] = []
     for index, unit in chosen:
         if any(index == other and start <= unit.start and unit.end <= end for other, start, end in covered):
             continue
-        for place, shown in _shown(quoting.asked, index, unit, lock):
+        for place, shown in _shown(quoting.asked, index, unit, lock, most_words):
             if orders_assistant(shown.text):
                 continue
             text = lock.passages[place - 1].chunk.text
@@ -254,7 +257,7 @@ def claim_of(shown: Excerpt, index: int, text: str, quoting: Quoting) -> Claim:
     return Claim(shown.text, index, quoted[start:end], shown.parts, is_selected=True)
 
 
-def _shown(asked: QuestionFeatures, index: int, unit: Unit, lock: Lock) -> list[tuple[int, Excerpt]]:
+def _shown(asked: QuestionFeatures, index: int, unit: Unit, lock: Lock, most_words: int) -> list[tuple[int, Excerpt]]:
     """Return what is shown for a unit, and of which passage: for who asks how to do something the steps or the code,
     for who states a claim the unit alone, else what goes with it.
     """
@@ -262,11 +265,11 @@ def _shown(asked: QuestionFeatures, index: int, unit: Unit, lock: Lock) -> list[
     if is_claim(asked.text):
         return [(index, layout.alone(unit))]
     if asked.kind != "steps":
-        return [(index, extent(layout, unit))]
+        return [(index, extent(layout, unit, most_words))]
     steps = layout.steps(unit)
     across = steps_across(lock, index, steps) if steps else []
     if len(across) < 2 and (whole := short_passage(layout, unit)):
         return [(index, whole)]
     if across:
         return across
-    return [(index, extent(layout, layout.code_after(unit) or unit))]
+    return [(index, extent(layout, layout.code_after(unit) or unit, most_words))]
