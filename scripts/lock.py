@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
+PLUGINS = ROOT / "plugins"
 FOLDER = ROOT / "requirements"
 HEADER = "# Made by `make lock`; do not edit.\n"
 BASE, TEST, TORCH, TORCH_CPU, LOCK = "base", "test", "torch", "torch-cpu", "lock"
@@ -28,6 +29,7 @@ WEIGHTS = ("weights", "model", "helm")
 
 _BLOCK = re.compile(r"^(?!#|-)\S.*?(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 _PIN = re.compile(r"([\w.-]+)==(\S+)(?: ; (.+))? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)")
+_OURS = re.compile(r"citelock\b")
 _NAME = re.compile(r"[\w.-]+")
 _EVERYWHERE = " ; python_full_version < '3.13' and (sys_platform == 'darwin' or sys_platform == 'linux')"
 """What uv says of a package that every environment of pyproject.toml needs."""
@@ -40,10 +42,17 @@ def project() -> dict[str, Any]:
 
 
 def extras(tables: dict[str, Any]) -> dict[str, list[str]]:
-    """Return the requirements that each file has to hold itself, `base` among them."""
+    """Return the requirements that each file has to hold itself, `base` among them; those of an extra that installs a
+    plug-in are the plug-in's."""
     optional = tables["project"]["optional-dependencies"]
-    own = {name: [line for line in lines if not line.startswith("citelock[")] for name, lines in optional.items()}
+    own = {name: [line for line in (*lines, *_of_plugin(name)) if not _OURS.match(line)]
+           for name, lines in optional.items()}  # fmt: skip
     return {BASE: tables["project"]["dependencies"] + tables["build-system"]["requires"], **own}
+
+
+def _of_plugin(name: str) -> list[str]:
+    path = PLUGINS / name / "pyproject.toml"
+    return list(tomllib.loads(path.read_text())["project"]["dependencies"]) if path.exists() else []
 
 
 def parents(name: str, every: Iterable[str]) -> list[str]:

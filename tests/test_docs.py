@@ -66,7 +66,7 @@ def test_a_declared_command_that_is_not_installed_is_no_silent_gap(
     assert "build" in capsys.readouterr().err
 
 
-NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+NAMED = re.compile(r"`((?:plugins/\w+/)?tests/[\w/]+\.py)(?:::(\w+))?`")
 
 
 def test_every_test_that_the_threat_model_names_exists() -> None:

@@ -17,7 +17,9 @@ from packaging.utils import canonicalize_name
 from support.parsed import parsed
 
 ROOT = Path(__file__).parents[1]
-MODULES = sorted(path for room in ("rag_assets", "rag_serving") for path in (ROOT / room).rglob("*.py"))
+PLUGINS = sorted(path.parent for path in ROOT.glob("plugins/*/citelock_*/__init__.py"))
+ROOMS = [ROOT / "rag_assets", ROOT / "rag_serving", *PLUGINS]
+MODULES = sorted(path for room in ROOMS for path in room.rglob("*.py"))
 NETWORK = {"httpx", "requests", "socket", "ollama", "chromadb", "atlassian", "aiohttp", "urllib.request", "http.client"}
 MAY_CONNECT = (
     "rag_serving/access/bounded_fetch.py",
@@ -26,6 +28,7 @@ MAY_CONNECT = (
     "rag_serving/object_home/",
     "rag_assets/sources/",
     "rag_assets/monitoring/alerts.py",
+    "plugins/stores/",
 )
 SUFFIXES = (".md", ".toml", ".yaml", ".json", ".txt", ".checks")  # files, and a group of entry points
 OPENS_FILES = {"open", "read_text", "write_text", "read_bytes", "write_bytes", "unlink", "mkdir", "rename"}
@@ -41,7 +44,16 @@ def nodes_of(path: Path) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(parsed(path.read_text(encoding="utf-8"))))
 
 
-DOTTED = {path: name_of(path)[: -len(".py")].replace("/", ".").removesuffix(".__init__") for path in MODULES}
+def dotted(path: Path) -> str:
+    """Return the name by which a module is imported."""
+    name = re.sub(r"^plugins/\w+/", "", name_of(path))[: -len(".py")]
+    return name.replace("/", ".").removesuffix(".__init__")
+
+
+DOTTED = {path: dotted(path) for path in MODULES}
+SERVING = [path for path in MODULES if "rag_serving" in path.parts or DOTTED[path].startswith(
+    tuple(f"citelock_stores.{name}" for name in ("check", "command", "opensearch", "postgres", "qdrant", "remote"))
+)]  # fmt: skip
 
 
 def imports_of(path: Path) -> Iterator[str]:
@@ -87,8 +99,8 @@ def test_nothing_is_pickled() -> None:
 
 
 def test_serving_runs_without_dagster_and_without_the_assets() -> None:
-    """Every module of the serving room, imported in a fresh interpreter; torch must not come along either."""
-    modules = [name_of(path)[: -len(".py")].replace("/", ".") for path in MODULES if "rag_serving" in path.parts]
+    """Every module that serves, imported in a fresh interpreter; torch must not come along either."""
+    modules = [DOTTED[path] for path in SERVING]
     code = f"import sys\nfor name in {modules}: __import__(name)\nprint(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert not {"dagster", "rag_assets", "torch"} & set(run.stdout.split())
@@ -98,7 +110,7 @@ def test_every_serving_module_serves() -> None:
     """What no serving process can import is of use to the writer alone and belongs to the other package."""
     modules = {name: path for path, name in DOTTED.items()}
     reached, waiting = set(), ["rag_serving.api.app", "rag_serving.cli.main", "rag_serving.rerank_service.command"]
-    waiting += [name for name in modules if ".migrations.versions." in name]  # alembic loads them by their folder
+    waiting += [DOTTED[path] for path in SERVING if "plugins" in path.parts]
     while waiting:
         name = waiting.pop()
         if name in modules and name not in reached:
@@ -149,7 +161,7 @@ def test_serving_imports_no_library_of_the_writer() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     written = {canonicalize_name(Requirement(line).name) for line in project["optional-dependencies"]["assets"]}
     providers = packages_distributions()
-    for path in (path for path in MODULES if "rag_serving" in path.parts):
+    for path in SERVING:
         roots = {name.partition(".")[0] for name in imports_of(path)}
         used = {canonicalize_name(name) for root in roots for name in providers.get(root, ())}
         assert not used & written, name_of(path)
@@ -167,9 +179,10 @@ def names_in(path: Path) -> Iterator[str]:
 
 
 def test_what_joins_the_command_on_a_serving_machine_needs_no_dagster() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    points = project["entry-points"]
-    modules = [target.partition(":")[0] for group in points.values() for target in group.values()]
+    files = [ROOT / "pyproject.toml", *ROOT.glob("plugins/*/pyproject.toml")]
+    points = [tomllib.loads(file.read_text(encoding="utf-8"))["project"]["entry-points"] for file in files]
+    groups = [group for of_project in points for group in of_project.values()]
+    modules = [target.partition(":")[0] for group in groups for target in group.values()]
     assert {"rag_assets.build.command", "rag_assets.readers.command", "rag_assets.monitoring.source_health"} <= set(
         modules
     )
@@ -178,12 +191,12 @@ def test_what_joins_the_command_on_a_serving_machine_needs_no_dagster() -> None:
 
 
 def test_what_is_no_code_is_packaged_with_it() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    packaged = project["tool"]["setuptools"]["package-data"]
-    files = [path for room in ("rag_assets", "rag_serving") for path in (ROOT / room).rglob("*") if path.is_file()]
-    for path in files:
+    packaged: dict[str, list[str]] = {}
+    for project in (ROOT / "pyproject.toml", *ROOT.glob("plugins/*/pyproject.toml")):
+        packaged |= tomllib.loads(project.read_text(encoding="utf-8"))["tool"]["setuptools"].get("package-data", {})
+    for path in (path for room in ROOMS for path in room.rglob("*") if path.is_file()):
         folder = next(folder for folder in path.parents if (folder / "__init__.py").exists())
-        patterns = packaged.get(".".join(folder.relative_to(ROOT).parts), [])
+        patterns = packaged.get(dotted(folder / "__init__.py"), [])
         is_code = path.suffix == ".py" or path.parent.name == "__pycache__"  # where others may be writing just now
         assert is_code or any(path.match(pattern) for pattern in patterns), name_of(path)
 
@@ -221,7 +234,8 @@ def test_a_function_of_six_parameters_is_noticed() -> None:
 
 
 def test_no_test_imports_a_test() -> None:
-    tests = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
+    tests = {path.stem: path.read_text(encoding="utf-8") for room in ("tests", "plugins")
+             for path in (ROOT / room).rglob("test_*.py")}  # fmt: skip
     assert len(tests) > 200
     imports = re.compile(r"^(?:from|import) (?:[a-z_]+\.)*(test_\w+)", re.MULTILINE)
     found = {name: set(imports.findall(text)) & tests.keys() - {name} for name, text in tests.items()}

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from support.tiers import DOORS, NIGHTLY
 
-FILES = {path.name: path for path in Path(__file__).parent.rglob("test_*.py")}
+ROOT = Path(__file__).parents[1]
+FILES = {path.name: path for folder in ("tests", "plugins") for path in (ROOT / folder).rglob("test_*.py")}
 
 
 @pytest.mark.parametrize("name", [*NIGHTLY, *sorted(DOORS)])

@@ -1,7 +1,7 @@
 """`python -m evals.bench.postgres`: generations in PostgreSQL beside those on disk: recall, latency, sizes, plans.
 
 Belongs here: a generation of real sentences with restricted pages, published into a database, and asked there and on
-disk by two clients at once. Does not belong here: what is right (`tests/postgres`), the other databases.
+disk by two clients at once. Does not belong here: what is right (`plugins/stores/tests/postgres`), the other databases.
 
 Sentences are embedded by the packaged model; where there are fewer than chunks they are used again, each with a vector
 that another's was mixed into (`built`). Graphs on disk are not made: disk is searched exactly.
@@ -25,26 +25,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from citelock_stores.postgres.migrations.upgrade import migrate
+from citelock_stores.postgres.store import PostgresStore
+from citelock_stores.publishing.postgres_writer import publish_generation
+from citelock_stores.remote.catalogs import Catalogs
+from citelock_stores.remote.generation import DatabaseGeneration
+from citelock_stores.remote.protocol import RemoteGeneration
+from citelock_stores.remote.seals import GenerationSeals, checked_texts
 from evals.bench.built import _choose, _spread, sentence_table
 from evals.bench.plot import plot_readers
 from evals.bench.real_text import read_sentences
 from rag_assets.evaluation.bench import TENANT, with_column
 from rag_assets.evaluation.cli.bench import Progress
 from rag_assets.publishing.build import build_generation
-from rag_assets.publishing.postgres_writer import publish_generation
 from rag_assets.state.vector_cache import VectorCache
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.index import Index
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.indexes.generation import Generation
-from rag_serving.indexes.postgres.migrations.upgrade import migrate
-from rag_serving.indexes.postgres.store import PostgresStore
 from rag_serving.indexes.protocols import Mask, ReaderView
-from rag_serving.indexes.remote.catalogs import Catalogs
-from rag_serving.indexes.remote.generation import DatabaseGeneration
-from rag_serving.indexes.remote.protocol import RemoteGeneration
-from rag_serving.indexes.remote.seals import GenerationSeals, checked_texts
 from rag_serving.models import open_embedder, open_tokenizer
 from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.text.analyzer import analyze

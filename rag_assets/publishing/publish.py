@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rag_assets.publishing.checks import CheckResult, verdict_path
-from rag_assets.publishing.databases import Figures, prune_database, publish_to_database
+from rag_assets.publishing.databases import prune_database, publish_to_database
 from rag_assets.publishing.originals import remove_unnamed_originals
 from rag_assets.publishing.shard_writer import ShardWriter
 from rag_assets.publishing.workspace import BuildWorkspace
@@ -18,6 +18,7 @@ from rag_serving.artifacts.signed_files import read_signed
 from rag_serving.artifacts.store import Store, StoreError, remove_folder
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import GenerationInfo, list_generations, move_current
+from rag_serving.indexes.databases import Figures
 from rag_serving.indexes.generation import place_of
 
 

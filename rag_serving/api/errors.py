@@ -25,7 +25,7 @@ from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
 from rag_serving.conversations.sessions import SessionError
 from rag_serving.degradation.phases import RetrievalOffError
 from rag_serving.indexes.current import UnpublishedError
-from rag_serving.indexes.remote.errors import RemoteError
+from rag_serving.indexes.databases import RemoteError
 from rag_serving.pipeline.pipeline import RETRIEVAL_DOWN, RETRIEVAL_OFF
 from rag_serving.query.filters import FilterError
 from rag_serving.receipts.receipt import NotTheAskerError, ReceiptError, ReceiptsAwayError

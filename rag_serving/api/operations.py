@@ -27,8 +27,7 @@ from rag_serving.audit.events import Event
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.degradation.tenant_phases import ChosenPhases
 from rag_serving.indexes.catalog import list_generations, published_generation, rollback
-from rag_serving.indexes.remote.errors import RemoteError
-from rag_serving.indexes.remote.listing import list_stored
+from rag_serving.indexes.databases import RemoteError, open_database
 from rag_serving.object_home.leases import HeldError
 from rag_serving.object_home.objects import ObjectHomeError
 from rag_serving.object_home.shared_home import written_with
@@ -102,7 +101,7 @@ def _published_before(store: Store, tenant: str, config: Config) -> set[str]:
     """
     if config.index.kind == "disk":
         return {info.id for info in list_generations(store, tenant) if info.published and not info.problem}
-    stored = list_stored(config, tenant)
+    stored = open_database(config).listed(tenant)
     if stored is None:
         raise ConfigError("index.writer_url is not set")
     return {info.id for info in stored}

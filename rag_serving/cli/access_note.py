@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rag_serving.access.principals import Principal
 from rag_serving.indexes.current import UnpublishedError
-from rag_serving.indexes.remote.errors import RemoteError
+from rag_serving.indexes.databases import RemoteError
 from rag_serving.retrieval.search import NOTHING_READABLE
 
 if TYPE_CHECKING:

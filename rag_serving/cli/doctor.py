@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
@@ -22,19 +22,20 @@ from rag_serving.api.auth import Authenticator, check_address
 from rag_serving.artifacts.secret import RESTORE, has_secret
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.cli.finding import Finding, age
-from rag_serving.cli.index_check import in_database
 from rag_serving.cli.phase import phase_of
 from rag_serving.cli.provider_check import look_at, look_at_issuer
 from rag_serving.cli.records_check import examine_records
 from rag_serving.config.loading import DEFAULT_CONFIG, Config, ConfigError, load_config
 from rag_serving.config.models import ChatModel
 from rag_serving.config.object_store import where_home_is
+from rag_serving.indexes.databases import ENTRY_POINTS as DATABASES
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.integrity import publication_fault
 from rag_serving.models.chat.factory import open_chat
 from rag_serving.models.embedding.factory import open_embedder
 from rag_serving.models.protocols import ModelError
 from rag_serving.models.reranker_client import ask_sidecar
+from rag_serving.plugins import loaded
 
 CHECKS = "citelock.checks"
 """Entry points that look at what the serving package does not know: given the configuration, they yield findings."""
@@ -59,10 +60,10 @@ def examine(path: Path | None) -> Iterator[Finding]:
     for tenant in config.tenants:
         if config.index.kind == "disk" or Store(config.home).pointer(tenant).exists():
             yield _published(config, tenant)
-        if config.index.kind != "disk":
-            yield in_database(config, tenant)
     if not config.tenants:
         yield Finding("tenants", "fail", "none is configured", f"add `tenants: {{NAME: {{}}}}` to {where}")
+    if config.index.kind not in ("disk", *loaded(DATABASES)):
+        yield Finding("index", "fail", f"no plug-in brings {config.index.kind}", "pip install 'citelock[stores]'")
     yield _weights(config)
     yield _embedder(config)
     yield _generator(config)
@@ -74,7 +75,7 @@ def examine(path: Path | None) -> Iterator[Finding]:
         yield _phases(config)
     yield _chroma()
     yield _dagster()
-    for entry in sorted(entry_points(group=CHECKS), key=lambda entry: entry.name):
+    for entry in loaded(CHECKS).values():
         yield from _joined(entry, config)
     yield _serving(config)
     if config.serving.oidc is not None:

@@ -24,11 +24,13 @@ from rag_serving.indexes.catalog import (
     rollback,
     show_generation,
 )
+from rag_serving.indexes.databases import open_database
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rag_serving.config.loading import Config
+    from rag_serving.indexes.databases import StoredInfo
     from rag_serving.indexes.integrity import Damage
 
 
@@ -72,10 +74,7 @@ def list_command(config: ConfigPath = None, tenant: Tenant = None, as_json: AsJs
 
 def _list_stored(settings: Config, tenant: str, as_json: bool) -> None:
     """Print what the database of `index` has of a tenant."""
-    from rag_serving.cli.index import print_stored
-    from rag_serving.indexes.remote.listing import list_stored
-
-    stored = list_stored(settings, tenant)
+    stored = open_database(settings).listed(tenant)
     if stored is None:
         raise StoreError("the database lists its generations to index.writer_url alone, which is not set here")
     if as_json:
@@ -86,6 +85,14 @@ def _list_stored(settings: Config, tenant: str, as_json: bool) -> None:
     folders = [info.id for info in list_generations(Store(settings.home), tenant) if info.id not in known]
     if folders:
         complain(f"{tenant}: {len(folders)} more in folders of this machine, not in the database: {', '.join(folders)}")
+
+
+def print_stored(generations: Sequence[StoredInfo]) -> None:
+    """Print a line for each generation of a database."""
+    for info in generations:
+        mark = "*" if info.current else " "
+        line = f"{mark} {info.id}  {info.published_at.isoformat()[:19]}  {info.chunks:>8} chunks"
+        typer.echo(for_terminal_line(line))
 
 
 @app.command("show")

@@ -11,13 +11,14 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rag_serving.config.logging import complain
+from rag_serving.plugins import loaded, one
 
 ENTRY_POINTS = "citelock.commands"
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
@@ -32,7 +33,6 @@ _MODULES: Mapping[str, tuple[str, str]] = {
         "List, show, roll back, verify or repair generations.",
     ),
     "home": ("rag_serving.cli.home:app", "Look at a home in an object store, and delete what nothing needs."),
-    "index": ("rag_serving.cli.index:app", "Prepare or look at the database of published generations."),
     "feedback": ("rag_serving.cli.feedback:command", "Say what an answer was: helpful, or not."),
     "erase": ("rag_serving.cli.erase:command", "Remove everything that is kept of a tenant."),
     "forget": ("rag_serving.cli.forget:command", "Delete what a user asked and judged."),
@@ -53,8 +53,11 @@ _HELP = {
     "gold": "Draft questions for gold sets.",
     "build": "Sync the sources that changed and publish the tenants they belong to.",
     "generations.repair": "Restore the damaged parts of a generation, to the last bit as they were.",
+    "index": "Prepare or look at the database of published generations.",
     "readers": "Say who may read a page, and by which restriction.",
 }
+_PLUGINS = {"index": "stores"}
+"""Commands of plug-ins with the extra that installs them."""
 _WRITING = frozenset({"dagster", "rag_assets"})  # what a machine that only serves may lack
 _USAGE_ERRORS = frozenset({"ConfigError", "FilterError", "UsageError"})
 
@@ -80,6 +83,8 @@ class JoinedCommands(TyperGroup):
         own = super().get_command(ctx, cmd_name)
         if not own and (entry := _installed(self.prefix).get(cmd_name)):  # every installed package is looked at
             return Later(cmd_name, _HELP.get(entry.name, f"From {entry.value}."), entry.load)
+        if not own and cmd_name in _PLUGINS:
+            return Later(cmd_name, "", lambda: one(ENTRY_POINTS, cmd_name, _PLUGINS[cmd_name]))
         return own
 
 
@@ -132,7 +137,7 @@ def _command(name: str, loaded: Any) -> Any:
 @cache
 def _installed(prefix: str) -> Mapping[str, EntryPoint]:
     """Return the commands of a group that other packages bring."""
-    named = {entry.name.removeprefix(prefix): entry for entry in entry_points(group=ENTRY_POINTS)}
+    named = {name.removeprefix(prefix): entry for name, entry in loaded(ENTRY_POINTS).items()}
     return {name: entry for name, entry in named.items() if entry.name == prefix + name and "." not in name}
 
 
@@ -155,7 +160,7 @@ def _told(error: Exception) -> str:
             "run it there, or pip install 'citelock[assets]'"
         )
     message = " ".join(str(error).split())
-    if type(error).__module__.startswith("rag_"):
+    if type(error).__module__.startswith(("rag_", "citelock_")):
         return message
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         where = f" (writing {error.filename})" if error.filename else ""

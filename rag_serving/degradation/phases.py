@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 from rag_serving.config.phases import PHASES, Degradation
 from rag_serving.deadline import LOOK_S, result_within, run_in_thread
 from rag_serving.degradation.controller import OFF, PhaseController, Turn
+from rag_serving.indexes.databases import RemoteError
 from rag_serving.indexes.protocols import HiddenRowError
-from rag_serving.indexes.remote.errors import RemoteError
 from rag_serving.models.breaker import Breaker
 from rag_serving.records.flags import PHASE_1_FAILED, PHASE_2_FAILED, PHASE_3_FAILED, PHASE_LOWERED
 from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, LEXICAL_UNAVAILABLE, Mode, RetrievalError

@@ -1,7 +1,7 @@
 """BM25 over the terms of chunks, whatever holds them.
 
 Belongs here: the formula, adding scores up, rows that hold terms. Does not belong here: where the terms stand: files
-(`lexical`) or a database (`remote.postings`), what a term is (`text.analyzer`).
+(`lexical`), what a term is (`text.analyzer`).
 
 Document frequencies and the mean length are counted over the rows that a reader may see: whoever may not read all of
 them would see the others in the scores. The formula and the order of rounding are those of bm25s (Lü, "BM25S",

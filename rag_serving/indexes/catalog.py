@@ -6,7 +6,6 @@ Belongs here: what a folder of generations means. Does not belong here: building
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +15,9 @@ from rag_serving.artifacts.manifest import Manifest, read_manifest
 from rag_serving.artifacts.signed_files import read_signed
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
+from rag_serving.indexes.databases import open_database
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.generation_files import read_files
-from rag_serving.indexes.remote.pointers import ALIASED, open_pointer
 
 EVAL_REPORT = "eval_report.json"  # beside the manifest, which does not cover it: it is written after the commit
 
@@ -88,10 +87,7 @@ def rollback(store: Store, tenant: str, config: Config, generation_id: str | Non
         StoreError: there is none to go back to, or it cannot be opened.
     """
     if config.index.kind != "disk":
-        if config.index.kind in ALIASED:
-            target = _rollback_alias(store, tenant, config, generation_id)
-        else:
-            target = _rollback_postgres(tenant, config, generation_id)
+        target = open_database(config).roll_back(store, tenant, generation_id)
         if store.generation(tenant, target).is_dir():  # folders follow where there are any
             move_current(store, tenant, target, config)
         return target
@@ -108,48 +104,7 @@ def published_generation(store: Store, tenant: str, config: Config) -> str | Non
     """
     if config.index.kind == "disk":
         return store.current(tenant)
-    if config.index.kind in ALIASED:
-        with closing(open_pointer(config, tenant)) as pointer:
-            return pointer.current()
-    from rag_serving.indexes.postgres.publisher import Publisher
-
-    return next((info.id for info in Publisher(config, tenant).listed() if info.current), None)
-
-
-def _rollback_alias(store: Store, tenant: str, config: Config, generation_id: str | None) -> str:
-    """Let the tenant's alias in a server name a generation, or the one before; returns its id.
-
-    Raises:
-        StoreError: there is none to go back to.
-        RemoteError: the server does not have it, or refuses.
-    """
-    with closing(open_pointer(config, tenant)) as pointer, store.lock(tenant):
-        target = generation_id or pointer.previous()
-        if target is None:
-            raise StoreError(f"the {pointer.product} server has no generation of tenant {tenant!r} to go back to")
-        pointer.point_to(target)
-        return target
-
-
-def _rollback_postgres(tenant: str, config: Config, generation_id: str | None) -> str:
-    """Do the same in PostgreSQL.
-
-    Raises:
-        StoreError: there is none to go back to.
-        ConfigError, RemoteError: the database does not have it, or refuses.
-    """
-    from rag_serving.indexes.postgres.publisher import Publisher
-
-    publisher = Publisher(config, tenant)
-    target = generation_id
-    if target is None:
-        infos = publisher.listed()
-        current = next((number for number, info in enumerate(infos) if info.current), len(infos))
-        if current + 1 >= len(infos):
-            raise StoreError(f"the database has no generation of tenant {tenant!r} to go back to")
-        target = infos[current + 1].id
-    publisher.point_to(target)
-    return target
+    return open_database(config).published(tenant)
 
 
 def published_ids(store: Store, tenant: str) -> frozenset[str]:

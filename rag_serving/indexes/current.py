@@ -16,8 +16,8 @@ from typing import Literal
 
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
+from rag_serving.indexes.databases import RemoteError
 from rag_serving.indexes.held import Held, Slot
-from rag_serving.indexes.remote.errors import RemoteError
 from rag_serving.indexes.served import ServedGeneration
 from rag_serving.indexes.sources import FileStamps, FolderSource, GenerationSource, open_source
 from rag_serving.models.breaker import Breaker

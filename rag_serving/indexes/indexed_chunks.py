@@ -1,7 +1,7 @@
 """The chunks of a generation with the indexes that they are searched by, wherever those are kept.
 
 Belongs here: rows as chunks, access-filtered search in either index, evidence of the pages around a chunk.
-Does not belong here: opening a generation (`generation`, `remote`), fusing or ranking (`retrieval.hybrid`).
+Does not belong here: opening a generation (`generation`, `databases`), fusing or ranking (`retrieval.hybrid`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Belongs here: the protocol of what opens them, the folders, the record of what is published and the pointer beside it,
 which is never followed back to an older one.
-Does not belong here: which generation answers when (`current`), the database (`remote.source`).
+Does not belong here: which generation answers when (`current`), the database (`databases`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rag_serving.artifacts.publication import Publication
 from rag_serving.artifacts.store import Store, StoreError, read_pointer
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import list_generations
+from rag_serving.indexes.databases import open_database
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.page_readers import ReaderComparison
 from rag_serving.indexes.served import ServedGeneration
@@ -165,10 +166,8 @@ def open_source(store: Store, tenant: str, config: Config) -> GenerationSource:
     """Return where `index.kind` says that the generations of a tenant are; nothing is asked yet.
 
     Raises:
-        ConfigError: the address of its database is missing.
+        ConfigError: the plug-in of its database is missing.
     """
     if config.index.kind == "disk":
         return FolderSource(store, tenant, config)
-    from rag_serving.indexes.remote.source import DatabaseSource
-
-    return DatabaseSource(store, tenant, config)
+    return open_database(config).source(store, tenant)

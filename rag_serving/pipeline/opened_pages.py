@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from rag_serving.access.principals import Principal
 from rag_serving.degradation.phases import Phases
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
+from rag_serving.indexes.databases import RemoteError
 from rag_serving.indexes.protocols import ReaderView
-from rag_serving.indexes.remote.errors import RemoteError
 from rag_serving.retrieval.hybrid import RetrievalError
 from rag_serving.tracing import StageTrace
 

@@ -24,8 +24,8 @@ from rag_serving.conversations.turns import Conversation
 from rag_serving.degradation.phases import Phases, RetrievalOffError
 from rag_serving.degradation.tenant_phases import OnChange, TenantPhases
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
+from rag_serving.indexes.databases import RemoteError
 from rag_serving.indexes.protocols import ReaderView
-from rag_serving.indexes.remote.errors import RemoteError
 from rag_serving.models.breaker import State
 from rag_serving.models.embedding.graph_cache import GraphCache
 from rag_serving.models.embedding.vocabulary import Words

@@ -12,8 +12,8 @@ from support.command_line import run
 from support.envelopes import SECTION, Wiki, envelope
 from support.postgres_index import IndexServer, index_server
 
+from citelock_stores.postgres.migrations.upgrade import HEAD
 from rag_serving.artifacts.store import Store
-from rag_serving.indexes.postgres.migrations.upgrade import HEAD
 
 
 @pytest.fixture(scope="module")

@@ -172,7 +172,7 @@ def test_what_other_packages_look_at_joins_by_entry_points(
         yield Finding("wikis", "warn", f"{len(config.tenants)} tenant", "look again")
         raise RuntimeError("it\nbroke")
 
-    monkeypatch.setattr(doctor, "entry_points", lambda **_: [Entry("b", looks), Entry("a", None)])
+    monkeypatch.setattr(doctor, "loaded", lambda _: {"a": Entry("a", None), "b": Entry("b", looks)})
     code, out, _ = run("doctor", "--config", write_config(tmp_path, wiki_home), "--json")
     found = {each["name"]: each for each in json.loads(out)}
     assert code == 1

@@ -17,8 +17,8 @@ from rag_assets.publishing.databases import publish_to_database
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
+from rag_serving.indexes.databases import RemoteDataError
 from rag_serving.indexes.protocols import ReaderView
-from rag_serving.indexes.remote.errors import RemoteDataError
 from rag_serving.records.passages import Chunk
 
 CHUNKS = 40

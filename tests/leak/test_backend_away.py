@@ -17,6 +17,7 @@ from support.postgres import Postgres
 from support.stand_in_http import StandIn
 from support.waiting import wait_until
 
+from citelock_stores.remote.vectors import RemoteDense
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.artifacts.store import Store
@@ -24,7 +25,6 @@ from rag_serving.config.index import Index
 from rag_serving.config.phases import Degradation
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.hits import Hit
-from rag_serving.indexes.remote.vectors import RemoteDense
 from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import CACHED

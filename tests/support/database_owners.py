@@ -10,13 +10,13 @@ import psycopg
 import pyarrow as pa
 from qdrant_client import QdrantClient
 
+from citelock_stores.opensearch.layout import CLASSES, class_id
+from citelock_stores.postgres.claims import KEY_PURPOSE, Signer
+from citelock_stores.remote.packing import bytes_of, pack_table, text_of
+from citelock_stores.remote.point_ids import point_id
+from citelock_stores.remote.tables import REMOTE_CHUNKS, TEXT_COLUMNS
 from rag_serving.artifacts.secret import derived_key
 from rag_serving.config.loading import Config
-from rag_serving.indexes.opensearch.layout import CLASSES, class_id
-from rag_serving.indexes.postgres.claims import KEY_PURPOSE, Signer
-from rag_serving.indexes.remote.packing import bytes_of, pack_table, text_of
-from rag_serving.indexes.remote.point_ids import point_id
-from rag_serving.indexes.remote.tables import REMOTE_CHUNKS, TEXT_COLUMNS
 from support.index_backends import Backends
 from support.opensearch_server import OpenSearchServer
 from support.synthetic import TENANT

@@ -1,4 +1,4 @@
-"""How many examples a test draws that needs more, or fewer, than the profile says (`tests/conftest.py`)."""
+"""How many examples a test draws that needs more, or fewer, than the profile says (`conftest.py`)."""
 
 from __future__ import annotations
 

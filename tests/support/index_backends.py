@@ -11,15 +11,16 @@ from typing import Any
 
 import psycopg
 
-from rag_assets.publishing.databases import alias_publisher
-from rag_assets.publishing.postgres_writer import publish_generation
+from citelock_stores.postgres.migrations.upgrade import migrate
+from citelock_stores.postgres.publisher import Publisher
+from citelock_stores.publishing.postgres_writer import publish_generation
+from citelock_stores.remote.database import AliasedDatabase
 from rag_assets.publishing.repair import repair
 from rag_serving.artifacts.store import Store
 from rag_serving.config.index import Index
 from rag_serving.config.indexing import Indexing
 from rag_serving.config.loading import Config
-from rag_serving.indexes.postgres.migrations.upgrade import migrate
-from rag_serving.indexes.postgres.publisher import Publisher
+from rag_serving.indexes.databases import open_database
 from rag_serving.indexes.served import ServedGeneration
 from rag_serving.indexes.sources import open_source
 from support.chroma_server import started_chroma
@@ -163,7 +164,9 @@ def publish_in_postgres(config: Config, tenant: str, generation_id: str) -> None
 
 def publish_under_alias(config: Config, tenant: str, generation_id: str) -> None:
     """The same in Qdrant or OpenSearch."""
-    publisher = alias_publisher(Store(config.home), tenant, config)
+    database = open_database(config)
+    assert isinstance(database, AliasedDatabase)
+    publisher = database.publisher(Store(config.home), tenant)
     try:
         if generation_id in {one.id for one in publisher.generations()}:
             publisher.point_to(generation_id)

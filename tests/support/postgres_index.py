@@ -13,15 +13,15 @@ import psycopg
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from citelock_stores.postgres.claims import KEY_PURPOSE, SignedClaims, Signer
+from citelock_stores.postgres.migrations.upgrade import migrate
+from citelock_stores.postgres.sessions import configure
+from citelock_stores.publishing.postgres_writer import publish_generation
 from rag_assets.publishing.build import build_generation
-from rag_assets.publishing.postgres_writer import publish_generation
 from rag_serving.artifacts.secret import derived_key
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.indexes.generation import Generation
-from rag_serving.indexes.postgres.claims import KEY_PURPOSE, SignedClaims, Signer
-from rag_serving.indexes.postgres.migrations.upgrade import migrate
-from rag_serving.indexes.postgres.sessions import configure
 from support.postgres import Postgres, started_pgvector
 from support.synthetic import MODEL
 

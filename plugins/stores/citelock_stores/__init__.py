@@ -1,0 +1,6 @@
+"""Published generations in PostgreSQL, Qdrant and OpenSearch: entry points of `citelock.stores`.
+
+Belongs here: databases, their command and check. Does not belong here: generations on disk (`rag_serving.indexes`).
+
+Only `publishing` and `bench` import what builds indexes: a machine that only serves lacks it.
+"""

@@ -1,0 +1,31 @@
+"""The SQL files of the revisions.
+
+Belongs here: reading and running them. Does not belong here: when (`upgrade`), their order (`versions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from citelock_stores.postgres.migrations import versions
+
+
+def schema_names(connection: Any) -> dict[str, str]:
+    """Return what stands for `{name}` in the files: `ext`, the schema of pgvector; `match`, the operator that finds
+    words, by an index where the database has one that row policies let it use."""
+    extension = connection.exec_driver_sql(
+        "SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
+        "WHERE e.extname = 'vector'"
+    ).scalar_one()
+    has_words = connection.exec_driver_sql("SELECT to_regoper('citelock.@@@') IS NOT NULL").scalar_one()
+    return {"ext": str(extension), "match": "OPERATOR(citelock.@@@)" if has_words else "OPERATOR(pg_catalog.@@)"}
+
+
+def run_statements(connection: Any, name: str, names: Mapping[str, str]) -> None:
+    """Run a file of statements on a connection of SQLAlchemy, with these names in place of `{name}`."""
+    text = (files(versions) / f"{name}.sql").read_text(encoding="utf-8")
+    for key, value in names.items():
+        text = text.replace("{" + key + "}", value)
+    connection.connection.driver_connection.execute(text)  # past SQLAlchemy: the statements are full of %

@@ -1,0 +1,242 @@
+"""Transactions in somebody's name, on connections that are kept open.
+
+Belongs here: the pool, settings of one transaction, errors as `remote.errors`. Does not belong here: what is asked
+(`reader`, `store`), signing (`claims`).
+
+Claims are set with `SET LOCAL`: they end with their transaction, whoever gets the connection next. They are sent beside
+the statements, never in them, so that no other session reads them in `pg_stat_activity`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from citelock_stores.postgres.claims import SignedClaims
+from rag_serving import deadline
+from rag_serving.escaping.redaction import redacted
+from rag_serving.escaping.targets import one_line
+from rag_serving.indexes.databases import (
+    RemoteConnectionError,
+    RemoteDataError,
+    RemoteError,
+    RemoteTimeoutError,
+)
+from rag_serving.models.breaker import Breaker
+
+if TYPE_CHECKING:
+    from psycopg_pool import ConnectionPool
+
+CONNECT_S = 4.0
+_RETRY_S = 1.0
+_MIGRATE = "`citelock index migrate` makes or mends its schema"
+
+_REFUSALS = ("FATAL: role", "FATAL: password", "authentication failed", "pg_hba.conf")
+
+SignFor = Callable[[float], SignedClaims]
+"""Claims that hold for so many seconds."""
+
+
+class _BrokenError(Exception):
+    """The connection ended under a statement."""
+
+
+class Sessions:
+    """Connections to the database as one of its users. Safe to use from several threads; opens none before it is asked.
+
+    `timeout_s`: how long one statement may take.
+    """
+
+    def __init__(self, url: str, connections: int, timeout_s: float) -> None:
+        self._url, self._connections, self.timeout_s = url, connections, timeout_s
+        self._lock = threading.Lock()
+        self._pool: ConnectionPool[Any] | None = None
+        self._breaker = Breaker(failures=1, reset_s=_RETRY_S)
+
+    def rows(
+        self,
+        sign: SignFor,
+        statement: str,
+        values: Sequence[object] = (),
+        local: Mapping[str, str] | None = None,
+    ) -> list[tuple[Any, ...]]:
+        """Return what one statement reads in somebody's name; `local` are further settings of its transaction.
+
+        Raises:
+            RemoteConnectionError, RemoteTimeoutError, RemoteDataError: as the protocol says.
+        """
+        deadline.check()
+        seconds = max(0.01, deadline.at_most(self.timeout_s))
+        settings = {**settings_of(sign(seconds), seconds), **(local or {})}
+        with _remote_errors():
+            try:
+                return self._read(seconds, settings, statement, values)
+            except _BrokenError:  # it was kept open, and closed by the server: what only reads may be sent again
+                self._look()
+            try:
+                return self._read(seconds, settings, statement, values)
+            except _BrokenError as error:
+                raise RemoteConnectionError("the database of `index` broke off") from error
+
+    def close(self) -> None:
+        """Close every connection."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool:
+            pool.close(timeout=_RETRY_S)
+
+    def _read(
+        self, seconds: float, settings: Mapping[str, str], statement: str, values: Sequence[object]
+    ) -> list[tuple[Any, ...]]:
+        """Run a statement in a transaction that is sent at once, and return its rows.
+
+        Raises:
+            psycopg.Error; _BrokenError where the connection was closed meanwhile.
+        """
+        from psycopg import OperationalError
+
+        pool = self._opened()
+        try:
+            connection = pool.getconn(min(seconds, CONNECT_S))
+        except OperationalError:
+            self._breaker.fail()
+            raise
+        self._breaker.succeed()
+        try:
+            with connection.pipeline(), connection.transaction():
+                set_locally(connection, settings)
+                cursor = connection.cursor(binary=True).execute(statement, values)
+            return list(cursor.fetchall())
+        except OperationalError as error:
+            if connection.broken:
+                raise _BrokenError from error
+            raise
+        finally:
+            pool.putconn(connection)
+
+    def _look(self) -> None:
+        """Connect once, to know at once whether the database is there, and let go of connections that broke."""
+        from psycopg import OperationalError, connect
+
+        try:
+            connect(self._url, connect_timeout=int(CONNECT_S)).close()
+        except OperationalError:
+            self._breaker.fail()
+            raise
+        with self._lock:
+            pool = self._pool
+        if pool:
+            pool.check()
+
+    def _opened(self) -> ConnectionPool[Any]:
+        """Return the pool; where the database was away, or was not asked yet, only if it is there.
+
+        Raises:
+            RemoteConnectionError: it was away a moment ago; psycopg.OperationalError: it is.
+        """
+        is_known = self._pool is not None and self._breaker.state == "closed"
+        if not self._breaker.allow():
+            raise RemoteConnectionError("the database of `index` was not reachable a moment ago")
+        with self._lock:
+            if self._pool is None:
+                self._pool = open_pool(self._url, self._connections)
+            pool = self._pool
+        if not is_known:
+            self._look()
+        return pool
+
+
+def open_pool(url: str, connections: int) -> ConnectionPool[Any]:
+    """Return a pool of so many connections, each made when it is first needed.
+
+    Raises:
+        RemoteDataError: psycopg is not installed, or the URL is none.
+    """
+    try:
+        from psycopg import ProgrammingError
+        from psycopg.conninfo import conninfo_to_dict
+        from psycopg_pool import ConnectionPool
+    except ImportError as error:
+        raise RemoteDataError(
+            "index.kind postgres needs psycopg, which is not installed: pip install 'citelock[stores]'"
+        ) from error
+    try:
+        conninfo_to_dict(url)
+    except ProgrammingError as error:
+        raise RemoteDataError(f"the address of the database is none ({redacted(one_line(error))})") from None
+    pool: ConnectionPool[Any] = ConnectionPool(
+        url,
+        kwargs={"autocommit": True, "prepare_threshold": None, "connect_timeout": int(CONNECT_S)},
+        min_size=0,
+        max_size=connections,
+        max_idle=300,
+        reconnect_timeout=_RETRY_S,
+        configure=configure,
+        open=False,
+        name="citelock-index",
+    )
+    pool.open()
+    return pool
+
+
+def configure(connection: Any) -> None:
+    """Let names be found in the schemas of this program and of pgvector, wherever that is."""
+    connection.execute(
+        "SELECT set_config('search_path', 'pg_catalog, citelock' || coalesce((SELECT ', ' || quote_ident(n.nspname) "
+        "FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'), ''), false)"
+    )
+
+
+def settings_of(claims: SignedClaims, seconds: float) -> dict[str, str]:
+    """Return the settings of a transaction in somebody's name, whose statements end after so many seconds."""
+    return {
+        "request.jwt.claims": claims.claims,
+        "request.jwt.signature": claims.signature,
+        "statement_timeout": str(max(1, round(1000 * seconds))),
+    }
+
+
+def set_locally(connection: Any, settings: Mapping[str, str]) -> None:
+    """Set settings until the end of the transaction."""
+    names = ", ".join("set_config(%s, %s, true)" for _ in settings)
+    connection.execute(f"SELECT {names}", [part for setting in settings.items() for part in setting])
+
+
+@contextmanager
+def _remote_errors() -> Iterator[None]:
+    """Turn psycopg's errors into those of the protocol."""
+    import psycopg
+
+    try:
+        yield
+    except psycopg.Error as error:
+        raise remote_error(error) from error
+
+
+def remote_error(error: Exception) -> RemoteError:
+    """Return an error of psycopg as one of the protocol, in one line and without credentials."""
+    from psycopg import OperationalError, errors
+    from psycopg_pool import PoolTimeout
+
+    said = redacted(one_line(error))
+    if isinstance(error, errors.QueryCanceled | errors.LockNotAvailable):
+        return RemoteTimeoutError(
+            f"the database took longer than index.statement_timeout_s or index.publish_timeout_s allows ({said})"
+        )
+    if isinstance(error, PoolTimeout):
+        return RemoteConnectionError(f"no connection to the database of `index` ({said})")
+    if isinstance(error, errors.InvalidPassword | errors.InvalidAuthorizationSpecification):
+        return RemoteConnectionError(f"the database of `index` refuses its user ({said}); docs/backends.md")
+    absent = errors.UndefinedTable | errors.InvalidSchemaName | errors.UndefinedFunction | errors.UndefinedColumn
+    if isinstance(error, absent | errors.InsufficientPrivilege | errors.UndefinedObject):
+        return RemoteDataError(f"the database of `index` is not as it should be ({said}); {_MIGRATE}")
+    if isinstance(error, OperationalError) and any(word in said for word in _REFUSALS):
+        return RemoteConnectionError(
+            f"the database of `index` refuses its user ({said}); `citelock index migrate` makes the users, and their "
+            "passwords are the administrator's (docs/backends.md)"
+        )
+    if isinstance(error, OperationalError):
+        return RemoteConnectionError(f"the database of `index` broke off ({said})")
+    return RemoteDataError(f"the database of `index` cannot answer ({said})")

@@ -1,0 +1,87 @@
+"""The one place where a request to Qdrant is narrowed to what may be read.
+
+Belongs here: filters by tenant, generation, kind of point and reader class. Does not belong here: sending them
+(`readable_points`, the writer).
+
+Qdrant has no row policies, and since version 1.16 no filters in its access tokens: a request without these conditions
+would be answered with every tenant's points. So no module but this one makes a `Filter`, and a test sees to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from citelock_stores.remote.stored import GENERATION, POINT, READERS, TENANT
+
+if TYPE_CHECKING:
+    from qdrant_client.models import Filter
+
+
+def readable(tenant: str, generation: str, kind: str, classes: Sequence[str], conditions: Sequence[Any] = ()) -> Filter:
+    """Return the filter of those points of a kind whose reader class is one of `classes`.
+
+    Raises:
+        ValueError: there is no class, and so nothing that may be asked for.
+    """
+    if not classes:
+        raise ValueError("nothing may be read without a reader class")
+    return _all(tenant, generation, [_any(READERS, classes), *conditions], kind)
+
+
+def unread(tenant: str, generation: str, kind: str | None = None, conditions: Sequence[Any] = ()) -> Filter:
+    """Return the filter of a generation's points whoever may read them: for its manifest, for counts and for whoever
+    publishes it."""
+    return _all(tenant, generation, conditions, kind)
+
+
+def of_tenant(tenant: str, kind: str | None = None) -> Filter:
+    """Return the filter of the points of a kind, or of all, in all generations of a tenant: for whoever publishes."""
+    from qdrant_client.models import Filter
+
+    return Filter(must=[_is(TENANT, tenant), *([] if kind is None else [_is(POINT, kind)])])
+
+
+def of_kind(kind: str) -> Filter:
+    """Return the filter of the points of a kind of all tenants: for whoever counts what the quota has to hold."""
+    from qdrant_client.models import Filter
+
+    return Filter(must=[_is(POINT, kind)])
+
+
+def selecting(narrowed: Filter) -> Any:
+    """Return the selection of the points that a filter passes, to be deleted."""
+    from qdrant_client.models import FilterSelector
+
+    return FilterSelector(filter=narrowed)
+
+
+def with_ids(ids: Sequence[str]) -> Any:
+    """Return the condition that a point is one of these."""
+    from qdrant_client.models import HasIdCondition
+
+    return HasIdCondition(has_id=list(ids))
+
+
+def with_value(field: str, value: str) -> Any:
+    """Return the condition that a field of the payload has a value."""
+    return _is(field, value)
+
+
+def _all(tenant: str, generation: str, conditions: Sequence[Any], kind: str | None) -> Filter:
+    from qdrant_client.models import Filter
+
+    kinds = [] if kind is None else [_is(POINT, kind)]
+    return Filter(must=[_is(TENANT, tenant), _is(GENERATION, generation), *kinds, *conditions])
+
+
+def _is(field: str, value: str) -> Any:
+    from qdrant_client.models import FieldCondition, MatchValue
+
+    return FieldCondition(key=field, match=MatchValue(value=value))
+
+
+def _any(field: str, values: Sequence[str]) -> Any:
+    from qdrant_client.models import FieldCondition, MatchAny
+
+    return FieldCondition(key=field, match=MatchAny(any=list(values)))

@@ -1,0 +1,170 @@
+"""What one set of reader classes may see of a generation in a database, as the chunks of an index of its own.
+
+Belongs here: fetching it once, comparing it with classes and seals, putting it together with what is read by rows.
+Does not belong here: keeping catalogs (`catalogs`), searching (`indexes.indexed_chunks`).
+
+Its rows are numbered by themselves: an installation without the other pages gives the same rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from citelock_stores.remote.keywords import RemoteKeywords
+from citelock_stores.remote.postings import RecentPostings, RemoteLexical
+from citelock_stores.remote.protocol import RemoteReader
+from citelock_stores.remote.rows import RowNumbers
+from citelock_stores.remote.seals import Digests, GenerationSeals, checked_texts
+from citelock_stores.remote.tables import REMOTE_CHUNKS, REMOTE_ORIGINALS, REMOTE_PLACES
+from citelock_stores.remote.texts import RemoteTexts
+from citelock_stores.remote.vectors import RemoteDense, RemoteSentences
+from rag_serving.artifacts.columns import indices, numbers_of
+from rag_serving.artifacts.manifest import Manifest
+from rag_serving.artifacts.store import StoreError
+from rag_serving.indexes.databases import RemoteDataError, RemoteError
+from rag_serving.indexes.duplicates import DuplicateLocations
+from rag_serving.indexes.indexed_chunks import IndexedChunks
+from rag_serving.indexes.originals import Original
+from rag_serving.indexes.parts import Parts
+from rag_serving.indexes.readable_rows import ReadableRows
+
+_BYTES_A_ROW = 400  # of what Python keeps beside the columns: ids by row, order, pages
+_BYTES_A_TERM = 160
+_FACTS = ("sha256", "media_type", "bytes", "page_count", "received_sha256")
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What of a database's answers is used. `altered`: chunks whose texts were found to be others than was published;
+    `report` hears of further ones."""
+
+    seals: GenerationSeals
+    altered: frozenset[int]
+    report: Callable[[frozenset[int]], None]
+
+
+class HandedOut(NamedTuple):
+    """The tables of one reader, compared with their seals. `digests` [chunks, 32]: of their texts."""
+
+    chunks: pa.Table
+    places: pa.Table
+    originals: pa.Table
+    digests: Digests
+
+    def without(self, altered: frozenset[int]) -> tuple[RowNumbers, pa.Table, Digests]:
+        """Return the numbers, columns and digests of the chunks but those that were altered."""
+        numbers = numbers_of(self.chunks["row"])
+        refused = altered.intersection(numbers.tolist()) if altered else frozenset()
+        used = np.isin(numbers, sorted(refused), invert=True)
+        if refused:
+            return RowNumbers(numbers[used], refused), self.chunks.filter(pa.array(used)), self.digests[used]
+        return RowNumbers(numbers), self.chunks, self.digests
+
+
+class Catalog(IndexedChunks):
+    """The chunks of a generation that some reader classes open. Safe to use from several threads."""
+
+    def __init__(self, manifest: Manifest, reader: RemoteReader, classes: frozenset[str], trust: Trust) -> None:
+        """Fetch what `classes` open, which are those of `reader`, and compare it with its seals.
+
+        Raises:
+            RemoteError: the database cannot answer, or handed out something else.
+        """
+        handed = _handed_out(manifest, reader, classes, trust.seals)
+        numbers, chunks, digests = handed.without(trust.altered)
+        places = handed.places
+        self._postings = RecentPostings(reader, numbers, "lexical"), RecentPostings(reader, numbers, "keyword")
+        self._shown = RemoteTexts(reader, numbers, digests, trust.report)
+        lexical, keywords = self._postings
+        sentences = None
+        if "sentences" in manifest.formats:
+            sentences = RemoteSentences(reader, numbers, manifest.embedder.dimension)
+        parts = Parts(
+            RemoteDense(reader, numbers),
+            RemoteLexical(lexical, numbers_of(chunks["terms"]).astype(np.int32)),
+            RemoteKeywords(chunks, keywords),
+            _places(places, numbers),
+            sentences,
+            {row["page_id"]: _original(row, reader) for row in handed.originals.to_pylist()},
+            self._shown.columns(),
+        )
+        super().__init__(manifest, chunks, ReadableRows(chunks["readers"]), parts)
+        self._columns_bytes = int(chunks.nbytes + digests.nbytes)
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory it takes by now."""
+        kept = sum(part.recent.bytes for part in (*self._postings, self._shown))
+        terms = sum(len(part.counts_if_known() or ()) for part in self._postings)
+        return self._columns_bytes + _BYTES_A_ROW * (len(self) + 1) + kept + _BYTES_A_TERM * terms
+
+
+@dataclass(frozen=True)
+class RemoteOriginal(Original):
+    """A file that a page was read from, in the database."""
+
+    reader: RemoteReader | None = None
+
+    def read(self) -> bytes:
+        """Return the bytes, compared with their digest.
+
+        Raises:
+            StoreError: the database cannot answer, or the file was altered there.
+        """
+        try:
+            content = self.reader.original(self.sha256) if self.reader else b""
+        except RemoteError as error:
+            raise StoreError(f"the file {self.sha256} cannot be read: {error}") from error
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            raise StoreError(f"the file {self.sha256} was altered in the database; publish the pages again")
+        return content
+
+
+def _handed_out(manifest: Manifest, reader: RemoteReader, classes: frozenset[str], seals: GenerationSeals) -> HandedOut:
+    """Fetch the tables of a reader.
+
+    Raises:
+        RemoteDataError: there are more chunks than were published, or something was altered.
+    """
+    chunks = _checked(reader.chunks(), REMOTE_CHUNKS.columns, classes)
+    if len(chunks) > manifest.chunks:
+        raise RemoteDataError("the database has more passages than were published; publish the pages again")
+    places = _checked(reader.places(), REMOTE_PLACES.columns, classes)
+    originals = reader.originals() if "originals" in manifest.formats else REMOTE_ORIGINALS.empty()
+    if originals.schema.names != REMOTE_ORIGINALS.columns.names:
+        raise RemoteDataError(f"the database handed out {originals.schema.names} of files")
+    digests = checked_texts(seals, reader.seals(), classes, (chunks, places, originals))
+    return HandedOut(chunks, places, originals, digests)
+
+
+def _checked(table: pa.Table, columns: pa.Schema, classes: frozenset[str]) -> pa.Table:
+    """Return a table of these columns.
+
+    Raises:
+        RemoteDataError: it has others, or a row of another reader class.
+    """
+    if table.schema.names != columns.names:
+        raise RemoteDataError(f"the database handed out {table.schema.names}, expected {columns.names}")
+    if not classes.issuperset(table["readers"].unique().to_pylist()):
+        raise RemoteDataError("the database handed out what its reader may not see; it is not used")
+    return table.cast(columns).combine_chunks()
+
+
+def _places(table: pa.Table, numbers: RowNumbers) -> DuplicateLocations:
+    """Return other places of texts; those of chunks that are hidden count by their names alone."""
+    rows, known = numbers.known(numbers_of(table["row"]))
+    fields = table.drop_columns(["row", "place"])
+    placed = fields.filter(pa.array(known)).append_column("row", indices(rows[known]))
+    return DuplicateLocations(placed, len(numbers), fields.filter(pa.array(~known)))
+
+
+def _original(row: Mapping[str, Any], reader: RemoteReader) -> Original:
+    digest, kind, size, pages, received = (row[name] for name in _FACTS)
+    return RemoteOriginal(digest, kind, size, pages, Path(digest), received, reader)

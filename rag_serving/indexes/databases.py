@@ -1,0 +1,120 @@
+"""The database that published generations are copied to, where `index.kind` names one: a plug-in brings it.
+
+Belongs here: what the program needs of a database, and how one fails. Does not belong here: any database (plug-ins,
+by their entry points), what is done when one fails (`degradation.phases`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
+from rag_serving.plugins import one
+
+if TYPE_CHECKING:
+    from rag_serving.indexes.sources import GenerationSource
+
+ENTRY_POINTS = "citelock.stores"
+
+Figures = Mapping[str, int | float | str]
+"""What a publication did in a database: numbers and short texts by name."""
+
+
+class RemoteError(Exception):
+    """The database cannot answer; the message is one line, without secrets, and says how to mend it."""
+
+
+class RemoteConnectionError(RemoteError):
+    """The database cannot be reached, refused the connection, or broke it."""
+
+
+class BusyError(RemoteConnectionError):
+    """The server asks to come back later: 408, 429 or 5xx. `retry_after_s`: when, if it says so."""
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class RemoteTimeoutError(RemoteError):
+    """The database took longer than it may."""
+
+
+class RemoteDataError(RemoteError):
+    """What the database holds is missing, damaged, or of another version."""
+
+
+@dataclass(frozen=True)
+class StoredInfo:
+    """One generation in a database."""
+
+    id: str
+    chunks: int
+    created_at: datetime
+    published_at: datetime
+    current: bool
+
+    def payload(self) -> dict[str, Any]:
+        """Return the JSON shape of one line of the list."""
+        moments = {"created_at": self.created_at.isoformat(), "published_at": self.published_at.isoformat()}
+        return {**vars(self), **moments}
+
+
+class Database(Protocol):
+    """The database of `index`. Nothing is sent by making one; every method but `source` may raise RemoteError, and
+    ConfigError or SecretError where an address, a key or the installation's secret is missing."""
+
+    def source(self, store: Store, tenant: str) -> GenerationSource:
+        """Return a tenant's generations, as questions are answered from them."""
+        ...
+
+    def published(self, tenant: str) -> str | None:
+        """Return the id of the generation that is published for a tenant."""
+        ...
+
+    def listed(self, tenant: str) -> list[StoredInfo] | None:
+        """Return a tenant's generations, newest publication first; None where this machine cannot ask for all."""
+        ...
+
+    def roll_back(self, store: Store, tenant: str, generation_id: str | None) -> str:
+        """Publish a generation that is there, or the one before the published one; return its id.
+
+        Raises:
+            StoreError: there is none to go back to.
+        """
+        ...
+
+    def publish(self, store: Store, tenant: str, generation_id: str, resend: bool) -> Figures:
+        """Copy a checked generation from its folder and publish it; return what was done. `resend`: what the database
+        has of it is sent again.
+
+        Raises:
+            StoreError: the folder is damaged; what is published is as it was, as after any failure.
+        """
+        ...
+
+    def prune(self, store: Store, tenant: str) -> tuple[str, ...]:
+        """Remove generations beyond `keep_generations`; return their ids."""
+        ...
+
+    def count(self, tenant: str) -> dict[str, int]:
+        """Return how much it has of a tenant, by kind; nothing that there is none of."""
+        ...
+
+    def erase(self, store: Store, tenant: str) -> None:
+        """Remove all that it has of a tenant, and nothing of another one."""
+        ...
+
+
+def open_database(config: Config) -> Database:
+    """Return the database that `index` names.
+
+    Raises:
+        ConfigError: its plug-in is not installed.
+    """
+    database: Database = one(ENTRY_POINTS, config.index.kind)(config)
+    return database

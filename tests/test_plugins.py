@@ -1,0 +1,82 @@
+"""The program without plug-ins, and what it says where one is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+WITHOUT = """
+import sys
+from importlib.metadata import entry_points
+
+from rag_serving import plugins
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("citelock_"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+def without_plugins(group):
+    return [entry for entry in entry_points(group=group) if not entry.value.startswith("citelock_")]
+
+plugins.entry_points = without_plugins
+sys.meta_path.insert(0, Missing())
+sys.argv[0] = "citelock"
+from rag_serving.cli.main import main
+main()
+"""
+"""Runs `citelock` in a Python in which no plug-in is installed."""
+
+
+def run(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, "CITELOCK_HOME": str(home), **more}
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT, *arguments], capture_output=True, text=True, cwd=ROOT, env=variables
+    )
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample, built where no plug-in is installed."""
+    folder = tmp_path_factory.mktemp("without")
+    built = run(folder, "build", "--json")
+    assert built.returncode == 0, built.stderr
+    assert json.loads(built.stdout)["tenants"]["demo"]["published"]
+    return folder
+
+
+def test_the_sample_is_built_and_asked_without_plugins(home: Path) -> None:
+    asked = run(home, "ask", "How long can a release be rolled back?", "--json")
+    assert asked.returncode == 0, asked.stderr
+    answer = json.loads(asked.stdout)
+    assert (answer["status"], bool(answer["citations"])) == ("answered", True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [("postgres", ("ask", "How?")), ("qdrant", ("generations", "list")), ("opensearch", ("generations", "rollback"))],
+)
+def test_an_index_in_a_database_names_the_plugin_that_it_needs(home: Path, kind: str, command: tuple[str, ...]) -> None:
+    ended = run(home, *command, CITELOCK_INDEX__KIND=kind, CITELOCK_INDEX__URL="http://127.0.0.1:1")
+    assert ended.returncode == 2, ended.stdout
+    assert f"{kind} needs citelock[stores]: pip install 'citelock[stores]'" in ended.stderr
+
+
+def test_a_command_of_a_plugin_names_it(home: Path) -> None:
+    assert "\n  index " not in run(home, "--help").stdout
+    ended = run(home, "index", "status")
+    assert (ended.returncode, ended.stderr.strip()) == (
+        2, "citelock: index needs citelock[stores]: pip install 'citelock[stores]'",
+    )  # fmt: skip
+
+
+def test_the_doctor_names_a_plugin_that_is_missing(home: Path) -> None:
+    ended = run(home, "doctor", "--json", CITELOCK_INDEX__KIND="qdrant", CITELOCK_INDEX__URL="http://127.0.0.1:1")
+    found = {each["name"]: each for each in json.loads(ended.stdout)}
+    assert (found["index"]["state"], found["index"]["mend"]) == ("fail", "pip install 'citelock[stores]'")
