@@ -28,11 +28,20 @@ from rag_serving.answering.gates import (
     least_confidence,
     likeness,
 )
-from rag_serving.answering.selection.parts import Part, StoredSimilarity, selected_apart
 from rag_serving.answering.selection.scorer import Tables, WeightsError, calibrated
-from rag_serving.answering.selection.selector import MODEL, Quoting, Selecting, Similarity, claims_for, select
+from rag_serving.answering.selection.selector import (
+    MODEL,
+    Part,
+    Quoting,
+    Selecting,
+    Similarity,
+    StoredSimilarity,
+    claims_for,
+    select,
+    selected_apart,
+)
 from rag_serving.answering.selection.signs import QuestionFeatures
-from rag_serving.answering.verification.verifier import VerificationRules, verify
+from rag_serving.answering.verification import VerificationRules, verify
 from rag_serving.answering.writing.generator import Generator, Selection
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.config.sections import Gates

@@ -1,7 +1,7 @@
 """What the reader sees: the answer with its markers, and a citation whose link lands on the quoted words.
 
 Belongs here: quotes cut at word borders, the text of an answer.
-Does not belong here: whether a quote is true (`answering.verification.verifier`), how a link names the quoted words
+Does not belong here: whether a quote is true (`answering.verification`), how a link names the quoted words
 (`answering.text_fragments`), an answer as Markdown (`answering.markdown`).
 """
 
@@ -13,8 +13,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, cast
 
-from rag_serving.answering.quote_window import trimmed
-from rag_serving.answering.selection.excerpt_length import excerpt
+from rag_serving.answering.quotes import trimmed
 from rag_serving.answering.text_fragments import fragment_url, is_repeated
 from rag_serving.answering.writing.sanitizing import without_links
 from rag_serving.records.answers import Answer, Citation, ShownClaim, Verification
@@ -24,6 +23,30 @@ from rag_serving.records.places import PagePart, ocr_told, page_told
 from rag_serving.text.currency import docs_version
 from rag_serving.text.page_marks import page_anchor, pages_of
 from rag_serving.text.units import pieces, words
+
+MOST_CHARS, MOST_LINES = 4_000, 80
+CONTINUES = "… continues on the page"
+
+_FENCE = re.compile(r"^[ \t]*(```|~~~)")
+
+
+def excerpt(text: str) -> str:
+    """Return the text, or of a long one its first lines and that it goes on; code is closed as it was opened."""
+    if len(text) <= MOST_CHARS and text.count("\n") < MOST_LINES:
+        return "\n".join([text, *_closing(text.split("\n"))])
+    lines = text[:MOST_CHARS].split("\n")
+    if len(text) > MOST_CHARS:
+        lines[-1] = lines[-1].rpartition(" ")[0] if len(lines) == 1 and " " in lines[-1] else lines[-1]
+        lines = lines[:-1] or lines
+    lines = lines[:MOST_LINES]
+    return "\n".join([*lines, *_closing(lines), CONTINUES])
+
+
+def _closing(lines: Sequence[str]) -> list[str]:
+    """Return the fence that these lines leave open."""
+    fences = [found[1] for line in lines if (found := _FENCE.match(line))]
+    return fences[-1:] if len(fences) % 2 else []
+
 
 IN_THE_MODELS_WORDS = "In the model's words, not verified:"
 MIN_QUOTE_WORDS, MAX_QUOTE_WORDS = 10, 15

@@ -2,7 +2,7 @@
 
 Belongs here: what is asked before something is written and after, statuses and messages of what is withheld.
 Does not belong here: thresholds (`config.sections`), choosing them (`rag_assets.evaluation.calibrate`), whether quotes
-are true (`answering.verification.verifier`).
+are true (`answering.verification`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from rag_serving.answering.selection.list_continuation import sharing
+from rag_serving.answering.selection.completion import sharing
 from rag_serving.records.passages import Candidate, Chunk, Lock
 
 Order = Literal["score", "document"]

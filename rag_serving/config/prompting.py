@@ -1,7 +1,7 @@
 """The section `prompt`: what a language model reads beside a question, within budgets of tokens.
 
 Belongs here: keys, types, defaults. Does not belong here: acting on them (`answering.writing.prompt`,
-`answering.writing.surroundings`); the model itself (`sections`).
+`answering.writing.prompt`); the model itself (`sections`).
 """
 
 from __future__ import annotations

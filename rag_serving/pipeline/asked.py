@@ -12,7 +12,7 @@ from functools import partial
 from rag_serving.answering.answerer import Question
 from rag_serving.answering.comparing.precedence import beginning
 from rag_serving.answering.gates import is_heading
-from rag_serving.answering.selection.parts import Part
+from rag_serving.answering.selection.selector import Part
 from rag_serving.config.sections import Gates
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.query.languages import FARTHER_ABROAD, knows

@@ -1,7 +1,7 @@
 """Two things asked in one question, which different pages answer: both are searched, locked and told.
 
 Belongs here: whether a question is answered as two, the lock of both. Does not belong here: telling the two apart
-(`query.intents`), what is written for each (`answering.selection.parts`), the closing question
+(`query.intents`), what is written for each (`answering.selection.selector`), the closing question
 (`answering.clarifying`).
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rag_serving.answering.composing import AnswerTrace
-from rag_serving.answering.selection.parts import Part
+from rag_serving.answering.selection.selector import Part
 from rag_serving.pipeline.asked import Asked
 from rag_serving.query.intents import intents_of
 from rag_serving.query.vocabulary import Names

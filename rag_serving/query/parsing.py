@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Protocol
 
 from rag_serving.query.languages import IN_ENGLISH, SaidIn
@@ -22,6 +23,30 @@ from rag_serving.text.function_words import without_function_words
 from rag_serving.text.normalization import caseless
 from rag_serving.text.small_talk import Remark, is_noise, remark_of, without_greeting
 from rag_serving.text.stemming import analyzer_of
+
+
+def with_synonyms(text: str, synonyms: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return a text with each word or phrase that has a synonym replaced, the longest first, and what was replaced by
+    what; "quoted" words are meant as they are."""
+    meant = {" ".join(said.lower().split()): other for said, other in synonyms.items() if said.strip()}
+    if not meant:
+        return text, {}
+    replaced: dict[str, str] = {}
+
+    def other(match: re.Match[str]) -> str:
+        if not match["said"]:
+            return match[0]
+        replaced[match[0]] = meant[" ".join(match[0].lower().split())]
+        return replaced[match[0]]
+
+    return _pattern(tuple(meant)).sub(other, text), replaced
+
+
+@lru_cache(maxsize=64)
+def _pattern(said: tuple[str, ...]) -> re.Pattern[str]:
+    phrases = (r"\s".join(map(re.escape, phrase.split())) for phrase in sorted(said, key=len, reverse=True))
+    return re.compile(rf'"[^"]*"|(?<!\w)(?P<said>{"|".join(phrases)})(?!\w)', re.IGNORECASE)
+
 
 _IDENTIFIER_WEIGHT, _PART_WEIGHT, _CORRECTED_WEIGHT = 2.0, 0.5, 0.8
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rag_serving.answering.composing import AnswerTrace
-from rag_serving.answering.verification.verifier import VerificationRules
+from rag_serving.answering.verification import VerificationRules
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.escaping.redaction import RedactedError, redacted
 from rag_serving.records.answers import Answer, Citation

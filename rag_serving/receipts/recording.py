@@ -11,7 +11,7 @@ from typing import Any
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.composing import AnswerTrace
-from rag_serving.answering.verification.verifier import VerificationRules
+from rag_serving.answering.verification import VerificationRules
 from rag_serving.config.sections import Features
 from rag_serving.receipts.receipt import make_receipt, repeated_receipt
 from rag_serving.receipts.secrecy import Secrecy

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from rag_serving.answering.gates import CLOSEST
 from rag_serving.answering.lock import has_anchor
 from rag_serving.answering.quotes import find_exact
-from rag_serving.answering.verification.verifier import VerificationRules, verify
+from rag_serving.answering.verification import VerificationRules, verify
 from rag_serving.receipts.files import Files, file_faults, page_faults
 from rag_serving.receipts.receipt import READ_VERSIONS, text_hash
 from rag_serving.records.claims import Claim, Draft, Verdict

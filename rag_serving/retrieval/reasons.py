@@ -1,7 +1,7 @@
 """What speaks for a passage, as codes and one line of English.
 
 Belongs here: reasons of a passage that was locked. Does not belong here: scores beside those of others (`why`), why
-another one was left out (`left_out`).
+another one was left out (`why`).
 """
 
 from __future__ import annotations

@@ -15,8 +15,7 @@ import numpy as np
 from rag_serving.indexes.protocols import Mask, ReaderView, Rows
 from rag_serving.models.protocols import Embedder
 from rag_serving.query.languages import is_of_pages, said_in
-from rag_serving.query.parsing import read_query
-from rag_serving.query.synonyms import with_synonyms
+from rag_serving.query.parsing import read_query, with_synonyms
 from rag_serving.query.vocabulary import Names
 from rag_serving.records.answers import Ranker
 from rag_serving.records.decisions import Decision

@@ -1,7 +1,7 @@
 """Figures with their units, in digits or in words, as values that can be compared.
 
 Belongs here: what counts as a figure and as a unit of measure, and when two spellings mean the same value.
-Does not belong here: whether a sentence may contain a figure (`answering.verification.sentences`).
+Does not belong here: whether a sentence may contain a figure (`answering.verification`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Text with white space and typography folded away, and the way back to the original characters.
 
 Belongs here: what counts as the same text when only its typesetting differs, and where words begin and end.
-Does not belong here: whether a quote is true (`answering.verification.verifier`), or how words are stemmed (`indexes`).
+Does not belong here: whether a quote is true (`answering.verification`), or how words are stemmed (`indexes`).
 """
 
 from __future__ import annotations

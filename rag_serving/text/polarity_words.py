@@ -1,7 +1,7 @@
 """What must be the same to the letter for two texts to say the same: figures and words that turn a sentence round.
 
 Belongs here: numbers with their units, negations, opposites. Does not belong here: where a quote stands
-(`answering.verification.verifier`).
+(`answering.verification`).
 """
 
 from __future__ import annotations

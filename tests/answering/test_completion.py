@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.passages import chunk_of, chunks_of_section
 
+from rag_serving.answering.citations import excerpt
 from rag_serving.answering.selection.completion import MOST_OF_A_PART, MOST_WHOLE, extent, short_passage
-from rag_serving.answering.selection.excerpt_length import excerpt
 from rag_serving.answering.selection.layout import Excerpt, Layout
 from rag_serving.records.passages import Chunk
 from rag_serving.text.units import Unit, words

@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.passages import candidate_of, chunk_of, lock_of
 
-from rag_serving.answering.comparing.conflicts import Comparison, differing
-from rag_serving.answering.comparing.sameness import Compared, difference
+from rag_serving.answering.comparing.conflicts import Compared, Comparison, difference, differing
 from rag_serving.answering.comparing.values import measures
 from rag_serving.answering.selection.selector import Selecting, select
 from rag_serving.answering.selection.signs import QuestionFeatures
-from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.verification import verify
 from rag_serving.records.claims import Claim, Draft
 from rag_serving.records.passages import Lock
 from rag_serving.text.analyzer import analyze

@@ -13,7 +13,7 @@ from support.wiki import configuration, embedder
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.citations import answer_text
-from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.verification import verify
 from rag_serving.answering.writing.generator import without_foreign_links
 from rag_serving.answering.writing.parsing import parse
 from rag_serving.answering.writing.sanitizing import without_links

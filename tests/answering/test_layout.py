@@ -10,7 +10,7 @@ from rag_serving.answering.selection.layout import Layout
 from rag_serving.answering.selection.scorer import learnt
 from rag_serving.answering.selection.selector import rank, select
 from rag_serving.answering.selection.signs import QuestionFeatures
-from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.verification import verify
 from rag_serving.records.claims import Claim, Draft
 from rag_serving.records.passages import Candidate, Lock
 from rag_serving.text.analyzer import analyze

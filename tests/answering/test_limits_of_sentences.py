@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.passages import lock_of
 
-from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.verification import verify
 from rag_serving.records.claims import Claim, Draft
 
 # A passage, a true quote of it, and sentences that it does not say.

@@ -8,9 +8,9 @@ from support.passages import chunk_of, chunks_of_section
 
 from rag_serving.answering.citations import answer_text
 from rag_serving.answering.lock import completed
-from rag_serving.answering.selection.list_continuation import runs_on
+from rag_serving.answering.selection.completion import runs_on
 from rag_serving.answering.selection.selector import select
-from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.verification import verify
 from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.text.analyzer import analyze
 

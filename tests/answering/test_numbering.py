@@ -21,7 +21,7 @@ from support.wiki import configuration, embedder
 from rag_serving.access.principals import Principal
 from rag_serving.answering.citations import answer_text, citations_of, explained
 from rag_serving.answering.markdown import markdown
-from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.verification import verify
 from rag_serving.api.app import create_app
 from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.receipts.replay import faults

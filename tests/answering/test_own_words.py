@@ -16,8 +16,7 @@ from support.false_sentences import FACTS, false_sentences
 from support.passages import lock_of
 
 from rag_serving.answering.citations import answer_text, shown_claims
-from rag_serving.answering.verification.sentences import is_own
-from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.verification import is_own, verify
 from rag_serving.records.claims import Claim, Draft
 from rag_serving.records.passages import Lock
 from rag_serving.text.units import units

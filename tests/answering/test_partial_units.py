@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from support.passages import lock_of
 from support.structured_pages import Drawn, pages
 
-from rag_serving.answering.citations import answer_text, citations_of
-from rag_serving.answering.selection.excerpt_length import CONTINUES
+from rag_serving.answering.citations import CONTINUES, answer_text, citations_of
 from rag_serving.answering.selection.selector import select
-from rag_serving.answering.verification.verifier import VerificationRules, verify
+from rag_serving.answering.verification import VerificationRules, verify
 from rag_serving.records.claims import Claim, Draft
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.units import units

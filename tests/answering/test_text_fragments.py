@@ -14,7 +14,7 @@ from support.wiki import Passage, configuration, publish
 from rag_serving.answering.citations import citations_of, pinpointed
 from rag_serving.answering.markdown import markdown
 from rag_serving.answering.text_fragments import fragment_url, is_repeated
-from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.verification import verify
 from rag_serving.artifacts.store import Store
 from rag_serving.indexes.generation import Generation
 from rag_serving.records.answers import Answer

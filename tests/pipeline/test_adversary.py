@@ -20,7 +20,7 @@ from support.stand_in_chat import MODEL, Fault, StandInChat, served
 
 from rag_serving.answering.citations import IN_THE_MODELS_WORDS, answer_text, citations_of
 from rag_serving.answering.markdown import markdown
-from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.verification import verify
 from rag_serving.answering.writing.generator import GENERATOR_DOWN, Generator
 from rag_serving.answering.writing.parsing import parse
 from rag_serving.config.models import AnswerGeneration

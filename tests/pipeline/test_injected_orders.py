@@ -33,7 +33,7 @@ from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.answering.citations import answer_text, citations_of
 from rag_serving.answering.selection.selector import select
-from rag_serving.answering.verification.verifier import VerificationRules, verify
+from rag_serving.answering.verification import VerificationRules, verify
 from rag_serving.answering.writing.generator import Generator
 from rag_serving.api.app import create_app
 from rag_serving.config.loading import Config

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.query.synonyms import with_synonyms
+from rag_serving.query.parsing import with_synonyms
 
 SYNONYMS = {"shortcuts": "quick links", "start screen": "home", "screen": "display", " ": "nothing", "C++": "cpp"}
 

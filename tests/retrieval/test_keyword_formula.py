@@ -11,9 +11,9 @@ from support.keyword_corpus import page, scores_by_title, searched, view_of
 from rag_serving.config.keyword import Keyword
 from rag_serving.indexes.view import GenerationView
 from rag_serving.records.passages import Chunk
-from rag_serving.retrieval.keyword.confidence import confidence_of, decided
 from rag_serving.retrieval.keyword.question import QuestionReader
 from rag_serving.retrieval.keyword.scoring import Best
+from rag_serving.retrieval.keyword.search import confidence_of, decided
 from rag_serving.text.keyword_words import inflections, singulars, words_in
 
 # Words of content: Home 4; Quick Links 1 + 8 and 7, in all 16; Berth Notes 9.

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from rag_serving.answering.citations import answer_text
-from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.verification import verify
 from rag_serving.answering.writing.generator import Generator
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.models.chat.client import Listen

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from rag_serving.answering.citations import CONTINUES
 from rag_serving.answering.gates import CLOSEST
-from rag_serving.answering.selection.excerpt_length import CONTINUES
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.passages import Chunk
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.text.inline_runs import inline_runs
-from rag_serving.text.page_blocks import PageBlock, page_blocks
+from rag_serving.text.page_blocks import PageBlock, inline_runs, page_blocks
 from rag_serving.text.structure import Structure, chunk_structures, structure_of
 from rag_serving.text.units import units
 

@@ -3,7 +3,7 @@ step with all steps, a line of code with its block.
 
 Belongs here: which verbatim parts of the passage are told together.
 Does not belong here: which unit answers (`selector`), what a passage is made of
-(`text.structure`), the check of parts (`answering.verification.verifier`).
+(`text.structure`), the check of parts (`answering.verification`).
 
 Whatever is told beside the quoted words is handed on as `parts`, which verification looks for one by one.
 """

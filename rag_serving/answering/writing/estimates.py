@@ -1,6 +1,6 @@
 """About how many tokens a text has, and texts cut to so many.
 
-Belongs here: the estimate. Does not belong here: what is cut (`prompt`, `surroundings`).
+Belongs here: the estimate. Does not belong here: what is cut (`prompt`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Belongs here: choosing who writes, asking again with less when the prompt was too long, flags and notes of a draft.
 Does not belong here: the extractive generator (`answering.selection.selector`), the wire (`models`), belief in what
-was written (`answering.verification.verifier`).
+was written (`answering.verification`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Text that a model wrote, without anything that could act on who reads it: HTML, script, links, control characters.
 
 Belongs here: what is taken out. Does not belong here: what the text claims (`parsing`,
-`answering.verification.verifier`).
+`answering.verification`).
 """
 
 from __future__ import annotations

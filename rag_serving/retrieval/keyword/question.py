@@ -1,7 +1,7 @@
 """A question as the keyword tier reads it: words without stop words, synonyms and misspellings replaced.
 
 Belongs here: stop words, synonyms, corrections, which inflections a word matches.
-Does not belong here: question frames (`query.frames`), scores (`scoring`), what is done with a question (`confidence`).
+Does not belong here: question frames (`query.frames`), scores (`scoring`), what is done with a question (`search`).
 
 A word that is the whole title, label or heading of something its reader may see, or a configured concept, is a known
 term: it matches itself alone. Every other word matches the words that are the same but for a plural. That is decided

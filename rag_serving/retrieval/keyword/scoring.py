@@ -1,7 +1,7 @@
 """The keyword tier's formula: documents or chunks by the words of a question that stand in title, labels and content.
 
 Belongs here: the formula, and what it gives for every row that a reader may see. Does not belong here: what a word
-matches (`question`), what is done with the best (`confidence`).
+matches (`question`), what is done with the best (`search`).
 
 An exact phrase in the title is worth 5; each word of the question 3 where it stands in the title, 2 among the labels, 1
 in the content. The sum is divided by the square root of the number of words of the content: final = raw / √n. Where the

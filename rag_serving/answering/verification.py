@@ -5,8 +5,8 @@ it; everything else is dropped with a reason. What readers see of a claim that s
 were selected, or the units that its quote stands in. The sentence of a model is `verbatim` where it is such a unit word
 for word, else it is `quoted`: replaced by the unit.
 
-Belongs here: the verdict on each claim. Does not belong here: how quotes are looked for (`quotes`), when a sentence is
-the page's own (`sentences`), how claims are shown (`answering.citations`).
+Belongs here: the verdict on each claim. Does not belong here: how quotes are looked for (`quotes`), how claims
+are shown (`answering.citations`).
 """
 
 from __future__ import annotations
@@ -16,17 +16,58 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from rag_serving.answering.quote_window import best_part
-from rag_serving.answering.quotes import MIN_QUOTE_BYTES, Passage, QuoteSpan, find_quote, weight
+from rag_serving.answering.quotes import MIN_QUOTE_BYTES, Passage, QuoteSpan, best_part, find_quote, weight
 from rag_serving.answering.selection.completion import kept_together
 from rag_serving.answering.selection.layout import Layout
-from rag_serving.answering.verification.sentences import is_own
 from rag_serving.deadline import check
 from rag_serving.records.claims import Claim, Draft, Verdict
 from rag_serving.records.passages import Candidate, Lock
 from rag_serving.text.directed import MASK, without_directed
+from rag_serving.text.normalization import folded
 from rag_serving.text.orders import orders_assistant
 from rag_serving.text.units import is_whole, pieces
+
+_SOURCE = r"(?:docs?|documentation|handbook|runbook|guide|wiki|pages?|passages?|sources?)"
+_FRAME = re.compile(
+    rf"(?:(?:according to|based on|as per|per) (?:the |this |these )?{_SOURCE}(?: ?\[\d{{1,2}}\])?[ ,:]{{1,3}}"
+    rf"|(?:the |this )?{_SOURCE}(?: ?\[\d{{1,2}}\])? (?:says?|states?|notes?|mentions?|explains?)(?: that)?[ ,:]{{1,3}}"
+    r"|(?:please )?note that\s)",
+    re.IGNORECASE,
+)
+_CONNECTIVE = re.compile(
+    r"(?:however|also|additionally|in addition|moreover|furthermore|therefore|thus|finally|in short|in summary|and|but"
+    r"|außerdem|zudem|jedoch|allerdings|daher|kurz gesagt)\b[ ,:]{1,3}",
+    re.IGNORECASE,
+)
+_LINK = re.compile(r"!?\[([^\]\[]{0,300})\]\([^()\s]{0,2000}\)")
+_MARKER = re.compile(r"^\s*(?:(?:[-*+•>]|\d{1,3}[.)])\s+)+")
+_CITED = re.compile(r"\s?\[\d{1,3}\]")
+_MARKUP = re.compile(r"\*{1,3}|`+|(?<!\w)_{1,3}(?=\S)|(?<=\S)_{1,3}(?!\w)")
+_TOKEN = re.compile(r"\w+(?:[.,:'/+-]+\w+)*|[^\w\s]")
+_OUTER = " \"'.:;,!"
+
+
+def is_own(sentence: str, shown: str) -> bool:
+    """Return whether a sentence is word for word what is shown of the page."""
+    wanted = [_tokens(_plain(text)) for text in (shown, _LINK.sub(r"\1", shown))]  # links may be missing, none be new
+    return any(tokens and tokens in wanted for tokens in map(_tokens, _readings(sentence)))
+
+
+def _readings(sentence: str) -> list[str]:
+    """Return a sentence as it is, and without the frame, the connective, or both, in front of it."""
+    plain = _plain(sentence)
+    framed = _FRAME.sub("", plain, count=1) if _FRAME.match(plain) else plain
+    return [plain, framed, *(_CONNECTIVE.sub("", each, count=1) for each in (plain, framed) if _CONNECTIVE.match(each))]
+
+
+def _plain(text: str) -> str:
+    return _MARKUP.sub("", folded(_MARKER.sub("", _CITED.sub("", text)))).strip(_OUTER)
+
+
+def _tokens(text: str) -> list[str]:
+    tokens = _TOKEN.findall(text)
+    return [tokens[0][:1].lower() + tokens[0][1:], *tokens[1:]] if tokens else []
+
 
 _WORD = re.compile(r"\b(?:\w{4,}|\w*\d\w*|no[rt]?)\b")
 _STEM = 5
