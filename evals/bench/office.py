@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evals.bench.office_truth import TRUTH, TrueCell
-from rag_assets.steps.files.office.readers import OFFICE_READERS
+from rag_assets.steps.files.file_text import kind_text
 from rag_assets.steps.formats.block_json import blocks_content
 from rag_assets.steps.formats.blocks import Block, Content
-from rag_assets.steps.formats.budget import BUDGET, without_note
+from rag_assets.steps.formats.budget import without_note
 
 SAMPLES = Path(__file__).parents[2] / "tests" / "office" / "samples"
 _WORD = re.compile(r"\w+|[€$%]")
@@ -34,7 +34,7 @@ class Figures(NamedTuple):
 
 def content_of(kind: str, file: bytes) -> Content:
     """Return the blocks of a file of a kind."""
-    body, _ = without_note(OFFICE_READERS[kind](file, BUDGET, None).body)
+    body, _ = without_note(kind_text(kind, "", file).body)
     return blocks_content(body) if body else Content([], Counter())
 
 

@@ -1,7 +1,7 @@
 """`python -m evals.bench.pdf_questions`: whether the passages that answer questions about real PDF files are found.
 
 Belongs here: the judged places (`pdf_questions.yaml`), indexing the files, ranks.
-Does not belong here: how the files are read (`evals.bench.pdf`), scanned ones (`evals.bench.ocr`).
+Does not belong here: how the files are read (`evals.bench.pdf`), scanned ones, which a plug-in reads.
 
 A passage answers where it stands on a judged page of the judged file and holds the words that are judged there. Ten of
 the questions come with the files, the others were written before anything was tuned.
@@ -24,8 +24,8 @@ from evals.bench.passages.corpora import cut
 from evals.bench.people import published
 from evals.bench.real_text import DATA
 from rag_assets.evaluation.bench import TENANT
-from rag_assets.ocr.scans import Scans
 from rag_assets.parsing.reader import LimitedReader
+from rag_assets.parsing.scanned import opened_scans
 from rag_assets.sources.documents.folder import FolderSource
 from rag_assets.sources.documents.rows import Reading
 from rag_serving.access.principals import Principal
@@ -67,7 +67,7 @@ def read_pages(folder: Path, names: Sequence[str], cache: Path) -> pa.Table:
             (Path(chosen) / name).write_bytes((folder / name).read_bytes())
         settings = Files(kind="files", tenant=TENANT, path=Path(chosen), readers="everyone")
         documents = Documents(max_seconds=600)
-        scans = Scans(documents, cache / "sources" / "bench" / "ocr")
+        scans = opened_scans(documents, cache / "sources" / "bench" / "ocr")
         with LimitedReader(documents, scans=scans) as reader:
             return FolderSource("bench", settings, Reading(reader)).sync(None, {}).pages
 

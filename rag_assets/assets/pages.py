@@ -6,9 +6,9 @@ import dagster as dg
 
 from rag_assets import asset_checks, metadata
 from rag_assets.assets.groups import ingest_asset, retry_after
-from rag_assets.ocr.cache import FOLDER as OCR
-from rag_assets.ocr.scans import Scans
 from rag_assets.parsing.reader import LimitedReader
+from rag_assets.parsing.scanned import FOLDER as OCR
+from rag_assets.parsing.scanned import opened_scans
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, is_full, of_source, previous_sync, previous_table, writing
 from rag_assets.sources.base import READING_VERSION
@@ -37,7 +37,7 @@ def pages(
     key, config, store = of_source(context.partition_key, installation)
     folder = store.source(key)
     reporter.begin(key, "pages")
-    scans = Scans(config.documents, folder / OCR)
+    scans = opened_scans(config.documents, folder / OCR)
     with writing(config, folder), LimitedReader(config.documents, scans=scans) as reader:
         address = config.serving.public_url
         source = open_source(key, config.sources[key], folder, reader, folder / ORIGINALS, public_url=address)
@@ -46,7 +46,7 @@ def pages(
         # What a source remembers is of no use without the pages it belongs to: it would fetch only what is newer.
         known = previous_sync(folder) if len(before) and not is_full(context) else {}
         result = source.sync(before, known, reporter.track("pages", context.log.info))
-        write_sync(folder, fingerprint, result)
+        write_sync(folder, fingerprint, result, scans)
         state = PagesState(
             fingerprint=fingerprint,
             pages_seen=result.seen,

@@ -16,17 +16,18 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 
-from rag_assets.monitoring.ocr_health import ocr_findings
 from rag_assets.sources.reach import Reach, reach
 from rag_assets.sources.sites.source import NO_DOCUMENTS
 from rag_assets.state.passage_readers import passage_readers
 from rag_assets.state.records import read_state
 from rag_assets.state.sync_files import LastSync, read_last_sync
+from rag_assets.steps.files.plugged import GROUP, SCANNED
 from rag_serving.artifacts.store import Store
 from rag_serving.cli.finding import Finding, age
 from rag_serving.config.loading import Config
-from rag_serving.config.sources import ConfluenceMcp, Source
+from rag_serving.config.sources import ConfluenceMcp, Files, Source
 from rag_serving.config.ticks import last_ticks
+from rag_serving.plugins import loaded
 
 BOUND_S = 20.0
 """For all sources together; what has not answered by then is said not to."""
@@ -38,13 +39,13 @@ _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def examine(config: Config) -> Iterator[Finding]:
-    """Yield whether scanned pages can be read, and two findings for each source: the source now, and its last sync."""
+    """Yield two findings for each source: the source now, and its last sync; before them, whether OCR is missing."""
     store = Store(config.home)
     if not config.sources:
         yield Finding("sources", "warn", "none is configured", "add one under `sources:`; see docs/configuration.md")
     builds = find_spec("dagster") is not None
     if builds:
-        yield from ocr_findings(config)
+        yield from _missing_ocr(config)
     calls = {key: _look(key, source) for key, source in config.sources.items()} if builds else {}
     reached = answers_within(calls, BOUND_S)
     for key, source in sorted(config.sources.items()):
@@ -53,6 +54,17 @@ def examine(config: Config) -> Iterator[Finding]:
         else:
             yield _finding(f"source {key}", source, reached.get(key))
         yield _sync_finding(store, key, source)
+
+
+def reads_pdf(source: Source) -> bool:
+    """Return whether a source may have scanned pages."""
+    return isinstance(source, Files) or getattr(source, "attachments", "none") == "all"
+
+
+def _missing_ocr(config: Config) -> Iterator[Finding]:
+    is_wanted = config.documents.ocr.enabled is not False and any(map(reads_pdf, config.sources.values()))
+    if is_wanted and SCANNED not in loaded(GROUP):
+        yield Finding("ocr", "warn", "OCR is not installed; scanned pages have no text", "install citelock[formats]")
 
 
 def answers_within(calls: Mapping[str, Callable[[], Reach]], seconds: float) -> dict[str, Reach]:

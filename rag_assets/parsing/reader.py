@@ -19,6 +19,7 @@ from rag_assets.parsing.outcomes import result_of
 from rag_assets.parsing.scanned import READ, SETTINGS, Prepared, ScannedDocuments
 from rag_assets.steps.files.file_text import FileError, FileText, PagesDone, file_text
 from rag_assets.steps.files.packages import MODULES
+from rag_assets.steps.files.plugged import SCANNED, is_installed_now, lack, missing_extra
 from rag_assets.steps.files.records import OcrPage
 from rag_assets.steps.formats.block_json import blocks_body, blocks_content, content_of_json
 from rag_assets.steps.formats.blocks import Content
@@ -54,6 +55,7 @@ class LimitedReader:
         """`scans`: what reads scanned pages; None: they have no text."""
         self._scans = scans
         self._needs_all = documents.ocr.enabled is True
+        self._wants_ocr = documents.ocr.enabled is not False
         self._limits = Limits(documents.max_seconds, documents.max_memory_mb)
         self._budget = Budget(
             documents.max_text_chars, documents.max_headings, documents.max_blocks, documents.max_cells
@@ -99,7 +101,7 @@ class LimitedReader:
         """Return the text of a file, that of its scanned pages included; errors as `attachment`."""
         kind = _kind(name, content)
         if self._scans is None or kind not in _PICTURED or find_spec("pypdfium2") is None:
-            return ReadDocument(self.attachment(name, content, pages_done), content)
+            return ReadDocument(self._unrecognized(kind, name, content, pages_done), content)
         prepared = self._scans.prepared(content, kind != "pdf", pages_done)
         reasons = Counter(prepared.unread.values())
         why = _of_pages(reasons)
@@ -116,6 +118,15 @@ class LimitedReader:
             _counted(text, prepared, reasons, self._scans.manner), prepared.content, prepared.received_sha256
         )
 
+    def _unrecognized(self, kind: Kind, name: str, content: bytes, pages_done: PagesDone | None) -> FileText:
+        """Return the text of a file; where OCR is not installed, a PDF's ledger has its pages without text."""
+        text = self.attachment(name, content, pages_done)
+        if kind != "pdf" or self._scans or not self._wants_ocr or (extra := missing_extra(SCANNED)) is None:
+            return text
+        pages = {block.page for block in blocks_content(without_note(text.body)[0]).blocks}
+        empty = len({*range(1, (text.page_count or 0) + 1)} - pages)
+        return _counted(text, Prepared(content), {f"OCR needs {extra} ({SETTINGS}enabled)": empty} if empty else {}, "")
+
     def attachment(
         self,
         name: str,
@@ -126,7 +137,7 @@ class LimitedReader:
         """Return the text of a file; see `file_text`. `recognized`: what OCR read of its pages.
 
         Raises:
-            FileError: it cannot be read, or takes too much.
+            FileError: it cannot be read, takes too much, or its plug-in is not installed.
             ImportError: what reads its kind is not installed; `name` is the module's.
         """
         kind = _kind(name, content)
@@ -134,6 +145,8 @@ class LimitedReader:
             return file_text(name, content, self._budget)
         if (module := MODULES.get(kind)) and find_spec(module) is None:
             raise ImportError(f"{module} is not installed", name=module)
+        if missing_extra(kind):
+            raise FileError(lack(kind))
         try:
             facts = {"do": "attachment", "name": name, "recognized": [*(recognized or {}).values()]}
             body, body_format, page_count = self._asked(facts, content, pages_done)
@@ -161,6 +174,8 @@ class LimitedReader:
         now = [self._limits.too_slow(), self._limits.too_large(), *map(self._budget.reason, Budget._fields)]
         if f"({SETTINGS}" in reason:
             return self._scans is not None and self._scans.is_past(reason)
+        if is_installed_now(reason):
+            return True
         return "(documents.max_" in reason and not any(one in reason for one in now)
 
     def is_outdated(self, body: str, body_format: str) -> bool:

@@ -1,19 +1,25 @@
 """What a reader of documents asks of those who recognize scanned pages.
 
-Belongs here: the protocol, and what becomes of a document that it is asked about.
-Does not belong here: OCR itself (`rag_assets.ocr`, which lies above this room).
+Belongs here: the protocol, what becomes of a document that it is asked about, opening what the plug-in brings.
+Does not belong here: OCR itself, which is a plug-in's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from rag_assets.steps.files.plugged import GROUP, SCANNED
 from rag_assets.steps.files.records import OcrPage, PagesDone
+from rag_serving.config.documents import Documents
+from rag_serving.plugins import loaded, one
 
 SETTINGS = "documents.ocr."
 """Begins the name of the setting in a reason that holds only as long as the setting does."""
+FOLDER = "ocr"
+"""Of `Store.source(key)`: where readings are kept."""
 READ = "page read by OCR"
 """Begins the name of the ledger's row of pages that were read; the manner follows."""
 
@@ -47,6 +53,22 @@ class ScannedDocuments(Protocol):
         """Return whether a reason, or a ledger's row, names a setting or a lack that is not there any more."""
         ...
 
+    def remove_unnamed(self, documents: Collection[str]) -> None:
+        """Remove what was read of other documents than these [SHA-256 as received]."""
+        ...
+
     def close(self) -> None:
         """End every process."""
         ...
+
+
+def opened_scans(documents: Documents, folder: Path) -> ScannedDocuments | None:
+    """Return what recognizes scanned pages; None where the plug-in is not installed. `folder`: where readings are kept.
+
+    Raises:
+        ConfigError: it is not installed, and `documents.ocr.enabled` is true.
+    """
+    if SCANNED not in loaded(GROUP) and documents.ocr.enabled is not True:
+        return None
+    scans: ScannedDocuments = one(GROUP, SCANNED)(documents, folder)
+    return scans

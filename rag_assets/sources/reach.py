@@ -24,9 +24,11 @@ from rag_assets.sources.confluence_mcp.tools import McpTools, ToolError, open_to
 from rag_assets.sources.dump_files import dump_files, opened
 from rag_assets.sources.registry import open_source
 from rag_assets.sources.sites.trees import opened_tree
+from rag_assets.steps.files.plugged import missing_extra
 from rag_assets.steps.readers.readers import space_readers
 from rag_serving.access.principals import NOBODY
 from rag_serving.config import sources as source_kinds
+from rag_serving.documents.kinds import kind_by_name
 
 REQUEST_S = 5.0
 """How long one request may take."""
@@ -131,6 +133,9 @@ def _(settings: source_kinds.Files, key: str) -> Reach:
     found = Reach("ok", f"{len(names):,} files in {settings.path}")
     if lacks_pdf and any(name.lower().endswith(".pdf") for name in names):
         found = Reach("warn", f"{found.detail}; PDF files cannot be read", mend)
+    elif lacking := sorted({kind for name in names if (kind := kind_by_name(name)) and missing_extra(kind)}):
+        mend = f"install {missing_extra(lacking[0])} here, or they fail"
+        found = Reach("warn", f"{found.detail}; those of kind {', '.join(lacking)} cannot be read", mend)
     return _unless_closed(found, key, settings, "files do not say who may read them")
 
 

@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rag_assets.ocr.cache import FOLDER as OCR_FOLDER
-from rag_assets.ocr.cache import OcrCache
+from rag_assets.parsing.scanned import ScannedDocuments
 from rag_assets.sources.base import SyncResult
 from rag_assets.sources.originals import FOLDER as ORIGINALS_FOLDER
 from rag_assets.sources.originals import remove_unnamed
@@ -43,10 +42,12 @@ class LastSync:
     fingerprint: str | None = None  # of the source; None: only a sync can tell whether it changed
 
 
-def write_sync(folder: Path, fingerprint: str | None, result: SyncResult) -> None:
+def write_sync(
+    folder: Path, fingerprint: str | None, result: SyncResult, scans: ScannedDocuments | None = None
+) -> None:
     """Write the result of a sync into `Store.source`; its state is written last, so that it speaks for the tables.
 
-    Then files that no page was read from any more are removed, and what OCR read of them.
+    Then files that no page was read from any more are removed, and what OCR (`scans`) read of them.
     """
     write_table(folder / "pages.parquet", result.pages, PAGES)
     if result.groups is not None:
@@ -68,7 +69,8 @@ def write_sync(folder: Path, fingerprint: str | None, result: SyncResult) -> Non
         },
     )
     remove_unnamed(folder / ORIGINALS_FOLDER, _named(result.pages, "sha256"))
-    OcrCache(folder / OCR_FOLDER).remove_unnamed(_named(result.pages, "received_sha256"))
+    if scans is not None:
+        scans.remove_unnamed(_named(result.pages, "received_sha256"))
 
 
 def _named(pages: pa.Table, digest: str) -> frozenset[str]:

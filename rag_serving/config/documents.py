@@ -13,9 +13,9 @@ from rag_serving.config.sources import Section
 
 
 class Ocr(Section):
-    """Text recognition by Tesseract for images (PNG, JPEG, TIFF) and for pages of PDF files without a text layer or
-    with a broken one. In Debian the package is tesseract-ocr, and tesseract-ocr-deu for a language. Results are
-    kept."""
+    """Text recognition by Tesseract (needs citelock[formats]) for images (PNG, JPEG, TIFF) and for pages of PDF files
+    without a text layer or with a broken one. In Debian the package is tesseract-ocr, and tesseract-ocr-deu for a
+    language. Results are kept."""
 
     enabled: Union[Literal["auto"], bool] = "auto"
     """auto: on if tesseract is installed; otherwise such pages are recorded with the reason. true: a document is left

@@ -100,8 +100,8 @@ class AttachmentSource(SourceBase):
 
     attachments: Literal["none", "text", "all"] = "none"
     """Files attached to pages: none; text (plain text, Markdown, tables, source code, HTML); or all (also PDF, Office
-    and OpenDocument files, EPUB, e-mails and zip; PDF needs citelock[pdf]). Files of other types are recorded as
-    excluded."""
+    files, zip, and, with citelock[formats], OpenDocument files, EPUB and e-mails; PDF needs citelock[pdf]). Files of
+    other types are recorded as excluded."""
     max_attachment_bytes: int = Field(10_000_000, ge=1)
     """Bytes beyond which a file is excluded."""
 
@@ -225,9 +225,9 @@ class ConfluenceMcp(SourceBase):
 
 class Files(SourceBase):
     """Files in a folder, or documents that people upload: Markdown, HTML, plain text, tables, source code, PDF (needs
-    citelock[pdf]), Office and OpenDocument files, RTF, EPUB, e-mails. Members of zip archives in a folder are separate
-    documents. Other files are recorded as excluded. For a folder, `readers: from_source` makes nothing readable,
-    because files do not say who may read them; for an inbox, the uploader chooses."""
+    citelock[pdf]), Office files; with citelock[formats] OpenDocument files, RTF, EPUB, e-mails. Members of zip archives
+    in a folder are separate documents. Other files are recorded as excluded. For a folder, `readers: from_source` makes
+    nothing readable, because files do not say who may read them; for an inbox, the uploader chooses."""
 
     kind: Literal["files"]
     path: Path | None = None

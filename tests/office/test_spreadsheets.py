@@ -15,9 +15,7 @@ from openpyxl.worksheet.table import Table
 
 from evals.bench.office import content_of
 from rag_assets.steps.files.office.number_formats import shown
-from rag_assets.steps.files.office.ods import ods_text
 from rag_assets.steps.files.office.xlsx import xlsx_text
-from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.budget import BUDGET, without_note
 
@@ -153,30 +151,6 @@ def test_a_sheet_of_very_many_rows_is_cut_at_the_budget() -> None:
     body, cut = without_note(xlsx_text(big_sheet(200_000), BUDGET._replace(cells=1000)).body)
     assert cut == "cut at 1,000 table cells (documents.max_cells)"
     assert body.count("| 1 | 2 |") == 500
-
-
-def test_repeated_cells_of_an_open_document_are_cut_at_the_budget() -> None:
-    office, table, text = (f"urn:oasis:names:tc:opendocument:xmlns:{name}:1.0" for name in ("office", "table", "text"))
-    cell = f'<t:table-cell t:number-columns-repeated="999999999"><x:p xmlns:x="{text}">bomb</x:p></t:table-cell>'
-    row = f'<t:table-row t:number-rows-repeated="999999999">{cell}</t:table-row>'
-    content = (
-        f'<o:document-content xmlns:o="{office}" xmlns:t="{table}"><o:body><o:spreadsheet>'
-        f'<t:table t:name="S">{row}</t:table></o:spreadsheet></o:body></o:document-content>'
-    )
-    file = io.BytesIO()
-    with ZipFile(file, "w") as package:
-        package.writestr("content.xml", content)
-    _, cut = without_note(ods_text(file.getvalue(), BUDGET._replace(cells=20_000)).body)
-    assert cut == "cut at 20,000 table cells (documents.max_cells)"
-
-
-def test_a_protected_open_document_says_so() -> None:
-    file = io.BytesIO()
-    with ZipFile(file, "w") as package:
-        package.writestr("META-INF/manifest.xml", "<manifest><encryption-data/></manifest>")
-        package.writestr("content.xml", b"\x00\x01")
-    with pytest.raises(FileError, match="it has a password: remove it"):
-        ods_text(file.getvalue(), BUDGET)
 
 
 _WORDS = st.text(st.characters(categories=["L"]), min_size=1, max_size=8).map(clean).filter(bool)

@@ -88,10 +88,6 @@ def test_a_form_feed_in_a_text_file_is_only_an_empty_line() -> None:
     assert texts("rfc.txt", b"one\ftwo") == ["one", "two"]
 
 
-def test_an_empty_rich_text_has_no_blocks() -> None:
-    assert texts("a.txt", b"{\\rtf") == []
-
-
 @given(st.sampled_from(["a.txt", "a.md", "a.html", "a.csv", "a.json", "a.pdf"]), st.binary(max_size=400))
 def test_any_bytes_give_text_or_a_reason(name: str, file: bytes) -> None:
     with contextlib.suppress(FileError):

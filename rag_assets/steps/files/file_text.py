@@ -6,24 +6,23 @@ wanted (`rag_assets.sources`), which kinds there are (`documents.kinds`).
 
 from __future__ import annotations
 
+from importlib import import_module
 from types import MappingProxyType
 
 from rag_assets.steps.files.archive import archive_text
 from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.decoding import decoded, shortened
 from rag_assets.steps.files.delimited import delimited_table
-from rag_assets.steps.files.email_message import email_text, outlook_text
-from rag_assets.steps.files.epub import epub_text
 from rag_assets.steps.files.marked_up import marked_up
-from rag_assets.steps.files.office.readers import OFFICE_READERS
 from rag_assets.steps.files.pdf.reading import pdf_text
+from rag_assets.steps.files.plugged import lack, plugged_in
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
 from rag_assets.steps.files.web_page import web_page
 from rag_assets.steps.formats.blocks import code_block
 from rag_assets.steps.formats.budget import BUDGET, Budget, first_chars, noted
 from rag_serving.documents.kinds import KindError, extension_of, kind_in
 
-__all__ = ["FileError", "FileText", "PagesDone", "file_text"]
+__all__ = ["FileError", "FileText", "PagesDone", "file_text", "kind_text"]
 
 _LANGUAGES = MappingProxyType({"py": "python", "js": "javascript", "ts": "typescript", "yml": "yaml", "sh": "bash"})
 
@@ -43,8 +42,18 @@ def file_text(
         kind = kind_in(name, content)
     except KindError as error:
         raise FileError(str(error)) from None
-    if kind in OFFICE_READERS:
-        return OFFICE_READERS[kind](content, budget, pages_done)
+    return kind_text(kind, name, content, budget, pages_done, depth)
+
+
+def kind_text(
+    kind: str,
+    name: str,
+    content: bytes,
+    budget: Budget = BUDGET,
+    pages_done: PagesDone | None = None,
+    depth: int = 0,
+) -> FileText:
+    """Return the text of a file of a kind; see `file_text`."""
     match kind:
         case "rst" | "asciidoc":
             return marked_up(kind, decoded(content), budget)
@@ -58,18 +67,18 @@ def file_text(
             return FileText(delimited_table(decoded(content), budget), "markdown")
         case "html":
             return web_page(content)
-        case "epub":
-            return epub_text(content, _composed(budget, depth), pages_done)
-        case "email":
-            return email_text(content, _composed(budget, depth))
-        case "outlook":
-            return outlook_text(content, _composed(budget, depth))
+        case "docx" | "pptx" | "xlsx":
+            office = import_module(f"rag_assets.steps.files.office.{kind}")  # most processes meet none
+            text: FileText = getattr(office, f"{kind}_text")(content, budget, pages_done)
+            return text
         case "archive":
             return archive_text(content, _composed(budget, depth))
         case "pdf":
             return pdf_text(content, budget, pages_done)
+        case "image":
+            raise FileError(lack(kind))
         case _:
-            raise FileError(f"files of kind {kind!r} are not read")
+            return plugged_in(kind)(content, _composed(budget, depth), pages_done)
 
 
 def _composed(budget: Budget, depth: int) -> Composed:

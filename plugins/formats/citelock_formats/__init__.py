@@ -1,0 +1,1 @@
+"""Readers of mail, Outlook messages, EPUB, OpenDocument, RTF and scanned pages: a plug-in of Citelock."""

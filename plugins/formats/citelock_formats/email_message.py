@@ -1,0 +1,261 @@
+"""E-mails as files (EML, MSG): the head as a table, the text, what is attached (RFC 5322, 2045 to 2047, 3676).
+
+Belongs here: which part of a message is its text, quoted replies, messages within messages.
+Does not belong here: the text of what is attached (`file_text`), the form of MSG (`outlook_message`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from email import message_from_bytes, policy
+from email.header import decode_header
+from email.message import EmailMessage, Message
+
+from citelock_formats import quoted_mail
+from citelock_formats.rtf import rtf_text
+from rag_assets.steps.files.composed import Composed
+from rag_assets.steps.files.decoding import decoded
+from rag_assets.steps.files.records import FileError, FileText, PagesDone
+from rag_assets.steps.files.web_page import web_page
+from rag_assets.steps.formats.blocks import clean
+from rag_assets.steps.formats.tables import row_line
+
+HEAD = ("From", "To", "Cc", "Date", "Subject")
+MOST_PARTS = 1_000
+_HEADER_MAX = 2_000
+"""Characters of a header that are shown: a list of a thousand recipients says nothing."""
+_QUOTE = re.compile(r"(?:> ?)+")
+_NOT_TEXT = frozenset({"winmail.dat"})
+
+
+def email_text(content: bytes, composed: Composed, _pages_done: PagesDone | None = None) -> FileText:
+    """Return a message with what hangs on it.
+
+    Raises:
+        FileError: it has no head and no text.
+    """
+    message = message_from_bytes(content.lstrip(b"\r\n"), policy=policy.compat32)
+    if not message.keys():
+        raise FileError("it is not a readable e-mail: it has no head")
+    return _shown(message, composed)
+
+
+def outlook_text(content: bytes, composed: Composed, _pages_done: PagesDone | None = None) -> FileText:
+    """Return a message in Outlook's own format with what hangs on it.
+
+    Raises:
+        FileError: it is broken, or holds no message.
+    """
+    from citelock_formats.outlook_message import outlook_message  # few builds meet one
+
+    return _shown(outlook_message(content), composed)
+
+
+def _shown(message: Message, composed: Composed) -> FileText:
+    _Reader(composed).take(message, 1)
+    return composed.text()
+
+
+class _Reader:
+    """Reads one message and those inside it; what was quoted from one of them already is not said again."""
+
+    def __init__(self, composed: Composed) -> None:
+        self.composed = composed
+        self._said: set[str] = set()
+        self._parts = 0
+
+    def take(self, message: Message, level: int) -> None:
+        composed = self.composed
+        composed.heading(header(message, "Subject") or "Message without a subject", level)
+        composed.body(FileText(head_table({name: header(message, name) for name in HEAD}), "markdown"), level)
+        texts, attached, nested = _sorted_parts(message, self)
+        is_forwarded = quoted_mail.is_forwarded(header(message, "Subject"))
+        for part in texts:
+            self._text(part, level, is_forwarded)
+        self._attachments(attached, level)
+        for inner in nested:
+            self.take(inner, min(level + 1, 6))
+
+    def count(self) -> None:
+        """Count a part. Raises FileError where there are too many."""
+        self._parts += 1
+        if self._parts > MOST_PARTS:
+            raise FileError(f"the e-mail has more than {MOST_PARTS:,} parts")
+
+    def _text(self, part: Message, level: int, is_forwarded: bool) -> None:
+        """Write a text, that of a reply without what it quotes."""
+        content, charset = _payload(part), part.get_content_charset()
+        match part.get_content_subtype():
+            case "html":
+                html, count = web_page(content, charset).body, 0
+                if not is_forwarded:
+                    html, count = quoted_mail.without_quoted_elements(html)
+                self.composed.body(FileText(html, "html"), level)
+                self.composed.hidden("quoted mail", count)
+                return
+            case "rtf":
+                self.composed.body(rtf_text(content, self.composed), level)
+                return
+        text = unfolded(decoded(_without_nul(content), charset), str(part.get_param("format", "")).lower() == "flowed")
+        own, count = (text, 0) if is_forwarded else quoted_mail.without_quoted_lines(text)
+        self.composed.body(FileText(self._said_once(own), "text"), level)
+        self.composed.hidden("quoted mail", count)
+
+    def _said_once(self, text: str) -> str:
+        """Return a text without quoted paragraphs that stood in this message, or one inside it, before."""
+        kept: list[str] = []
+        for paragraph in re.split(r"\n[ \t]*(?:>[ \t]?)*\n", text.replace("\r\n", "\n")):
+            lines = paragraph.split("\n")
+            plain = "\n".join(_QUOTE.sub("", line, count=1) for line in lines)
+            is_quoted = all(line.startswith(">") or not line.strip() for line in lines)
+            key = clean(plain)
+            if is_quoted and key in self._said:
+                continue
+            self._said.add(key)
+            kept.append(plain if is_quoted else paragraph)
+        return "\n\n".join(kept)
+
+    def _attachments(self, attached: list[tuple[str, Message]], level: int) -> None:
+        if not attached:
+            return
+        composed = self.composed
+        composed.note(f"Attachments ({len(attached)}): " + ", ".join(name for name, _ in attached))
+        for name, part in attached:
+            attach(composed, name, _payload(part), level + 1)
+
+
+def attach(composed: Composed, name: str, content: bytes, level: int) -> None:
+    """Append what hangs on a message, or why it is not read."""
+    try:
+        if name.lower() in _NOT_TEXT:
+            raise FileError("it is of a form that only Outlook reads")
+        composed.file(name, content, level)
+    except FileError as error:
+        composed.lost("attachment")
+        composed.note(f"{name} is not read: {error}")
+
+
+def head_table(values: dict[str, str]) -> str:
+    """Return the head of a message as a Markdown table of two rows."""
+    shown = {name: value for name, value in values.items() if value}
+    if not shown:
+        return ""
+    return f"{row_line([*shown])}\n|{'---|' * len(shown)}\n{row_line([_escaped(value) for value in shown.values()])}"
+
+
+def header(message: Message, name: str) -> str:
+    """Return the words of a header, in whatever it was written."""
+    value = message.get(name)
+    if value is None:
+        return ""
+    try:
+        parts = decode_header(str(value))
+    except (ValueError, LookupError, AttributeError):
+        return clean(str(value))[:_HEADER_MAX]
+    words = "".join(
+        part if isinstance(part, str) else decoded(_without_nul(part), None if charset == "unknown-8bit" else charset)
+        for part, charset in parts
+    )
+    return clean(words.encode("utf-8", "replace").decode())[:_HEADER_MAX]
+
+
+def unfolded(text: str, is_flowed: bool) -> str:
+    """Return a text whose lines are joined where `format=flowed` says that they are one (RFC 3676)."""
+    if not is_flowed:
+        return text
+    lines: list[str] = []
+    goes_on = False
+    for line in text.splitlines():
+        quote = _QUOTE.match(line)
+        words = line[quote.end() :] if quote and goes_on else line
+        if goes_on and lines:
+            lines[-1] += words
+        else:
+            lines.append(line)
+        goes_on = line.endswith(" ") and line != "-- "
+    return "\n".join(lines)
+
+
+def _sorted_parts(message: Message, reader: _Reader) -> tuple[list[Message], list[tuple[str, Message]], list[Message]]:
+    """Return the parts that are the message's text, what is attached by name, and messages inside it."""
+    texts: list[Message] = []
+    attached: list[tuple[str, Message]] = []
+    nested: list[Message] = []
+    for part in _leaves(message, reader):
+        name = _name(part)
+        if part.get_content_type() == "message/rfc822":
+            inner = part.get_payload()
+            nested += [one for one in (inner if isinstance(inner, list) else []) if isinstance(one, Message)]
+        elif part.get_content_maintype() == "text" and not name and part.get_content_disposition() != "attachment":
+            texts.append(part)
+        elif part.get_content_maintype() == "image" and part.get("Content-ID"):
+            reader.composed.lost("picture")
+        else:
+            attached.append((name or f"attachment {len(attached) + 1}{_ending(part)}", part))
+    return texts, attached, nested
+
+
+def _leaves(part: Message, reader: _Reader) -> Iterator[Message]:
+    """Yield the parts that hold something; of alternatives the one that says most."""
+    stack = [part]
+    while stack:
+        one = stack.pop()
+        reader.count()
+        payload = one.get_payload()
+        if not one.is_multipart() or one.get_content_type() == "message/rfc822" or not isinstance(payload, list):
+            yield one
+        else:
+            inside = [inner for inner in payload if isinstance(inner, Message)]
+            stack += _best(inside) if one.get_content_subtype() == "alternative" else reversed(inside)
+
+
+def _best(alternatives: list[Message]) -> list[Message]:
+    """Return the richest alternative that has words, as the last are by RFC 2046; calendars and the like are not."""
+    for one in reversed(alternatives):
+        if one.is_multipart():
+            return [one]
+        if one.get_content_type() in ("text/html", "text/plain") and _payload(one).strip():
+            return [one]
+    return alternatives[:1]
+
+
+def _payload(part: Message) -> bytes:
+    try:
+        found = part.get_payload(decode=True)
+    except (ValueError, LookupError, AssertionError):
+        return b""
+    return found if isinstance(found, bytes) else b""
+
+
+def _name(part: Message) -> str:
+    """Return the name of an attached file, without its folders."""
+    try:
+        name = part.get_filename()
+    except (ValueError, LookupError, TypeError):
+        return ""
+    if not name:
+        return ""
+    shown = header(_named(name), "Subject")
+    return shown.replace("\\", "/").rpartition("/")[2][:200]
+
+
+def _named(name: str) -> Message:
+    message = EmailMessage(policy=policy.compat32)
+    message["Subject"] = name.replace("\r", " ").replace("\n", " ")
+    return message
+
+
+def _ending(part: Message) -> str:
+    """Return the ending of a file without a name, where its type says one."""
+    known = {"text/plain": ".txt", "text/html": ".html", "text/markdown": ".md", "text/csv": ".csv"}
+    return known.get(part.get_content_type(), "")
+
+
+def _without_nul(content: bytes) -> bytes:
+    return content if content.startswith((b"\xff\xfe", b"\xfe\xff")) else content.replace(b"\x00", b"")
+
+
+def _escaped(value: str) -> str:
+    """Return a value whose characters mean nothing in Markdown."""
+    return re.sub(r"([\\`*_\[\]<>#~])", r"\\\1", value)

@@ -1,0 +1,135 @@
+"""A page of a PDF as a picture that an engine reads, and an image file as a PDF.
+
+Belongs here: rendering in shades of gray, whether anything is on a page, PNG, JPEG and TIFF as pages. Pure; called in a
+process with limits.
+Does not belong here: pictures for readers (`rag_serving.rendering`).
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+import time
+from typing import Any
+
+from citelock_formats.ocr.records import PagePicture
+from citelock_formats.ocr.saving import saved
+from rag_assets.steps.files.records import FileError
+
+POINTS = 72.0
+"""In an inch."""
+MOST_PIXELS = 40_000_000
+"""Of a picture; a larger page is rendered with fewer, a larger image is not read."""
+MOST_IMAGES = 2000
+_INK, _LEAST_INK = 48, 2e-5  # shades darker than the paper; share of the pixels
+_LEAST_DPI, _MOST_DPI = 100.0, 1200.0  # that an image may claim
+_SMALL = 1000  # pixels; a smaller image is shown at half of the resolution, so that its letters are large enough
+_QUALITY = 92
+_BROKEN = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    LookupError,
+    EOFError,
+    TypeError,
+    ArithmeticError,
+    AttributeError,
+    struct.error,
+)
+"""What Pillow raises of damaged files: its readers trust their tables."""
+
+
+def picture(page: Any, dpi: int) -> PagePicture:
+    """Return a page as it is shown, at most `MOST_PIXELS` large.
+
+    Raises:
+        FileError: it has no size that can be shown.
+    """
+    width, height = page.get_size()
+    if not (math.isfinite(width) and math.isfinite(height) and width >= 1 and height >= 1):
+        raise FileError("the page has no size that can be shown")
+    scale = min(dpi / POINTS, math.sqrt(MOST_PIXELS / (width * height)))
+    bitmap = page.render(scale=scale, grayscale=True)
+    array = bitmap.to_numpy()[:, : bitmap.width].reshape(bitmap.height, bitmap.width)
+    return PagePicture(bitmap.width, bitmap.height, array.tobytes(), scale * POINTS)
+
+
+def has_ink(shown: PagePicture) -> bool:
+    """Return whether there is more on a picture than paper: some pixels differ clearly from most."""
+    import numpy as np
+
+    shades = np.frombuffer(shown.pixels, np.uint8)
+    counts = np.bincount(shades, minlength=256)
+    paper = int(counts.argmax())
+    alike = int(counts[max(paper - _INK, 0) : paper + _INK + 1].sum())
+    return shades.size - alike > _LEAST_INK * shades.size
+
+
+def image_pdf(content: bytes, dpi: int) -> bytes:
+    """Return a PDF of one page for each image of a PNG, JPEG or TIFF file; the same file gives the same bytes.
+
+    Raises:
+        FileError: it is broken, or too large.
+    """
+    from PIL import Image, UnidentifiedImageError
+    from pypdfium2 import PdfDocument
+
+    Image.MAX_IMAGE_PIXELS = None  # `_checked` says it in our words
+    try:
+        with Image.open(io.BytesIO(content), formats=("PNG", "JPEG", "TIFF")) as image:
+            count = getattr(image, "n_frames", 1)
+            if count > MOST_IMAGES:
+                raise FileError(f"it has more than {MOST_IMAGES} pages")
+            with PdfDocument(_one_page(image, dpi)) as document:  # a new one would tell when it was made
+                for number in range(1, count):
+                    image.seek(number)
+                    with PdfDocument(_one_page(image, dpi)) as page:
+                        document.import_pages(page)
+                return saved(document)
+    except UnidentifiedImageError:
+        raise FileError("it is not a readable image") from None
+    except _BROKEN as error:
+        raise FileError(f"it is not a readable image: {error}"[:200]) from None
+
+
+def _one_page(image: Any, dpi: int) -> bytes:
+    """Return the image that was sought, as a PDF."""
+    _checked(image)
+    target, shown = io.BytesIO(), _plain(image)
+    options = {} if shown.mode == "1" else {"quality": _QUALITY}  # black and white is kept without loss
+    dates = dict.fromkeys(("creationDate", "modDate"), time.gmtime(0))
+    shown.save(target, "PDF", resolution=_resolution(image, dpi), **dates, **options)
+    return target.getvalue()
+
+
+def _plain(image: Any) -> Any:
+    """Return an image upright, in black and white, gray, or RGB on white."""
+    from PIL import Image, ImageOps
+
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode in ("1", "L", "RGB", "CMYK"):
+        return upright
+    if upright.mode.startswith("I;16") or upright.mode in ("I", "F"):
+        return upright.convert("F").point(lambda shade: shade / 256).convert("L")
+    if "A" in upright.getbands() or "transparency" in upright.info:
+        shown = upright.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", shown.size, "white"), shown).convert("RGB")
+    return upright.convert("RGB")
+
+
+def _checked(image: Any) -> None:
+    if image.width * image.height > MOST_PIXELS:
+        raise FileError(f"it has more than {MOST_PIXELS:,} pixels")
+
+
+def _resolution(image: Any, dpi: int) -> float:
+    """Return pixels an inch: what the file claims, where that can be, else what shows its pixels as they are."""
+    claimed = image.info.get("dpi")
+    try:
+        across = float(claimed[0]) if claimed else 0.0
+    except (TypeError, ValueError, ZeroDivisionError, IndexError):
+        across = 0.0
+    if _LEAST_DPI <= across <= _MOST_DPI:
+        return across
+    return dpi if max(image.size) >= _SMALL else dpi / 2

@@ -1,0 +1,170 @@
+"""The scanned pages of one document, recognized: several at once, in its language, each picture only once.
+
+Belongs here: which page is read in which languages, how it lies, what is tried again, what is given up and why.
+Does not belong here: the engine's command (`engine`), what is kept (`cache`), the document's new file (`searchable`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+
+from citelock_formats.ocr.cache import OcrCache, picture_key
+from citelock_formats.ocr.child import PdfFile
+from citelock_formats.ocr.engine import EngineError, Tesseract
+from citelock_formats.ocr.languages import AT_ONCE, first_languages, language_of
+from citelock_formats.ocr.records import PagePicture, PageWords, ScannedPage
+from rag_assets.steps.files.records import FileError
+from rag_serving.config.documents import Ocr
+
+DOUBTFUL, ILLEGIBLE = 65.0, 35.0
+"""Mean confidence below which a page is read in other ways as well, and below which it counts as not read."""
+NOTHING_LEGIBLE = "OCR finds no words in it that it is sure of"
+_STRIKES = 3  # pages that fail one after the other, none read: the engine is broken, not the page
+_LANGUAGE_PAGES = 2  # that are read in several languages, which tell the document's own
+
+
+@dataclass
+class Recognized:
+    """What became of scanned pages. Each is in `words`, `unread` (with the reason), or empty."""
+
+    words: dict[ScannedPage, PageWords] = field(default_factory=dict)
+    unread: dict[int, str] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)  # of their pictures
+    empty: int = 0
+
+
+class Recognizer:
+    """Reads scanned pages with one engine."""
+
+    def __init__(self, settings: Ocr, engine: Tesseract, cache: OcrCache | None) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._cache = cache
+        self.languages = tuple(settings.languages) or engine.languages
+
+    def read(self, file: PdfFile, pages: Sequence[ScannedPage], done: Callable[[int], None]) -> Recognized:
+        """Return what became of the pages. `done` is called with how many of them there are so far."""
+        work = _Document(self._settings, self._engine, self._cache, self.languages, file)
+        first = pages[:_LANGUAGE_PAGES] if len(self.languages) > 1 else ()
+        with ThreadPoolExecutor(min(cores(), max(len(pages), 1)), "ocr") as pool:
+            try:
+                finished = 0
+                for some in (first, pages[len(first) :]):
+                    for future in as_completed([pool.submit(work.take, page) for page in some]):
+                        future.result()
+                        finished += 1
+                        done(finished)
+                    if some is first and work.learn_language():
+                        [*pool.map(work.take, first)]
+            except BaseException:
+                self._engine.close()
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+        return work.recognized
+
+
+class _Document:
+    """The pages of one document. `take` is called from several threads."""
+
+    def __init__(
+        self, settings: Ocr, engine: Tesseract, cache: OcrCache | None, installed: Sequence[str], file: PdfFile
+    ) -> None:
+        self.recognized = Recognized()
+        self._dpi = settings.dpi
+        self._engine = engine
+        self._cache = cache
+        self._installed = installed
+        self._file = file
+        self._languages: tuple[str, ...] = tuple(installed) if len(installed) <= AT_ONCE else ()
+        self._lock = threading.Lock()
+        self._strikes: list[str] = []
+
+    def learn_language(self) -> bool:
+        """Take the language of what was read so far for all else; return whether that is to be read again in it."""
+        text = " ".join(words.text for words in self.recognized.words.values())
+        language, before = language_of(text, self._installed), self._languages
+        self._languages = language or before
+        return not set(language) <= set(before)
+
+    def take(self, page: ScannedPage) -> None:
+        """Read a page, and note what became of it."""
+        if len(self._strikes) >= _STRIKES and not self.recognized.words:
+            self._leave_out(page, self._strikes[-1])
+            return
+        try:
+            picture = self._file.picture(page.page, self._dpi)
+            words = None if picture is None else self._words(picture, self._chosen(picture))
+        except (EngineError, FileError) as error:
+            self._strikes.append(str(error))
+            self._leave_out(page, str(error))
+            return
+        with self._lock:
+            if words is None:
+                self.recognized.empty += 1
+            elif words.confidence < ILLEGIBLE:
+                self.recognized.unread[page.page] = NOTHING_LEGIBLE
+            else:
+                self.recognized.words[page] = words
+                self.recognized.unread.pop(page.page, None)
+
+    def _leave_out(self, page: ScannedPage, why: str) -> None:
+        with self._lock:
+            self.recognized.unread[page.page] = why
+
+    def _chosen(self, picture: PagePicture) -> tuple[str, ...]:
+        """Return the languages that pages are read in; those of a picture's script where nothing was chosen yet."""
+        if not self._languages:
+            self._languages = first_languages(self._installed, self._engine.orientation(picture).script)
+        return self._languages
+
+    def _words(self, picture: PagePicture, languages: tuple[str, ...]) -> PageWords:
+        """Return what is read of a picture, or was. Raises EngineError."""
+        key = picture_key(picture, self._engine.version or "", languages)
+        with self._lock:
+            self.recognized.keys.add(key)
+        words = self._cache.words(key) if self._cache else None
+        if words is None:
+            words = self._recognized(picture, languages)
+            if self._cache:
+                self._cache.keep(key, words)
+        return words
+
+    def _recognized(self, picture: PagePicture, languages: tuple[str, ...]) -> PageWords:
+        """Return the reading that the engine is most sure of: as the page lies, turned, in other languages."""
+        best = self._engine.words(picture, languages)
+        if best.confidence >= DOUBTFUL and not best.is_lying:
+            return best
+        turn = 0
+        if degrees := self._engine.orientation(picture).turn:
+            upright = turned(picture, degrees)
+            again = self._engine.words(upright, languages)._replace(turn=degrees)
+            if _certainty(again) >= _certainty(best) or (best.is_lying and not again.is_lying):
+                picture, best, turn = upright, again, degrees
+        others = tuple(self._installed[:AT_ONCE])
+        if best.confidence < DOUBTFUL and not set(others) <= set(languages):
+            again = self._engine.words(picture, others)
+            best = max(best, again._replace(turn=turn), key=_certainty)
+        return best
+
+
+def turned(picture: PagePicture, degrees: int) -> PagePicture:
+    """Return a picture turned clockwise by a multiple of 90 degrees."""
+    import numpy as np
+
+    shades = np.frombuffer(picture.pixels, np.uint8).reshape(picture.height, picture.width)
+    shown = np.rot90(shades, -degrees // 90)
+    height, width = shown.shape
+    return PagePicture(width, height, np.ascontiguousarray(shown).tobytes(), picture.dpi)
+
+
+def cores() -> int:
+    """Return how many processor cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _certainty(words: PageWords) -> float:
+    return sum(len(word.text) * word.confidence for word in words.words if word.confidence >= DOUBTFUL)

@@ -1,0 +1,298 @@
+"""Text of OpenDocument files: paragraphs, headings, lists, and what stands in their sentences.
+
+Belongs here: blocks of text in all three kinds of OpenDocument files, notes, frames, what is hidden or left out.
+Does not belong here: tables (`odf_tables`), slides (`odp`), sheets (`ods`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from citelock_formats.odf_frames import write_frame
+from citelock_formats.odf_styles import (
+    DRAW,
+    OFFICE,
+    TABLE,
+    TEXT,
+    XLINK,
+    HeadingNumbers,
+    Level,
+    OpenStyles,
+    label_of,
+)
+from citelock_formats.odf_tables import write_table
+from rag_assets.steps.files.office.block_writer import BlockWriter
+from rag_assets.steps.files.office.lines import Line
+from rag_assets.steps.files.office.parts import Package
+from rag_assets.steps.files.office.word_styles import small_int
+from rag_assets.steps.files.records import FileError
+from rag_assets.steps.formats.element_tree import Element
+from rag_assets.steps.formats.text_marks import Mark
+from rag_serving.text.characters import OMISSION
+
+DEPTH_MAX = 40  # lists, tables and frames in each other; a document nests a handful
+_SPACES_MAX = 100
+_INDEXES = frozenset(
+    f"{TEXT}{name}"
+    for name in ("table-of-content", "alphabetical-index", "illustration-index", "table-index", "object-index")
+) | {f"{TEXT}user-index"}
+
+
+class _Place(NamedTuple):
+    """The list that an item stands in."""
+
+    depth: int
+    marker: str  # of the item, until its first text took it
+
+
+class OpenText:
+    """Writes the blocks of text in one file."""
+
+    def __init__(self, package: Package, styles: OpenStyles, writer: BlockWriter) -> None:
+        self.writer = writer
+        self.package = package
+        self.styles = styles
+        self._headings = HeadingNumbers(styles.outline)
+        self._lists: list[tuple[str, dict[int, Level], list[int]]] = []  # those that are open, with their counts
+        self._continued: dict[str, list[int]] = {}  # counts of lists that are closed, by style
+        self._item: _Place | None = None
+        self._line = Line()
+        self._mark: Mark = ""
+        self._after: list[Element] = []  # frames that stand after the paragraph
+        self._notes: list[tuple[str, Element]] = []
+        self._noted = 0
+        self._depth = 0
+        self._blocks: Mapping[str, Callable[[Element], None]] = {
+            f"{TEXT}h": self._heading,
+            f"{TEXT}p": self._paragraph,
+            f"{TEXT}list": self._list,
+            f"{TABLE}table": lambda node: write_table(self, node),
+            f"{TEXT}section": self._section,
+            f"{TEXT}tracked-changes": self._changes,
+            f"{DRAW}frame": lambda node: write_frame(self, node),
+            f"{OFFICE}annotation": self._comment,
+            **dict.fromkeys(_INDEXES, self._index),
+            **dict.fromkeys((f"{OFFICE}forms", f"{TEXT}sequence-decls", f"{TEXT}variable-decls"), _nothing),
+        }
+        self._inline: Mapping[str, Callable[[Element], None]] = {
+            f"{TEXT}s": self._spaces,
+            f"{TEXT}tab": lambda _node: self._line.write("\t"),
+            f"{TEXT}line-break": lambda _node: self._line.line_break(),
+            f"{TEXT}span": self._span,
+            f"{TEXT}a": self._link,
+            f"{TEXT}note": self._note,
+            f"{TEXT}bookmark": self._bookmark,
+            f"{TEXT}bookmark-start": self._bookmark,
+            f"{OFFICE}annotation": self._comment,
+            f"{TEXT}hidden-text": self._hidden,
+            f"{TEXT}placeholder": self._placeholder,
+            f"{TEXT}hidden-paragraph": _nothing,
+            f"{TEXT}ruby-text": _nothing,
+            f"{DRAW}frame": self._after.append,
+            f"{DRAW}custom-shape": self._after.append,
+            f"{DRAW}g": self._after.append,
+        }
+
+    def container(self, element: Element) -> None:
+        """Write the blocks inside an element. Raises FileError where they are nested too deep."""
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            raise FileError(f"its lists, tables and frames are nested more than {DEPTH_MAX} deep")
+        for child in element:
+            rule = self._blocks.get(child.tag)
+            if rule is not None:
+                rule(child)
+            elif isinstance(child.tag, str):
+                self.container(child)
+        self._depth -= 1
+
+    def apart(self, element: Element) -> None:
+        """Write the blocks inside an element that stands beside the list around it."""
+        item, self._item = self._item, None
+        lists, self._lists = self._lists, []
+        self.container(element)
+        self._item, self._lists = item, lists
+
+    def write_notes(self) -> None:
+        """Write the notes that the text before refers to."""
+        while self._notes and not self.writer.in_cell:
+            mark, note = self._notes.pop(0)
+            line = Line(f"{mark} ")
+            for paragraph in note.iter(f"{TEXT}p"):
+                self._read(paragraph, line)
+                line.line_break()
+            self.writer.paragraph(line)
+
+    def _heading(self, node: Element) -> None:
+        level = min(max(small_int(node.get(f"{TEXT}outline-level")) or 1, 1), 10)
+        line = Line()
+        self._read(node, line)
+        if line.empty():
+            return
+        label = "" if node.get(f"{TEXT}is-list-header") == "true" else self._headings.label(level)
+        self.write_notes()
+        self.writer.heading(line, level, label)
+        self._write_after()
+
+    def _paragraph(self, node: Element) -> None:
+        style = node.get(f"{TEXT}style-name", "")
+        if self.styles.is_hidden("paragraph", style):
+            self._hidden(node)
+            return
+        line = Line()
+        self._read(node, line)
+        if line.empty():
+            pass
+        elif self._item is not None:
+            self.writer.item(line, self._item.marker, self._item.depth)
+            self._item = self._item._replace(marker="")
+        elif self.styles.is_code(style):
+            self.writer.code_line(line.verbatim())
+        elif self.styles.is_title(style):
+            self.writer.heading(line, 1)
+        else:
+            self.writer.paragraph(line)
+            self.write_notes()
+        self._write_after()
+
+    def _write_after(self) -> None:
+        frames = [*self._after]
+        self._after.clear()
+        for frame in frames:
+            rule = self._blocks.get(frame.tag, self.apart)
+            rule(frame)
+
+    def _read(self, node: Element, line: Line) -> None:
+        """Append the text of a paragraph to a line."""
+        outer, self._line = self._line, line
+        self._marked(node, "paragraph")
+        self._line = outer
+
+    def line(self, paragraph: Element) -> Line:
+        """Return the text of a paragraph of a cell, whose frames stand elsewhere."""
+        line = Line()
+        self._read(paragraph, line)
+        self._after.clear()
+        return line
+
+    def _marked(self, node: Element, family: str) -> None:
+        """Append the text of an element as its style marks it."""
+        outer = self._mark
+        self._mark = self.styles.mark(family, node.get(f"{TEXT}style-name", "")) or outer
+        self._children(node)
+        self._mark = outer
+
+    def _children(self, node: Element) -> None:
+        self._write(node.text)
+        for child in node:
+            rule = self._inline.get(child.tag)
+            if rule is not None:
+                rule(child)
+            elif isinstance(child.tag, str):
+                self._children(child)
+            self._write(child.tail)
+
+    def _write(self, text: str | None) -> None:
+        self.writer.write(self._line, text.replace("\n", " ") if text else "", self._mark)
+
+    def _spaces(self, node: Element) -> None:
+        self._line.write(" " * min(small_int(node.get(f"{TEXT}c")) or 1, _SPACES_MAX))
+
+    def _span(self, node: Element) -> None:
+        if self.styles.is_hidden("text", node.get(f"{TEXT}style-name", "")):
+            self._hidden(node)
+        else:
+            self._marked(node, "text")
+
+    def _hidden(self, node: Element) -> None:
+        if "".join(node.itertext()).strip() or node.get(f"{TEXT}string-value"):
+            self.writer.count("hidden text", "hidden")
+
+    def _placeholder(self, _node: Element) -> None:
+        """Mark where a value would stand that nobody has filled in."""
+        self.writer.count("placeholder", "hidden")
+        self._line.write(OMISSION)
+
+    def _link(self, node: Element) -> None:
+        mark = self._line.mark()
+        self._children(node)
+        self._line.link(mark, node.get(f"{XLINK}href", ""))
+
+    def _bookmark(self, node: Element) -> None:
+        if name := node.get(f"{TEXT}name", ""):
+            self._line.names.append(name)
+
+    def _note(self, node: Element) -> None:
+        body = node.find(f"{TEXT}note-body")
+        if body is not None:
+            self._noted += 1
+            self._notes.append((f"[{self._noted}]", body))
+            self._line.write(f"[{self._noted}]")
+            self.writer.count(node.get(f"{TEXT}note-class", "footnote"), "rendered")
+
+    def _comment(self, _node: Element) -> None:
+        self.writer.count("comment", "hidden")
+
+    def _index(self, _node: Element) -> None:
+        self.writer.count("table of contents", "navigation")
+
+    def _changes(self, node: Element) -> None:
+        self.writer.count("deleted text", "hidden", sum(1 for _ in node.iter(f"{TEXT}deletion")))
+
+    def _section(self, node: Element) -> None:
+        if node.get(f"{TEXT}display") == "none" or self.styles.is_unseen("section", node.get(f"{TEXT}style-name", "")):
+            self._hidden(node)
+        else:
+            self.container(node)
+
+    def _list(self, node: Element) -> None:
+        above = self._lists[-1] if self._lists else None
+        own = node.get(f"{TEXT}style-name", "")
+        name = own or (above[0] if above else "")
+        continues = not above and (node.get(f"{TEXT}continue-numbering") == "true" or self._continues(node))
+        counts = [*above[2], 0] if above else [(self._continued.get(name) or [0])[0] if continues else 0]
+        levels = self.styles.lists.get(name, {})
+        if not continues:
+            counts[-1] = levels.get(len(counts), Level()).start - 1
+        self._lists.append((name, levels, counts))
+        item = self._item
+        for child in node:
+            if child.tag in (f"{TEXT}list-item", f"{TEXT}list-header"):
+                self._list_item(child, counts, levels)
+        self._item = item
+        self._lists.pop()
+        if not above:
+            self._continued[name] = counts
+            self._continued[node.get("{http://www.w3.org/XML/1998/namespace}id", "")] = counts
+            if not self.writer.in_cell:
+                self._end_of_list(node)
+
+    def _continues(self, node: Element) -> bool:
+        return node.get(f"{TEXT}continue-list", "-") in self._continued
+
+    def _end_of_list(self, node: Element) -> None:
+        """Let the notes of a list follow it, unless another part of it does."""
+        following = node.getnext()
+        if self._notes and (following is None or following.tag != f"{TEXT}list"):
+            self.write_notes()
+
+    def _list_item(self, node: Element, counts: list[int], levels: dict[int, Level]) -> None:
+        definition = levels.get(len(counts), Level(bullet=True))
+        marker = ""
+        if node.tag == f"{TEXT}list-item" and not _only_list(node):
+            start = small_int(node.get(f"{TEXT}start-value"))
+            counts[-1] = counts[-1] + 1 if start is None else start
+            marker = "-" if definition.bullet or not definition.form else label_of(definition, counts, levels)
+        self._item = _Place(len(counts) - 1, marker)
+        self.container(node)
+
+
+def _only_list(node: Element) -> bool:
+    """Return whether an item is there only to hold a list one level deeper."""
+    first = next(iter(node), None)
+    return first is not None and first.tag == f"{TEXT}list"
+
+
+def _nothing(_node: Element) -> None:
+    """Nothing of this element is text."""

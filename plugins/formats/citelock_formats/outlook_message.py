@@ -1,0 +1,286 @@
+"""Messages as Outlook keeps them in files (MSG): as the e-mail that they are (MS-OXMSG, MS-OXPROPS, MS-CFB).
+
+Belongs here: properties, recipients, attached files and messages of a compound file, and which body is the message's.
+Does not belong here: what is shown of an e-mail (`email_message`), compressed RTF (`compressed_rtf`).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+from codecs import lookup
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email import message_from_bytes
+from email.message import Message
+from email.utils import format_datetime
+
+import olefile
+
+from citelock_formats.compressed_rtf import decompressed
+from citelock_formats.email_message import MOST_PARTS
+from rag_assets.steps.files.records import FileError
+
+MOST_ENTRIES = 50_000
+"""Streams and storages of a compound file: a message with a hundred attached files has some thousand."""
+DEEPEST_MESSAGE = 20
+"""Messages within messages that Outlook's format holds in itself; below, they are recorded and not read."""
+_HEADER_SIZE = 512
+_PROPERTIES = "__properties_version1.0"
+_NAMED = "__nameid_version1.0"
+_RECIPIENT, _ATTACHED = "__recip_version1.0_", "__attach_version1.0_"
+_EMBEDDED = "__substg1.0_3701000D"
+_HEADERS = {"root": 32, "message": 24, "part": 8}
+"""Bytes before the entries of a property stream (MS-OXMSG 2.4.1)."""
+_MOST_RECIPIENTS = 200
+_EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
+
+# Property identifiers (MS-OXPROPS).
+_SUBJECT, _BODY, _RTF, _HTML, _CLASS = 0x0037, 0x1000, 0x1009, 0x1013, 0x001A
+_SENDERS = ((0x0042, (0x5D02, 0x0065)), (0x0C1A, (0x5D01, 0x0C1F)))
+"""Names and addresses of whom a message is from, then of who sent it."""
+_TIMES = (0x0039, 0x0E06, 0x3007)
+"""When a message was submitted, delivered, made."""
+_SHOWN = {1: ("To", 0x0E04), 2: ("Cc", 0x0E03)}
+_RECIPIENT_TYPE, _NAME, _ADDRESS, _SMTP = 0x0C15, 0x3001, 0x3003, 0x39FE
+_DATA, _LONG_NAME, _SHORT_NAME, _MEDIA_TYPE, _CONTENT_ID = 0x3701, 0x3707, 0x3704, 0x370E, 0x3712
+_CODE_PAGES = (0x3FFD, 0x3FDE)
+_INTERNET_CODE_PAGE = 0x3FDE
+
+# Property types (MS-OXCDATA 2.11.1).
+_INTEGER, _TEXT_8, _TEXT_16, _TIME, _BINARY = 0x0003, 0x001E, 0x001F, 0x0040, 0x0102
+
+_SIGNED = "multipart/signed"
+"""What is attached to a message with a signature that its readers need not check: the message (MS-OXOSMIME 2.1.3)."""
+_MEDIA = re.compile(r"(?!multipart/|message/)[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,100}\Z", re.IGNORECASE)
+_IS_TEXT_AS_RTF = re.compile(rb"\\fromtext\b")
+_PAGES = {65001: "utf-8", 20127: "ascii", 1200: "utf-16-le", 50220: "iso-2022-jp", 51932: "euc-jp", 20866: "koi8-r"}
+_ISO = range(28591, 28606)
+"""Code pages of ISO 8859-1 to -15."""
+
+
+def outlook_message(content: bytes) -> Message:
+    """Return the message of a compound file, messages inside it among its parts.
+
+    Raises:
+        FileError: it is broken, or holds no message.
+    """
+    if len(content) < _HEADER_SIZE or _table_size(content) > len(content):
+        raise FileError("it is broken: its table of sectors is missing")
+    try:
+        with olefile.OleFileIO(io.BytesIO(content)) as file:
+            return _File(file, len(content)).message((), "root")
+    except FileError:
+        raise
+    except RecursionError:
+        raise FileError("it is broken: its directory is nested too deeply") from None
+    except (OSError, ValueError, LookupError, struct.error, TypeError, AttributeError, OverflowError) as error:
+        why = " ".join(str(error).split())[:120]
+        raise FileError(f"it is broken{f': {why}' if why else ''}") from None
+
+
+def _table_size(content: bytes) -> int:
+    """Return how many bytes the table that chains sectors has by the header of the file (MS-CFB 2.2)."""
+    shift, tables = struct.unpack_from("<H", content, 30)[0], struct.unpack_from("<I", content, 44)[0]
+    return int(tables << min(shift, 16))
+
+
+class _File:
+    """The compound file of a message. What is read of it all is no more than it has bytes: streams that share sectors
+    would make it endless."""
+
+    def __init__(self, file: olefile.OleFileIO, size: int) -> None:
+        self._file, self._left, self._parts = file, size, 0
+        entries = file.listdir(streams=True, storages=True)
+        if len(entries) > MOST_ENTRIES:
+            raise FileError(f"it has more than {MOST_ENTRIES:,} streams")
+        self._inside: dict[tuple[str, ...], list[str]] = {}
+        for *parents, name in entries:
+            self._inside.setdefault(tuple(parents), []).append(name)
+
+    def stream(self, path: tuple[str, ...]) -> bytes:
+        """Return what a stream holds."""
+        name = list(path)
+        size = self._file.get_size(name)
+        self._left -= size
+        if self._left < 0:
+            raise FileError("it is broken: its streams claim to hold more than the file")
+        with self._file.openstream(name) as stream:
+            content: bytes = stream.read()
+        if len(content) < size:
+            raise FileError("it is broken: a part of it is missing")
+        return content
+
+    def inside(self, path: tuple[str, ...], prefix: str = "") -> list[str]:
+        """Return the names of what lies in a storage, in the order of their numbers."""
+        return sorted(name for name in self._inside.get(path, []) if name.startswith(prefix))
+
+    def message(self, path: tuple[str, ...], place: str, depth: int = 0) -> Message:
+        """Return the message of a storage."""
+        if _PROPERTIES not in self.inside(path):
+            raise FileError("it holds no message of Outlook")
+        told = _Properties(self, path, place)
+        made = Message()
+        for name, value in self._head(path, told):
+            if value:
+                made[name] = value
+        made["Content-Type"] = "multipart/mixed"
+        made.set_payload([])
+        if (text := _text(told)) is not None:
+            made.attach(text)
+        for name in self.inside(path, _ATTACHED):
+            made.attach(self._attached((*path, name), told.code_page, depth))
+        return made
+
+    def _head(self, path: tuple[str, ...], told: _Properties) -> Iterator[tuple[str, str]]:
+        recipients = self._recipients(path, told.code_page)
+        yield "From", _sender(told)
+        for kind, (name, shown) in _SHOWN.items():
+            yield name, ", ".join(recipients.get(kind, [])) or told.text(shown)
+        yield "Date", next((date for one in _TIMES if (date := told.date(one))), "")
+        yield "Subject", told.text(_SUBJECT)
+
+    def _recipients(self, path: tuple[str, ...], code_page: str) -> dict[int, list[str]]:
+        """Return how a message's recipients are named, by whether it is to them or a copy."""
+        found: dict[int, list[str]] = {}
+        for name in self.inside(path, _RECIPIENT)[:_MOST_RECIPIENTS]:
+            told = _Properties(self, (*path, name), "part", code_page)
+            address = told.text(_SMTP) or told.text(_ADDRESS)
+            found.setdefault(told.integer(_RECIPIENT_TYPE) & 0xF, []).append(_named(told.text(_NAME), address))
+        return found
+
+    def _attached(self, path: tuple[str, ...], code_page: str, depth: int) -> Message:
+        """Return what is attached as a part of a message: a message, or a file, empty where it is only a link."""
+        self._parts += 1
+        if self._parts > MOST_PARTS:
+            raise FileError(f"the e-mail has more than {MOST_PARTS:,} parts")
+        told = _Properties(self, path, "part", code_page)
+        part = Message()
+        inner = (*path, _EMBEDDED)
+        name = told.text(_LONG_NAME) or told.text(_SHORT_NAME) or told.text(_NAME)
+        if _PROPERTIES in self.inside(inner) and depth < DEEPEST_MESSAGE:
+            part["Content-Type"] = "message/rfc822"
+            part.set_payload([self.message(inner, "message", depth + 1)])
+            return part
+        media = told.text(_MEDIA_TYPE)
+        if media.lower() == _SIGNED:
+            return message_from_bytes(told.binary(_DATA))
+        part["Content-Type"] = media if _MEDIA.match(media) else "application/octet-stream"
+        if identifier := told.text(_CONTENT_ID):
+            part["Content-ID"] = identifier
+        part.add_header("Content-Disposition", "attachment", filename=name or None)
+        _fill(part, told.binary(_DATA))
+        return part
+
+
+class _Properties:
+    """The properties of a message, a recipient or an attached file."""
+
+    def __init__(self, file: _File, path: tuple[str, ...], place: str, code_page: str | None = None) -> None:
+        """`code_page`: of the message that it belongs to; None: it is a message."""
+        self._file, self._path = file, path
+        self._streams = frozenset(file.inside(path))
+        self._fixed = _fixed(file.stream((*path, _PROPERTIES)), _HEADERS[place]) if _PROPERTIES in self._streams else {}
+        pages = (self.integer(one) for one in _CODE_PAGES)
+        self.code_page = code_page or next((encoding(page) for page in pages if page), "cp1252")
+
+    def integer(self, identifier: int) -> int:
+        """Return a whole number; 0 where there is none."""
+        found = self._fixed.get((identifier, _INTEGER))
+        return int(struct.unpack("<I", found[:4])[0]) if found else 0
+
+    def date(self, identifier: int) -> str:
+        """Return a point of time as a header has it; empty where there is none."""
+        found = self._fixed.get((identifier, _TIME))
+        ticks = struct.unpack("<Q", found)[0] if found else 0
+        try:
+            return format_datetime(_EPOCH + timedelta(microseconds=ticks // 10)) if ticks else ""
+        except OverflowError:
+            return ""
+
+    def text(self, identifier: int) -> str:
+        """Return a text; empty where there is none."""
+        if (content := self._stream(identifier, _TEXT_16)) is not None:
+            return content.decode("utf-16-le", "replace").rstrip("\0").replace("\0", " ")
+        if (content := self._stream(identifier, _TEXT_8)) is not None:
+            return content.decode(self.code_page, "replace").rstrip("\0").replace("\0", " ")
+        return ""
+
+    def binary(self, identifier: int) -> bytes:
+        """Return bytes; empty where there are none."""
+        return self._stream(identifier, _BINARY) or b""
+
+    def html(self) -> tuple[bytes, str]:
+        """Return the HTML of a message and its encoding."""
+        if content := self.binary(_HTML):
+            return content, encoding(self.integer(_INTERNET_CODE_PAGE)) if self.integer(_INTERNET_CODE_PAGE) else ""
+        return self.text(_HTML).encode("utf-8", "replace"), "utf-8"
+
+    def _stream(self, identifier: int, kind: int) -> bytes | None:
+        name = f"__substg1.0_{identifier:04X}{kind:04X}"
+        return self._file.stream((*self._path, name)) if name in self._streams else None
+
+
+def encoding(code_page: int) -> str:
+    """Return Python's name of a code page of Windows; Windows-1252, what most are, where it is unknown."""
+    if code_page in _PAGES:
+        return _PAGES[code_page]
+    name = f"iso8859-{code_page - _ISO.start + 1}" if code_page in _ISO else f"cp{code_page}"
+    try:
+        return lookup(name).name
+    except LookupError:
+        return "cp1252"
+
+
+def _fixed(stream: bytes, header: int) -> dict[tuple[int, int], bytes]:
+    """Return the values of eight bytes that a property stream holds, by identifier and type."""
+    entries = struct.iter_unpack("<HHI8s", stream[header : header + (len(stream) - header) // 16 * 16])
+    return {(identifier, kind): value for kind, identifier, _, value in entries}
+
+
+def _text(told: _Properties) -> Message | None:
+    """Return the body of a message as a part: the richest form that has words."""
+    html, declared = told.html()
+    if html.strip(b"\0 \r\n\t"):
+        return _body(html, "html", declared)
+    plain = told.text(_BODY)
+    try:
+        rtf = decompressed(told.binary(_RTF))
+    except FileError:
+        rtf = b""
+    if rtf and not (plain.strip() and _IS_TEXT_AS_RTF.search(rtf[:_HEAD_OF_RTF])):
+        return _body(rtf, "rtf", "")
+    return _body(plain.encode("utf-8", "replace"), "plain", "utf-8") if plain.strip() else None
+
+
+_HEAD_OF_RTF = 512
+"""Bytes within which RTF says what it was made from (MS-OXRTFEX 2.1.3.1.3: among the first ten words of control)."""
+
+
+def _body(content: bytes, subtype: str, declared: str) -> Message:
+    part = Message()
+    part.add_header("Content-Type", f"text/{subtype}", **({"charset": declared} if declared else {}))
+    _fill(part, content)
+    return part
+
+
+def _fill(part: Message, content: bytes) -> None:
+    """Make bytes the payload of a part."""
+    part["Content-Transfer-Encoding"] = "8bit"
+    part.set_payload(content.decode("ascii", "surrogateescape"))
+
+
+def _sender(told: _Properties) -> str:
+    for name, addresses in _SENDERS:
+        shown = _named(told.text(name), next((found for one in addresses if (found := told.text(one))), ""))
+        if shown:
+            return shown
+    return ""
+
+
+def _named(name: str, address: str) -> str:
+    """Return a person as mail names one; what is no address of mail (an entry of a directory) is left out."""
+    if "@" not in address or address == name:
+        return name or (address if "@" in address else "")
+    return f"{name} <{address}>" if name else address
