@@ -17,7 +17,7 @@ from sources.site_docs import Docs
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.documents.rows import Reading
-from rag_assets.sources.sites.detect import GENERATORS
+from rag_assets.sources.sites.detect import open_site
 from rag_assets.sources.sites.page_reader import (
     SitePageReader,
     body_to_json,
@@ -85,7 +85,7 @@ def pages() -> Iterator[SitePageReader]:
 def test_a_page_reads_the_same_in_a_process_of_its_own(name: str, docs: Docs, pages: SitePageReader) -> None:
     for file, text in SITES[name].items():
         docs.write(file, text)
-    site, tree = GENERATORS[name].open(), FolderTree(docs.path, "docs", 10**8)
+    site, tree = open_site(name), FolderTree(docs.path, "docs", 10**8)
     plan = site.plan(tree)
     assert plan.generator == name
     page = next(page for page in plan.pages if page.title == "A" or "a." in page.name or "index" in page.name)
@@ -99,7 +99,7 @@ def test_a_page_reads_the_same_in_a_process_of_its_own(name: str, docs: Docs, pa
 def test_a_plan_is_the_same_after_a_journey_as_json(docs: Docs) -> None:
     for file, text in SITES["sphinx"].items():
         docs.write(file, text)
-    plan = GENERATORS["sphinx"].open().plan(FolderTree(docs.path, "docs", 10**8))
+    plan = open_site("sphinx").plan(FolderTree(docs.path, "docs", 10**8))
     again = plan_of_json(json.loads(json.dumps(plan_to_json(plan))))
     assert json.dumps(plan_to_json(again)) == json.dumps(plan_to_json(plan))
     assert again.by_name == plan.by_name
@@ -140,7 +140,7 @@ def test_what_a_small_page_includes_counts_as_its_size(
     asked: list[str] = []
     ask = pages._child.ask
     monkeypatch.setattr(pages._child, "ask", lambda request: asked.append(request.facts["page"]) or ask(request))
-    site, tree = GENERATORS["mkdocs"].open(), FolderTree(docs.path, "docs", 10**8)
+    site, tree = open_site("mkdocs"), FolderTree(docs.path, "docs", 10**8)
     plan = site.plan(tree)
     assert "3999th" in pages.body(site, tree, plan, plan.pages[0]).html
     assert set(asked) == {"docs/a.md"}

@@ -13,6 +13,9 @@ import docx
 import openpyxl
 import pptx
 import pytest
+from citelock_sites.asciidoc.page import asciidoc_page
+from citelock_sites.mkdocs_markdown import plain_markdown
+from citelock_sites.rst.page import rst_page
 from hypothesis import given
 from hypothesis import strategies as st
 from openpyxl.cell.rich_text import CellRichText, TextBlock
@@ -20,7 +23,6 @@ from openpyxl.cell.text import InlineFont
 from openpyxl.styles import Font
 
 from rag_assets.sources.sites.markdown_page import html_of, markdown_main
-from rag_assets.sources.sites.mkdocs_markdown import plain_markdown
 from rag_assets.steps.files.file_text import file_text
 from rag_assets.steps.formats.block_json import blocks_content
 from rag_assets.steps.formats.blocks import Content, joined
@@ -28,8 +30,6 @@ from rag_assets.steps.formats.html import html_content
 from rag_assets.steps.formats.markdown import markdown_content
 from rag_assets.steps.formats.storage_elements import storage_content
 from rag_assets.steps.formats.text_marks import shifted
-from rag_assets.steps.markup.asciidoc.page import asciidoc_page
-from rag_assets.steps.markup.rst.page import rst_page
 from rag_assets.steps.sections.splitting import sections_of_page
 from rag_serving.text.analyzer import analyze
 

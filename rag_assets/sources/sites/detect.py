@@ -1,19 +1,23 @@
 """Which generator a tree of documents is made for, and where in the tree its files begin.
 
-Belongs here: the table of generators with the files that show each. Does not belong here: their rules.
+Belongs here: the table of generators with the files that show each, plug-ins' included, opening their rules.
+Does not belong here: the rules.
 """
 
 from __future__ import annotations
 
 import posixpath
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.sites.site import Site
+from rag_serving.plugins import loaded
 
+GROUP = "citelock.sources"
+"""Of the entry points of generators that plug-ins read, named as in `GENERATORS`; each gives a `Site`."""
 SUMMARY = "SUMMARY.md"
 """The table of contents of a book, where the chapters stand beside it."""
 
@@ -22,58 +26,9 @@ SUMMARY = "SUMMARY.md"
 class Generator:
     """A generator: `signs` are paths of files that only it has, below where its files begin."""
 
-    open: Callable[[], Site]
     signs: tuple[str, ...] = ()
     endings: tuple[str, ...] = ()  # of the files that it reads, where no sign tells
     beside: tuple[str, ...] = ()  # files and folders (`x/`) of which one has to stand beside a sign; empty: none
-
-
-def _sphinx() -> Site:
-    from rag_assets.sources.sites.sphinx import SphinxSite
-
-    return SphinxSite()
-
-
-def _asciidoc() -> Site:
-    from rag_assets.sources.sites.asciidoc import AsciidocSite
-
-    return AsciidocSite()
-
-
-def _built() -> Site:
-    from rag_assets.sources.sites.built_html import BuiltSite
-
-    return BuiltSite()
-
-
-def _docusaurus() -> Site:
-    from rag_assets.sources.sites.docusaurus import DocusaurusSite
-
-    return DocusaurusSite()
-
-
-def _mkdocs() -> Site:
-    from rag_assets.sources.sites.mkdocs import MkdocsSite
-
-    return MkdocsSite()
-
-
-def _mdbook() -> Site:
-    from rag_assets.sources.sites.mdbook import MdBookSite
-
-    return MdBookSite()
-
-
-def _static(place: int) -> Site:
-    from rag_assets.sources.sites.static_sites import STATIC_SITES
-
-    return STATIC_SITES[place]
-
-
-def _github() -> Site:
-    from rag_assets.sources.sites.github import GithubSite
-
-    return GithubSite()
 
 
 def _programs(*stems: str) -> tuple[str, ...]:
@@ -87,16 +42,16 @@ _HUGO = tuple(
 )
 GENERATORS: Mapping[str, Generator] = MappingProxyType(
     {
-        "docusaurus": Generator(_docusaurus, (*_programs("docusaurus.config"), "sidebars.js")),
-        "mkdocs": Generator(_mkdocs, ("mkdocs.yml", "mkdocs.yaml")),
-        "sphinx": Generator(_sphinx, ("conf.py",), (".rst",), ("index.rst", "index.md", "contents.rst", "index.txt")),
-        "asciidoc": Generator(_asciidoc, ("antora.yml",), (".adoc", ".asciidoc", ".asc")),
-        "html": Generator(_built, (), (".html", ".htm", ".xhtml")),
-        "mdbook": Generator(_mdbook, ("book.toml", "src/SUMMARY.md")),
-        "eleventy": Generator(lambda: _static(0), _programs(".eleventy", "eleventy.config")),
-        "jekyll": Generator(lambda: _static(1), ("_config.yml", "_config.yaml", "_config.toml")),
-        "hugo": Generator(lambda: _static(2), _HUGO, (), ("content/", "layouts/", "themes/")),
-        "github": Generator(_github, (), (".md", ".markdown", ".mdx")),
+        "docusaurus": Generator((*_programs("docusaurus.config"), "sidebars.js")),
+        "mkdocs": Generator(("mkdocs.yml", "mkdocs.yaml")),
+        "sphinx": Generator(("conf.py",), (".rst",), ("index.rst", "index.md", "contents.rst", "index.txt")),
+        "asciidoc": Generator(("antora.yml",), (".adoc", ".asciidoc", ".asc")),
+        "html": Generator((), (".html", ".htm", ".xhtml")),
+        "mdbook": Generator(("book.toml", "src/SUMMARY.md")),
+        "eleventy": Generator(_programs(".eleventy", "eleventy.config")),
+        "jekyll": Generator(("_config.yml", "_config.yaml", "_config.toml")),
+        "hugo": Generator(_HUGO, (), ("content/", "layouts/", "themes/")),
+        "github": Generator((), (".md", ".markdown", ".mdx")),
     }
 )
 """By the name that `site` has; where two are shown at one place, the first counts. Where nothing is
@@ -112,7 +67,7 @@ def found_site(names: Sequence[str], wanted: str, key: str) -> tuple[str, str, S
         key: the source, for what is said of errors.
 
     Raises:
-        SourceError: no such generator is known.
+        SourceError: no such generator is known, or its plug-in is not installed.
     """
     if wanted != "auto" and wanted not in GENERATORS:
         raise SourceError(f"site {wanted!r} is not read; set sources.{key}.site to {' or '.join(sorted(GENERATORS))}")
@@ -124,9 +79,32 @@ def found_site(names: Sequence[str], wanted: str, key: str) -> tuple[str, str, S
     ]
     if not places:
         name = _most(names) if wanted == "auto" else wanted
-        return name, "", GENERATORS[name].open()
+        return name, "", open_site(name, key)
     _, _, folder, name = min(places)
-    return name, folder, GENERATORS[name].open()
+    return name, folder, open_site(name, key)
+
+
+def open_site(name: str, key: str = "") -> Site:
+    """Return the rules of a generator. Raises SourceError where its plug-in is not installed."""
+    match name:
+        case "html":
+            from rag_assets.sources.sites.built_html import BuiltSite
+
+            return BuiltSite()
+        case "mdbook":
+            from rag_assets.sources.sites.mdbook import MdBookSite
+
+            return MdBookSite()
+        case "github":
+            from rag_assets.sources.sites.github import GithubSite
+
+            return GithubSite()
+    if name not in loaded(GROUP):
+        raise SourceError(
+            f"source {key!r} is a site of {name}: pip install 'citelock[sites]' on the machine that builds"
+        )
+    site: Site = loaded(GROUP)[name].load()()
+    return site
 
 
 def _most(names: Sequence[str]) -> str:

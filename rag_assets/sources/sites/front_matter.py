@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from rag_assets.sources.sites.js_values import JsError, exported
-from rag_assets.sources.sites.site import Tree, settings_text
 from rag_assets.steps.files.records import FileError
 
 Value: TypeAlias = Any
@@ -68,21 +66,6 @@ def read_toml(text: str) -> Value:
         return read_yaml(json.dumps(tomllib.loads(text, parse_float=str), default=str))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise YamlError(f"it is not valid TOML: {error}") from None
-
-
-def file_values(tree: Tree, name: str) -> Value:
-    """Return what a file of settings or data holds (YAML, JSON, TOML, what JavaScript exports).
-
-    Raises:
-        FileError: it cannot be read.
-    """
-    text = settings_text(tree, name)
-    try:
-        if name.endswith(".toml"):
-            return read_toml(text)
-        return exported(text) if name.endswith(("js", "ts")) else read_yaml(text)  # JSON is YAML
-    except (YamlError, JsError) as error:
-        raise FileError(f"{name}: {error}") from None
 
 
 def _built(events: Any) -> Value:

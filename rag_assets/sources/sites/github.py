@@ -16,10 +16,10 @@ from rag_assets.sources.sites.markdown_page import (
     read_markdown,
     set_ids,
 )
-from rag_assets.sources.sites.mdx import Mdx, partials_of
 from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted
 from rag_assets.sources.sites.slugs import GithubSlugger
 from rag_assets.sources.sites.trees import by_folder
+from rag_assets.steps.files.plugged import brought
 
 ENDINGS = (".md", ".markdown", ".mdx")
 _INDEXES = (
@@ -56,11 +56,14 @@ class GithubSite:
     def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
         front, text = read_markdown(tree, page)
-        mdx = Mdx(page.name, partials_of(tree), {"frontMatter": front.values})
-        main = markdown_main(mdx.markdown(text) if page.name.endswith(".mdx") else text, "GFM")
+        read: list[str] = []
+        lost: Mapping[str, int] = {}
+        if page.name.endswith(".mdx"):
+            text, read, lost = brought("mdx")(tree, page.name, text, {"frontMatter": front.values})
+        main = markdown_main(text, "GFM")
         set_ids(main, GithubSlugger())
         title = front.text("title") or heading_title(main) or name_title(page.name)
-        return markdown_body(main, plan, page, front, title=title, read=mdx.read, lost=mdx.lost)
+        return markdown_body(main, plan, page, front, title=title, read=read, lost=lost)
 
 
 def name_title(name: str) -> str:

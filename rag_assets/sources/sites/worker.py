@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 from rag_assets.parsing.outcomes import outcome
-from rag_assets.sources.sites.detect import GENERATORS
+from rag_assets.sources.sites.detect import open_site
 from rag_assets.sources.sites.page_reader import body_to_json, plan_of_json
 from rag_assets.sources.sites.site import ExcludedPageError, has_file
 from rag_assets.steps.files.records import FileError
@@ -52,7 +52,7 @@ def _page(request: Frame) -> dict[str, Any]:
     plan = plan_of_json(facts["plan"])
     tree = GivenTree(facts["names"], dict(_files(facts["files"], request.content)), facts["unreadable"])
     try:
-        body = GENERATORS[plan.generator].open().body(tree, plan, plan.by_name[facts["page"]])
+        body = open_site(plan.generator).body(tree, plan, plan.by_name[facts["page"]])
     except ExcludedPageError as error:
         return {"excluded": str(error)}
     except FileError:
@@ -69,4 +69,4 @@ def _files(sizes: list[list[Any]], content: bytes) -> Iterator[tuple[str, bytes]
 
 
 if __name__ == "__main__":
-    run(_answer, ("lxml.html", "rag_assets.sources.sites.mdbook", "rag_assets.steps.markup.asciidoc.page"))
+    run(_answer, ("lxml.html", "rag_assets.sources.sites.mdbook"))

@@ -13,7 +13,6 @@ from rag_assets.steps.files.archive import archive_text
 from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.decoding import decoded, shortened
 from rag_assets.steps.files.delimited import delimited_table
-from rag_assets.steps.files.marked_up import marked_up
 from rag_assets.steps.files.pdf.reading import pdf_text
 from rag_assets.steps.files.plugged import lack, plugged_in
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
@@ -55,8 +54,6 @@ def kind_text(
 ) -> FileText:
     """Return the text of a file of a kind; see `file_text`."""
     match kind:
-        case "rst" | "asciidoc":
-            return marked_up(kind, decoded(content), budget)
         case "plain":
             return FileText(shortened(decoded(content), budget), "text")
         case "markdown":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MappingProxyType
+from typing import Any
 
 from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
@@ -19,7 +20,10 @@ SCANNED = "image"
 FormatReader = Callable[[bytes, Composed, PagesDone | None], FileText]
 """Given the content, an empty body and what is told how far a paged file is; raises FileError."""
 _EXTRAS = MappingProxyType(
-    dict.fromkeys(("email", "epub", SCANNED, "odp", "ods", "odt", "outlook", "rtf"), "citelock[formats]")
+    {
+        **dict.fromkeys(("email", "epub", SCANNED, "odp", "ods", "odt", "outlook", "rtf"), "citelock[formats]"),
+        **dict.fromkeys(("asciidoc", "mdx", "rst"), "citelock[sites]"),
+    }
 )
 
 
@@ -38,10 +42,15 @@ def lack(kind: str) -> str:
 
 def plugged_in(kind: str) -> FormatReader:
     """Return the reader of a kind. Raises FileError where its plug-in is not installed."""
+    reader: FormatReader = brought(kind)
+    return reader
+
+
+def brought(kind: str) -> Any:
+    """Return what a plug-in brings for a kind. Raises FileError where it is not installed."""
     if kind not in loaded(GROUP):
         raise FileError(lack(kind))
-    reader: FormatReader = loaded(GROUP)[kind].load()
-    return reader
+    return loaded(GROUP)[kind].load()
 
 
 def is_installed_now(reason: str) -> bool:

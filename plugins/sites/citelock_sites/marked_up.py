@@ -1,0 +1,40 @@
+"""Files of reStructuredText and AsciiDoc that stand alone.
+
+Belongs here: their text as HTML whose headings carry ids. Does not belong here: the markup, sites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from citelock_sites.markup import MarkupError, MarkupPage
+from rag_assets.steps.files.composed import Composed
+from rag_assets.steps.files.decoding import decoded
+from rag_assets.steps.files.records import FileError, FileText, PagesDone
+from rag_assets.steps.formats.budget import first_chars, noted
+from rag_assets.steps.formats.losses import with_losses
+
+
+def rst_text(content: bytes, composed: Composed, _pages_done: PagesDone | None = None) -> FileText:
+    """Return a file of reStructuredText as HTML. Raises FileError where it cannot be read."""
+    from citelock_sites.rst.page import rst_page
+
+    return _html(content, composed, rst_page)
+
+
+def asciidoc_text(content: bytes, composed: Composed, _pages_done: PagesDone | None = None) -> FileText:
+    """Return a file of AsciiDoc as HTML. Raises FileError where it cannot be read."""
+    from citelock_sites.asciidoc.page import asciidoc_page
+
+    return _html(content, composed, asciidoc_page)
+
+
+def _html(content: bytes, composed: Composed, read: Callable[[str], MarkupPage]) -> FileText:
+    """Return a file as HTML; what it includes is not at hand."""
+    text, cut = first_chars(decoded(content), composed.budget)
+    try:
+        page = read(text)
+    except MarkupError as error:
+        raise FileError(str(error)) from None
+    body = with_losses(f"<main>{page.html}</main>", page.lost)
+    return FileText(noted(body, cut) if cut else body, "html")

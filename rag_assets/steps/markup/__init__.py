@@ -1,1 +1,0 @@
-"""Markup of documentation: reStructuredText and AsciiDoc, read into HTML."""
