@@ -110,7 +110,7 @@ def test_every_package_is_installed_by_its_digest_and_no_other_comes_with_it() -
         line.split() for line in dry_run("lint", "lock").splitlines() if "pip install" in line or "pip --" in line
     ]
     installs = [words for words in commands if "install" in words]
-    assert len(installs) == 10
+    assert len(installs) == 11
     for words in installs:
         assert {"--no-deps", "--no-build-isolation"} <= set(words)
         assert "--require-hashes" in words or words[-len(OURS) :] == OURS
@@ -198,8 +198,9 @@ def test_a_version_without_digests_and_another_torch_are_found(tmp_path: Path) -
 
 
 def test_the_demo_installs_what_each_of_its_doors_needs() -> None:
-    installed = {name for name in ("assets", "pdf", "mcp", "weights") if f"requirements/{name}.txt" in dry_run("demo")}
-    assert installed == {"assets", "pdf", "mcp", "weights"}
+    needed = {"assets", "formats", "mcp", "pdf", "sites", "weights"}
+    installed = {name for name in needed if f"requirements/{name}.txt" in dry_run("demo")}
+    assert installed == needed
 
 
 def test_no_wheel_is_installed_of_which_one_digit_differs(tmp_path: Path) -> None:

@@ -13,15 +13,15 @@ import docx
 import openpyxl
 import pptx
 import pytest
-from citelock_sites.asciidoc.page import asciidoc_page
-from citelock_sites.mkdocs_markdown import plain_markdown
-from citelock_sites.rst.page import rst_page
 from hypothesis import given
 from hypothesis import strategies as st
 from openpyxl.cell.rich_text import CellRichText, TextBlock
 from openpyxl.cell.text import InlineFont
 from openpyxl.styles import Font
 
+from citelock_sites.asciidoc.page import asciidoc_page
+from citelock_sites.mkdocs_markdown import plain_markdown
+from citelock_sites.rst.page import rst_page
 from rag_assets.sources.sites.markdown_page import html_of, markdown_main
 from rag_assets.steps.files.file_text import file_text
 from rag_assets.steps.formats.block_json import blocks_content

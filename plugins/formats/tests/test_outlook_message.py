@@ -7,8 +7,6 @@ import time
 from contextlib import suppress
 
 import pytest
-from citelock_formats.compressed_rtf import decompressed
-from citelock_formats.outlook_message import DEEPEST_MESSAGE, encoding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.compound_files import (
@@ -22,6 +20,8 @@ from support.compound_files import (
     outlook,
 )
 
+from citelock_formats.compressed_rtf import decompressed
+from citelock_formats.outlook_message import DEEPEST_MESSAGE, encoding
 from rag_assets.steps.files.file_text import FileError, file_text
 from rag_assets.steps.formats.block_json import blocks_content
 from rag_assets.steps.formats.blocks import Content

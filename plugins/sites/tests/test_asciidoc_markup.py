@@ -6,11 +6,11 @@ import re
 import time
 
 import pytest
-from citelock_sites.asciidoc.page import asciidoc_page
-from citelock_sites.markup import MarkupError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from citelock_sites.asciidoc.page import asciidoc_page
+from citelock_sites.markup import MarkupError
 from rag_assets.steps.files.file_text import file_text
 from rag_assets.steps.formats.html import html_content
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 
 import pytest
-from citelock_sites.markup import MarkupError
-from citelock_sites.rst.page import rst_page
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from citelock_sites.markup import MarkupError
+from citelock_sites.rst.page import rst_page
 from rag_assets.steps.files.file_text import FileError, file_text
 from rag_assets.steps.formats.html import html_content
 

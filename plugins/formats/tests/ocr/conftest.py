@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from citelock_formats.ocr.child import PdfChild
-from citelock_formats.ocr.scans import Scans
 from scanning import Opened, Processes
 
+from citelock_formats.ocr.child import PdfChild
+from citelock_formats.ocr.scans import Scans
 from rag_assets.parsing.reader import WORKER, LimitedReader
 from rag_serving.config.documents import Documents
 from rag_serving.isolation.child import Child

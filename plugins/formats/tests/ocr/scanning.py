@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import pypdfium2
 import pytest
-from citelock_formats.ocr.child import PdfChild
-from citelock_formats.ocr.scans import Scans
 from pypdfium2 import PdfMatrix, raw
 
+from citelock_formats.ocr.child import PdfChild
+from citelock_formats.ocr.scans import Scans
 from rag_assets.parsing.reader import LimitedReader
 from rag_serving.isolation.child import Child
 

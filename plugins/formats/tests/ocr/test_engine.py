@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
-from citelock_formats.ocr.engine import Tesseract, words_of_table
-from citelock_formats.ocr.records import PagePicture
 from hypothesis import given
 from hypothesis import strategies as st
 from scanning import Opened, engine, joined, lines, need_tesseract, scanned, text_of, text_pdf
 
+from citelock_formats.ocr.engine import Tesseract, words_of_table
+from citelock_formats.ocr.records import PagePicture
 from rag_serving.config.documents import Ocr
 
 ENGLISH = "The turbine was inspected in March.\nAll 48 blades were replaced."

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from citelock_formats.ocr.languages import first_languages, language_of
 from scanning import Opened, counting, joined, lines, need_tesseract, scanned, text_of, text_pdf
+
+from citelock_formats.ocr.languages import first_languages, language_of
 
 GERMAN = "Die Prüfung der Anlage dauerte\nüber drei Stunden. Größere Schäden\nwurden dabei nicht gefunden."
 INSTALLED = ("chi_sim", "deu", "eng", "ell", "fra", "rus", "ukr", "spa")

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pypdfium2
 import pytest
-from citelock_formats.ocr.recognition import NOTHING_LEGIBLE
 from PIL import Image
 from pypdfium2 import raw
 from scanning import (
@@ -26,6 +25,7 @@ from scanning import (
 )
 from sources.pdf_writer import pdf
 
+from citelock_formats.ocr.recognition import NOTHING_LEGIBLE
 from rag_assets.steps.files.records import FileError
 
 ENGLISH = "The turbine was inspected in March.\nIts bearings were worn and noisy.\nAll 48 blades were replaced."

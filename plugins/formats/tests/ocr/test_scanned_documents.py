@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from citelock_formats.ocr.health import examine
-from citelock_formats.ocr.scans import Scans
 from scanning import Processes, counting, joined, lines, need_tesseract, scanned, shades, text_of, text_pdf
 
+from citelock_formats.ocr.health import examine
+from citelock_formats.ocr.scans import Scans
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.parsing.scanned import FOLDER
 from rag_assets.sources.base import SyncResult

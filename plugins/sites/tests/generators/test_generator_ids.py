@@ -15,11 +15,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+
 from citelock_sites.antora import AsciidocSite
 from citelock_sites.docusaurus import DocusaurusSite
 from citelock_sites.mkdocs import MkdocsSite
 from citelock_sites.sphinx import SphinxSite
-
 from rag_assets.sources.sites.built_html import BuiltSite
 from rag_assets.sources.sites.site import ExcludedPageError, Site
 from scripts.generator_ids import built_pages, heading_ids

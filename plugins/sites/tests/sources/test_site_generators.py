@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from citelock_sites.js_values import exported
 from citelock_sites.mdx import Mdx
 from citelock_sites.mkdocs_markdown import plain_markdown
 from citelock_sites.mkdocs_slugs import MkdocsSlugger
-from hypothesis import given
-from hypothesis import strategies as st
-
 from rag_assets.sources.sites.detect import found_site
 from rag_assets.sources.sites.site import SiteBody, SitePlan
 from rag_assets.sources.sites.slugs import GithubSlugger

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from citelock_sites.templates import Template, text_of_value
 from hypothesis import given
 from hypothesis import strategies as st
 
+from citelock_sites.templates import Template, text_of_value
 from rag_assets.sources.sites.detect import found_site
 from rag_assets.sources.sites.site import SiteBody, SitePlan
 from rag_assets.sources.sites.trees import FolderTree
