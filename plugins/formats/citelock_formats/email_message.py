@@ -1,7 +1,7 @@
 """E-mails as files (EML, MSG): the head as a table, the text, what is attached (RFC 5322, 2045 to 2047, 3676).
 
 Belongs here: which part of a message is its text, quoted replies, messages within messages.
-Does not belong here: the text of what is attached (`file_text`), the form of MSG (`outlook_message`).
+Does not belong here: the text of what is attached (`files.file_text`), the form of MSG (`outlook_message`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """EPUB books: the chapters in the order of the spine, under the titles of the navigation.
 
 Belongs here: package document, spine, navigation, what is no text of the book (EPUB 3.3, OPF 2.0.1).
-Does not belong here: unpacking (`zip_members`), what elements of a chapter mean (`formats.html`).
+Does not belong here: unpacking (`files.zip_members`), what elements of a chapter mean (`formats.html`).
 """
 
 from __future__ import annotations

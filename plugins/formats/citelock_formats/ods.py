@@ -1,6 +1,7 @@
 """ODS files: what an OpenDocument spreadsheet says, sheet by sheet.
 
-Belongs here: sheets, rows and cells, also repeated and hidden ones. Does not belong here: tables of a sheet (`sheets`).
+Belongs here: sheets, rows and cells, also repeated and hidden ones.
+Does not belong here: tables of a sheet (`office.sheets`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The ids that Docusaurus gives the headings of a page.
 
-Belongs here: whose ids are counted together, the words that an id is made of. Does not belong here: slugs (`slugs`).
+Belongs here: whose ids are counted together, the words that an id is made of.
+Does not belong here: slugs (`sites.slugs`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sites of Eleventy, Jekyll and Hugo: which files are pages, their addresses, what their templates know.
 
 Belongs here: settings, data files, permalinks. Does not belong here: the marks of templates (`templates`), Markdown
-(`markdown_page`).
+(`sites.markdown_page`).
 """
 
 from __future__ import annotations

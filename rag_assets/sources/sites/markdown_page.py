@@ -1,8 +1,7 @@
 """Markdown pages as HTML: what all generators of Markdown sites have in common.
 
 Belongs here: Markdown to elements; ids, links, images, footnotes and alerts of the elements.
-Does not belong here: what one generator adds to Markdown (`mdx`, `mkdocs_markdown`), finding pages (`links`), ids
-(`slugs`).
+Does not belong here: what one generator adds to Markdown, finding pages (`links`), ids (`slugs`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Files that hold others: one body of several parts, each under its heading.
 
 Belongs here: parts put one after the other, a file inside a file as a section under its name, how deep and how much.
-Does not belong here: what holds them (`archive`, `email_message`, `epub`).
+Does not belong here: what holds them (`archive`, and readers of plug-ins).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Losses of a page: what its source shows and its text does not, for the ledger beside lost macros.
 
 Belongs here: counting elements that have no words, notes of what a generator or markup could not carry over, which
-travel in the body. Does not belong here: what each markup loses (`steps.markup`), rows of MACRO_LEDGER
+travel in the body. Does not belong here: what each markup loses, rows of MACRO_LEDGER
 (`sections.splitting`).
 """
 

@@ -1,7 +1,7 @@
 """Sheets as tables: blank rows part them, merged cells are repeated, hidden columns are gone.
 
 Belongs here: from the cells of one sheet, in any format, to its tables.
-Does not belong here: reading cells (`xlsx`, `ods`), which rows are headers (`header_rows`).
+Does not belong here: reading cells (`xlsx`), which rows are headers (`header_rows`).
 """
 
 from __future__ import annotations
