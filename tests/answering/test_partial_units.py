@@ -18,7 +18,7 @@ from rag_serving.records.claims import Claim, Draft
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.units import units
 
-EXAMPLES = int(os.environ.get("CITELOCK_PARTIAL_UNITS", "150"))
+EXAMPLES = int(os.environ.get("CITELOCK_PARTIAL_UNITS", "60"))
 QUESTIONS = (
     "How do I start the {k} service?",
     "{k}",

@@ -19,7 +19,7 @@ from rag_assets.steps.formats.element_tree import PageError
 from rag_serving.config.documents import Documents
 from rag_serving.config.sources import Files
 
-COUNT = int(os.environ.get("CITELOCK_MUTATED_FILES", "60"))
+COUNT = int(os.environ.get("CITELOCK_MUTATED_FILES", "24"))
 SEED = 18
 MEMORY_MB = 256
 """Of the child, for one document."""

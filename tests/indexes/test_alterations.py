@@ -1,6 +1,6 @@
 """No alteration of a generation on disk goes unnoticed: what opens is to the last bit what was built and signed.
 
-`CITELOCK_ALTERATIONS=500` runs in full; 25 random ones by default.
+`CITELOCK_ALTERATIONS=500` runs in full; 12 random ones by default.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rag_serving.artifacts.store import Store, StoreError, map_table, write_mapp
 from rag_serving.indexes.catalog import move_current
 from rag_serving.indexes.generation import Generation
 
-ALTERATIONS = int(os.environ.get("CITELOCK_ALTERATIONS", "25"))
+ALTERATIONS = int(os.environ.get("CITELOCK_ALTERATIONS", "12"))
 CHUNKS = 40
 
 

@@ -23,13 +23,13 @@ def seed() -> int:
 @pytest.fixture(scope="session")
 def pairs() -> int:
     """How many (principal, query) pairs the leak test asks."""
-    return int(os.environ.get("CITELOCK_LEAK_PAIRS", "1000"))
+    return int(os.environ.get("CITELOCK_LEAK_PAIRS", "400"))
 
 
 @pytest.fixture(scope="session")
 def synthetic(tmp_path_factory: pytest.TempPathFactory, seed: int, pairs: int) -> Iterator[Built]:
-    """1,000 pages of nested restrictions; 5,000 where many pairs ask."""
-    count = 5_000 if pairs >= 10_000 else 1_000
+    """400 pages of nested restrictions; 5,000 where many pairs ask."""
+    count = 5_000 if pairs >= 10_000 else 400
     yield from opened(tmp_path_factory.mktemp("synthetic"), restricted_wiki(count, seed, including=0.1))
 
 

@@ -38,8 +38,8 @@ from rag_serving.config.loading import Config
 from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.queries import Filters
 
-QUESTIONS = int(os.environ.get("CITELOCK_LEAK_BACKENDS", "60"))
-COMPARISONS = int(os.environ.get("CITELOCK_LEAK_COMPARISONS", "20"))
+QUESTIONS = int(os.environ.get("CITELOCK_LEAK_BACKENDS", "40"))
+COMPARISONS = int(os.environ.get("CITELOCK_LEAK_COMPARISONS", "10"))
 PAGES = 80
 """Of each tenant."""
 _OF_THE_BUILD = frozenset({"timings_ms", "generation", "receipt_id", "created_at", "sealed", "signature", "id"})

@@ -32,7 +32,7 @@ from rag_serving.config.loading import Config
 from rag_serving.config.serving import Serving
 from rag_serving.models.lazy_embedder import GuardedEmbedder
 
-REQUESTS = int(os.environ.get("CITELOCK_LEAK_DOORS", "200"))
+REQUESTS = int(os.environ.get("CITELOCK_LEAK_DOORS", "120"))
 PER_PRINCIPAL = min(REQUESTS, 1000)
 Told = tuple[int, dict[str, str], list[object]]
 PAGES = 300

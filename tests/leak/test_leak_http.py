@@ -20,7 +20,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.models.lazy_embedder import GuardedEmbedder
 
-ASKED = 300
+ASKED = 150
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,10 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-@pytest.fixture(params=["s3", "file", *(["az"] if azure_server.AZURITE else [])])
+# What is said of any store runs over a folder; over S3 at night, but for the contract in test_shared_home.py.
+@pytest.fixture(
+    params=[pytest.param("s3", marks=pytest.mark.nightly), "file", *(["az"] if azure_server.AZURITE else [])]
+)
 def settings(request: pytest.FixtureRequest, s3: str, tmp_path: Path) -> dict[str, Any]:
     """Of an empty store; `lease_s` is short."""
     quick = {"lease_s": 1, "retry_s": 5, "timeout_s": 10}

@@ -49,6 +49,7 @@ def files(home: SharedHome) -> dict[str, str]:
     return {name: path.read_text() for name, path in found.items() if not name.startswith(".")}
 
 
+@pytest.mark.parametrize("settings", ["s3", "file"], indirect=True)
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(
@@ -110,6 +111,7 @@ def test_a_writer_that_lives_keeps_others_out(machine: Any) -> None:
         assert files(second) == {"a.json": "1", "b.json": "2"}
 
 
+@pytest.mark.parametrize("settings", ["s3", "file"], indirect=True)
 def test_one_that_stalled_shares_nothing_after_another_took_over(machine: Any) -> None:
     stalled, other = machine("a"), machine("b")
     with stalled.writing(NAME):
@@ -126,6 +128,7 @@ def test_one_that_stalled_shares_nothing_after_another_took_over(machine: Any) -
     assert files(stalled) == {"a.json": "new"}
 
 
+@pytest.mark.parametrize("settings", ["s3", "file"], indirect=True)
 def test_of_two_that_publish_at_once_one_wins_and_is_whole(machine: Any) -> None:
     """Both take the folder as it is, write many files, and put them in force: the loser is told so."""
     for race in range(RACES):
@@ -176,6 +179,7 @@ while True:
 """
 
 
+@pytest.mark.parametrize("settings", ["s3", "file"], indirect=True)
 def test_killed_writers_leave_a_whole_tree_in_force(machine: Any, settings: dict[str, Any], tmp_path: Path) -> None:
     dice, number = random.Random(7), 1
     for kill in range(KILLS):

@@ -30,7 +30,7 @@ from rag_serving.records.claims import Claim, Draft, Verdict
 from rag_serving.records.passages import Lock
 from rag_serving.text.units import units
 
-ANSWERS = int(os.environ.get("CITELOCK_ADVERSARY", "300"))
+ANSWERS = int(os.environ.get("CITELOCK_ADVERSARY", "120"))
 QUESTION = "How long are logs kept, and may I restart a broker?"
 ELEMENT = re.compile(r"<\s*/?\s*(?:script|img|a|b|br|hr|iframe|svg|style|details|form|input|x)\b", re.IGNORECASE)
 NEGATING = re.compile(r"\b(?:not|never|no|without|except|unless|nicht)\b|n't\b", re.IGNORECASE)

@@ -20,7 +20,7 @@ from lxml import etree
 from rag_assets.steps.sections.splitting import PageError, sections_of_page
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
-COUNT = int(os.environ.get("CITELOCK_MUTATIONS", "300"))
+COUNT = int(os.environ.get("CITELOCK_MUTATIONS", "100"))
 SECONDS = 1.0
 CHARS = 400_000
 BATCHES = 10
