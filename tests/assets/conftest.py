@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import chdir
 from pathlib import Path
@@ -12,6 +10,7 @@ import dagster as dg
 import pytest
 import yaml
 from support.building import BuiltAs, build
+from support.command_line import run
 from support.damaged import Sample
 from support.envelopes import Wiki
 from support.project import Project
@@ -43,8 +42,9 @@ def publish_documents(folder: Path) -> None:
             source["path"] = str(ROOT / source["path"])
     config = folder / "app.yaml"
     config.write_text(yaml.safe_dump({**content, "home": str(folder / "home")}), encoding="utf-8")
-    command = "from rag_serving.cli.main import main; main()"
-    subprocess.run([sys.executable, "-c", command, "build", "--config", str(config)], check=True, cwd=ROOT)
+    with chdir(ROOT):
+        code, _, errors = run("build", "--config", str(config))
+    assert code == 0, errors
 
 
 def publish_sample(sample: Sample) -> None:
