@@ -93,7 +93,7 @@ lint: $(VENV)/.installed-test  ## Check style, types, the rules between the room
 	@python scripts/lock.py --check
 	@python scripts/check_licences.py
 
-# Two processes more than there are cores: many tests wait. Files begin in the order of tests/support/tiers.py.
+# One process more than there are cores: many tests wait. Files begin in the order of tests/support/tiers.py.
 WORKERS ?= $(shell python3 -c 'import os; print(min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(), 4) + 1)')
 SHARED_OUT := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
@@ -107,7 +107,9 @@ check: $(VENV)/.installed-test  ## Check style and types, and run the tests that
 test: $(VENV)/.installed-test  ## Install what tests need, check as `make lint`, and run all tests but those of the night.
 	@$(MAKE) --no-print-directory --jobs 2 lint tests
 
+# Where no test was compiled yet, one process compiles them, not each.
 tests:
+	@[ -d tests/__pycache__ ] || pytest --collect-only >/dev/null || true
 	@pytest $(SHARED_OUT) --durations 20
 
 # What the tests run small by default, in full: variables without CITELOCK_, each described in the test that reads it.

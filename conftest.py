@@ -6,6 +6,7 @@ processes that tests start can be interrupted.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 # `pytest --hypothesis-profile nightly` draws more. In CI the same examples are drawn every time.
 USUAL = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("default", USUAL, max_examples=25)
-settings.register_profile("ci", USUAL, max_examples=25, derandomize=True, print_blob=True)
+settings.register_profile("default", USUAL, max_examples=10)
+settings.register_profile("ci", USUAL, max_examples=10, derandomize=True, print_blob=True)
 settings.register_profile("nightly", USUAL, max_examples=1_000)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
 
@@ -52,8 +53,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Note what tests of `pytest -m unit` do outside of this process."""
+    """Collect tests without sweeping; note what those of `pytest -m unit` do outside of this process."""
+    gc.disable()
     if config.getoption("markexpr") == "unit":
+        import croniter  # noqa: F401  # starts `file` to learn how wide the interpreter's numbers are
+
         sys.addaudithook(tiers.note)
 
 
@@ -64,12 +68,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         item.add_marker(tiers.tier_of(item))
         if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+            item.add_marker(pytest.mark.xdist_group(tiers.group_of(item)))
     if not config.getoption("nightly"):
         left_out = {id(item) for item in nightly}
         items[:] = [item for item in items if id(item) not in left_out]
         config.hook.pytest_deselected(items=nightly)
     items[:] = tiers.in_order(items)
+
+
+def pytest_collection_finish() -> None:
+    """Sweep again, but not what was collected: a million objects that stay."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

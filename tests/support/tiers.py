@@ -23,8 +23,8 @@ REAL_MODULES = frozenset({"multiprocessing", "subprocess"}) | {
 }  # fmt: skip
 PARTS_FOLDERS = frozenset({
     "api", "assets", "bench", "browser", "cli", "documents", "embedding_jobs", "evaluation", "faults", "generators",
-    "indexes", "leak", "mcp_server", "monitoring", "object_home", "parsing", "pipeline", "sources", "telemetry",
-    "training",
+    "indexes", "leak", "mcp_server", "monitoring", "object_home", "parsing", "pipeline", "rendering", "sources",
+    "telemetry",
 })  # fmt: skip
 PARTS_FIXTURES = frozenset({"shared_folders", "unaltered_wiki"})
 SERVERS = ("support.running", "support.stand_in")
@@ -33,7 +33,7 @@ SERVERS = ("support.running", "support.stand_in")
 # program, what a test of `make test` says, or needs minutes of a processor.
 NIGHTLY = (
     # Builds, servers and workers that others start, too.
-    "test_backup.py::test_a_backup_made_beside_a_server_and_a_build",
+    "test_build_command.py::test_a_build_killed_at_any_moment",  # test_publishing_survives.py
     "test_celery_cluster.py::test_two_workers_make",
     "test_context_writer.py::test_a_killed_run_repeats_at_most_what_was_in_flight",
     "test_damage.py::test_an_undamaged_rebuild_passes_every_time",
@@ -46,11 +46,12 @@ NIGHTLY = (
     "test_mcp_tools.py::test_a_build_ends_with_its_caller",
     "test_report_assets.py::test_what_a_model_judges_is_told_beside_the_run_before",
     "test_fair_turns.py::test_ten_documents_beside_ten_thousand_take_twice_as_long_at_most[1]",
+    "test_fair_turns.py::test_real_workers_take_turns",
     "test_shared_builds.py::test_builds_that_are_killed_leave_what_is_published_whole",
     "test_shared_builds.py::test_of_two_builds_that_publish_at_once",
     "test_inbox_watch.py::test_a_killed_run_is_noted_as_failed",
-    "test_up.py::test_nothing_of_dagster_and_the_api_is_left",
     "test_vector_cache.py::test_a_killed_run_loses_at_most",
+    "test_work_once.py",  # test_waiting_builds.py and test_workers_build.py, each with a worker's process
     "test_workers.py::test_a_hangup_reads_the_configuration_again_and_the_server_goes_on_until_it_is_ended[2]",
     # Reports in Dagster's UI; test_report_assets.py reads them, test_reports_served.py looks at them in a browser.
     "test_dagster_ui.py::test_a_report_is_one_file",
@@ -67,24 +68,38 @@ NIGHTLY = (
     # Other people's clients of the door that OpenAI's own client asks.
     "test_chat_clients.py::test_langchain_asks_both_ways",
     "test_chat_clients.py::test_llm_in_a_terminal",
-    # Tools that measure and train.
+    # A thousand questions a second; test_wiring.py stops the database while people ask.
+    "test_load.py",
+    # By drawn pages and questions of both phases, test_leak_keywords.py.
+    "test_leak_differential.py::test_hidden_pages_change_nothing_of_what_keywords_find",
+    # Tools that measure and train; near-duplicates of public documentation, measured.
+    "test_duplicates_kafka_docs.py",
     "test_bench_answers.py",
     "test_bench_gpu.py::test_a_sweep_measures",
     "test_load_tool.py::test_a_long_run_tells_memory_over_time",
     "test_load_tool.py::test_a_real_leak_is_found",
     "test_load_faults.py::test_a_server_without_its_sidecar",
     "test_load_tool.py::test_a_server_under_load",
-    # Quality on public data, by bounds that no promise rests on.
-    "test_answers_quality.py::test_the_evidence_for_claims_of_scifact",
-    "test_duplicates_kafka_docs.py",
     # Models and examples of the same way.
     "test_agent_examples.py::test_an_agent_refuses",
     "test_ragas_model.py::test_a_model_that_writes_garbage_is_named_by_metric[{",
     "test_ragas_model.py::test_metrics_that_a_model_judges_are_what_they_are_by_hand[ollama]",
 )
-# Doors over a folder and Postgres alone; over every store, test_leak_backends.py and indexes/contract ask.
-DOORS = frozenset({"test_hostile_pages.py", "test_injected_orders.py", "test_leak_doors.py", "test_leak_http.py"})
-OTHER_STORES = frozenset({"chroma", "chroma_server", "opensearch", "qdrant"})
+# Where all doors are tried, one store is: over every store ask test_leak_backends.py and indexes/contract.
+ONE_STORE = {
+    **dict.fromkeys(
+        (
+            "test_attackers.py",
+            "test_hostile_pages.py",
+            "test_injected_orders.py",
+            "test_leak_doors.py",
+            "test_leak_http.py",
+        ),
+        "disk",
+    ),
+    **dict.fromkeys(("test_backend_away.py", "test_rollbacks_in_databases.py"), "postgres"),
+}
+STORES = frozenset({"chroma", "chroma_server", "disk", "opensearch", "postgres", "qdrant"})
 
 _EVENTS = {"os.fork", "os.posix_spawn", "socket.bind", "socket.connect", "subprocess.Popen"}
 outside: list[str] = []
@@ -100,7 +115,8 @@ def note(event: str, _: object) -> None:
 def is_nightly(item: pytest.Item) -> bool:
     """Return whether a test runs at night alone."""
     name = f"{item.path.name}::{item.name}"
-    is_other_store = item.path.name in DOORS and not OTHER_STORES.isdisjoint(_parameters(item))
+    stores = STORES.intersection(_parameters(item))
+    is_other_store = bool(stores) and ONE_STORE.get(item.path.name, "") not in {"", *stores}
     return is_other_store or item.get_closest_marker("nightly") is not None or name.startswith(NIGHTLY)
 
 
@@ -114,7 +130,8 @@ def tier_of(item: pytest.Function) -> str:
     folders, fixtures = set(item.path.parts[:-1]), set(item.fixturenames)
     imported = _imported(item.module)
     marked = any(item.get_closest_marker(name) for name in ("browser", "load", "xdist_group"))
-    if marked or folders & REAL_FOLDERS or fixtures & REAL_FIXTURES or imported & REAL_MODULES:
+    of_server = "postgres" in _parameters(item)
+    if marked or of_server or folders & REAL_FOLDERS or fixtures & REAL_FIXTURES or imported & REAL_MODULES:
         return "real"
     has_servers = any(name.startswith(SERVERS) for name in imported)
     return "parts" if has_servers or folders & PARTS_FOLDERS or fixtures & PARTS_FIXTURES else "unit"
@@ -129,10 +146,19 @@ def _imported(module: ModuleType) -> frozenset[str]:
     )
 
 
+def group_of(item: pytest.Item) -> str:
+    """Return what runs in one process: a file, or all files that look at the web page, which share a browser."""
+    is_web_page = item.path.parent.name == "browser" and item.path.stem != "test_dagster_ui"
+    return "browser" if is_web_page else item.path.stem
+
+
 def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
     """Return the tests with those first that take longest, so that no process ends alone; a file's stay together."""
     places: dict[object, int] = {}
     for item in items:
-        place = next(place for place, tier in enumerate(TIERS) if item.get_closest_marker(tier))
+        is_browser = item.path.parent.name == "browser"
+        place = (
+            0 if is_browser else next(1 + place for place, tier in enumerate(TIERS) if item.get_closest_marker(tier))
+        )
         places[item.path] = min(place, places.get(item.path, place))
     return sorted(items, key=lambda item: places[item.path])
