@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from rag_assets.publishing.build import build_dense, build_generation, build_lexical_index, commit_generation
 from rag_assets.publishing.originals import gather_originals
 from rag_assets.publishing.workspace import BuildWorkspace
@@ -72,6 +74,12 @@ def embedder() -> Embedder:
     return open_embedder(Config().embedding)
 
 
+@cache
+def vectors_of(texts: tuple[str, ...]) -> NDArray[Any]:
+    """Return the real model's vectors; most wikis of a process have the same passages."""
+    return embedder().embed_documents(texts)
+
+
 def configuration(home: Path, **more: object) -> Config:
     """A configuration with the tenant `acme` and this home."""
     return parse_config({"home": str(home), "tenants": {"acme": {}}, **more})
@@ -87,7 +95,8 @@ def publish(
     """Build a generation of the passages, point the tenant to it, and give its id."""
     config, store, model = config or configuration(home), Store(home), model or embedder()
     table = GENERATION_CHUNKS.table([_row(passage) for passage in passages])
-    vectors = model.embed_documents([f"{passage.title}\n{passage.heading}\n{passage.text}" for passage in passages])
+    texts = tuple(f"{passage.title}\n{passage.heading}\n{passage.text}" for passage in passages)
+    vectors = vectors_of(texts).copy() if model is embedder() else model.embed_documents(list(texts))
     generation = build_generation(store, tenant, table, vectors, config, model.name)
     generation.close()
     store.point_current(tenant, generation.id)
