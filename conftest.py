@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from support.index_backends import Backends
     from support.postgres import Postgres
 
-    from rag_serving.pipeline.pipeline import Pipeline
+    from rag_serving.ask import Pipeline
 
 # `pytest --hypothesis-profile nightly` draws more. In CI the same examples are drawn every time.
 USUAL = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -180,7 +180,7 @@ def pipeline(wiki_home: Path) -> Iterator[Pipeline]:
     """A pipeline over the small wiki."""
     from support.wiki import configuration, embedder
 
-    from rag_serving.pipeline.pipeline import Pipeline
+    from rag_serving.ask import Pipeline
 
     with closing(Pipeline.open(configuration(wiki_home), "acme", embedder())) as opened:
         yield opened

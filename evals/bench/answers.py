@@ -27,8 +27,8 @@ from evals.bench.hostile import good_clients
 from evals.bench.machine import load, machine
 from rag_assets.evaluation.gold import read_gold
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config, load_config
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.telemetry.telemetry import open_telemetry
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")

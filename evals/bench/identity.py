@@ -24,8 +24,8 @@ from typing import Any, TypeVar
 import pyarrow.parquet as pq
 
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import load_config
-from rag_serving.pipeline.pipeline import Pipeline
 
 COLUMNS = ["chunk_id", "text", "anchor", "url", "start", "end", "heading_path", "content_type"]
 TOLERANCE = 1e-9  # relative, of scores

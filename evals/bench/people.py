@@ -31,10 +31,10 @@ from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.publishing.sentences import embedding_through
 from rag_assets.state.vector_cache import VectorCache
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import parse_config
 from rag_serving.models import open_embedder, open_input_limit, open_tokenizer
 from rag_serving.models.embedding.weights import MODEL
-from rag_serving.pipeline.pipeline import Pipeline
 
 PEOPLE = ROOT / "evals" / "gold" / "people"
 CORPORA = ("sample", "cwiki", "rust-book")

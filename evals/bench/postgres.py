@@ -41,12 +41,12 @@ from rag_assets.publishing.build import build_generation
 from rag_assets.state.vector_cache import VectorCache
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.config.index import Index
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.protocols import Mask, ReaderView
 from rag_serving.models import open_embedder, open_tokenizer
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.text.analyzer import analyze
 
 READERS = (*["everyone"] * 10, *["group:staff"] * 6, *["group:board"] * 2, "group:ops&group:staff", "user:ann")

@@ -17,9 +17,9 @@ def main(home: Path) -> None:
     from rag_assets.evaluation.bench import TENANT
     from rag_serving.access.principals import Principal
     from rag_serving.artifacts.store import Store
+    from rag_serving.ask import Pipeline
     from rag_serving.config.loading import parse_config
     from rag_serving.indexes.generation import Generation
-    from rag_serving.pipeline.pipeline import Pipeline
 
     config = parse_config({"home": str(home), "tenants": {TENANT: {}}})
     found = {"rss_before_mb": rss()}

@@ -28,12 +28,12 @@ from evals.bench.real_text import DATA
 from rag_assets.evaluation.bench import TENANT
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.concurrency import cores
 from rag_serving.config.loading import Config
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, open_embedder
-from rag_serving.pipeline.pipeline import Pipeline
 
 QUERIES, WARM, DEPTH = 200, 20, 80
 _ASKER = Principal(TENANT)

@@ -23,9 +23,9 @@ import numpy as np
 from evals.bench.machine import load, machine
 from evals.bench.passages.corpora import ROOT
 from rag_assets.evaluation.gold import read_gold
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import load_config
 from rag_serving.config.tracing import Tracing
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.tracing import spans
 from rag_serving.tracing.exporting import close_tracing, open_tracing
 from rag_serving.tracing.spans import span

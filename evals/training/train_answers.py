@@ -40,9 +40,9 @@ from rag_serving.answering.answerer import Answering, Question
 from rag_serving.answering.selection.scorer import SignWeights, learnt
 from rag_serving.answering.selection.selector import FAR_AHEAD, MODEL, Ranked, best_of_passages, evidence_of, rank
 from rag_serving.answering.selection.signs import AGAINST, OF_CONFIDENCE, OF_VECTORS, QuestionFeatures
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.models import open_embedder
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.claims import Draft
 from rag_serving.records.passages import Lock
 from rag_serving.text.analyzer import analyze
@@ -161,7 +161,7 @@ def _watched(slug: str, asked: Sequence[Asked], every: Sequence[Asked], folder: 
 
 def _watch(pipeline: Pipeline, home: Path) -> Watching:
     config = _open_gates(home)
-    pipeline._answering = watching = Watching(config, open_embedder(config.embedding))
+    pipeline.answering = watching = Watching(config, open_embedder(config.embedding))
     return watching
 
 
@@ -245,7 +245,7 @@ def _of_people(folder: Path) -> list[Judged]:
             continue
         home = folder / "people" / name
         with published(cut(name, pages), home) as pipeline:
-            pipeline._answering = Answering(_open_gates(home), pipeline._embedder)
+            pipeline.answering = Answering(_open_gates(home), pipeline.embedder)
             for gold in read_gold(questions_of(name, "build")).questions:
                 answer = pipeline.ask(gold.asker(TENANT), gold.question)
                 if answer.features:

@@ -30,6 +30,7 @@ from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import current_generation
 from rag_serving.indexes.current import CurrentGeneration
@@ -37,7 +38,7 @@ from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, open_embedder, open_input_limit
 from rag_serving.models.protocols import Progress
 from rag_serving.models.reranker_client import open_reranker
-from rag_serving.pipeline.pipeline import Pipeline, Services
+from rag_serving.pipeline.tenant import Services
 from rag_serving.receipts.store import ReceiptStore
 
 Report = Callable[[str, int, int], None]

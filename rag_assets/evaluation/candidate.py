@@ -28,13 +28,14 @@ from rag_assets.publishing.checks import CheckResult
 from rag_assets.publishing.publish import PublishError
 from rag_serving.artifacts.signed_files import read_signed, write_signed
 from rag_serving.artifacts.store import Store, StoreError
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.indexes.catalog import EVAL_REPORT
 from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.indexes.generation import Generation
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker_client import open_reranker
-from rag_serving.pipeline.pipeline import Pipeline, Services
+from rag_serving.pipeline.tenant import Services
 from rag_serving.receipts.store import ReceiptStore
 from rag_serving.text.analyzer import ANALYZER_VERSION
 

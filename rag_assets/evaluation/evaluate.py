@@ -15,8 +15,8 @@ from typing import Any
 from rag_assets.evaluation.gold import GoldQuestion, GoldSet
 from rag_assets.evaluation.tables import percentiles
 from rag_serving.answering.citations import claims_of
+from rag_serving.ask import Pipeline
 from rag_serving.indexes.generation import Generation
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.flags import FINDINGS
 from rag_serving.text.normalization import fold

@@ -13,7 +13,7 @@ from rag_assets.evaluation import tables
 from rag_assets.evaluation.evaluate import Evaluation, Judged, rank_pages
 from rag_assets.evaluation.gold import GoldSet
 from rag_assets.evaluation.measures import of_answers, of_rankings, summary
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 
 _OF_CASES = ("id", "question", "answerable", "status", "outcome", "confidence", "fault", "answer")
 

@@ -26,9 +26,9 @@ from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.publishing.sentences import embedding_through
 from rag_assets.state.vector_cache import VectorCache
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config
 from rag_serving.models import Embedder, open_embedder, open_input_limit, open_tokenizer
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.text.units import units
 
 EVIDENCE = "evidence_sentences.jsonl"

@@ -1,6 +1,6 @@
 """The HTTP API: shapes, limits, status codes.
 
-Belongs here: routes and what goes over the wire. Does not belong here: answering (`pipeline`), who asks (`auth`).
+Belongs here: routes and what goes over the wire. Does not belong here: answering (`ask`), who asks (`auth`).
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ from rag_serving.api.traced import Traced
 from rag_serving.api.turns import InTurn
 from rag_serving.api.uploads import Uploads
 from rag_serving.api.wire import BodyLimit, RequestError, error_body
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config
 from rag_serving.conversations.sessions import Exchange, Remembered
 from rag_serving.conversations.turns import conversation_of
 from rag_serving.indexes.current import BEING_OPENED
 from rag_serving.mcp.extra import require_mcp
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.query.filters import parse_filters
 from rag_serving.records.answers import Answer
 from rag_serving.records.occasion import Mode, Occasion

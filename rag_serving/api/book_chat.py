@@ -16,8 +16,8 @@ from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, Shown, Text
 from rag_serving.api.errors import RETRY_AFTER_S
 from rag_serving.api.service import Caller, CurrentService, checked_text
 from rag_serving.api.wire import RequestError
+from rag_serving.ask import Pipeline
 from rag_serving.pipeline.book import NOT_VERIFIED, book_sources
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.flags import flags_told
 from rag_serving.records.occasion import Occasion

@@ -11,8 +11,8 @@ from fastapi.responses import JSONResponse, Response
 
 from rag_serving.api.service import Caller, CurrentService
 from rag_serving.api.wire import RequestError
+from rag_serving.ask import Pipeline
 from rag_serving.conversations.sessions import SessionStore
-from rag_serving.pipeline.pipeline import Pipeline
 
 router = APIRouter()
 

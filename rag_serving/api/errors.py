@@ -20,13 +20,13 @@ from rag_serving.api.budgets import budget_refusal
 from rag_serving.api.streams import INTERNAL
 from rag_serving.api.traced import HEADER, trace_of_request
 from rag_serving.api.wire import RequestError, error_response, first_fault
+from rag_serving.ask import RETRIEVAL_DOWN, RETRIEVAL_OFF
 from rag_serving.audit.log import AUDIT_DOWN, AuditUnavailableError
 from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
 from rag_serving.conversations.sessions import SessionError
 from rag_serving.degradation.phases import RetrievalOffError
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.databases import RemoteError
-from rag_serving.pipeline.pipeline import RETRIEVAL_DOWN, RETRIEVAL_OFF
 from rag_serving.query.filters import FilterError
 from rag_serving.receipts.receipt import NotTheAskerError, ReceiptError, ReceiptsAwayError
 from rag_serving.retrieval.hybrid import RetrievalError

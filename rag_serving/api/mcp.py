@@ -29,11 +29,11 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.service import seen_of, service_of, slots_of
 from rag_serving.api.stream_slots import Slots
 from rag_serving.api.wire import RequestError, error_response
+from rag_serving.ask import Pipeline
 from rag_serving.config.serving import Serving
 from rag_serving.deadline import Deadline
 from rag_serving.mcp.callers import Caller, Release
 from rag_serving.mcp.server import build_server
-from rag_serving.pipeline.pipeline import Pipeline
 
 PATH = "/mcp"
 

@@ -25,6 +25,7 @@ from rag_serving.api.static_tokens import token_digest
 from rag_serving.api.status_series import status_series
 from rag_serving.api.stream_slots import ActiveStreams, Slots
 from rag_serving.api.wire import RequestError, bearer_token
+from rag_serving.ask import Pipeline
 from rag_serving.audit.events import Event
 from rag_serving.audit.log import AuditLog, open_audit
 from rag_serving.budgets.build_series import BuildSeries
@@ -38,7 +39,6 @@ from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker_client import RemoteReranker
 from rag_serving.object_home.follower import Follower, open_server_follower
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.telemetry.job_series import JobSeries
 from rag_serving.telemetry.metrics import Metrics

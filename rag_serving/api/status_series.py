@@ -16,10 +16,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from rag_serving.api.tenant_status import published_at, source_states
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.source_dates import source_pages
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.telemetry.job_series import JobSeries
 from rag_serving.telemetry.series import gauge_of
 

@@ -2,7 +2,7 @@
 
 Nothing is sent of what a model writes before it was verified.
 
-Belongs here: events and their order, the response that streams them. Does not belong here: answering (`pipeline`),
+Belongs here: events and their order, the response that streams them. Does not belong here: answering (`ask`),
 routes (`api.app`), how many streams there may be (`stream_slots`).
 """
 

@@ -17,12 +17,12 @@ from typing import Any
 
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.artifacts.sync_times import read_sync_time
+from rag_serving.ask import Pipeline
 from rag_serving.config.freshness import judge
 from rag_serving.config.loading import Config
 from rag_serving.escaping.redaction import redacted
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.source_dates import SourcePages, source_pages
-from rag_serving.pipeline.pipeline import Pipeline
 
 _NO_PAGES = SourcePages(0, None)
 

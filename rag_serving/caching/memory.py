@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from functools import partial
+from typing import Any
 
 from rag_serving.access.principals import Principal, satisfied_classes, satisfies
 from rag_serving.answering.composing import AnswerTrace
@@ -188,17 +188,13 @@ class EarlierAnswers:
         if earlier is None:
             return None
         flags = dict.fromkeys((*trace.flags, *earlier.flags))
-        return replace(earlier, flags=tuple(flags), timings_ms=trace.timings_ms)
+        return replace(earlier, understood=request.understood, flags=tuple(flags), timings_ms=trace.timings_ms)
 
 
 def _asking(request: Request) -> Asking:
     """Return a question with all that its answer depends on, whatever else a request comes to have."""
     scope = {name: value for name, value in vars(request).items() if name not in _NOT_ASKED and value}
     return Asking(request.principal, request.text, scope)
-
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
 
 
 class Memory:
@@ -255,25 +251,3 @@ class Memory:
                 self.clear()
                 self._mark = newest
         return newest
-
-
-class Remembering(Protocol):
-    """Whose questions leave something in memory."""
-
-    memory: Memory
-
-
-Asked = TypeVar("Asked", bound=Remembering)
-
-
-def from_memory(
-    method: Callable[Concatenate[Asked, Arguments], Result],
-) -> Callable[Concatenate[Asked, Arguments], Result]:
-    """Return a method that answers a question, with the marks looked at before it and after it."""
-
-    @wraps(method)
-    def held(pipeline: Asked, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
-        with pipeline.memory.asked():
-            return method(pipeline, *arguments, **named)
-
-    return held

@@ -15,7 +15,7 @@ from rag_serving.indexes.databases import RemoteError
 from rag_serving.retrieval.search import NOTHING_READABLE
 
 if TYPE_CHECKING:
-    from rag_serving.pipeline.pipeline import Pipeline
+    from rag_serving.ask import Pipeline
     from rag_serving.records.answers import Answer, SearchResults
 
     Noted = TypeVar("Noted", Answer, SearchResults)

@@ -24,8 +24,8 @@ from rag_serving.config.logging import complain
 
 if TYPE_CHECKING:
     from rag_serving.access.principals import Principal
+    from rag_serving.ask import Pipeline
     from rag_serving.conversations.turns import Conversation, Turn
-    from rag_serving.pipeline.pipeline import Pipeline
     from rag_serving.records.answers import Answer
     from rag_serving.records.queries import Filters
     from rag_serving.records.refusal import ClarificationOption

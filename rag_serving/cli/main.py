@@ -1,6 +1,6 @@
 """`citelock`: questions, searches, the server, receipts, the doctor.
 
-Belongs here: arguments. Does not belong here: answering (`pipeline`), the group (`group`), looks (`printing`).
+Belongs here: arguments. Does not belong here: answering (`ask`), the group (`group`), looks (`printing`).
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from rag_serving.cli.options import chosen_tenant
 
 if TYPE_CHECKING:
     from rag_serving.access.principals import Principal
+    from rag_serving.ask import Pipeline
     from rag_serving.config.loading import Config
-    from rag_serving.pipeline.pipeline import Pipeline
     from rag_serving.rendering.cited import CitedPlaces
 
 _PATIENCE_S = 1.0  # that a command waits for a telemetry database
@@ -44,7 +44,7 @@ def open_pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> 
     if asks and config.embedding.provider == "local":  # opened beside the imports, which take as long
         threading.Thread(target=embedder.warm, name="warm").start()
 
-    from rag_serving.pipeline.pipeline import Pipeline
+    from rag_serving.ask import Pipeline
     from rag_serving.telemetry.telemetry import open_telemetry
     from rag_serving.tracing.exporting import close_tracing, open_tracing
 

@@ -5,7 +5,7 @@ who asks now may. What a client or a store says was answered only chooses among 
 
 Belongs here: the order in which a question is read, and its rules: telling a pick ("yes", "2", "the second one") and a
 question that leans on others from whole ones, what it takes from their words. Does not belong here: what options there
-are (`answering.clarifying`), a language model's reading (`rewriting`), asking (`pipeline.conversing`).
+are (`answering.clarifying`), a language model's reading (`conversing`), asking (`ask`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The phase of one question: which one it begins in, and falling through to the next where one fails or hangs.
 
 Belongs here: the chain 3 → 2 → 1, the time that a search may take, searches that hang. Does not belong here: which
-phase is in force (`controller`), what is answered when none is left (`pipeline.pipeline`), what a phase
+phase is in force (`controller`), what is answered when none is left (`ask`), what a phase
 searches.
 """
 
@@ -175,6 +175,7 @@ class Phases:
         configured: the phase that an operator set; below it, the answer says so.
         searches: runs them in threads; None: they run in this one, for as long as they take.
         asker: who asks; None: a caller without a name.
+        features: switches that differ for this question, on which something is tried out.
         phase: the phase that answered; None as long as none did.
     """
 
@@ -187,6 +188,7 @@ class Phases:
     turn: Turn | None = None
     clock: Callable[[], float] = time.monotonic
     asker: str | None = None
+    features: Mapping[str, bool] = field(default_factory=dict)
     phase: int | None = None
     retrieval_ms: float | None = None
     failed: list[int] = field(default_factory=list)

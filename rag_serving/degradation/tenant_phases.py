@@ -27,7 +27,6 @@ from rag_serving.artifacts.signed_files import read_signed, write_signed
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.config.phases import PHASES, Canary, PhaseSettings
-from rag_serving.config.sections import Features
 from rag_serving.degradation.controller import Change, PhaseController, PhaseState
 from rag_serving.degradation.phases import Phases, RetrievalOffError, Searches
 from rag_serving.query.operators import read_signs
@@ -224,48 +223,25 @@ class TenantPhases:
         """How many searches hang."""
         return self._watched.searches.hanging if self._watched else 0
 
-    def features(self, features: Features, request: Request) -> Features:
-        """Return the switches that a question is asked with."""
-        canary = self._settings.canary
-        if canary is None or not canary.features or not self._is_trial(canary, request):
-            return features
-        return features.model_copy(update=canary.features)
-
-    def begin(self, request: Request, mode: Mode | None = None) -> Phases:
-        """Return the chain of a question that begins now; whoever has it closes it. `mode`: searched in place of any
-        phase."""
-        current_span().set({TENANT: self._tenant})
-        settings, watched = self._settings, self._watched
-        canary = settings.canary
-        is_trial = canary is not None and self._is_trial(canary, request)
-        if is_trial:
-            settings = replace(settings, phase=_tried(canary, settings.phase))
-        if watched is None:
-            return Phases(settings.phase, settings.phase, self.turns, mode)
-        control = watched.trial if is_trial else watched.control
-        turn = control.begin(request.principal.user)
-        return Phases(
-            turn.phase,
-            settings.phase,
-            self.turns,
-            mode,
-            watched.searches,
-            control,
-            turn,
-            watched.clock,
-            request.principal.user,
-        )
-
     @contextmanager
     def begun(self, request: Request, mode: Mode | None = None) -> Iterator[Phases]:
-        """Yield the chain of a question that begins now; see `begin`.
+        """Yield the chain of a question that begins now. `mode`: searched in place of any phase.
 
         Raises:
             RetrievalOffError: an operator has switched retrieval off; no generation is looked at.
         """
-        if not self._settings.enabled:
+        settings, watched, user = self._settings, self._watched, request.principal.user
+        if not settings.enabled:
             raise RetrievalOffError("retrieval.enabled is false")
-        phases = self.begin(request, mode)
+        current_span().set({TENANT: self._tenant})
+        canary = settings.canary if settings.canary and self._is_trial(settings.canary, request) else None
+        first = _tried(canary, settings.phase)
+        phases = Phases(first, first, self.turns, mode, features=canary.features if canary else {}, asker=user)
+        if watched:
+            phases.searches, phases.clock = watched.searches, watched.clock
+            phases.control = watched.trial if canary else watched.control
+            phases.turn = phases.control.begin(user)
+            phases.first = phases.turn.phase
         try:
             yield phases
         finally:

@@ -1,6 +1,6 @@
 """The tool that answers, and the one that proves an answer: ask, verify_receipt.
 
-Belongs here: what they do for their caller. Does not belong here: answering (`pipeline`), the shapes (`mcp.results`).
+Belongs here: what they do for their caller. Does not belong here: answering (`ask`), the shapes (`mcp.results`).
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.deadline import Deadline
-from rag_serving.pipeline.pipeline import Pipeline
 
 Release = Callable[[], None]
 

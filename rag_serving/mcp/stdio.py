@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.mcp.callers import OneCaller
 from rag_serving.mcp.server import build_server
-from rag_serving.pipeline.pipeline import Pipeline
 
 
 def serve(pipeline: Pipeline, principal: Principal, config: Path) -> None:

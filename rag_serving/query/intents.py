@@ -2,7 +2,7 @@
 lock", "what is a berth and how do I book one?".
 
 Belongs here: telling them apart by the words alone, each as a question that can be searched alone.
-Does not belong here: whether different pages answer them (`pipeline.several`).
+Does not belong here: whether different pages answer them (`pipeline.locked`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Questions that a reader could ask, made from the headings of pages that he may read.
 
-Belongs here: choosing headings, putting them as questions. Does not belong here: when they are shown (`pipeline`).
+Belongs here: choosing headings, putting them as questions. Does not belong here: when they are shown (`ask`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From words to ranked candidates: a query is read, narrowed and embedded, then each stage ranks.
 
 Belongs here: what comes before the stages, and running them. Does not belong here: their order (`retrieval.stages`),
-what is made of the passages (`pipeline`).
+what is made of the passages (`ask`).
 """
 
 from __future__ import annotations

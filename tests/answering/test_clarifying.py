@@ -15,8 +15,8 @@ from support.wiki import configuration
 from rag_serving.access.principals import Principal
 from rag_serving.answering.clarifying import asked_back, closest, deeper, examples_told, joined, spelling_told
 from rag_serving.answering.markdown import markdown
+from rag_serving.ask import Pipeline
 from rag_serving.cli.printing import answer_lines
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer
 from rag_serving.records.decisions import Action, Contender, Decision
 from rag_serving.records.passages import Lock

@@ -20,8 +20,8 @@ from rag_serving.access.principals import Principal
 from rag_serving.answering.gates import CLOSEST
 from rag_serving.answering.markdown import markdown
 from rag_serving.answering.writing.generator import GENERATOR_DOWN
+from rag_serving.ask import Pipeline
 from rag_serving.cli.printing import answer_lines
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import CLOSEST_PASSAGE, LANGUAGE_NOT_SERVED
 

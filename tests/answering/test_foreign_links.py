@@ -17,7 +17,7 @@ from rag_serving.answering.verification import verify
 from rag_serving.answering.writing.generator import without_foreign_links
 from rag_serving.answering.writing.parsing import parse
 from rag_serving.answering.writing.sanitizing import without_links
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 from rag_serving.records.claims import Draft, Verdict
 from rag_serving.records.passages import Lock
 

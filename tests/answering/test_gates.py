@@ -19,8 +19,8 @@ from rag_serving.answering.gates import (
     gate_question,
     likeness,
 )
+from rag_serving.ask import Pipeline
 from rag_serving.config.sections import Gates
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.flags import CLOSEST_PASSAGE
 from rag_serving.records.passages import Lock
 from rag_serving.text.analyzer import analyze

@@ -16,7 +16,7 @@ from support.wiki import PASSAGES, Passage, configuration, embedder, publish
 from rag_serving.access.principals import Principal
 from rag_serving.answering.gates import REFUSED_ORDER
 from rag_serving.answering.selection.selector import select
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.injections import REPLACED, neutralized
 from rag_serving.text.orders import is_order, orders_assistant

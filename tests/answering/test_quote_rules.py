@@ -12,7 +12,7 @@ from support.stand_in_chat import MODEL, StandInChat, served
 from support.wiki import LAG, RESTART, RETENTION, SETTINGS, configuration, embedder
 
 from rag_serving.access.principals import Principal
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 
 EVERYONE = Principal("acme")
 QUESTION = "May I restart a broker while partitions are under-replicated?"

@@ -15,8 +15,8 @@ from support.wiki import configuration, embedder
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.refusals import best_rejected, not_written, nothing_kept
+from rag_serving.ask import Pipeline
 from rag_serving.cli.printing import answer_lines
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer
 from rag_serving.records.claims import Claim, Draft
 from rag_serving.records.passages import Lock

@@ -92,7 +92,7 @@ def test_a_streamed_answer_tells_stages_then_verified_sentences_then_all_of_it(c
 
 def test_a_stream_that_fails_says_so_without_telling_why(wiki_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = client_of(wiki_home)
-    monkeypatch.setattr("rag_serving.pipeline.answers.numbered", None)
+    monkeypatch.setattr("rag_serving.ask.numbered", None)
     name, data = events_in(client.post("/v1/ask", json={**QUESTION, "stream": True}).text)[-1]
     assert (name, data["code"]) == ("error", "INTERNAL")
     assert client.post("/v1/ask", json={"question": " ", "stream": True}).status_code == 400
@@ -183,7 +183,7 @@ def test_without_a_generation_the_server_is_not_ready_and_says_why(tmp_path: Pat
 
 def test_an_error_inside_tells_nothing_of_the_inside(wiki_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = client_of(wiki_home)
-    monkeypatch.setattr("rag_serving.pipeline.answers.numbered", None)
+    monkeypatch.setattr("rag_serving.ask.numbered", None)
     response = client.post("/v1/ask", json=QUESTION)
     assert response.status_code == 500
     assert response.json() == {

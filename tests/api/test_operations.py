@@ -15,8 +15,8 @@ from support.api_client import QUESTION, bearer, client_of
 from support.wiki import PASSAGES, configuration, publish
 
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.degradation.tenant_phases import ChosenPhases
-from rag_serving.pipeline.pipeline import Pipeline
 
 TOKENS = json.dumps(
     {

@@ -19,9 +19,9 @@ from rag_assets.evaluation.candidate import Candidate, _evaluated_config, candid
 from rag_serving.api.app import create_app
 from rag_serving.api.reload import ConfigFile
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.cli.doctor import examine
 from rag_serving.config.loading import load_config
-from rag_serving.pipeline.pipeline import Pipeline
 
 TENANTS = ("acme", "other")
 OFF = {"features": {"FEATURE_RERANKER": False}}

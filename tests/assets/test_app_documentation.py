@@ -13,9 +13,9 @@ from support.clarified import clarified
 
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
+from rag_serving.ask import Pipeline
 from rag_serving.cli.printing import answer_lines
 from rag_serving.config.loading import load_config
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer
 from rag_serving.retrieval.hybrid import Mode
 

@@ -15,9 +15,9 @@ from support.mcp_calls import call, server_of
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import CHUNKS, GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, read_table
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import load_config
 from rag_serving.models import open_embedder
-from rag_serving.pipeline.pipeline import Pipeline
 
 READER = Principal("demo")
 SUMMARY = """# Summary

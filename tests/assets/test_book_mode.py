@@ -16,9 +16,9 @@ from support.passages import lock_of
 from evals.bench.passages.corpora import ROOT
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config, load_config
 from rag_serving.pipeline.book import NOT_VERIFIED, book_gates, book_sources, of_books
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.occasion import Occasion
 from rag_serving.records.passages import Candidate, Lock
 from rag_serving.records.queries import Filters

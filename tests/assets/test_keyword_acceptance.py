@@ -14,10 +14,10 @@ import pytest
 from support.keyword_corpus import Absent
 
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import load_config
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.models.protocols import Embedder
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.passages import Chunk
 from rag_serving.retrieval.hybrid import Mode
 from rag_serving.retrieval.search import Search, search_candidates

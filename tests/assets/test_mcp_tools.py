@@ -21,10 +21,10 @@ from support.waiting import wait_until
 from rag_assets.llm_contexts import servers
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import load_config
 from rag_serving.mcp.callers import OneCaller
 from rag_serving.mcp.server import build_server
-from rag_serving.pipeline.pipeline import Pipeline
 
 EDITOR = Principal("demo", "eve", roles=frozenset({"reader", "editor"}))
 

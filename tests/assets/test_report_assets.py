@@ -29,8 +29,8 @@ from rag_assets.sensors import report_when_published
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.artifacts.store import Store, read_json, remove_folder, write_json
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import load_config
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.telemetry.telemetry import open_telemetry
 
 TODAY = datetime.now(UTC).date().isoformat()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import load_config
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer
 
 ANYBODY = Principal("demo")

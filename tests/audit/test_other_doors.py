@@ -18,11 +18,11 @@ from support.wiki import configuration, embedder
 from typer.testing import CliRunner
 
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.audit.log import AUDIT_DOWN, open_audit
 from rag_serving.audit.tables import HEADS, METADATA
 from rag_serving.budgets.opening import open_budgets
 from rag_serving.cli.main import app
-from rag_serving.pipeline.pipeline import Pipeline
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 ANSWERING = {

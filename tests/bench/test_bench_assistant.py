@@ -14,7 +14,7 @@ from evals.bench.assistant.judging import JudgedChain, done_with, judge, misses,
 from evals.bench.passages.corpora import ROOT, sample_pages
 from rag_assets.evaluation.gold import GoldError, read_gold, tenant_gold
 from rag_serving.access.principals import Principal
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.refusal import Clarification, ClarificationOption, Refusal
 

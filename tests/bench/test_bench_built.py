@@ -11,7 +11,7 @@ from evals.bench.built import build, rebuild_changed
 from evals.bench.real_text import Sentence
 from rag_assets.evaluation.bench import TENANT
 from rag_serving.access.principals import Principal
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 
 WORDS = ("crane", "winch", "buoy", "anchor", "hull")
 SENTENCES = [

@@ -12,8 +12,8 @@ from playwright.sync_api import Page, expect
 from support.mcp_calls import call, server_of
 
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.mcp.card import card_html
-from rag_serving.pipeline.pipeline import Pipeline
 
 pytestmark = pytest.mark.browser
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.conversations.turns import Conversation, Turn, conversation_of, turn_of
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer
 from rag_serving.records.queries import Filters
 

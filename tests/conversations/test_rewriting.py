@@ -12,12 +12,11 @@ from support.stand_in_chat import MODEL, Fault, StandInChat, served
 from support.wiki import configuration, embedder
 
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.sessions import Sessions
-from rag_serving.conversations.rewriting import RewriteError, Rewriter, accepted, prompt
+from rag_serving.conversations.conversing import NOT_REWRITTEN, RewriteError, Rewriter, accepted, prompt
 from rag_serving.conversations.turns import Conversation, Turn
-from rag_serving.pipeline.conversing import NOT_REWRITTEN
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.text.fences import Fence
 
 EVERYONE = Principal("acme")

@@ -15,7 +15,7 @@ from rag_assets.evaluation.answer_ablation import ANSWER_VARIANTS, ablate_answer
 from rag_assets.evaluation.gold import GoldSet
 from rag_assets.evaluation.tables import to_csv
 from rag_serving.access.principals import Principal
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 from rag_serving.records.answers import Answer
 
 CHOSEN = ("defaults", "lexical only", "context: none", "without gates")

@@ -21,11 +21,11 @@ from rag_assets.evaluation.gold import GoldQuestion, GoldSet
 from rag_assets.evaluation.measures import of_answers
 from rag_assets.evaluation.runs import saved_runs
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.cli.main import app
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.models.lazy_embedder import GuardedEmbedder
 from rag_serving.models.protocols import Embedder, ModelError
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.refusal import Refusal
 

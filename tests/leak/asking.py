@@ -14,8 +14,8 @@ from brute_force import Judge, Texts, pages_told
 from restricted_wiki import marker_of, name_of, sentence, some_principal
 
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.models.protocols import Embedder
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.search import search_candidates

@@ -32,10 +32,10 @@ from rag_assets.steps.dedup.minhash import fingerprints
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.models.embedding.factory import open_tokenizer
 from rag_serving.models.protocols import Embedder, Progress, Tokenizer
-from rag_serving.pipeline.pipeline import Pipeline
 
 _DIMENSION = 48
 _WORD = re.compile(r"\w+")

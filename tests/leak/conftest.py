@@ -10,7 +10,7 @@ from brute_force import Judge
 from built_wiki import Built, WordEmbedder, publish_wiki
 from restricted_wiki import TENANT, Wiki, restricted_wiki
 
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 
 SAMPLE = Path(__file__).parents[2] / "sample"
 

@@ -14,7 +14,7 @@ from brute_force import Judge
 from built_wiki import WordEmbedder, publish_wiki
 from restricted_wiki import TENANT, Wiki, sentence
 
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 
 SECRET = "the same in both homes"
 

@@ -20,8 +20,8 @@ from support.index_backends import Backend
 
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config
-from rag_serving.pipeline.pipeline import Pipeline
 
 TENANTS = (TENANT, "birch", "cedar")
 _IDS_OF_A_TENANT = 100_000

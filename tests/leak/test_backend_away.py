@@ -21,11 +21,11 @@ from citelock_stores.remote.vectors import RemoteDense
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.config.index import Index
 from rag_serving.config.phases import Degradation
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.hits import Hit
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import CACHED
 

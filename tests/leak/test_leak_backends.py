@@ -33,9 +33,9 @@ from support.index_backends import BACKENDS, REMOTE, Backends
 
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SECRET_ENV
+from rag_serving.ask import Pipeline
 from rag_serving.config.index import Index
 from rag_serving.config.loading import Config
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.queries import Filters
 
 QUESTIONS = int(os.environ.get("CITELOCK_LEAK_BACKENDS", "40"))

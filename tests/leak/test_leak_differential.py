@@ -20,7 +20,7 @@ from sharing_wiki import sharing_wiki
 
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SECRET_ENV
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.hybrid import Mode

@@ -13,7 +13,7 @@ from built_wiki import WordEmbedder, publish_wiki
 from restricted_wiki import TENANT, Wiki, marker_of, restricted_wiki, some_principal
 
 from rag_serving.access.principals import Principal
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.records.answers import Answer
 

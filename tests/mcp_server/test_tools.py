@@ -14,11 +14,11 @@ from support.mcp_calls import call, server_of, talk
 from support.wiki import COFFEE, SALARIES
 
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.mcp.card import URI, card_html
 from rag_serving.mcp.pages import page_address
 from rag_serving.mcp.prompts import REFUSAL
 from rag_serving.mcp.reading import NOTHING
-from rag_serving.pipeline.pipeline import Pipeline
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 BONUS = "What salary bonus does the broker team earn?"

@@ -11,6 +11,7 @@ import pytest
 from support.wiki import PASSAGES, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config
 from rag_serving.config.models import Embedding
 from rag_serving.models.embedding import weights
@@ -18,7 +19,6 @@ from rag_serving.models.embedding.factory import open_embedder, open_tokenizer
 from rag_serving.models.embedding.scale import Scale
 from rag_serving.models.embedding.weights import MULTILINGUAL, MULTILINGUAL_WHEEL, find_weights
 from rag_serving.models.protocols import Embedder, ModelError
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.flags import LANGUAGE_NOT_SERVED
 
 CONFIG = Embedding(model=MULTILINGUAL)

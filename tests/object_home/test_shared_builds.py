@@ -20,12 +20,12 @@ from rag_assets.state.observed import published_damage, published_inputs, wanted
 from rag_assets.state.shared_home import refresh_decisions
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import load_config
 from rag_serving.indexes.catalog import list_generations
 from rag_serving.models import open_embedder
 from rag_serving.object_home.follower import Follower, open_follower
 from rag_serving.object_home.shared_home import shared_home
-from rag_serving.pipeline.pipeline import Pipeline
 
 KILLS = int(os.environ.get("CITELOCK_OBJECT_KILLS", "1"))
 PUBLISHERS = int(os.environ.get("CITELOCK_OBJECT_PUBLISHERS", "1"))

@@ -13,7 +13,7 @@ from support.wiki import PASSAGES, Passage, configuration, embedder, publish
 from rag_serving.access.principals import Principal
 from rag_serving.answering.currency_notes import told_out_of_force
 from rag_serving.answering.verification import verify
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 from rag_serving.records.claims import Claim, Draft
 from rag_serving.records.flags import CONFLICTING, SUPERSEDED
 from rag_serving.records.passages import Lock

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.markdown import markdown
+from rag_serving.ask import Pipeline
 from rag_serving.cli.main import app
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.places import Location
 from rag_serving.records.queries import Filters
 

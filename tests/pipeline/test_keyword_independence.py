@@ -10,8 +10,8 @@ from support.keyword_corpus import Absent
 from support.wiki import configuration, publish
 
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.models.protocols import Embedder
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.retrieval.hybrid import Mode
 
 WHO = Principal("acme")

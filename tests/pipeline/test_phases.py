@@ -17,10 +17,10 @@ from support.wiki import PASSAGES, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import RETRIEVAL_DOWN, RETRIEVAL_OFF, Pipeline
 from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.indexes.view import GenerationView
 from rag_serving.models.protocols import ModelError
-from rag_serving.pipeline.pipeline import RETRIEVAL_DOWN, RETRIEVAL_OFF, Pipeline
 from rag_serving.records.answers import Answer
 from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, RetrievalError
 from rag_serving.telemetry.tables import QUESTIONS, opened

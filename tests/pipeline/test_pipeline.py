@@ -15,11 +15,10 @@ from rag_serving.answering.answerer import NO_VECTORS
 from rag_serving.answering.gates import NOT_FOUND
 from rag_serving.answering.markdown import markdown
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import EXACT_SEARCH, Pipeline
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.models.protocols import ModelError, Progress
-from rag_serving.pipeline.answers import EXACT_SEARCH
-from rag_serving.pipeline.opened_pages import STALE
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.pipeline.tenant import STALE
 from rag_serving.receipts.recording import NO_RECEIPT
 from rag_serving.records.flags import CONFLICTING
 from rag_serving.records.queries import Filters

@@ -18,10 +18,10 @@ from rag_serving.access.principals import Principal
 from rag_serving.answering.lock import has_anchor
 from rag_serving.answering.writing.generator import Generator
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.config.models import AnswerGeneration as Settings
 from rag_serving.indexes.generation import Generation
 from rag_serving.models.chat.client import Listen
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer
 from rag_serving.records.claims import Claim, Draft
 from rag_serving.records.occasion import PLAIN, Occasion
@@ -109,7 +109,7 @@ def test_whatever_is_written_each_citation_stands_in_its_page_and_each_link_has_
     with tempfile.TemporaryDirectory() as home:
         publish(Path(home), pages)
         pipeline = Pipeline.open(configuration(Path(home)), "acme", embedder())
-        for generator in (pipeline._answering.generator, Liar(data.draw), Liar(data.draw)):
-            pipeline._answering.generator = generator
+        for generator in (pipeline.answering.generator, Liar(data.draw), Liar(data.draw)):
+            pipeline.answering.generator = generator
             check(pipeline.ask(Principal("acme"), "When may a broker be restarted or upgraded?"), pipeline)
         pipeline.close()

@@ -20,13 +20,13 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.artifacts.publication import Publication, record_of
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.indexes.catalog import move_current, rollback
 from rag_serving.indexes.current import BEING_OPENED
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.integrity import Damage, publication_fault
 from rag_serving.indexes.page_readers import FILE
-from rag_serving.pipeline.opened_pages import STALE
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.pipeline.tenant import STALE
 
 EVERYONE = Principal("acme")
 QUESTION = "How long does a broker keep logs?"

@@ -10,7 +10,7 @@ from support.clarified import clarified
 from support.wiki import PASSAGES, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 from rag_serving.query.languages import knows, languages_told
 from rag_serving.records.flags import LANGUAGE_NOT_SERVED
 

@@ -13,8 +13,8 @@ import pytest
 from support.wiki import PASSAGES, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.conversations.turns import conversation_of
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer
 from rag_serving.records.queries import Filters
 from rag_serving.telemetry.telemetry import open_telemetry
@@ -156,7 +156,7 @@ def test_a_new_generation_is_asked_anew(tmp_path: Path) -> None:
 
 def test_a_hit_searches_nothing_and_is_faster(asked: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     asked.ask(ANN, QUESTION)
-    monkeypatch.setattr("rag_serving.pipeline.pipeline.answered", None)
+    monkeypatch.setattr("rag_serving.ask.candidates", None)
     began = time.perf_counter()
     assert all(is_hit(asked.ask(ANN, QUESTION)) for _ in range(20))
     assert (time.perf_counter() - began) / 20 < 0.1

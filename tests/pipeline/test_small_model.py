@@ -19,10 +19,10 @@ from support.small_model import NAME, missing, served_small_model
 
 from evals.bench.people import TENANT
 from rag_assets.evaluation.gold import GoldQuestion
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import parse_config
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.models import open_embedder
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.claims import EXTRACTIVE, Draft
 from rag_serving.records.passages import Lock
 
@@ -81,7 +81,7 @@ def judged(asked: Asked, address: str, open_generator: Open, counts: Counter[str
         key = row["page_id"], row["version"]
         pages[key] = f"{pages.get(key, '')}\n{row['heading']}\n{row['text']}"
     pipeline = Pipeline.open(config, TENANT, open_embedder(config.embedding))
-    pipeline._answering.generator = overheard = open_generator(config.generation)
+    pipeline.answering.generator = overheard = open_generator(config.generation)
     faults = []
     for question in asked.questions[::every]:
         found = faults_of(question, pipeline, overheard, counts, pages)

@@ -17,7 +17,7 @@ from support.wiki import PASSAGES, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 
 EVERYONE = Principal("acme")
 QUESTION = BODY["question"]

@@ -15,7 +15,7 @@ from support.wiki import PASSAGES, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store, remove_folder
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 from rag_serving.receipts.receipt import ReceiptError, canonical, receipt_id
 from rag_serving.receipts.rows import StoredReceipt
 from rag_serving.receipts.store import ReceiptStore

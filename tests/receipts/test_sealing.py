@@ -95,5 +95,5 @@ def test_a_receipt_of_an_older_program_still_opens(tmp_path: Path, monkeypatch: 
 
 
 def test_the_cipher_is_loaded_when_a_receipt_is_made_and_not_before() -> None:
-    program = "import sys, rag_serving.pipeline.pipeline, rag_serving.cli.main; sys.exit('cryptography' in sys.modules)"
+    program = "import sys, rag_serving.ask, rag_serving.cli.main; sys.exit('cryptography' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -13,7 +13,7 @@ from support.wiki import PASSAGES, configuration, embedder, publish
 
 from rag_serving.access.principals import ROLES, Principal
 from rag_serving.artifacts.store import Store
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 from rag_serving.receipts.receipt import NotTheAskerError, ReceiptError
 from rag_serving.receipts.secrecy import Secrecy
 

@@ -14,8 +14,8 @@ from support.wiki import configuration, embedder
 
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config
-from rag_serving.pipeline.pipeline import Pipeline
 
 ASKER = Principal("acme")
 QUESTION = "When may a broker be restarted?"

@@ -8,8 +8,8 @@ import pytest
 from support.wiki import configuration, embedder
 
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.models.reranker_client import RemoteReranker
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.queries import Filters
 
 EVERYONE, HR = Principal("acme"), Principal("acme", "ann", frozenset({"hr"}))

@@ -11,8 +11,8 @@ from support.wiki import Passage, configuration, publish
 from rag_assets.steps.chunks.languages import with_languages
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import CHUNKS
+from rag_serving.ask import Pipeline
 from rag_serving.models.language_detector import page_language
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.queries import Query
 
 READER = Principal("acme")

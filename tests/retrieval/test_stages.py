@@ -14,10 +14,10 @@ from support.passages import chunk_of
 from support.wiki import embedder
 
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.config.sections import Retrieval
 from rag_serving.models.protocols import ModelError
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.retrieval.ranking import Ranking
 from rag_serving.retrieval.search import Search, search_candidates
 from rag_serving.retrieval.stage import SearchContext, Stage, in_turn, run_stages

@@ -9,7 +9,7 @@ import pytest
 from support.wiki import PASSAGES, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 
 EVERYONE = Principal("acme")
 TEXT = "The planner gives up a cycle after {} seconds and keeps the plan that was committed last."

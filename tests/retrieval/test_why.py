@@ -16,7 +16,7 @@ from support.stand_in_sidecar import sidecar
 from support.wiki import PASSAGES, Passage, configuration, publish
 
 from rag_serving.access.principals import Principal
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 from rag_serving.records.queries import Query
 from rag_serving.retrieval.reasons import QueryWords
 from rag_serving.retrieval.why import MOST

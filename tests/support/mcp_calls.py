@@ -14,9 +14,9 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.mcp.callers import OneCaller
 from rag_serving.mcp.server import build_server
-from rag_serving.pipeline.pipeline import Pipeline
 
 Value = TypeVar("Value")
 Talk = Callable[[Client], Awaitable[Value]]

@@ -17,7 +17,7 @@ from rag_assets.reports.telemetry import complaint_cases, telemetry_report
 from rag_assets.reports.telemetry_days import plots_of, read_day, read_questions
 from rag_assets.reports.unanswered import outcome_of, unanswered
 from rag_serving.access.principals import Principal
-from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.ask import Pipeline
 from rag_serving.telemetry.tables import QUESTIONS, open_engine, prepare
 from rag_serving.telemetry.telemetry import open_telemetry
 

@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
+from rag_serving.ask import Pipeline
 from rag_serving.cli.main import app
 from rag_serving.models.breaker import Breaker
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.receipts.database_table import METADATA, RECEIPTS, SHARES, DatabaseTable
 from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError, receipt_id
 from rag_serving.receipts.recording import NO_RECEIPT

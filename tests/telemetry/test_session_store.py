@@ -23,7 +23,7 @@ from rag_serving.conversations.sessions import (
     SessionError,
     SessionStore,
 )
-from rag_serving.pipeline.pipeline import open_sessions
+from rag_serving.pipeline.tenant import open_sessions
 from rag_serving.records.answers import Answer
 from rag_serving.records.queries import Filters
 from rag_serving.records.refusal import Clarification, ClarificationOption

@@ -21,9 +21,9 @@ from rag_assets.reports.report import markdown
 from rag_assets.reports.telemetry import telemetry_report
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
+from rag_serving.ask import Pipeline
 from rag_serving.cli.main import app
 from rag_serving.config.loading import Config, load_config
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.telemetry import telemetry as telemetry_module
 from rag_serving.telemetry.recorder import Row, Writer
 from rag_serving.telemetry.tables import METADATA, QUESTIONS, open_engine

@@ -22,9 +22,9 @@ from evals.bench.assistant.gold import FOLDER, HALVES, Asked, read_half
 from evals.bench.assistant.judging import JudgedChain, judge, misses, shares, table
 from evals.bench.passages.corpora import ROOT
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import load_config
 from rag_serving.conversations.turns import Conversation, turn_of
-from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.retrieval.hybrid import Mode
 
 CONFIGS = {"demo": ROOT / "config" / "app.yaml", "port": ROOT / "config" / "documents.yaml"}

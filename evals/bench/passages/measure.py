@@ -31,16 +31,13 @@ from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.state.vector_cache import VectorCache
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import parse_config
-from rag_serving.degradation.phases import Phases
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.view import GenerationView
 from rag_serving.models import open_input_limit
 from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.protocols import Tokenizer
-from rag_serving.pipeline.pipeline import Pipeline
-from rag_serving.pipeline.tools import Tools, best_passages
-from rag_serving.receipts.recording import Request
 from rag_serving.records.passages import Candidate
 from rag_serving.retrieval.search import Search, search_candidates
 from rag_serving.retrieval.stages import SearchOptions
@@ -169,11 +166,8 @@ class SectionsApart(Pipeline):
 
     members: Mapping[str, tuple[Row, ...]]
 
-    def _tools(self, request: Request, phases: Phases) -> Tools:
-        return replace(super()._tools(request, phases), passages=self._sections)
-
-    def _sections(self, search: Search) -> Iterable[Candidate]:
-        return [part for candidate in islice(best_passages(search), READ) for part in self._parts(candidate)]
+    def passages(self, search: Search) -> Iterable[Candidate]:
+        return [part for candidate in islice(super().passages(search), READ) for part in self._parts(candidate)]
 
     def _parts(self, candidate: Candidate) -> Iterable[Candidate]:
         rows = self.members[candidate.chunk.chunk_id]

@@ -21,11 +21,11 @@ from rag_assets.publishing.build import build_generation
 from rag_assets.state.vector_cache import VectorCache
 from rag_serving.access.principals import EVERYONE, Principal
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import parse_config
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, open_embedder, open_tokenizer
 from rag_serving.models.protocols import Progress
-from rag_serving.pipeline.pipeline import Pipeline
 
 VARIANTS = ("default",)
 PACKAGES = ("chromadb", "bm25s", "onnxruntime", "numpy", "pyarrow")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rag_assets.evaluation.calibrate import Calibration
     from rag_assets.evaluation.evaluate import Evaluation
     from rag_assets.evaluation.gold import GoldSet
-    from rag_serving.pipeline.pipeline import Pipeline
+    from rag_serving.ask import Pipeline
 
 GOLD_FOLDER = Path("evals/gold")
 
@@ -163,7 +163,7 @@ def _asked(
 ) -> Iterator[tuple[Pipeline, GoldSet]]:
     """Yield the questions, and the pipeline that they are asked of: a tenant's, or a collection's own."""
     from rag_assets.evaluation.gold_collections import is_collection, published, read_gold_collection
-    from rag_serving.pipeline.pipeline import Pipeline
+    from rag_serving.ask import Pipeline
 
     if path and is_collection(path):
         collection = read_gold_collection(path)

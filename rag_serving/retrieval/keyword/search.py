@@ -1,7 +1,7 @@
 """A search by keywords: from a question to ranked rows and what is done with it.
 
 Belongs here: which rows of which documents come first, and whether the best is answered from, asked back for or
-declined. Does not belong here: the formula (`scoring`), questions that ask for two things (`pipeline.several`), running
+declined. Does not belong here: the formula (`scoring`), questions that ask for two things (`pipeline.locked`), running
 stages (`retrieval.search`).
 """
 

@@ -1,9 +1,10 @@
-"""A question that may lean on others, rewritten by the language model so that it can be searched alone.
+"""A question read in its conversation, before it is searched: by rules, and by a language model if there is one.
 
-One call, bounded in time and length. The model reads the conversation as data; what it writes is used only if it keeps
-the question's own words and brings in none that was not said.
+The model gets one call, bounded in time and length. It reads the conversation as data; what it writes is used only if
+it keeps the question's own words and brings in none that was not said.
 
-Belongs here: the prompt, what is accepted. Does not belong here: which questions are rewritten (`reading`).
+Belongs here: asking earlier questions again by extraction alone; the prompt, what is accepted of a model. Does not
+belong here: what the question takes from them, which questions are rewritten (`reading`).
 """
 
 from __future__ import annotations
@@ -11,25 +12,39 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from dataclasses import replace
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
+from rag_serving.answering.answerer import Answering
+from rag_serving.config.loading import Config
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.sessions import Sessions
-from rag_serving.conversations.reading import terms_of
-from rag_serving.conversations.turns import Turn
+from rag_serving.conversations.reading import AskAgain, FoundAgain, FoundPage, Reading, read_in, terms_of
+from rag_serving.conversations.turns import Conversation, Turn
 from rag_serving.models.breaker import Breaker
 from rag_serving.models.chat.factory import open_chat
 from rag_serving.models.chat.messages import Message
-from rag_serving.models.protocols import ModelError
+from rag_serving.models.protocols import Embedder, ModelError
+from rag_serving.receipts.recording import Request
+from rag_serving.records.answers import Answer
+from rag_serving.records.claims import EXTRACTIVE
+from rag_serving.records.passages import Lock
+from rag_serving.records.queries import Filters
+from rag_serving.retrieval.hybrid import RetrievalError
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.fences import Fence
 from rag_serving.text.injections import neutralized
 from rag_serving.text.orders import is_order
+from rag_serving.tracing import StageTrace
 
 if TYPE_CHECKING:
     from rag_serving.models.chat.client import RemoteChat
 
+
+CONVERSATION, NOT_REWRITTEN, NOT_READ = "conversation", "question_not_rewritten", "conversation_not_read"
+Ask = Callable[[str, Filters | None], tuple[Answer, Lock]]
+"""Answers an earlier question as who asks now may, by extraction and without a record of it."""
 _SYSTEM = (
     "You rewrite the last question of a conversation so that it can be understood without the conversation. Keep all "
     "of its own words that carry meaning, add only what it leaves out, take that from the conversation, and answer "
@@ -43,6 +58,67 @@ _ANSWER_CHARS = 600  # of an earlier answer that the model reads
 _QUOTES = "\"'“”‘’ "
 
 _log = logging.getLogger(__name__)
+
+
+class Conversing:
+    """Reads the questions of one tenant in their conversations. Safe to use from several threads."""
+
+    def __init__(self, config: Config, embedder: Embedder) -> None:
+        self._config, self._embedder = config, embedder
+        self._rewriter = Rewriter(config.generation, config.sessions)
+
+    def read(self, request: Request, conversation: Conversation, trace: StageTrace, ask: Ask) -> Request:
+        """Return the request with its question as it is meant after the turns of a conversation."""
+        reading = Reading(request.text, filters=request.filters)
+        rewritten = partial(self._rewritten, trace)
+        with trace.part(CONVERSATION, NOT_READ):
+            reading = read_in(conversation, request.text, request.filters, _asking_again(ask), rewritten)
+        original = request.text if reading.text != request.text else None
+        return replace(request, text=reading.text, original=original, filters=reading.filters, page=reading.page)
+
+    @cached_property
+    def extractive(self) -> Answering:
+        """Who answers earlier questions again."""
+        extractive = self._config.generation.model_copy(update={"provider": EXTRACTIVE})
+        return Answering(self._config.model_copy(update={"generation": extractive}), self._embedder)
+
+    def _rewritten(self, trace: StageTrace, question: str, turns: Sequence[Turn]) -> str | None:
+        try:
+            return self._rewriter.rewritten(question, turns)
+        except RewriteError:
+            trace.raise_flag(NOT_REWRITTEN)
+            return None
+
+
+def _asking_again(ask: Ask) -> AskAgain:
+    """Return what asks an earlier question again, once."""
+    has_failed = False  # what cannot be searched now is not tried for each earlier question anew
+
+    @cache
+    def ask_again(text: str, filters: Filters | None) -> FoundAgain:
+        nonlocal has_failed
+        if has_failed:
+            return FoundAgain()
+        try:
+            return _found(*ask(text, filters))
+        except RetrievalError:
+            has_failed = True
+            return FoundAgain()
+
+    return ask_again
+
+
+def _found(answer: Answer, lock: Lock) -> FoundAgain:
+    """Return what an earlier question came to: its options, and its pages, those that are cited first."""
+    chunks = [each.chunk for each in lock.passages]
+    cited = {each.page_id for each in answer.citations}
+    chunks.sort(key=lambda chunk: chunk.page_id not in cited)
+    return FoundAgain(
+        is_told=answer.outcome == "told",
+        confidence=answer.gates.get("confidence", 0.0),
+        options=answer.clarification.options if answer.clarification else (),
+        pages=tuple(dict.fromkeys(FoundPage(chunk.title, chunk.url) for chunk in chunks)),
+    )
 
 
 class RewriteError(Exception):

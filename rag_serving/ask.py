@@ -1,0 +1,420 @@
+"""The life of a question on one page: access → read → search → lock → select → complete → check → render → receipt.
+
+A kind of question is a list of stages: of all pages (`QUESTION`), of books (`BOOK`), in a conversation
+(`in_conversation`), of a selected text (`SELECTION`), or a search that nobody answers (`SEARCH`). A stage gets the
+inquiry and leaves in it what the stages after it need; it may put others in the place of those that are left.
+
+Belongs here: the lists, and what each stage calls. Does not belong here: how passages are found (`retrieval`), what a
+lock says to a question (`answering.answerer`), what a tenant's questions share (`pipeline.tenant`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from rag_serving.access.principals import Principal
+from rag_serving.answering.answerer import NO_VECTORS, Question
+from rag_serving.answering.citations import pinpointed
+from rag_serving.answering.clarifying import WHICH_PART
+from rag_serving.answering.lock import completed, freeze, lock_selection
+from rag_serving.answering.refusals import nothing_kept
+from rag_serving.caching.answers import CachedAnswer
+from rag_serving.conversations.turns import Conversation
+from rag_serving.degradation.phases import RetrievalOffError
+from rag_serving.indexes.current import UnpublishedError
+from rag_serving.pipeline.book import NOT_VERIFIED, book_gates, book_lock, in_book_order, of_books
+from rag_serving.pipeline.inquiry import Inquiry, Stages
+from rag_serving.pipeline.locked import Locked, both_of, shows_both, tells_both
+from rag_serving.pipeline.tenant import Tenant
+from rag_serving.query.languages import is_of_pages
+from rag_serving.reading.passage import numbered
+from rag_serving.receipts.recording import Request, answer_trace
+from rag_serving.records.answers import Answer, SearchResults
+from rag_serving.records.flags import NO_SHARED_WORDS, RETRIEVAL_DISABLED
+from rag_serving.records.occasion import PLAIN, Occasion
+from rag_serving.records.passages import Lock
+from rag_serving.records.queries import Filters
+from rag_serving.retrieval.clarity import decided, topic_asked
+from rag_serving.retrieval.explain import search_results
+from rag_serving.retrieval.hybrid import RetrievalError
+from rag_serving.retrieval.lexical_reranker import POOL
+from rag_serving.retrieval.search import Search, search_candidates
+from rag_serving.retrieval.stages import SearchOptions, passage_stages
+from rag_serving.retrieval.why import why_of
+from rag_serving.telemetry.events import Kind
+from rag_serving.text.analyzer import analyze
+from rag_serving.text.question_types import kind_of
+from rag_serving.text.small_talk import remark_of
+from rag_serving.tracing import Listen, StageTrace
+
+RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
+RETRIEVAL_OFF = "Search is switched off at the moment."
+EXACT_SEARCH, NO_PLACES = "dense_index_searched_exactly", "places_unavailable"
+
+_POOL = 100  # fused candidates that hygiene may choose from
+Result = TypeVar("Result")
+
+
+def narrow(inquiry: Inquiry) -> None:
+    """Ask books alone."""
+    request, tenant = inquiry.request, inquiry.tenant
+    inquiry.within = of_books(tenant.config, tenant.tenant, request.filters)
+    inquiry.request = replace(request, filters=inquiry.within)
+
+
+def access(inquiry: Inquiry) -> None:
+    """Open the published pages as the asker may see them, in the phase of retrieval that is in force."""
+    tenant, request, lease = inquiry.tenant, inquiry.request, inquiry.lease
+    inquiry.phases = lease.enter_context(tenant.phases.begun(request, tenant.mode))
+    lease.enter_context(inquiry.trace.part("total"))
+    pages = tenant.pages(request.principal, inquiry.trace, inquiry.phases)
+    inquiry.view, inquiry.known = lease.enter_context(pages)
+    inquiry.config = tenant.config_of(inquiry.phases)
+
+
+def read(inquiry: Inquiry) -> None:
+    """Read the question as it is meant after the turns of its conversation, asking those again as the asker may now."""
+    conversing, phases = inquiry.tenant.conversing, inquiry.phases.beside()
+    stages = [stage for stage in STAGES[inquiry.request.occasion.mode] if stage not in ONCE]
+
+    def asked_again(text: str, filters: Filters | None) -> tuple[Answer, Lock]:
+        request = replace(inquiry.request, text=text, filters=filters or inquiry.within, explain=False)
+        again = inquiry.variant(request=request, trace=StageTrace(), phases=phases, answering=conversing.extractive)
+        again.lease, again.stages, again.places = ExitStack(), stages, None
+        run(again)
+        return again.answer, again.written.lock
+
+    inquiry.request = conversing.read(inquiry.request, inquiry.conversation, inquiry.trace, asked_again)
+    inquiry.is_read = True
+
+
+def recall(inquiry: Inquiry) -> None:
+    """Give the answer again that the question had before, where it may have one."""
+    repeated, phases = inquiry.tenant.memory.repeated, inquiry.phases
+    features = sorted(inquiry.config.features.enabled)
+    settings = {"features": features, "phase": phases.configured, "searched": phases.mode}
+    inquiry.place = repeated.place(inquiry.request, inquiry.view.id, inquiry.known, settings)
+    if cached := repeated.find(inquiry.place):
+        inquiry.stages = (partial(repeat, cached),)
+
+
+def search(inquiry: Inquiry) -> None:
+    """Find passages and lock them: of both things that the question asks for, else of the question as one."""
+    inquiry.locked = inquiry.in_phase(lock_each)
+
+
+def search_books(inquiry: Inquiry) -> None:
+    """Find passages of books and lock them."""
+    inquiry.locked = inquiry.in_phase(lock_books)
+
+
+def search_only(inquiry: Inquiry) -> None:
+    """Find passages for whoever only searches."""
+    config, count, reranker = inquiry.config, inquiry.count, inquiry.reranker
+    depth = max(2 * count, config.reranker.candidates if reranker else POOL)
+
+    def ranked(one: Inquiry) -> Search:
+        stages = passage_stages(config, count, reranker, is_gated=False, mode=one.mode)
+        return candidates(one, depth).then(stages, one.trace)
+
+    found = inquiry.in_phase(ranked)
+    inquiry.results = search_results(found, count, inquiry.request.explain)
+    inquiry.recorded = inquiry.tenant.found(found, config.features, inquiry.phases)
+
+
+def candidates(inquiry: Inquiry, count: int) -> Search:
+    """Return candidates, with what was degraded noted in the trace."""
+    config, request, trace = inquiry.config, inquiry.request, inquiry.trace
+    options = SearchOptions(
+        config.retrieval,
+        inquiry.mode,
+        count,
+        config.features.FEATURE_RM3,
+        request.filters,
+        inquiry.tenant.is_word,
+        page=request.page,
+        keyword=config.keyword,
+        watch=trace.watch,
+    )
+    trace.tell("search")
+    found = search_candidates(inquiry.view, inquiry.vectors, request.text, options)
+    trace.include(found.trace)
+    if not found.context.keywords and inquiry.view.degraded:
+        trace.raise_flag(EXACT_SEARCH)
+    return found
+
+
+def lock_each(inquiry: Inquiry) -> Locked:
+    """Return the passages of both things that a question asks for, else those of the question as one."""
+    two = both_of(lambda request: lock(inquiry.variant(request=request)), inquiry.request, inquiry.view.names)
+    return two or lock(inquiry)
+
+
+def lock(inquiry: Inquiry) -> Locked:
+    """Return the best passages, frozen: nothing is retrieved after this."""
+    config, view, trace = inquiry.config, inquiry.view, inquiry.trace
+    found = candidates(inquiry, _POOL)
+    is_foreign = not is_of_pages(found.query.language, view.languages)
+    count = config.keyword.top_k if found.context.keywords else config.retrieval.final_passages
+    found = found.then(passage_stages(config, count, inquiry.reranker, not is_foreign, inquiry.mode), trace)
+    passages = freeze(inquiry.tenant.passages(found), count, config.retrieval.passage_order)
+    if kind_of(found.query.text) == "steps":
+        passages = completed(passages, view.beside)
+    if not found.decision and inquiry.mode == "hybrid":
+        found = replace(found, decision=decided(found, config.gates.min_clear))
+    return Locked(view, found, passages, is_foreign).introduced(config.retrieval.final_passages)
+
+
+def lock_books(inquiry: Inquiry) -> Locked:
+    """Return the best passages of books in their order, frozen."""
+    config, view, book = inquiry.config, inquiry.view, inquiry.config.profiles.book
+    found = candidates(inquiry, _POOL)
+    stages = passage_stages(config, book.pool, inquiry.reranker, is_gated=False, mode=inquiry.mode)
+    found = found.then(stages, inquiry.trace)
+    passages = book_lock(inquiry.tenant.passages(found), book)
+    if kind_of(found.query.text) == "steps":
+        passages = in_book_order(completed(passages, view.beside))
+    is_foreign = not is_of_pages(found.query.language, view.languages)
+    return Locked(view, found, passages, is_foreign, gates=book_gates(config, passages))
+
+
+def select(inquiry: Inquiry) -> None:
+    """Select what answers, complete and check it; nothing but the lock is read: `Answering.answer`."""
+    locked, request = inquiry.locked, inquiry.request
+    question, generation = locked.question(request), inquiry.view.id
+    inquiry.written = inquiry.answering.answer(inquiry.trace, question, locked.lock, generation, request.explain)
+
+
+def settle(inquiry: Inquiry) -> None:
+    """Answer as one question what was searched as two, where not both are answered."""
+    if not inquiry.locked.told or tells_both(inquiry.locked, inquiry.written):
+        return
+    one = inquiry.variant(phases=inquiry.phases.beside())
+    one.locked = one.in_phase(lock)
+    select(one)
+    if one.written.answer.outcome == "told" or not shows_both(inquiry.locked, inquiry.written):
+        inquiry.locked, inquiry.written = one.locked, one.written
+
+
+def select_from_text(inquiry: Inquiry) -> None:
+    """Answer from the text that its asker selected, as from pages; citations are offsets into it."""
+    text, trace, vector = inquiry.request.text, inquiry.trace, None
+    with trace.part("total"):
+        with trace.part("embed", NO_VECTORS):
+            vector = inquiry.vectors.embed_query(text)
+        terms = dict.fromkeys(analyze(text), 1.0)
+        question = Question(text, text, terms, vector, remark=remark_of(text))
+        passages = lock_selection(inquiry.selection)
+        inquiry.written = inquiry.answering.answer(trace, question, passages, explain=inquiry.request.explain)
+    inquiry.recorded = answer_trace(inquiry.recorded, inquiry.written)
+    inquiry.answer = replace(inquiry.written.answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
+
+
+def cite(inquiry: Inquiry) -> None:
+    """Let each citation lead to its own quote: by words of the link, by page, by place on the page of a PDF file."""
+    view, passages, places = inquiry.view, inquiry.locked.lock, inquiry.places
+    cited = numbered(pinpointed(inquiry.written.answer, passages, view.page_text), view)
+    if places and any(citation.page for citation in cited.citations):
+        with inquiry.trace.part("places", NO_PLACES):
+            cited = places.located(cited, passages, view.original, inquiry.request.principal)
+    inquiry.cited = cited
+
+
+def ask_back(inquiry: Inquiry) -> None:
+    """Ask which part is to be explained, where nothing was found of it."""
+    topic = topic_asked(inquiry.locked.search) if inquiry.cited.status == "not_found" else None
+    if topic and topic.frame == "told":
+        inquiry.instead = "clarify", WHICH_PART
+
+
+def refuse(inquiry: Inquiry) -> None:
+    """Refuse in one sentence what books do not answer."""
+    if inquiry.cited.status in ("not_found", "needs_more_context"):
+        inquiry.instead = inquiry.cited.status, NOT_VERIFIED
+
+
+def render(inquiry: Inquiry) -> None:
+    """Make the answer: how the question was read, what was read for it, and what its asker is told beside it."""
+    cited, request, locked, passages = inquiry.cited, inquiry.request, inquiry.locked, inquiry.written.lock
+    status, text = inquiry.instead or (cited.status, cited.answer)
+    overlap, decision, why = inquiry.config.retrieval.min_keyword_overlap, locked.search.decision, None
+    refusal = cited.refusal
+    if refusal and refusal.gate == "passages":
+        refusal = nothing_kept(len(locked.search.candidates), overlap)
+    drop_labels, evidence = inquiry.config.ingestion.drop_labels, cited.evidence
+    clarification = locked.clarification(cited, request.text, inquiry.trace, drop_labels)
+    if status != "refused":
+        with inquiry.trace.part("evidence"):
+            evidence = locked.evidence(passages, cited.outcome != "none" or request.explain)
+    if request.explain:
+        numbers = {citation.passage: citation.index for citation in cited.citations}
+        why = why_of(locked.search, passages, numbers, overlap)
+        why["decision"] = decision.payload() if decision else None
+    inquiry.answer = replace(
+        cited,
+        status=status,
+        answer=text,
+        refusal=refusal,
+        clarification=clarification,
+        understood=request.understood,
+        notes=locked.search.query.notes if request.explain or cited.outcome != "told" else None,
+        reranker=locked.search.reranker,
+        phase=inquiry.phases.phase,
+        decision=decision,
+        evidence=evidence,
+        why=why,
+    )
+
+
+def warn(inquiry: Inquiry) -> None:
+    """Flag passages of books that share no word with the question."""
+    answer, book = inquiry.answer, inquiry.config.profiles.book
+    if book.warn_without_words and answer.gates.get("coverage") == 0 and answer.citations:
+        inquiry.trace.raise_flag(NO_SHARED_WORDS)
+
+
+def leave(inquiry: Inquiry) -> None:
+    """Note what receipt and telemetry keep of pages and search, and close the pages."""
+    originals = {cited: inquiry.view.original(cited) for cited in {each.page_id for each in inquiry.answer.citations}}
+    files = {page_id: original.digests() for page_id, original in originals.items() if original}
+    inquiry.written = replace(inquiry.written, answer=inquiry.answer, files=files)
+    found = inquiry.tenant.found(inquiry.locked.search, inquiry.config.features, inquiry.phases)
+    inquiry.recorded = answer_trace(found, inquiry.written)
+    inquiry.lease.close()
+
+
+def receipt(inquiry: Inquiry) -> None:
+    """Store the receipt, and keep the answer in memory: to be given again, and for when search fails."""
+    tenant, written, request = inquiry.tenant, inquiry.written, inquiry.request
+    inquiry.answer = answer = tenant.receipt_writer.with_receipt(inquiry.trace, written, request)
+    tenant.memory.repeated.keep(inquiry.place, answer, written)
+    if tenant.memory.earlier:
+        tenant.memory.earlier.keep(request, answer, written, inquiry.known)
+
+
+def repeat(cached: CachedAnswer, inquiry: Inquiry) -> None:
+    """Give an answer again, with a receipt of its own."""
+    inquiry.lease.close()
+    inquiry.answer = inquiry.tenant.memory.repeated.given(inquiry.trace, cached, inquiry.request)
+    inquiry.recorded = replace(inquiry.recorded, lock=cached.lock)
+
+
+def show(inquiry: Inquiry) -> None:
+    """Tell what of the search was degraded, and how long it took."""
+    inquiry.lease.close()
+    trace = inquiry.trace
+    inquiry.results = replace(inquiry.results, degraded=tuple(trace.flags), timings_ms=trace.timings_ms)
+
+
+QUESTION: Stages = (access, recall, search, select, settle, cite, ask_back, render, leave, receipt)
+BOOK: Stages = (narrow, access, recall, search_books, select, cite, refuse, render, warn, leave, receipt)
+SELECTION: Stages = (select_from_text,)
+SEARCH: Stages = (access, search_only, show)
+STAGES: Mapping[str, Stages] = {"corpus": QUESTION, "book-wide": BOOK}
+ONCE = frozenset({narrow, access, recall, leave, receipt})
+"""The stages that an earlier question does not go through again."""
+
+
+def in_conversation(stages: Stages) -> Stages:
+    """Return the stages of a question that may lean on turns before it."""
+    after = list(stages).index(access) + 1
+    return (*stages[:after], read, *stages[after:])
+
+
+def run(inquiry: Inquiry) -> None:
+    """Go through the stages that are left."""
+    with inquiry.lease:
+        while inquiry.stages:
+            stage, *rest = inquiry.stages
+            inquiry.stages = rest
+            stage(inquiry)
+
+
+class Pipeline(Tenant):
+    """Asks and searches the pages of one tenant. Safe to use from several threads."""
+
+    def ask(
+        self,
+        principal: Principal,
+        question: str,
+        filters: Filters | None = None,
+        explain: bool = False,
+        listen: Listen | None = None,
+        conversation: Conversation | None = None,
+        occasion: Occasion = PLAIN,
+    ) -> Answer:
+        """Return an answer whose citations were verified, or the reason why there is none.
+
+        Args:
+            listen: hears how far it is.
+            conversation: the turns before the question, which it may lean on.
+            occasion: what it is asked of and beside.
+        """
+        turns = conversation.last_turns if conversation else ()
+        if turns:
+            occasion = replace(occasion, questions=tuple(turn.question for turn in reversed(turns)))
+        request = Request(principal, question, filters, explain, occasion=occasion)
+        inquiry = Inquiry(self, request, StageTrace(listen), STAGES[occasion.mode])
+        if conversation and turns:
+            inquiry.conversation, inquiry.is_read = conversation, False
+            inquiry.stages = in_conversation(inquiry.stages)
+        return self._answered(inquiry, principal, "ask")
+
+    def ask_selection(
+        self,
+        question: str,
+        selection: str,
+        explain: bool = False,
+        listen: Listen | None = None,
+        principal: Principal | None = None,
+    ) -> Answer:
+        """Return an answer from the given text alone: nothing is retrieved, and citations are offsets into that
+        text."""
+        request = Request(principal or Principal(self.tenant), question, explain=explain)
+        inquiry = Inquiry(self, request, StageTrace(listen), SELECTION, selection=selection)
+        return self._answered(inquiry, principal, "selected_text")
+
+    def search(
+        self, principal: Principal, query: str, k: int = 10, filters: Filters | None = None, explain: bool = False
+    ) -> SearchResults:
+        """Return the k best chunks that the principal may read; with `explain`, or without any, also how the query was
+        read.
+
+        Raises:
+            UnpublishedError: there is no generation to search.
+            RetrievalError: no phase can answer, or retrieval is switched off.
+        """
+        inquiry = Inquiry(self, Request(principal, query, filters, explain), StageTrace(), SEARCH, count=k)
+        with self.memory.asked():
+            run(inquiry)
+            self.log.searched(principal, query, inquiry.results, inquiry.recorded)
+        return inquiry.results
+
+    def _answered(self, inquiry: Inquiry, asker: Principal | None, kind: Kind) -> Answer:
+        """Return what the stages come to, or what there is in its place; it is written down before it is given."""
+        with self.memory.asked():
+            self.log.begin(inquiry.trace)
+            try:
+                run(inquiry)
+            except RetrievalOffError:
+                inquiry.answer = Answer("unavailable", RETRIEVAL_OFF, flags=(RETRIEVAL_DISABLED,))
+            except UnpublishedError as error:
+                inquiry.answer = self._unavailable(inquiry, str(error))
+            except RetrievalError:
+                inquiry.answer = self._unavailable(inquiry, RETRIEVAL_DOWN)
+            self.log.answered(asker, inquiry.request.text, inquiry.answer, inquiry.recorded, kind)
+        return inquiry.answer
+
+    def _unavailable(self, inquiry: Inquiry, text: str) -> Answer:
+        """Return what a question gets that no phase answers: the answer that it had before, or a plain message; the
+        message where its conversation was not read."""
+        request, trace = inquiry.request, inquiry.trace
+        earlier = self.memory.earlier if inquiry.is_read else None
+        if earlier and (answer := earlier.find(request, trace)):
+            return answer
+        flags = tuple(trace.flags)
+        return Answer("unavailable", text, understood=request.understood, flags=flags, timings_ms=trace.timings_ms)

@@ -1,0 +1,108 @@
+"""One question on its way through its stages: what it is asked of, and what each stage leaves for those after it.
+
+Belongs here: what stages leave. Does not belong here: the stages and their order (`ask`), what all questions of a
+tenant share (`tenant`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from copy import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rag_serving.answering.answerer import Answering
+from rag_serving.answering.composing import AnswerTrace
+from rag_serving.caching.memory import Place
+from rag_serving.config.loading import Config
+from rag_serving.conversations.turns import Conversation
+from rag_serving.degradation.phases import Phases
+from rag_serving.indexes.protocols import ReaderView
+from rag_serving.models.protocols import Embedder
+from rag_serving.pipeline.locked import Locked
+from rag_serving.receipts.recording import Request
+from rag_serving.records.answers import Answer, SearchResults, Status
+from rag_serving.records.queries import Filters
+from rag_serving.retrieval.hybrid import Mode
+from rag_serving.telemetry.events import Trace
+from rag_serving.tracing import StageTrace
+
+if TYPE_CHECKING:
+    from rag_serving.models.reranker_client import RemoteReranker
+    from rag_serving.pipeline.tenant import Tenant
+    from rag_serving.rendering.cited import CitedPlaces
+
+Result = TypeVar("Result")
+Stages = Sequence[Callable[["Inquiry"], None]]
+
+
+@dataclass
+class Inquiry:
+    """One question. A stage that reads what no stage before it has left fails with an `AttributeError`.
+
+    Attributes:
+        stages: those that are left.
+        count: results of a search.
+        is_read: whether it was read in its conversation, if it has one.
+        within: filters of every question of its conversation that has none of its own.
+        lease: what is closed when the pages have been read.
+        mode: what is searched; stages before the search do not read it.
+        known: reader classes of the generation.
+        place: where its answer is kept in memory.
+        places: finds quotes on the pages of PDF files; None: nobody does.
+        cited: what was written, with its citations as readers see them.
+        instead: status and text in place of what was written.
+    """
+
+    tenant: Tenant
+    request: Request
+    trace: StageTrace
+    stages: Stages
+    conversation: Conversation = field(default_factory=Conversation)
+    selection: str = ""
+    count: int = 0
+    is_read: bool = True
+    within: Filters | None = None
+    lease: ExitStack = field(default_factory=ExitStack)
+    mode: Mode = "hybrid"
+    place: Place | None = None
+    instead: tuple[Status, str] | None = None
+    config: Config = field(init=False)
+    answering: Answering = field(init=False)
+    places: CitedPlaces | None = field(init=False)
+    recorded: Trace = field(init=False)
+    phases: Phases = field(init=False)
+    view: ReaderView = field(init=False)
+    known: frozenset[str] = field(init=False)
+    locked: Locked = field(init=False)
+    written: AnswerTrace = field(init=False)
+    cited: Answer = field(init=False)
+    answer: Answer = field(init=False)
+    results: SearchResults = field(init=False)
+
+    def __post_init__(self) -> None:
+        tenant = self.tenant
+        self.config, self.answering, self.places = tenant.config, tenant.answering, tenant.cited
+        self.recorded = Trace(features=self.config.features.enabled)
+
+    def in_phase(self, find: Callable[[Inquiry], Result]) -> Result:
+        """Return what a search gives in the first phase that answers; each has a trace of its own."""
+        run = self.phases.run
+        return run(lambda mode, part: find(self.variant(mode=mode, trace=part)), self.view.id, self.trace)
+
+    def variant(self, **changes: Any) -> Inquiry:
+        """Return a copy that goes on by itself, with some attributes changed."""
+        other = copy(self)
+        vars(other).update(changes)
+        return other
+
+    @property
+    def vectors(self) -> Embedder:
+        """What embeds questions of the asker, who may have asked them before."""
+        return self.tenant.memory.vectors.of(self.request.principal.user)
+
+    @property
+    def reranker(self) -> RemoteReranker | None:
+        """The sidecar, where the question is to be reranked."""
+        return self.tenant.sidecar if self.config.features.FEATURE_RERANKER else None

@@ -1,0 +1,239 @@
+"""A question with the passages that were locked for it, or for both of two things that it asks for.
+
+Belongs here: what the stages after the lock are given; whether a question is answered as two, the lock of both. Does
+not belong here: searching and locking (`ask`), deciding what is meant (`retrieval.clarity`), telling two questions
+apart (`query.intents`), what is written for each (`answering.selection.selector`), the closing question
+(`answering.clarifying`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from rag_serving.answering.answerer import Question
+from rag_serving.answering.clarifying import deeper, examples_told, joined, spelling_told
+from rag_serving.answering.comparing.precedence import beginning
+from rag_serving.answering.composing import AnswerTrace
+from rag_serving.answering.gates import ASKING_NOTHING, is_heading
+from rag_serving.answering.selection.selector import Part
+from rag_serving.config.sections import Gates
+from rag_serving.indexes.protocols import ReaderView
+from rag_serving.query.intents import intents_of
+from rag_serving.query.languages import FARTHER_ABROAD, knows, languages_told
+from rag_serving.query.vocabulary import Names
+from rag_serving.receipts.recording import Request
+from rag_serving.records.answers import Answer
+from rag_serving.records.decisions import Contender, Decision
+from rag_serving.records.evidence import Evidence
+from rag_serving.records.flags import LANGUAGE_NOT_SERVED
+from rag_serving.records.passages import Candidate, Chunk, Lock
+from rag_serving.records.refusal import Clarification
+from rag_serving.retrieval.clarity import category_of, introduction, topic_asked
+from rag_serving.retrieval.evidence import evidence_of
+from rag_serving.retrieval.examples import example_questions
+from rag_serving.retrieval.search import Search
+from rag_serving.text.normalization import caseless
+from rag_serving.tracing import StageTrace
+
+_EACH = 3  # passages of the lock for each of two
+_AROUND = " \t\r\n.,;:!?"
+
+
+@dataclass(frozen=True)
+class Locked:
+    """A question with the passages that were locked for it.
+
+    Attributes:
+        is_foreign: it is in a language that the pages are not in.
+        parts: what is asked of some of the passages, apart from the others.
+        told: the two things that it asks for, where it asks for two.
+        gates: None: those of the configuration.
+        second: the search for the second of two things; its passages are those of the second part.
+    """
+
+    view: ReaderView
+    search: Search
+    lock: Lock
+    is_foreign: bool
+    parts: tuple[Part, ...] = ()
+    told: tuple[Contender, ...] = ()
+    gates: Gates | None = None
+    second: Search | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the search model knows the language of the question."""
+        return knows(self.view.embedder.name, self.search.query.language)
+
+    def question(self, request: Request) -> Question:
+        """Return the question as the stages after the lock need it."""
+        query, view = self.search.query, self.view
+        return Question(
+            text=request.text if self.told else query.text,
+            original=request.original or request.text,
+            weights=self._weights,
+            vector=self.search.context.vector,
+            stored=self.search.stored_similarity(self.lock.chunk_ids),
+            remark=query.remark and (None if is_heading(query.text, self.lock) else query.remark),
+            opening=partial(beginning, view.beside),
+            is_foreign=self.is_foreign,
+            farther=FARTHER_ABROAD if self.is_foreign and self.is_known else 0.0,
+            analyze=query.analyze,
+            parts=self.parts,
+            decision=self.search.decision,
+            gates=self.gates,
+            occasion=request.occasion,
+        )
+
+    def introduced(self, count: int) -> Locked:
+        """Return the question with the passages first that begin the page or section which it names, where it is clear
+        which one that is: of these alone it is answered."""
+        decision = self.search.decision
+        if decision is None or decision.action != "answer" or not decision.contenders or not topic_asked(self.search):
+            return self
+        meant = decision.contenders[0]
+        others = [each for each in self.lock.passages if each.chunk.page_id == meant.page_id]
+        first = introduction(self.search, meant)
+        if not first:
+            return replace(self, lock=Lock(tuple(others))) if others else self
+        lock = _once([*first, *others])
+        return replace(self, lock=Lock(lock[: max(count, len(first))]), parts=(self.part(0, len(first), True),))
+
+    def evidence(self, lock: Lock, has_snippets: bool) -> tuple[Evidence, ...]:
+        """Return the evidence of the passages of a lock, each by the search that found it."""
+        if self.second is None:
+            return evidence_of(self.search, lock, has_snippets)
+        at = self.parts[1].first
+        found = ((self.search, lock.passages[:at]), (self.second, lock.passages[at:]))
+        return tuple(each for search, part in found for each in evidence_of(search, Lock(part), has_snippets))
+
+    def clarification(
+        self, answer: Answer, typed: str, trace: StageTrace, drop_labels: Sequence[str]
+    ) -> Clarification | None:
+        """Return what the asker is told beside an answer, and can ask next. `typed`: the question as searched."""
+        query, decision, refusal = self.search.query, self.search.decision, answer.refusal
+        if self.told:
+            return joined(answer.clarification, deeper(self.told))
+        is_nothing = decision is not None and decision.action == "no_match"
+        if refusal and (refusal.gate in ASKING_NOTHING or is_nothing):
+            return examples_told(example_questions(self.view, drop_labels))
+        if answer.status == "refused":
+            return answer.clarification
+        if self.is_foreign and not self.is_known:
+            trace.raise_flag(LANGUAGE_NOT_SERVED)
+            return joined(Clarification(languages_told(query.language, self.view.languages())), answer.clarification)
+        if answer.outcome == "told":
+            return answer.clarification
+        return joined(spelling_told(typed, query.corrections), answer.clarification)
+
+    def part(self, first: int, count: int, is_named: bool) -> Part:
+        """Return the question as what is asked of some passages of a lock."""
+        context, query = self.search.context, self.search.query
+        text = f"What is {query.text.strip(' ?!.')}?" if is_named else query.text
+        stored = self.search.stored_similarity(self.lock.chunk_ids)
+        return Part(text, context.term_weights, first, count, is_named, context.vector, stored)
+
+    @property
+    def _weights(self) -> dict[str, float]:
+        """The weights of the terms of all that is asked."""
+        weights = dict(self.search.context.term_weights)
+        for part in self.parts:
+            weights |= part.weights
+        return weights
+
+
+def _once(candidates: list[Candidate]) -> tuple[Candidate, ...]:
+    found: dict[str, Candidate] = {}
+    for candidate in candidates:
+        found.setdefault(candidate.chunk.chunk_id, candidate)
+    return tuple(found.values())
+
+
+def both_of(ask: Callable[[Request], Locked], request: Request, names: Names) -> Locked | None:
+    """Return a question that asks for two things with the passages of both; None where it asks one thing, or where one
+    page answers both.
+
+    `ask` searches and locks; `names` are those of the pages that the asker may read.
+    """
+    two = intents_of(request.text)
+    if two is None or _is_name(request.text, names):
+        return None
+    one = _clear(ask(replace(request, text=two[0])))
+    other = _clear(ask(replace(request, text=two[1]))) if one else None
+    if one is None or other is None or not _are_apart(one, other, request.text):
+        return None
+    first = [each for each in one.lock.passages if each.chunk.page_id != _page(other)][:_EACH]
+    taken = {each.chunk.chunk_id for each in first}
+    second = [each for each in other.lock.passages if each.chunk.chunk_id not in taken]
+    second = [each for each in second if each.chunk.page_id != _page(one)][:_EACH]
+    parts = (_part(one, 0, first), _part(other, len(first), second))
+    told = (_contender(one), _contender(other))
+    decision = Decision("answer", told, 1.0, "it asks for two things, and different pages tell them", is_several=True)
+    query = one.search.query.noting(f"asked as two questions: “{two[0]}”, “{two[1]}”")
+    search = replace(one.search, query=query, decision=decision)
+    return Locked(one.view, search, Lock((*first, *second)), one.is_foreign, parts, told, second=other.search)
+
+
+def tells_both(locked: Locked, written: AnswerTrace) -> bool:
+    """Return whether a confident answer has something of both."""
+    return written.answer.outcome == "told" and shows_both(locked, written)
+
+
+def shows_both(locked: Locked, written: AnswerTrace) -> bool:
+    """Return whether passages of both questions are shown, with confidence or as what comes closest."""
+    cited = {citation.passage - 1 for citation in written.answer.citations}
+    return all(any(part.first <= place < part.first + part.count for place in cited) for part in locked.parts)
+
+
+def _clear(locked: Locked) -> Locked | None:
+    """Return one of two questions, where something was found for it and it is clear what it means; of pages that are
+    both called so the likelier one is meant, because only a short answer to each is given."""
+    decision = locked.search.decision
+    if decision and decision.action == "ambiguous" and decision.confidence:
+        meant = replace(decision, action="answer", contenders=decision.contenders[:1])
+        locked = replace(locked, search=replace(locked.search, decision=meant)).introduced(len(locked.lock))
+        decision = meant
+    is_clear = decision is None or decision.action in ("answer", "unsure")
+    return locked if is_clear and locked.lock.passages and not locked.search.query.remark else None
+
+
+def _are_apart(one: Locked, other: Locked, text: str) -> bool:
+    """Return whether different pages answer two questions, and no heading names both at once."""
+    if _page(one) == _page(other):
+        return False
+    both = caseless(text.strip(_AROUND))
+    headings = (each.chunk.headings for locked in (one, other) for each in locked.lock.passages)
+    return not any(both in caseless(heading) for heading in headings)
+
+
+def _is_name(text: str, names: Names) -> bool:
+    """Return whether a title holds the whole text."""
+    both = caseless(text.strip(_AROUND))
+    return any(both in title for title in names.titles)
+
+
+def _part(locked: Locked, first: int, passages: list[Candidate]) -> Part:
+    named = bool(locked.parts)
+    count = min(len(passages), locked.parts[0].count) if named else len(passages)
+    return locked.part(first, count, named)
+
+
+def _page(locked: Locked) -> str:
+    return locked.lock.passages[0].chunk.page_id
+
+
+def _contender(locked: Locked) -> Contender:
+    decision = locked.search.decision
+    if decision and decision.contenders:
+        return decision.contenders[0]
+    candidate = locked.lock.passages[0]
+    chunk = candidate.chunk
+    return Contender(
+        _label(chunk), category_of(chunk), locked.search.query.text, chunk.url, chunk.page_id, candidate.score
+    )
+
+
+def _label(chunk: Chunk) -> str:
+    return " → ".join(dict.fromkeys((chunk.title, *chunk.heading_path[-1:])))

@@ -1,0 +1,312 @@
+"""What the questions of one tenant share: the published generation, models, memory, receipts, telemetry and logs.
+
+Belongs here: opening, switching and closing it; the pages as one asker may see them, what a question leaves written
+down. Does not belong here: the order of a question's stages (`ask`), which generation is published (`indexes.current`),
+fetching it from an object store (`object_home.follower`), what logs keep (`audit.events`, `telemetry.events`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from rag_serving.access.principals import Principal
+from rag_serving.answering.answerer import Answering
+from rag_serving.artifacts.store import Store
+from rag_serving.audit.events import of_answer, of_search
+from rag_serving.audit.log import AuditLog
+from rag_serving.budgets.budget import TenantBudget
+from rag_serving.caching.memory import Memory
+from rag_serving.concurrency import search_limit
+from rag_serving.config.loading import Config
+from rag_serving.config.phases import PhaseSettings
+from rag_serving.conversations.conversing import Conversing
+from rag_serving.degradation.phases import Phases
+from rag_serving.degradation.tenant_phases import OnChange, TenantPhases
+from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
+from rag_serving.indexes.databases import RemoteError
+from rag_serving.indexes.protocols import ReaderView
+from rag_serving.models.breaker import State
+from rag_serving.models.embedding.graph_cache import GraphCache
+from rag_serving.models.embedding.vocabulary import Words
+from rag_serving.models.lazy_embedder import GuardedEmbedder, open_guarded
+from rag_serving.models.protocols import Embedder, ModelError
+from rag_serving.receipts.proofs import Chunks, Proof, Proofs
+from rag_serving.receipts.recording import ReceiptWriter, telemetry_of
+from rag_serving.receipts.secrecy import Secrecy
+from rag_serving.receipts.store import ReceiptStore, open_receipts
+from rag_serving.records.answers import Answer, SearchResults
+from rag_serving.records.claims import EXTRACTIVE
+from rag_serving.records.flags import NEARLY_SPENT
+from rag_serving.records.passages import Candidate
+from rag_serving.retrieval.hybrid import Mode, RetrievalError
+from rag_serving.retrieval.search import Search
+from rag_serving.telemetry.events import Kind, Trace
+from rag_serving.telemetry.telemetry import Telemetry
+from rag_serving.tracing import StageTrace
+
+if TYPE_CHECKING:
+    from rag_serving.config.sections import Features
+    from rag_serving.conversations.sessions import SessionStore
+    from rag_serving.models.reranker_client import RemoteReranker
+    from rag_serving.object_home.follower import Follower
+    from rag_serving.rendering.cited import CitedPlaces
+
+STALE = "stale_generation"
+BEING_FETCHED = "the pages are being fetched; try again shortly"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Services:
+    """What a tenant uses beside the published generation."""
+
+    embedder: Embedder
+    receipts: ReceiptStore
+    reranker: RemoteReranker | None = None
+    telemetry: Telemetry | None = None
+
+
+@dataclass
+class QuestionLog:
+    """Writes questions down, each before its answer is given. `audit`, `telemetry`: None where it is off; `budget`:
+    None where nothing is limited.
+
+    The audit log comes first: where it is required and cannot be written, nobody gets the answer. What a question used
+    is counted whatever becomes of it.
+    """
+
+    telemetry: Telemetry | None
+    audit: AuditLog | None = None
+    budget: TenantBudget | None = None
+
+    def begin(self, trace: StageTrace) -> None:
+        """Count a question before it is worked on, and note where the budget is nearly spent.
+
+        Raises:
+            BudgetError: it is spent.
+            BudgetsAwayError: it cannot be looked up (`budgets.strict`).
+        """
+        if self.budget and self.budget.take("questions", "questions"):
+            trace.raise_flag(NEARLY_SPENT)
+
+    def answered(
+        self, principal: Principal | None, question: str, answer: Answer, trace: Trace, kind: Kind = "ask"
+    ) -> None:
+        """Write down a question with what became of it.
+
+        Raises:
+            AuditUnavailableError: the audit log is required, and cannot be written.
+        """
+        if self.budget and answer.usage:
+            usage = answer.usage
+            self.budget.spend("questions", usage.prompt_tokens + usage.completion_tokens, usage.cost)
+        if self.audit:
+            is_selected = kind == "selected_text"
+            self.audit.record(of_answer(principal, question, answer, trace.lock.chunk_ids, is_selected))
+        if self.telemetry:
+            self.telemetry.answered(principal, question, answer, trace, kind)
+
+    def searched(self, principal: Principal, query: str, results: SearchResults, trace: Trace) -> None:
+        """Write down a search; errors as `answered`."""
+        if self.audit:
+            self.audit.record(of_search(principal, query, results))
+        if self.telemetry:
+            self.telemetry.searched(principal, query, results, trace)
+
+    def close(self) -> None:
+        """Write what waits."""
+        if self.audit:
+            self.audit.close()
+        if self.budget:
+            self.budget.close()
+        if self.telemetry:
+            self.telemetry.close()
+
+
+def open_sessions(config: Config, tenant: str) -> SessionStore | None:
+    """Return the stored sessions of a tenant, or None where none are stored. Nothing is opened yet."""
+    if not config.sessions.store:
+        return None
+    from rag_serving.conversations.sessions import SessionStore  # who asks in a terminal waits for no database
+
+    return SessionStore(config, tenant, lambda: datetime.now(UTC))
+
+
+class Tenant:
+    """What the questions of one tenant share. Safe to use from several threads.
+
+    A newer generation is picked up between questions; a question keeps the generation it began with.
+    """
+
+    def __init__(self, config: Config, tenant: str, published: CurrentGeneration, services: Services) -> None:
+        self.config = config = config.of_tenant(tenant)
+        self.tenant = tenant
+        self.published = published
+        self.receipts, self.telemetry = services.receipts, services.telemetry
+        self.log = QuestionLog(services.telemetry)
+        self.secrecy = Secrecy(config.home, config.telemetry.store_questions)
+        self.proofs = Proofs(config, tenant, published, services.receipts, self.secrecy)
+        self.sessions = open_sessions(config, tenant)
+        self.sidecar = services.reranker
+        self.mode: Mode | None = None  # what is searched in place of any phase
+        self.embedder = services.embedder
+        self.cited: CitedPlaces | None = None  # finds quotes on the pages of PDF files; None: nobody does
+        self.followed: Follower | None = None  # fetches what is published from an object store; None: nothing is
+        self.answering = Answering(config, services.embedder)
+        self.conversing = Conversing(config, services.embedder)
+        self.receipt_writer = ReceiptWriter(tenant, services.receipts, self.secrecy, self.answering.rules)
+        self.memory = Memory(config, tenant, services.embedder, self.receipt_writer)
+        self.is_word = Words(config.embedding, GraphCache(config.home))
+        in_process = config.embedding.provider == "local" and not services.reranker
+        self.phases = TenantPhases(config, tenant, search_limit(in_process, config.serving.workers))
+
+    @classmethod
+    def open(
+        cls,
+        config: Config,
+        tenant: str,
+        embedder: Embedder | None = None,
+        reranker: RemoteReranker | None = None,
+        telemetry: Telemetry | None = None,
+    ) -> Self:
+        """Return a tenant that opens model and generation with the first question that needs them, so that it fails
+        here for neither.
+
+        Questions are recorded only where `telemetry` is given: what is asked to measure is no reader's question.
+
+        Raises:
+            ConfigError: the configured weights cannot be used.
+        """
+        published, receipts = CurrentGeneration(Store(config.home), tenant, config), open_receipts(config)
+        if reranker is None and config.reranker.url:
+            from rag_serving.models.reranker_client import open_reranker
+
+            reranker = open_reranker(config.features_of(tenant), config.reranker)
+        services = Services(embedder or open_guarded(config), receipts, reranker, telemetry)
+        return cls(config, tenant, published, services)
+
+    @property
+    def reranker(self) -> RemoteReranker | None:
+        """The sidecar's client, where it is switched on."""
+        return self.sidecar if self.config.features.FEATURE_RERANKER else None
+
+    def watch(self, on_change: OnChange | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        """Keep answers for when search fails, bound its time and leave a phase that fails, as a server does; before
+        the first question. `clock`: seconds, that all of it goes by."""
+        self.memory.keep_earlier(self.published, clock)
+        self.phases.watch(on_change, clock)
+
+    def switch(self, features: Features, phases: PhaseSettings) -> None:
+        """Ask by other switches, in other phases, from the next question on."""
+        self.config = self.config.model_copy(update={"features": features})
+        if phases != self.phases.configured:
+            self.phases.switch(phases)
+
+    def breakers(self) -> dict[str, State]:
+        """Return the states of the circuit breakers before the models that are switched on."""
+        found: dict[str, State] = {}
+        if isinstance(self.embedder, GuardedEmbedder):
+            found["embedder"] = self.embedder.breaker.state
+        if self.config.generation.provider != EXTRACTIVE:
+            found["generator"] = self.answering.generator.breaker.state
+        if self.reranker:
+            found["reranker"] = self.reranker.breaker.state
+        return found
+
+    def close(self) -> None:
+        self.memory.close()
+        self.published.close()
+        self.receipts.close()
+        if self.sessions:
+            self.sessions.close()
+        if self.sidecar:
+            self.sidecar.close()
+        self.log.close()
+
+    def warm(self) -> None:
+        """Open model and generation before the first question comes; failures show with the questions."""
+        with suppress(UnpublishedError, RemoteError), self.published.acquire() as generation:
+            generation.for_reader(Principal(self.tenant))
+        with suppress(ModelError):
+            self.embedder.embed_query("warm")
+        self.is_word("warm")
+
+    def problem(self) -> str | None:
+        """Return why no question can be answered, or None."""
+        return self.published.refusal()
+
+    @contextmanager
+    def reading(self, principal: Principal) -> Iterator[ReaderView]:
+        """Yield the published generation as a principal may see it; it stays open until the block ends.
+
+        Raises:
+            UnpublishedError: there is no generation to read.
+            RemoteError: it is in a database that cannot answer.
+        """
+        with self.published.acquire() as generation:
+            yield generation.for_reader(principal)
+
+    def receipt(self, principal: Principal, identifier: str) -> dict[str, Any]:
+        """Return a stored receipt, where the principal may read it: `Proofs.shown`."""
+        return self.proofs.shown(principal, identifier)
+
+    def proof(self, identifier: str, principal: Principal | None = None) -> Proof:
+        """Return whether a stored receipt holds; for a principal, who has to be one that may see it."""
+        return self.proofs.proved_to(principal, identifier) if principal else self.proofs.prove(identifier)
+
+    def readable(self, principal: Principal, cited: Sequence[Chunks]) -> list[bool]:
+        """Return of several answers whether the principal may still read what they cite: `Proofs.open_to`."""
+        return self.proofs.open_to(principal, cited)
+
+    def config_of(self, phases: Phases) -> Config:
+        """Return the configuration that a question which begins now is answered by."""
+        if not phases.features:
+            return self.config
+        features = self.config.features.model_copy(update=phases.features)
+        return self.config.model_copy(update={"features": features})
+
+    def found(self, search: Search, features: Features, phases: Phases) -> Trace:
+        """Return what telemetry keeps of a search, where there is any."""
+        if self.telemetry is None:
+            return Trace()
+        return telemetry_of(search, features, phases.phase, phases.retrieval_ms)
+
+    def passages(self, search: Search) -> Iterable[Candidate]:
+        """Return what the lock chooses from, best first; who stops early leaves the rest unread."""
+        return search.context.passages.candidates(search.ranking)
+
+    @contextmanager
+    def pages(
+        self, principal: Principal, trace: StageTrace, phases: Phases
+    ) -> Iterator[tuple[ReaderView, frozenset[str]]]:
+        """Yield the pages as a principal may see them, with the reader classes that they know; they stay open until the
+        block ends, and until the last search that was left behind has ended.
+
+        Raises:
+            UnpublishedError: there is no generation to read.
+            RetrievalError: the database that holds it cannot answer.
+        """
+        lease, tenant = ExitStack(), principal.tenant
+        if self.followed and self.followed.staleness(tenant):
+            trace.raise_flag(STALE)
+        try:
+            generation = lease.enter_context(self.published.acquire(partial(trace.raise_flag, STALE)))
+        except UnpublishedError as error:
+            if self.followed and self.followed.awaited(tenant, has_older=False):
+                raise UnpublishedError(BEING_FETCHED) from error
+            raise
+        try:
+            yield generation.for_reader(principal), generation.classes_for(principal)
+        except RemoteError as error:
+            _log.error("the database of `index`: %s", error)
+            raise RetrievalError("the database of the pages cannot answer") from error
+        finally:
+            phases.release(lease)
