@@ -15,7 +15,7 @@ import dagster as dg
 
 from rag_assets import assets
 from rag_assets.assets.freshness_check import synced_on_time
-from rag_assets.executors.choosing import open_executor
+from rag_assets.executors import open_executor
 from rag_assets.jobs import freshness, ingest, publish, report, report_day
 from rag_assets.partitions import DAYS, days
 from rag_assets.progress import LogReporter

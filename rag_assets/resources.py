@@ -13,7 +13,7 @@ import dagster as dg
 import pyarrow as pa
 from dagster._core.execution.context.compute import current_execution_context
 
-from rag_assets.embedding_jobs.waiting import DeadTextsError
+from rag_assets.embedding_usage import DeadTextsError
 from rag_assets.evaluation.evaluate import EvaluationError
 from rag_assets.evaluation.gold import GoldError
 from rag_assets.publishing.arrange import BuildError

@@ -22,7 +22,7 @@ from pathlib import Path
 import yaml
 
 BIN = Path(sys.executable).parent
-APP = "rag_assets.executors.celery_app"
+APP = "citelock_scale.executors.celery_app"
 _UP_S = 60.0
 
 

@@ -4,7 +4,7 @@ Two tenants share `citelock worker` processes. The small one has its documents e
 full of the large one's. Each time is that from the first job to the last vector, as a build waits for it.
 
 Belongs here: two tenants, workers, times. Does not belong here: whose turn it is
-(`rag_assets.embedding_jobs.scheduling`).
+(`citelock_scale.embedding_jobs.scheduling`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from citelock_scale.embedding_jobs.queue import JobQueue
+from citelock_scale.embedding_jobs.worker_rows import WorkerRegister
 from evals.bench.clients import CITELOCK
 from evals.bench.machine import load, machine
-from rag_assets.embedding_jobs.opening import build_vectors
-from rag_assets.embedding_jobs.queue import JobQueue
-from rag_assets.embedding_jobs.worker_rows import WorkerRegister
+from rag_assets.embedding_usage import build_vectors
 from rag_serving.artifacts.store import write_json
 from rag_serving.config.loading import Config, load_config
 from rag_serving.models import open_embedder

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rag_assets.embedding_jobs.opening import build_vectors
+from rag_assets.embedding_usage import build_vectors
 from rag_serving.config.loading import parse_config
 from rag_serving.models import open_embedder
 from rag_serving.models.embedding.device import Device

@@ -11,8 +11,7 @@ import dagster as dg
 
 from rag_assets import metadata
 from rag_assets.assets.groups import publish_asset, retry_after
-from rag_assets.embedding_jobs.opening import BuildVectors, build_vectors
-from rag_assets.embedding_jobs.waiting import DeadTextsError
+from rag_assets.embedding_usage import BuildVectors, DeadTextsError, build_vectors
 from rag_assets.progress import Reporter
 from rag_assets.publishing.budgeted_embedder import BudgetedEmbedder
 from rag_assets.publishing.documents import EmbeddingProgress, begin_embedding

@@ -1,7 +1,7 @@
 """An embedding model within a tenant's budget: it is asked before each batch, and told what the batch took.
 
 Belongs here: asking and telling. Does not belong here: limits (`rag_serving.budgets`), what each page took
-(`rag_assets.embedding_jobs`).
+(`citelock_scale.embedding_jobs`).
 """
 
 from __future__ import annotations

@@ -37,14 +37,9 @@ _MODULES: Mapping[str, tuple[str, str]] = {
     "erase": ("rag_serving.cli.erase:command", "Remove everything that is kept of a tenant."),
     "forget": ("rag_serving.cli.forget:command", "Delete what a user asked and judged."),
     "keys": ("rag_serving.cli.keys:app", "Create, list or revoke keys of machines."),
-    "jobs": (
-        "rag_assets.embedding_jobs.jobs_command:app",
-        "List, show or retry embedding jobs; what embedding took.",
-    ),
     "mcp": ("rag_serving.cli.mcp:command", "Let agents and chat clients ask over MCP."),
     "phase": ("rag_serving.cli.phase:command", "Show which phase of retrieval each tenant is asked in, and why."),
     "uploads": ("rag_serving.cli.uploads:app", "List, show or delete uploaded documents."),
-    "worker": ("rag_assets.embedding_jobs.worker_command:command", "Embed what builds enqueue."),
     "rerank-service": ("rag_serving.rerank_service.command:command", "Serve a cross-encoder that reranks passages."),
 }
 _HELP = {
@@ -54,9 +49,11 @@ _HELP = {
     "build": "Sync the sources that changed and publish the tenants they belong to.",
     "generations.repair": "Restore the damaged parts of a generation, to the last bit as they were.",
     "index": "Prepare or look at the database of published generations.",
+    "jobs": "List, show or retry embedding jobs; what embedding took.",
+    "worker": "Embed what builds enqueue.",
     "readers": "Say who may read a page, and by which restriction.",
 }
-_PLUGINS = {"index": "stores"}
+_PLUGINS = {"index": "stores", "jobs": "scale", "worker": "scale"}
 """Commands of plug-ins with the extra that installs them."""
 _WRITING = frozenset({"dagster", "rag_assets"})  # what a machine that only serves may lack
 _USAGE_ERRORS = frozenset({"ConfigError", "FilterError", "UsageError"})

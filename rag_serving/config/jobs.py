@@ -1,7 +1,7 @@
 """The section `jobs` of `config/app.yaml`: embedding by worker processes.
 
 Belongs here: who embeds, and within which bounds. Does not belong here: the model (`models.Embedding`), the queue
-(`rag_assets.embedding_jobs`).
+(`citelock_scale.embedding_jobs`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class TenantOrchestration(Section):
 
 
 class CelerySteps(Section):
-    """Steps as tasks of Celery workers (`celery --app rag_assets.executors.celery_app worker`)."""
+    """Steps as tasks of Celery workers (`celery --app citelock_scale.executors.celery_app worker`)."""
 
     broker_env: str = "CELERY_BROKER_URL"
     """Environment variable with the broker's URL, such as redis://host:6379/0. Workers read the same variable."""
@@ -45,8 +45,8 @@ class Orchestration(Section):
     locks, or an object store, where each machine has its own cache folder. How to choose: deploy.md."""
 
     executor: ExecutorKind = "in_process"
-    """Where steps run; the last three need `citelock[cluster]`. docker, k8s: each in its own
-    container or pod. The last three need `citelock[cluster]`."""
+    """Where steps run; the last three need `citelock[scale]`. docker, k8s: each in its own
+    container or pod. The last three need `citelock[scale]`."""
     max_concurrent: int = Field(0, ge=0, le=1000)
     """Concurrent steps of one run; 0: Dagster's default. Not for celery, where the workers are the limit."""
     pools: dict[Pool, PositiveInt] = Field({})

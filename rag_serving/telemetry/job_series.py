@@ -1,6 +1,6 @@
 """Embedding jobs of a tenant for Prometheus: how many wait, run, were done of late, and were put aside; workers.
 
-Belongs here: the figures, also for `citelock doctor`. Does not belong here: the queue (`rag_assets.embedding_jobs`),
+Belongs here: the figures, also for `citelock doctor`. Does not belong here: the queue (the plug-in for scale),
 metrics that are counted in this process (`metrics`).
 
 They are read from the database when they are asked for: processes of one server would add up what they all see.

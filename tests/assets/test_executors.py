@@ -13,7 +13,7 @@ from support.envelopes import Wiki
 
 from evals.bench.cluster import Cluster
 from rag_assets.definitions import build_defs
-from rag_assets.executors.choosing import kind_of_run, open_executor
+from rag_assets.executors import kind_of_run, open_executor
 from rag_assets.partitions import register
 from rag_serving.config.loading import Config, ConfigError, load_config, parse_config
 
@@ -54,7 +54,7 @@ def test_an_option_that_dagster_does_not_know_is_an_error_in_one_line() -> None:
 
 def test_a_missing_library_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dagster_k8s", None)
-    with pytest.raises(ConfigError, match=r"executor k8s needs dagster_k8s: pip install citelock\[cluster\]"):
+    with pytest.raises(ConfigError, match=r"executor k8s needs dagster_k8s: pip install citelock\[scale\]"):
         open_executor(configured(executor="k8s"))
 
 
@@ -82,7 +82,7 @@ def test_builds_alone_run_elsewhere(wiki: Wiki) -> None:
 
 def test_no_library_of_a_cluster_is_imported_before_it_is_needed() -> None:
     code = (
-        "from rag_assets.executors.choosing import open_executor; from rag_serving.config.loading import parse_config; "
+        "from rag_assets.executors import open_executor; from rag_serving.config.loading import parse_config; "
         "import sys; open_executor(parse_config({})); print({'celery', 'docker', 'kubernetes'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

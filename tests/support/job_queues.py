@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_assets.embedding_jobs.opening import open_payloads, open_worker
-from rag_assets.embedding_jobs.pending import Pending
-from rag_assets.embedding_jobs.queue import JobQueue
-from rag_assets.embedding_jobs.records import Claim, Item
-from rag_assets.embedding_jobs.worker import Worker
+from citelock_scale.embedding_jobs.opening import open_payloads, open_worker
+from citelock_scale.embedding_jobs.pending import Pending
+from citelock_scale.embedding_jobs.queue import JobQueue
+from citelock_scale.embedding_jobs.records import Claim, Item
+from citelock_scale.embedding_jobs.worker import Worker
 from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache, vector_key
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store

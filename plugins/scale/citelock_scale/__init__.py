@@ -1,0 +1,5 @@
+"""More machines than one: worker processes that embed, and Celery's workers that run steps.
+
+Belongs here: the queue of embedding jobs, Celery's application, launcher and executor. Does not belong here: embedding
+in a build's own process (`rag_assets.embedding_usage`), which executor a run has (`rag_assets.executors`).
+"""

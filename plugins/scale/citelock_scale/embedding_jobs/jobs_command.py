@@ -1,0 +1,173 @@
+"""`citelock jobs`: list, show, retry; workers; what embedding took.
+
+Belongs here: arguments and printing. Does not belong here: reading rows (`listing`,
+`rag_assets.embedding_usage`), changing jobs (`queue`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+import typer
+
+from citelock_scale.embedding_jobs.listing import JobRow, find_jobs, list_jobs
+from citelock_scale.embedding_jobs.opening import open_payloads
+from citelock_scale.embedding_jobs.payloads import PayloadError
+from citelock_scale.embedding_jobs.queue import JobQueue
+from citelock_scale.embedding_jobs.records import Claim
+from citelock_scale.embedding_jobs.worker_rows import WorkerRegister
+from rag_assets.embedding_usage import PageUsage, read_usage
+from rag_assets.state.throughput import duration
+from rag_serving.artifacts.store import StoreError
+from rag_serving.cli.group import FAILED, UsageError
+from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
+from rag_serving.config.loading import Config, load_config
+from rag_serving.config.logging import complain
+from rag_serving.escaping.targets import for_json, for_terminal_line
+
+app = typer.Typer(help="List, show or retry embedding jobs; what embedding took.", no_args_is_help=True)
+
+OfTenant = Annotated[str | None, typer.Option("--tenant", help="Only jobs of this tenant.")]
+_SHOWN_CHARS = 200
+
+
+@app.command("list")
+def list_command(
+    state: Annotated[
+        Literal["waiting", "running", "done", "dead"] | None,
+        typer.Option("--state", help="Only jobs in this state; dead ones were put aside after too many tries."),
+    ] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="So many at most.")] = 50,
+    tenant: OfTenant = None,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """List jobs, those that were put aside first, with the reason of their last failure.
+
+    \b
+    citelock jobs list --state dead
+    """
+    with _queue(config) as (_, queue):
+        jobs = list_jobs(queue.database, tenant, state, most)
+    if as_json:
+        typer.echo(for_json([job.payload() for job in jobs]))
+        return
+    for job in jobs:
+        typer.echo(for_terminal_line(_line(job)))
+
+
+@app.command("show")
+def show_command(
+    job: Annotated[str, typer.Argument(help="Its id, or how it begins.")],
+    config: ConfigPath = None,
+) -> None:
+    """Show a job as JSON, with the pages and the beginnings of its texts."""
+    with _queue(config) as (settings, queue):
+        found = find_jobs(queue.database, job)
+    if len(found) != 1:
+        complain(f"{job}: {'several jobs begin so' if found else 'no such job'}; `citelock jobs list` shows their ids")
+        raise typer.Exit(FAILED)
+    typer.echo(for_json({**found[0].payload(), "items": _items(settings, found[0])}, indent=2))
+
+
+@app.command("retry")
+def retry_command(
+    jobs: Annotated[list[str] | None, typer.Argument(help="Their ids.", metavar="[JOB]…")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All that were put aside.")] = False,
+    tenant: OfTenant = None,
+    config: ConfigPath = None,
+) -> None:
+    """Let jobs that were put aside be tried again, as if they had never failed.
+
+    \b
+    citelock jobs retry --all --tenant demo
+    """
+    if bool(jobs) == every:
+        raise UsageError("name the jobs to retry, or give --all")
+    with _queue(config) as (_, queue):
+        ids = queue.retry(tenant, jobs or ())
+    for lacking in sorted(set(jobs or ()) - set(ids)):
+        complain(f"{lacking}: no such job was put aside; `citelock jobs list --state dead` shows them")
+    typer.echo(f"{len(ids)} jobs wait again")
+    if jobs and len(ids) < len(set(jobs)):
+        raise typer.Exit(FAILED)
+
+
+@app.command("workers")
+def workers_command(config: ConfigPath = None, as_json: AsJson = False) -> None:
+    """List the workers that gave a sign of life within a lease's time."""
+    with _queue(config) as (_, queue):
+        workers = WorkerRegister(queue).living()
+    if as_json:
+        typer.echo(for_json([asdict(worker) for worker in workers]))
+        return
+    for worker in workers:
+        note = f": {worker.note}" if worker.note else ""
+        typer.echo(for_terminal_line(f"{worker.name}  {worker.model}  {_ago(worker.seen_at)}{note}"))
+
+
+@app.command("usage")
+def usage_command(
+    most: Annotated[int, typer.Option("--most", min=1, help="So many pages at most.")] = 50,
+    tenant: Tenant = None,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what embedding took of a tenant's pages and documents: texts, tokens, cost (`embedding.prices`); the dearest
+    first."""
+    with _queue(config) as (settings, queue):
+        name = chosen_tenant(settings, tenant)
+        with queue.database.reading() as connection:
+            pages = [*read_usage(connection, name).values()]
+    pages.sort(key=lambda page: (-page.cost, -page.tokens, page.page_id))
+    total = PageUsage("", *(sum(getattr(page, name) for page in pages) for name in ("texts", "tokens", "cost")))
+    if as_json:
+        typer.echo(for_json({"total": _figures(total), "pages": [asdict(page) for page in pages[:most]]}))
+        return
+    for page in pages[:most]:
+        typer.echo(for_terminal_line(f"{page.page_id}  {_spent(page)}"))
+    typer.echo(f"in all {_spent(total)}, {len(pages)} pages")
+
+
+@contextmanager
+def _queue(config: Any) -> Iterator[tuple[Config, JobQueue]]:
+    settings = load_config(config)
+    queue = JobQueue.of(settings)
+    try:
+        yield settings, queue
+    finally:
+        queue.database.close()
+
+
+def _line(job: JobRow) -> str:
+    tries = f", {job.attempts} tries" if job.attempts else ""
+    who = f", held by {job.worker}" if job.state == "running" else ""
+    reason = f": {job.reason}" if job.reason and job.state != "done" else ""
+    return f"{job.id}  {job.tenant}  {job.state}  {len(job.keys)} texts, {_ago(job.created_at)}{tries}{who}{reason}"
+
+
+def _ago(at: float) -> str:
+    return f"{duration(max(0.0, time.time() - at))} ago"
+
+
+def _items(config: Config, job: JobRow) -> list[dict[str, str]]:
+    """Return the pages and the beginnings of a job's texts; none where its file is gone, as those of done jobs are."""
+    claim = Claim(job.id, job.tenant, job.model, job.keys, job.tokens, job.attempts, 0)
+    try:
+        items = open_payloads(config).load(claim)
+    except (PayloadError, StoreError, OSError):
+        return []
+    return [{"key": item.key, "page_id": item.page_id, "text": item.text[:_SHOWN_CHARS]} for item in items]
+
+
+def _figures(usage: PageUsage) -> dict[str, float]:
+    return {"texts": usage.texts, "tokens": usage.tokens, "cost": round(usage.cost, 6)}
+
+
+def _spent(usage: PageUsage) -> str:
+    cost = f", cost {usage.cost:.4f}" if usage.cost else ""
+    return f"{usage.texts:,} texts, {usage.tokens:,} tokens{cost}"

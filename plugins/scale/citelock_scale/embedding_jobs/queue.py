@@ -1,0 +1,284 @@
+"""The queue of embedding jobs: enqueued once, claimed in turn, held by a lease, finished by who holds it.
+
+Belongs here: changes of jobs, each in one transaction. Does not belong here: whose turn it is (`scheduling`), texts
+(`payloads`), doing the work (`worker`), showing jobs (`listing`).
+
+A claim has a fence, a number that is higher with each claim of the job. Whoever renews, finishes or gives back a job
+names it: who lost the job to another one has a lower number, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
+
+from citelock_scale.embedding_jobs.records import Batch, Claim, Failure, QueueState, job_id
+from citelock_scale.embedding_jobs.scheduling import TenantTurn, backoff, charged, next_tenant
+from rag_assets.embedding_usage import JobsDatabase, PageUsage, add_usage
+from rag_serving.config.jobs import Jobs, TenantJobs
+from rag_serving.config.loading import Config
+from rag_serving.escaping.redaction import redacted
+from rag_serving.escaping.targets import one_line
+from rag_serving.telemetry.job_tables import JOBS, SHARES
+
+OPEN = ("waiting", "running")
+ENDED = "the worker that had it ended, or gave no sign of life"
+LACKS_TEXTS = "the texts of the job are missing"
+_ALL = ""  # the row of SHARES with the clock of all
+_REASON_CHARS = 500
+_DAY_S = 86_400.0
+
+Clock = Callable[[], float]
+"""Returns seconds since 1970."""
+
+
+class JobQueue:
+    """The queue of one installation. Every method may raise JobsError; then nothing was changed."""
+
+    def __init__(
+        self, database: JobsDatabase, settings: Jobs, tenants: Mapping[str, TenantJobs], clock: Clock = time.time
+    ) -> None:
+        """`tenants`: those of the configuration, with what they have of their own; jobs of others stay."""
+        self.database, self.settings, self.clock = database, settings, clock
+        self._tenants = tenants
+
+    @classmethod
+    def of(cls, config: Config, clock: Clock = time.time) -> JobQueue:
+        """Return the queue that a configuration names."""
+        tenants = {name: tenant.jobs for name, tenant in config.tenants.items()}
+        return cls(JobsDatabase(config), config.jobs, tenants, clock)
+
+    def enqueue(self, batches: Sequence[Batch]) -> list[str]:
+        """Enqueue batches of one tenant and model; return the ids of those that are new.
+
+        A batch of which any text is in a job that waits, runs or was put aside is left out: that job embeds it. So is
+        what the bound of the queue does not let in.
+        """
+        if not batches:
+            return []
+        tenant, model = batches[0].tenant, batches[0].model
+        query = select(JOBS.c.state, JOBS.c.text_keys).where(
+            JOBS.c.tenant == tenant, JOBS.c.model == model, JOBS.c.state != "done"
+        )
+        with self.database.writing() as connection:
+            self._forget_old(connection)
+            rows = connection.execute(query).all()
+            taken = {key for _, keys in rows for key in keys}
+            room = max(0, self.settings.max_waiting - sum(state == "waiting" for state, _ in rows))
+            new = [batch for batch in batches if taken.isdisjoint(item.key for item in batch.items)][:room]
+            now = self.clock()
+            # A microsecond apart: they are claimed in this order.
+            rows_new = [self._row(batch, now + place * 1e-6) for place, batch in enumerate(new)]
+            _insert(connection, rows_new)
+        return [batch.id for batch in new]
+
+    def claim(self, worker: str, model: str, tenant: str | None = None) -> Claim | None:
+        """Return the job whose turn it is, held for `lease_s`; None where none is due for this model.
+
+        `tenant`: only jobs of this one, whatever its limits are.
+        """
+        if not self._has_due(model):
+            return None
+        with self.database.writing() as connection:
+            now = self.clock()
+            self._expire(connection, now)
+            if tenant is None:
+                tenant = self._charge_next(connection, model, now)
+            row = self._first_due(connection, model, tenant, now) if tenant is not None else None
+            if row is None:
+                return None
+            values = {"state": "running", "worker": worker, "fence": row.fence + 1, "finished_at": None}
+            values |= {"lease_until": now + self.settings.lease_s, "claimed_at": now}
+            connection.execute(update(JOBS).where(JOBS.c.id == row.id).values(values))
+        return Claim(row.id, row.tenant, model, tuple(row.text_keys), row.tokens, row.attempts, row.fence + 1)
+
+    def renew(self, claim: Claim) -> bool:
+        """Hold a job for another `lease_s`; return False where it was lost."""
+        with self.database.writing() as connection:
+            return self._change(connection, claim, lease_until=self.clock() + self.settings.lease_s)
+
+    def finish(self, claim: Claim, usage: Sequence[PageUsage], failures: Sequence[Failure] = ()) -> bool:
+        """Note a job as done but for the texts that failed, which become jobs of their own; return False where it was
+        lost, and nothing noted.
+
+        A text that failed is tried again after a while, and put aside after `jobs.attempts`.
+        """
+        with self.database.writing() as connection:
+            now = self.clock()
+            failed = {key for failure in failures for key in failure.keys}
+            left = [key for key in claim.keys if key not in failed]
+            if left:
+                is_held = self._change(connection, claim, state="done", text_keys=left, finished_at=now, reason=None)
+            else:
+                is_held = self._remove(connection, claim)
+            if not is_held:
+                return False
+            _insert(connection, [self._failed_row(claim, failure, now) for failure in failures])
+            add_usage(connection, claim.tenant, claim.model, usage, now)
+        return True
+
+    def note_usage(self, claim: Claim, usage: Sequence[PageUsage]) -> None:
+        """Count what a job took that was lost to another worker: the model was paid all the same."""
+        with self.database.writing() as connection:
+            add_usage(connection, claim.tenant, claim.model, usage, self.clock())
+
+    def give_back(self, claim: Claim, reason: str | None = None, pause_s: float = 0.0) -> bool:
+        """Let a job wait for another worker, as one that was not tried; return False where it was lost."""
+        with self.database.writing() as connection:
+            not_before = self.clock() + pause_s
+            told = {"reason": _reason(reason)} if reason else {}
+            return self._change(connection, claim, state="waiting", worker=None, not_before=not_before, **told)
+
+    def split(self, claim: Claim, parts: Sequence[Sequence[str]]) -> bool:
+        """Put jobs of some of its texts each in the place of a job whose workers ended too often; return False where it
+        was lost."""
+        with self.database.writing() as connection:
+            if not self._remove(connection, claim):
+                return False
+            now, attempts = self.clock(), min(claim.attempts, self.settings.attempts - 1)
+            _insert(connection, [self._part_row(claim, part, now, attempts=attempts, reason=ENDED) for part in parts])
+        return True
+
+    def withdraw(self, tenant: str, ids: Sequence[str]) -> None:
+        """Forget jobs whose texts are missing and that nobody has: a build enqueues what it needs of them again."""
+        chosen = JOBS.c.tenant == tenant, JOBS.c.id.in_(ids), JOBS.c.state.in_(["waiting", "dead"])
+        with self.database.writing() as connection:
+            connection.execute(delete(JOBS).where(*chosen, JOBS.c.reason.startswith(LACKS_TEXTS)))
+
+    def done(self, tenant: str, model: str | None) -> dict[tuple[str, int], frozenset[str]]:
+        """Return the keys of a tenant's jobs that are done, of a model or of all, by id and fence."""
+        query = select(JOBS.c.id, JOBS.c.fence, JOBS.c.text_keys).where(JOBS.c.tenant == tenant, JOBS.c.state == "done")
+        query = query.where(JOBS.c.model == model) if model is not None else query
+        with self.database.reading() as connection:
+            return {(row.id, row.fence): frozenset(row.text_keys) for row in connection.execute(query)}
+
+    def retry(self, tenant: str | None, ids: Sequence[str] = ()) -> list[str]:
+        """Let jobs that were put aside wait again: those of the ids, or all; return the ids."""
+        chosen = [JOBS.c.state == "dead"]
+        chosen += [JOBS.c.id.in_(ids)] if ids else []
+        chosen += [JOBS.c.tenant == tenant] if tenant is not None else []
+        with self.database.writing() as connection:
+            found = list(connection.execute(select(JOBS.c.id).where(*chosen)).scalars())
+            values = {"state": "waiting", "attempts": 0, "not_before": self.clock(), "finished_at": None}
+            connection.execute(update(JOBS).where(JOBS.c.id.in_(found)).values(values))
+        return found
+
+    def state(self, tenant: str, model: str) -> QueueState:
+        """Return what is open and what was put aside of a tenant, and when any tenant's job was last done."""
+        columns = JOBS.c.id, JOBS.c.state, JOBS.c.text_keys, JOBS.c.reason, JOBS.c.attempts
+        mine = select(*columns).where(JOBS.c.tenant == tenant, JOBS.c.model == model, JOBS.c.state != "done")
+        last = select(func.max(JOBS.c.finished_at)).where(JOBS.c.state == "done", JOBS.c.model == model)
+        with self.database.reading() as connection:
+            rows = connection.execute(mine.order_by(JOBS.c.created_at)).all()
+            finished_at = connection.execute(last).scalar_one()
+        return QueueState(
+            open={row.id: tuple(row.text_keys) for row in rows if row.state in OPEN},
+            dead={row.id: Failure(tuple(row.text_keys), row.reason or "") for row in rows if row.state == "dead"},
+            running=sum(row.state == "running" for row in rows),
+            lacking={row.id: row.attempts for row in rows if _lacks_texts(row)},
+            last_reason=next((row.reason for row in rows if row.state in OPEN and row.reason), None),
+            last_finished_at=finished_at,
+        )
+
+    def _has_due(self, model: str) -> bool:
+        """Return whether a claim may find a job: workers that are idle hold up no writer."""
+        now = self.clock()
+        waits = and_(JOBS.c.state == "waiting", JOBS.c.model == model, JOBS.c.not_before <= now)
+        is_lost = and_(JOBS.c.state == "running", JOBS.c.lease_until < now)
+        with self.database.reading() as connection:
+            return connection.execute(select(JOBS.c.id).where(or_(waits, is_lost)).limit(1)).first() is not None
+
+    def _expire(self, connection: Connection, now: float) -> None:
+        """Take jobs from workers that gave no sign of life. A single text that did so too often is put aside."""
+        lost = select(JOBS).where(JOBS.c.state == "running", JOBS.c.lease_until < now)
+        for row in connection.execute(lost).all():
+            attempts = row.attempts + 1
+            is_over = attempts >= self.settings.attempts and len(row.text_keys) == 1
+            values = {"state": "dead" if is_over else "waiting", "attempts": attempts, "worker": None}
+            values |= {"reason": ENDED, "finished_at": now if is_over else None}
+            connection.execute(update(JOBS).where(JOBS.c.id == row.id).values(values))
+
+    def _charge_next(self, connection: Connection, model: str, now: float) -> str | None:
+        """Return the tenant whose turn it is, which is charged with its first job."""
+        due = JOBS.c.state == "waiting", JOBS.c.model == model, JOBS.c.not_before <= now
+        tenants = select(JOBS.c.tenant, func.count()).where(*due).group_by(JOBS.c.tenant)
+        waiting = {str(name): int(count) for name, count in connection.execute(tenants) if name in self._tenants}
+        counts = select(JOBS.c.tenant, func.count()).where(JOBS.c.state == "running").group_by(JOBS.c.tenant)
+        running = {str(name): int(count) for name, count in connection.execute(counts)}
+        shares = {row.tenant: row for row in connection.execute(select(SHARES)).all()}
+        clock = shares[_ALL].served if _ALL in shares else 0.0
+        turns = []
+        for name, count in waiting.items():
+            served, free_at = (shares[name].served, shares[name].free_at) if name in shares else (0.0, 0.0)
+            limits = self.settings.limits_of(self._tenants[name])
+            turns.append(TenantTurn(name, served, free_at, count, running.get(name, 0), limits))
+        turn = next_tenant(turns, clock, now)
+        if turn is None:
+            return None
+        job = self._first_due(connection, model, turn.tenant, now)
+        start, served, free_at = charged(turn, clock, job.tokens, now)
+        connection.execute(delete(SHARES).where(SHARES.c.tenant.in_([_ALL, turn.tenant])))
+        rows = [(_ALL, start, 0.0), (turn.tenant, served, free_at)]
+        connection.execute(insert(SHARES), [dict(zip(SHARES.c.keys(), row, strict=True)) for row in rows])
+        return turn.tenant
+
+    def _first_due(self, connection: Connection, model: str, tenant: str, now: float) -> Any:
+        due = JOBS.c.state == "waiting", JOBS.c.tenant == tenant, JOBS.c.model == model, JOBS.c.not_before <= now
+        return connection.execute(select(JOBS).where(*due).order_by(JOBS.c.created_at, JOBS.c.id).limit(1)).first()
+
+    def _change(self, connection: Connection, claim: Claim, **values: Any) -> bool:
+        """Change a job that is held by a claim; return False where it was lost."""
+        held = JOBS.c.id == claim.id, JOBS.c.fence == claim.fence, JOBS.c.state == "running"
+        return connection.execute(update(JOBS).where(*held).values(values)).rowcount == 1
+
+    def _remove(self, connection: Connection, claim: Claim) -> bool:
+        held = JOBS.c.id == claim.id, JOBS.c.fence == claim.fence, JOBS.c.state == "running"
+        return connection.execute(delete(JOBS).where(*held)).rowcount == 1
+
+    def _forget_old(self, connection: Connection) -> None:
+        oldest = self.clock() - self.settings.keep_days * _DAY_S
+        old = JOBS.c.state.in_(["done", "dead"]), JOBS.c.finished_at < oldest
+        connection.execute(delete(JOBS).where(*old))
+
+    def _failed_row(self, claim: Claim, failure: Failure, now: float) -> dict[str, Any]:
+        """Return the row of texts that failed once more."""
+        attempts = claim.attempts + 1
+        is_over = attempts >= self.settings.attempts
+        values = {"state": "dead" if is_over else "waiting", "finished_at": now if is_over else None}
+        not_before = now + backoff(attempts, self.settings.backoff_s)
+        row = self._part_row(claim, failure.keys, now, attempts=attempts, reason=_reason(failure.reason))
+        return {**row, **values, "not_before": not_before}
+
+    def _part_row(self, claim: Claim, keys: Sequence[str], now: float, **values: Any) -> dict[str, Any]:
+        """Return the row of some of a claim's texts."""
+        tokens = max(1, claim.tokens * len(keys) // max(1, len(claim.keys)))
+        row = _new_row(claim.tenant, claim.model, list(keys), tokens, now)
+        return {**row, **values}
+
+    def _row(self, batch: Batch, now: float) -> dict[str, Any]:
+        return _new_row(batch.tenant, batch.model, [item.key for item in batch.items], batch.tokens, now)
+
+
+def _lacks_texts(row: Any) -> bool:
+    return row.state != "running" and (row.reason or "").startswith(LACKS_TEXTS)
+
+
+def _new_row(tenant: str, model: str, keys: list[str], tokens: int, now: float) -> dict[str, Any]:
+    fence = int(now * 1000)  # higher than those of a job of the same texts that was done before
+    own = {"id": job_id(tenant, model, keys), "tenant": tenant, "model": model, "text_keys": keys, "tokens": tokens}
+    times = {"created_at": now, "not_before": 0.0, "finished_at": None}
+    return {**own, **times, "state": "waiting", "attempts": 0, "fence": fence, "reason": None}
+
+
+def _insert(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Insert jobs; one that was done before and has to be done again takes its own place."""
+    if rows:
+        connection.execute(delete(JOBS).where(JOBS.c.id.in_([row["id"] for row in rows])))
+        connection.execute(insert(JOBS), list(rows))
+
+
+def _reason(text: str) -> str:
+    return one_line(redacted(text))[:_REASON_CHARS]

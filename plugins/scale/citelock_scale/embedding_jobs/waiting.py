@@ -1,0 +1,222 @@
+"""A build that has workers embed what is missing: enqueues it, waits, and takes their vectors.
+
+Belongs here: how long is waited, for what, and what is told meanwhile. Does not belong here: which texts are still to
+come (`pending`), the queue's changes (`queue`), what a worker does (`worker`).
+
+The bound of the queue holds the build up (backpressure): what does not fit in is enqueued as jobs are done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from citelock_scale.embedding_jobs.pending import Pending
+from citelock_scale.embedding_jobs.queue import JobQueue
+from citelock_scale.embedding_jobs.records import Item, QueueState
+from citelock_scale.embedding_jobs.worker import Worker
+from citelock_scale.embedding_jobs.worker_rows import WorkerRegister
+from rag_assets.embedding_usage import DeadTextsError, JobsError, WaitFigures
+from rag_assets.state.vector_cache import (
+    EmbeddedTexts,
+    EmbeddingObserver,
+    Progress,
+    VectorCache,
+    longest_first,
+    pages_by_key,
+    vector_key,
+)
+from rag_serving.models.protocols import Embedder, ModelError
+
+FIRST_LOOK_S, LOOK_S = 0.05, 0.5
+"""Seconds between two looks at the queue: more while nothing is done."""
+_NAMED = 3
+
+Tell = Callable[[str], object]
+
+
+class WorkerVectors:
+    """The vectors of one tenant, embedded by workers."""
+
+    def __init__(
+        self,
+        queue: JobQueue,
+        cache: VectorCache,
+        helper: Worker,
+        tell: Tell,
+        observer: EmbeddingObserver | None = None,
+    ) -> None:
+        """`helper`: does the jobs of the tenant in this process where there is no worker; `tell`: the run's log."""
+        self._queue, self._cache, self._payloads, self._results = queue, cache, helper.payloads, helper.results
+        self._helper, self._tell, self._observer = helper, tell, observer
+        self._workers = WorkerRegister(queue)
+        self._tenant = helper.tenant or ""
+        self._written: dict[str, int] = {}  # jobs whose texts this build wrote again, with their tries
+        self.figures = WaitFigures()
+
+    def embed(
+        self,
+        embedder: Embedder,
+        texts: Sequence[str],
+        progress: Progress | None = None,
+        pages: Sequence[str] = (),
+    ) -> EmbeddedTexts:
+        """Return the vectors of texts, as `VectorCache.embed` does, once workers have embedded what is missing.
+
+        Raises:
+            DeadTextsError: some were put aside.
+            BudgetError, BudgetsAwayError: the tenant's budget is spent; what was enqueued stays.
+            ModelError: nothing is done any more; there is no worker and `jobs.without_workers` is `fail`; or the
+                database is away for longer than `jobs.stalled_s`.
+        """
+        model = self._cache.model
+        keys = [vector_key(model, text) for text in texts]
+        by_key = dict(zip(keys, texts, strict=True))
+        missing = longest_first(by_key, self._known(by_key))
+        page_of = pages_by_key(keys, pages)
+        items = [Item(key, by_key[key], page_of.get(key, "")) for key in missing]
+        if self._observer:
+            self._observer.expect([item.page_id for item in items])
+        if items:
+            self._wait(Pending(self._tenant, model, items, self._queue.settings), progress)
+            if lost := set(missing) - self._known({key: by_key[key] for key in missing}):
+                self._tell(f"the vectors of {len(lost)} texts were lost: this build embeds them itself")
+        embedded = self._cache.embed(embedder, texts)
+        return EmbeddedTexts(embedded.vectors, embedded.keys, len(missing))
+
+    def _wait(self, pending: Pending, progress: Progress | None) -> None:
+        began = time.monotonic()
+        patience = _Patience(self._queue.settings.stalled_s, self._queue.settings.without_workers_s)
+        while True:
+            try:
+                state = self._mended(pending, self._queue.state(self._tenant, pending.model))
+                self._report(pending, pending.note(state), progress)
+                patience.note(pending.done, state)
+                if pending.is_over:
+                    break
+                self._helper.check_budget(self._tenant)
+                self._enqueue(pending)
+                if self._help(patience):
+                    continue
+            except JobsError as error:
+                patience.last_reason = str(error)
+            patience.refuse_stalled(pending)
+            pause_s = min(LOOK_S, FIRST_LOOK_S + patience.unmoved_s)
+            time.sleep(pause_s)
+            self.figures.held_up_s += pause_s if pending.is_held_up else 0.0
+        self.figures.waited_s += time.monotonic() - began
+        self._refuse_dead(pending, state)
+
+    def _known(self, keys: dict[str, str]) -> set[str]:
+        """Return those of some keys that the cache has, with what workers have done so far."""
+        known = self._cache.known(keys)
+        if len(known) == len(keys):
+            return known
+        has_more = self._results.collect(self._cache, self._tenant, keys.keys() - known)
+        return self._cache.known(keys) if has_more else known
+
+    def _mended(self, pending: Pending, state: QueueState) -> QueueState:
+        """Write the texts of jobs that lack them again, once for each try; return the state as it is then."""
+        news = {job: tries for job, tries in state.lacking.items() if self._written.get(job) != tries}
+        for job, tries in news.items():
+            keys = state.open[job] if job in state.open else state.dead[job].keys
+            needed = [key for key in keys if key in pending.items]
+            is_first = job not in self._written
+            if needed:
+                self._written[job] = tries
+            if len(needed) == len(keys):
+                self._payloads.save(self._tenant, pending.model, [pending.items[key] for key in keys])
+                if job in state.dead and is_first:
+                    self._queue.retry(self._tenant, [job])
+            elif needed:  # nobody has the other texts any more
+                self._queue.withdraw(self._tenant, [job])
+                pending.take_back(needed)
+        return self._queue.state(self._tenant, pending.model) if news else state
+
+    def _report(self, pending: Pending, finished: Sequence[Item], progress: Progress | None) -> None:
+        if finished and self._observer:
+            self._observer.count([(item.page_id, item.text) for item in finished])
+        if finished and progress:
+            progress(pending.done, pending.total, pending.share)
+
+    def _enqueue(self, pending: Pending) -> None:
+        batches = pending.batches()
+        for batch in batches:
+            self._payloads.save(self._tenant, pending.model, batch.items)
+        accepted = set(self._queue.enqueue(batches))
+        self.figures.jobs += len(accepted)
+        pending.accept([batch for batch in batches if batch.id in accepted])
+        if pending.is_held_up and not pending.told_held_up:
+            pending.told_held_up = True
+            most = self._queue.settings.max_waiting
+            self._tell(f"the queue of {self._tenant} is full ({most} jobs): {pending.left} texts wait to be enqueued")
+
+    def _help(self, patience: _Patience) -> bool:
+        """Do a job where no worker came for long enough; return whether there was one."""
+        living = self._workers.living()
+        if not patience.lacks_workers(any(worker.model == self._cache.model for worker in living)):
+            return False
+        others = sorted({worker.model for worker in living})
+        known = f" (there are some for {', '.join(others)})" if others else ""
+        lacking = f"no worker embeds with {self._cache.model}{known}"
+        if self._queue.settings.without_workers == "fail":
+            raise ModelError(f"{lacking}; start one: citelock worker, or set jobs.without_workers to embed")
+        if not patience.told_lacking:
+            patience.told_lacking = True
+            self._tell(f"{lacking}: this build embeds itself until one comes")
+        if self._helper.step():
+            self.figures.own_jobs += 1
+            return True
+        return False
+
+    def _refuse_dead(self, pending: Pending, state: QueueState) -> None:
+        dead = {key: failure.reason for failure in state.dead.values() for key in failure.keys if key in pending.items}
+        if not dead:
+            return
+        self.figures.dead_letters += len(dead)
+        pages = sorted({pending.items[key].page_id for key in dead})
+        named = ", ".join(pages[:_NAMED]) + (f" and {len(pages) - _NAMED} more" if len(pages) > _NAMED else "")
+        raise DeadTextsError(
+            f"{len(dead)} texts of the pages {named} could not be embedded: {next(iter(dead.values()))}; see `citelock "
+            "jobs list --state dead`, mend the cause, and let them be tried again with `citelock jobs retry`"
+        )
+
+
+class _Patience:
+    """How long nothing was done, and how long there was no worker."""
+
+    def __init__(self, stalled_s: float, without_workers_s: float) -> None:
+        self._stalled_s, self._without_workers_s = stalled_s, without_workers_s
+        self._moved_at = self._worker_at = time.monotonic()
+        self._seen: tuple[int, float | None] = (0, None)
+        self.last_reason: str | None = None
+        self.told_lacking = False
+
+    def note(self, done: int, state: QueueState) -> None:
+        """Take in how much is done; a job of any tenant shows that the queue moves."""
+        self.last_reason = state.last_reason
+        if self._seen != (done, state.last_finished_at):
+            self._seen = done, state.last_finished_at
+            self._moved_at = time.monotonic()
+
+    @property
+    def unmoved_s(self) -> float:
+        """How long nothing was done."""
+        return time.monotonic() - self._moved_at
+
+    def lacks_workers(self, has_worker: bool) -> bool:
+        """Return whether there was no worker for long enough."""
+        now = time.monotonic()
+        if has_worker:
+            self._worker_at, self.told_lacking = now, False
+        return now - self._worker_at >= self._without_workers_s
+
+    def refuse_stalled(self, pending: Pending) -> None:
+        """Raise ModelError where nothing was done for too long."""
+        if self.unmoved_s < self._stalled_s:
+            return
+        why = f": {self.last_reason}" if self.last_reason else "; see the workers' logs"
+        raise ModelError(
+            f"no text was embedded for {self._stalled_s:g} s, {pending.total - pending.done} are still to come{why}. "
+            "Their jobs stay; run the build again"
+        )

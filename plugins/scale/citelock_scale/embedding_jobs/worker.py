@@ -1,0 +1,228 @@
+"""A worker: takes the job whose turn it is, embeds its texts, keeps their vectors where the build finds them.
+
+Belongs here: one job from claim to end, and the loop. Does not belong here: the queue's changes (`queue`), which text
+of a batch a model refuses (`isolation`), the command (`worker_command`).
+
+A worker may be killed at any moment: its lease ends, and another one takes the job; vectors that were kept are not
+computed again. One that was only slow and lost its job changes nothing of the job; its vectors are kept, and what they
+took is counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from threading import Event
+
+from citelock_scale.embedding_jobs.heartbeat import BEATS_A_LEASE, Heartbeat
+from citelock_scale.embedding_jobs.isolation import IsolatedVectors, embed_isolated
+from citelock_scale.embedding_jobs.payloads import PayloadError, Payloads
+from citelock_scale.embedding_jobs.queue import JobQueue
+from citelock_scale.embedding_jobs.records import Claim, Failure, Item
+from citelock_scale.embedding_jobs.results import Results
+from citelock_scale.embedding_jobs.worker_rows import WorkerRegister, new_name
+from rag_assets.embedding_usage import JobsError, PageUsage, UsageCounter
+from rag_serving.artifacts.store import StoreError
+from rag_serving.budgets.budget import BudgetError, BudgetsAwayError, TenantBudget
+from rag_serving.models.protocols import Embedder, ModelError
+
+IDLE_S = 0.25
+"""Seconds between two looks at a queue in which nothing is due."""
+AWAY_S = 5.0
+"""Seconds that a job waits, and its worker, when the model, the database or the disk is away."""
+
+SPENT_S = 60.0
+"""Seconds that a job of a tenant whose budget is spent waits."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Tally:
+    """What a worker has done."""
+
+    jobs: int = 0
+    texts: int = 0
+    failed: int = 0
+    lost: int = 0
+
+
+@dataclass(frozen=True)
+class JobShelf:
+    """Where the texts of jobs come from, and where their vectors go."""
+
+    payloads: Payloads
+    results: Results
+
+
+@dataclass(frozen=True)
+class MeteredModel:
+    """A model, what counts its tokens, and the budgets of tenants that have one."""
+
+    embedder: Embedder
+    usage: UsageCounter
+    budgets: Mapping[str, TenantBudget]
+
+
+class Worker:
+    """One worker, which has one job at a time. Several of them share a queue and a home, in processes of their own."""
+
+    def __init__(self, queue: JobQueue, shelf: JobShelf, model: MeteredModel, tenant: str | None = None) -> None:
+        """`tenant`: whose jobs alone it takes; None: those of all, in turn.
+
+        Raises:
+            ModelError: the model's name is a server's to tell, which does not answer.
+        """
+        self.name, self.model, self.tally = new_name(), model.embedder.name, Tally()
+        self.payloads, self.results = shelf.payloads, shelf.results
+        self._queue, self._metered = queue, model
+        self._register = None if tenant else WorkerRegister(queue)  # one tenant's helps no other build
+        self._signed_at = float("-inf")
+        self.tenant = tenant
+
+    def run(self, stop: Event, until_idle: bool = False) -> Tally:
+        """Work until it is told to stop, or until nothing is due; a job that was begun is ended first."""
+        try:
+            while not stop.is_set():
+                try:
+                    self._sign()
+                    has_worked = self._try_step(stop)
+                except JobsError as error:
+                    _log.warning("%s", error)
+                    stop.wait(AWAY_S)
+                    continue
+                if not has_worked:
+                    if until_idle:
+                        break
+                    stop.wait(IDLE_S)
+        finally:
+            self._leave()
+        return self.tally
+
+    def _try_step(self, stop: Event) -> bool:
+        try:
+            return self.step()
+        except ModelError as error:
+            self._sign(str(error))
+            _log.warning("the job waits: %s", error)
+            stop.wait(AWAY_S)
+            return True
+
+    def step(self) -> bool:
+        """Do a job where one is due; return whether there was one.
+
+        Raises:
+            JobsError: the database cannot be used; the job that was begun goes to another worker when its lease ends.
+            ModelError: the model, or the tenant's disk or store, is away; the job was given back, no text is to blame.
+        """
+        claim = self._queue.claim(self.name, self.model, self.tenant)
+        if claim is None:
+            return False
+        try:
+            self._do(claim)
+        except PayloadError as error:  # the build that needs the texts writes them again
+            _log.warning("job %s of %s: %s", claim.id, claim.tenant, error)
+            self._queue.finish(claim, [], [Failure(claim.keys, str(error))])
+            self.tally.failed += len(claim.keys)
+        except (BudgetError, BudgetsAwayError) as error:  # other tenants' jobs go on
+            self._queue.give_back(claim, str(error), SPENT_S)
+        except (ModelError, OSError, StoreError) as error:
+            self._queue.give_back(claim, str(error), AWAY_S)
+            raise ModelError(str(error)) from error
+        return True
+
+    def close(self) -> None:
+        """Write what budgets have not written yet."""
+        for budget in self._metered.budgets.values():
+            budget.close()
+
+    def check_budget(self, tenant: str) -> None:
+        """Look whether a tenant may have more embedded.
+
+        Raises:
+            BudgetError, BudgetsAwayError: not now.
+        """
+        if budget := self._metered.budgets.get(tenant):
+            budget.check()
+
+    def _do(self, claim: Claim) -> None:
+        items = self.payloads.load(claim)
+        if claim.attempts >= self._queue.settings.attempts and len(items) > 1:
+            self._halve(claim, items)
+        else:
+            self._work(claim, items)
+
+    def _work(self, claim: Claim, items: list[Item]) -> None:
+        self.check_budget(claim.tenant)
+        with Heartbeat(self._queue, claim, self._sign) as heartbeat:
+            known = self.results.known(claim)
+            vectors = embed_isolated(self._metered.embedder, [item for item in items if item.key not in known])
+            # Also where the job was lost: whoever has it now need not compute them.
+            self.results.keep(claim, [item.key for item in vectors.items], vectors.vectors)
+        usage = self._metered.usage.of([(item.page_id, item.text) for item in vectors.items])
+        if budget := self._metered.budgets.get(claim.tenant):
+            budget.spend("embedding", sum(page.tokens for page in usage), sum(page.cost for page in usage))
+        if heartbeat.is_lost:
+            self._note_lost(claim, usage)
+        else:
+            self._finish(claim, items, vectors, usage)
+
+    def _note_lost(self, claim: Claim, usage: list[PageUsage]) -> None:
+        """Count what was taken of the model for a job that another worker has now."""
+        self.tally.lost += 1
+        self._queue.note_usage(claim, usage)
+
+    def _finish(self, claim: Claim, items: list[Item], vectors: IsolatedVectors, usage: list[PageUsage]) -> None:
+        by_key = {item.key: item for item in items}
+        for failure in vectors.failures:
+            self.payloads.save(claim.tenant, claim.model, [by_key[key] for key in failure.keys])
+        if not self._noted(claim, usage, vectors.failures):
+            self._note_lost(claim, usage)
+            return
+        if not _is_itself(claim, vectors.failures):
+            self.payloads.remove(claim)
+        self.tally.jobs += 1
+        self.tally.texts += len(vectors.items)
+        self.tally.failed += len(vectors.failures)
+
+    def _noted(self, claim: Claim, usage: list[PageUsage], failures: list[Failure]) -> bool:
+        """Note what became of a job; a database that is away is waited for as long as a lease: what it took is known
+        here alone."""
+        until = time.monotonic() + self._queue.settings.lease_s
+        while True:
+            try:
+                return self._queue.finish(claim, usage, failures)
+            except JobsError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(IDLE_S)
+
+    def _halve(self, claim: Claim, items: list[Item]) -> None:
+        """Cut a job whose workers ended too often: the text that ends them is looked for."""
+        halves = [items[: len(items) // 2], items[len(items) // 2 :]]
+        for half in halves:
+            self.payloads.save(claim.tenant, claim.model, half)
+        if self._queue.split(claim, [[item.key for item in half] for half in halves]):
+            self.payloads.remove(claim)
+
+    def _sign(self, note: str | None = None) -> None:
+        """Give a sign of life, unless the last one is not old."""
+        now = time.monotonic()
+        is_old = now - self._signed_at >= self._queue.settings.lease_s / BEATS_A_LEASE
+        if self._register and (is_old or note is not None):
+            self._register.sign(self.name, self.model, note)
+            self._signed_at = now
+
+    def _leave(self) -> None:
+        try:
+            if self._register:
+                self._register.leave(self.name)
+        except JobsError as error:
+            _log.warning("%s", error)
+
+
+def _is_itself(claim: Claim, failures: list[Failure]) -> bool:
+    """Return whether the job that is tried again is the same one, whose texts are still needed."""
+    return any(set(failure.keys) == set(claim.keys) for failure in failures)

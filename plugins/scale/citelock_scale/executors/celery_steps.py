@@ -1,0 +1,130 @@
+"""Steps as tasks of Celery workers, handed out again when their worker is lost.
+
+Belongs here: Dagster's Celery executor with tasks that are watched. Does not belong here: whether a worker is lost
+(`celery_workers`), the workers' side (`celery_app`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import dagster as dg
+from billiard.exceptions import WorkerLostError
+from celery.result import AsyncResult
+from dagster._core.execution.retries import RetryMode
+from dagster_celery.core_execution_loop import core_celery_execution_loop
+from dagster_celery.executor import CeleryExecutor, _submit_task
+
+from citelock_scale.executors.celery_workers import AWAY, TaskWatch
+
+
+class StepLostError(Exception):
+    """A step was handed out as often as may be, and its worker was lost each time."""
+
+
+class WatchedStep:
+    """A step that was handed out; in place of Celery's result of its task."""
+
+    def __init__(
+        self, submit: Callable[[], AsyncResult], watch: TaskWatch, attempts: int, tell: Callable[[str], object]
+    ):
+        self._submit, self._watch, self._left, self._tell = submit, watch, attempts, tell
+        self._result: AsyncResult | None = None
+        self._is_given_up = False
+        self._hand_out()
+
+    def ready(self) -> bool:
+        """Return whether the step has ended; one whose worker was lost is handed out again."""
+        if self._result is None:
+            self._hand_out()
+            return False
+        try:
+            is_ready = self._result.ready()
+            is_lost = _died(self._result) if is_ready else self._watch.is_lost(self._result)
+        except AWAY:  # what has ended is told when broker and results are back
+            return False
+        if is_lost and self._left > 0:
+            self._again(self._result)
+            return False
+        self._is_given_up = is_lost
+        return is_ready or is_lost
+
+    def get(self) -> Any:
+        """Return the events of the step.
+
+        Raises:
+            StepLostError: its worker was lost too often.
+        """
+        if self._is_given_up or self._result is None:
+            raise StepLostError(
+                "its worker was lost each time that the step was handed out (orchestration.celery.attempts); look for "
+                "what ends it, such as the memory that it needs, in the worker's log"
+            )
+        return self._result.get()
+
+    def revoke(self) -> None:
+        """Let no worker begin it."""
+        if self._result is not None:
+            with suppress(*AWAY):
+                self._result.revoke()
+
+    def _again(self, lost: AsyncResult) -> None:
+        self._tell("its worker was lost; the step is handed out again")
+        with suppress(*AWAY):
+            lost.revoke()
+        self._result = None
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Make a task of the step; while the broker is away it waits for the next look."""
+        with suppress(*AWAY):
+            self._result = self._submit()
+            self._left -= 1
+            self._watch.begin()
+
+
+def _died(result: AsyncResult) -> bool:
+    """Return whether a task ended because the process that ran it did."""
+    return result.state == "FAILURE" and isinstance(result.result, WorkerLostError)
+
+
+class WatchedCeleryExecutor(CeleryExecutor):
+    """Dagster's Celery executor, whose steps outlive their workers."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__(RetryMode.ENABLED, config["broker"], config["backend"], config_source=_SETTINGS)  # type: ignore[no-untyped-call]
+        self._queue, self._lost_after_s, self._attempts = config["queue"], config["lost_after_s"], config["attempts"]
+
+    def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[Any]:
+        yield from core_celery_execution_loop(plan_context, execution_plan, step_execution_fn=self._watched)
+
+    def _watched(self, app: Any, context: Any, step: Any, _queue: str, priority: int, known_state: Any) -> WatchedStep:
+        submit = partial(_submit_task, app, context, step, self._queue, priority, known_state)
+        watch = TaskWatch(app, self._queue, self._lost_after_s)
+        return WatchedStep(submit, watch, self._attempts, partial(_tell, context, step.key))
+
+
+def _tell(context: Any, step: str, what: str) -> None:
+    context.log.warning("%s: %s", step, what)
+
+
+_SETTINGS = {"task_track_started": True, "broker_connection_retry_on_startup": True}
+
+
+@dg.executor(
+    name="celery",
+    config_schema={
+        "broker": dg.StringSource,
+        "backend": dg.StringSource,
+        "queue": str,
+        "lost_after_s": float,
+        "attempts": int,
+    },
+    requirements=dg.multiple_process_executor_requirements(),
+)
+def celery_steps(context: dg.InitExecutorContext) -> dg.Executor:
+    """Each step a task of Celery workers that share home, configuration and the storage of Dagster."""
+    return WatchedCeleryExecutor(dict(context.executor_config))
