@@ -1,4 +1,4 @@
-"""What is made from the list of metrics: docs/metrics.md and Grafana's dashboard in deploy/monitoring.
+"""What is made from the list of metrics: the list in docs/monitoring.md and Grafana's dashboard in deploy/monitoring.
 
 `python scripts/generate_monitoring.py` writes them; `--check` fails where they are not what the code says.
 """
@@ -17,7 +17,7 @@ from rag_serving.telemetry.metrics import BUCKETS_S
 from rag_serving.telemetry.series import SERIES, TENANT, Series
 
 ROOT = Path(__file__).parents[1]
-NOTE = "<!-- Made by scripts/generate_monitoring.py; do not edit. -->\n\n"
+BEGIN, END = "<!-- begin metrics -->\n", "<!-- end metrics -->\n"
 WIDTH, HEIGHT, COLUMNS = 8, 7, 24
 UNITS = {
     "count": "short",
@@ -31,27 +31,23 @@ UNITS = {
 RATE_UNITS = {"count": "reqps", "currency": "short"}
 
 
-def reference() -> str:
-    """docs/metrics.md: every series with its type, labels and meaning."""
-    parts = [
-        "# Metrics\n\n",
-        NOTE,
-        "`/metrics` of the API, in Prometheus' text format ([monitoring](monitoring.md)). Each series has the label\n"
-        "`tenant`, and a token sees its own tenant's; those marked † only a token of an operator.\n\n",
-        *_table(SERIES.values()),
-        f"\nUpper bounds of the histogram's buckets, in seconds: {', '.join(f'{bound:g}' for bound in BUCKETS_S)}.\n",
-        "\n## The reranker sidecar\n\n`/metrics` of `citelock rerank-service`; the label `tenant` is not there.\n\n",
-        *_table(SIDECAR_SERIES.values()),
+def reference(page: str) -> str:
+    """Return docs/monitoring.md with the list of every series: its type, labels and meaning."""
+    before, begin, rest = page.partition(BEGIN)
+    listed = [
+        *_listed(SERIES.values()),
+        f"\nBuckets end at {', '.join(f'{bound:g}' for bound in BUCKETS_S)} seconds.\n",
+        "\n### The reranker sidecar\n\n`/metrics` of `citelock rerank-service`, without the label `tenant`.\n\n",
+        *_listed(SIDECAR_SERIES.values()),
     ]
-    return "".join(parts)
+    return "".join([before, begin, *listed, END, rest.partition(END)[2]])
 
 
-def _table(series: Iterable[Series]) -> Iterator[str]:
-    yield "| metric | type | labels | what it counts |\n| --- | --- | --- | --- |\n"
+def _listed(series: Iterable[Series]) -> Iterator[str]:
     for each in series:
         labels = ", ".join(f"`{label}`" + f" ({values})" * bool(values) for label, values in each.labels.items())
         mark = " †" * each.of_operators
-        yield f"| `{each.full_name}`{mark} | {each.kind} | {labels} | {each.text} |\n"
+        yield f"- `{each.full_name}`{mark} {each.kind}{f' by {labels}' if labels else ''}: {each.text}\n"
 
 
 def dashboard() -> str:
@@ -176,7 +172,9 @@ def queries_of(series: Series) -> Mapping[str, str]:
 
 
 def main() -> int:
-    made = {ROOT / "docs" / "metrics.md": reference(), ROOT / "deploy" / "monitoring" / "dashboard.json": dashboard()}
+    page = ROOT / "docs" / "monitoring.md"
+    text = page.read_text(encoding="utf-8") if page.exists() else BEGIN + END
+    made = {page: reference(text), ROOT / "deploy" / "monitoring" / "dashboard.json": dashboard()}
     stale = []
     for path, text in made.items():
         if "--check" not in sys.argv:

@@ -1,6 +1,6 @@
 """The series of `/metrics`: name, type, unit, labels and meaning of each, in one list.
 
-Belongs here: the list, from which metrics are made, the reference in docs/metrics.md and the dashboard in
+Belongs here: the list, from which metrics are made, the reference in docs/monitoring.md and the dashboard in
 deploy/monitoring are generated, and which rules of alerts are checked against. Does not belong here: counting
 (`metrics`), reading what is true now (`job_series`, `budgets.series`, `api.status_series`), the sidecar's series
 (`rerank_service.metrics`).
