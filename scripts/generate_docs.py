@@ -155,7 +155,7 @@ def sections(section: type[BaseModel], path: str) -> Iterator[tuple[str, type[Ba
         below = [model for model in models_of(field.annotation) if model is not Profile or name == "wiki"]
         for model in below:
             place = f"{path}.{name}".lstrip(".") if model is not Profile else f"{path}.NAME"
-            kind = f" of kind `{kind_of(model)}`" if len(below) > 1 else ""
+            kind = f", kind: {kind_of(model)}" if len(below) > 1 else ""
             yield from ((inner + kind * (inner.endswith(name) or inner.endswith("NAME")), found)
                         for inner, found in sections(model, place + ".NAME" * many))  # fmt: skip
 

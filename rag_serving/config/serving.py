@@ -30,8 +30,9 @@ class Serving(Section):
     mcp: bool = False
     """Also serve MCP at /mcp, for agents and chat clients. Needs the extra `mcp`."""
     auth: Literal["loopback", "tokens", "jwt"] = "loopback"
-    """loopback: no tokens, only on 127.0.0.1; tokens: bearer tokens from `tokens_env` and keys of `citelock keys`; jwt:
-    JSON Web Tokens of the issuer that `jwt` names, in addition to both."""
+    """Who may ask: this machine, tokens, or JSON Web Tokens. loopback: no tokens, only on 127.0.0.1; tokens: bearer
+    tokens from `tokens_env` and keys of `citelock keys`; jwt: JSON Web Tokens of the issuer that `jwt` names, in
+    addition to both."""
     tokens_env: str = "CITELOCK_TOKENS"
     """Environment variable: token -> {tenant, user, groups, roles}. Roles are reader (the default), editor, operator
     and auditor: [what each may do](access.md#roles). With `resource`, an address below `public_url` such as
@@ -44,7 +45,7 @@ class Serving(Section):
     session_max_hours: float = Field(168, gt=0, le=8760)
     """Hours after which a used session ends, too."""
     embeddings: Literal["none", "reader", "editor", "operator"] = "editor"
-    """Role that may use `POST /v1/embeddings`: embedding takes processor time from answers."""
+    """Role that may use `POST /v1/embeddings`. Embedding takes processor time from answers."""
     oidc: Oidc | None = None
     """An OpenID Connect provider where people sign in on the web page; its keys are [below](#servingoidc). It needs
     `public_url`, and `auth: tokens` or `jwt` (programs continue to use tokens; there may be none)."""
