@@ -100,7 +100,7 @@ class AttachmentSource(SourceBase):
 
     attachments: Literal["none", "text", "all"] = "none"
     """Read attached files: none, text formats, or all. text: plain text, Markdown, tables, source code, HTML. all: also
-    PDF, Office files, zip, and, with citelock[formats], OpenDocument files, EPUB and e-mails; PDF needs citelock[pdf]).
+    PDF, Office files, zip, and, with citelock[formats], OpenDocument files, EPUB and e-mails; PDF needs citelock[pdf].
     Files of other types are recorded as excluded."""
     max_attachment_bytes: int = Field(10_000_000, ge=1)
     """Bytes beyond which a file is excluded."""
