@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from rag_serving.config.keys import _OF_TESTS
 from rag_serving.models.protocols import ModelError
-from rag_serving.rerank_service.hub import PINNED, model_folder
+from rag_serving.rerank_service.cross_encoder import PINNED, model_folder
 from scripts import check_licences, helm, lock, sbom
 
 ROOT = Path(__file__).parents[1]

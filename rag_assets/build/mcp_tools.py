@@ -1,7 +1,7 @@
 """Tools of MCP that write, for editors: the context of a passage, and indexing a tenant's pages anew with contexts.
 
 Belongs here: the tools and their shapes. Does not belong here: writing contexts (`llm_contexts`), building
-(`build.command`), who may see these tools (`mcp.writing`).
+(`build.command`), who may see these tools (`mcp.server`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Erasing a tenant: what there is, taking it away, looking for it again, and the signed proof of all three.
 
-Belongs here: the order, the record that survives a killed process. Does not belong here: rows (`rows`), generations in
-a database (`published`), commands.
+Belongs here: the order, the record that survives a killed process. Does not belong here: commands.
 
 Before anything is removed, a signed record says what was found. A process that is killed leaves it, and the next one
 goes on from it; what is gone already is gone. The proof is the same record, once nothing is found any more.
@@ -11,26 +10,133 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Connection, Engine, Table, delete, func, inspect, select
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.sql.elements import ColumnElement
 
+from rag_serving.api_keys.store import METADATA as API_KEYS
+from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.signed_files import read_signed, write_signed
 from rag_serving.artifacts.store import Store, StoreError, remove_folder
 from rag_serving.audit.chain import head_of
 from rag_serving.audit.tables import HEADS
+from rag_serving.audit.tables import METADATA as AUDIT
+from rag_serving.budgets.usage import METADATA as BUDGETS
 from rag_serving.caching.forgotten import mark_forgotten
 from rag_serving.config.loading import Config
-from rag_serving.erasure.published import count_published, remove_published
-from rag_serving.erasure.rows import count_rows, delete_rows, opened_for_erasing
+from rag_serving.conversations.sessions import METADATA as SESSIONS_METADATA
+from rag_serving.conversations.sessions import QUERIES, RESPONSES, SESSIONS
 from rag_serving.escaping.redaction import RedactedError
+from rag_serving.indexes.databases import RemoteError, open_database
 from rag_serving.object_home.shared_home import shared_home
+from rag_serving.receipts.database_table import METADATA as RECEIPTS
+from rag_serving.telemetry.forgotten_table import METADATA as FORGOTTEN
+from rag_serving.telemetry.job_tables import METADATA as JOBS
 from rag_serving.telemetry.recorder import TelemetryError
+from rag_serving.telemetry.tables import METADATA as TELEMETRY
 from rag_serving.telemetry.tables import error_line, open_engine
+
+
+class PublishedError(RedactedError):
+    """The database of `index` cannot be looked into, or not be emptied; the message says why."""
+
+
+def count_published(config: Config, tenant: str) -> dict[str, dict[str, int]]:
+    """Return what the database of `index` has of a tenant: {database: {table: rows}}, or in Qdrant {database: {aliases,
+    collections or points: how many}}, in OpenSearch {aliases, indexes or documents}; nothing that there is none of.
+
+    Raises:
+        PublishedError: it cannot be told.
+    """
+    if config.index.kind == "disk":
+        return {}
+    with _reported(tenant):
+        counts = open_database(config).count(tenant)
+    return {f"index ({config.index.kind})": counts} if counts else {}
+
+
+def remove_published(config: Config, tenant: str) -> None:
+    """Remove all that the database of `index` has of a tenant; none of another one.
+
+    Raises:
+        PublishedError: it cannot be removed; what is left is removed by the next try.
+    """
+    if config.index.kind != "disk":
+        with _reported(tenant):
+            open_database(config).erase(Store(config.home), tenant)
+
+
+@contextmanager
+def _reported(tenant: str) -> Iterator[None]:
+    try:
+        yield
+    except (RemoteError, SecretError) as error:
+        raise PublishedError(f"what `index` has of {tenant} cannot be removed: {error}") from error
+
+
+METADATAS = (TELEMETRY, RECEIPTS, SESSIONS_METADATA, AUDIT, API_KEYS, BUDGETS, JOBS, FORGOTTEN)
+WITHOUT_TENANT = frozenset({QUERIES.name, RESPONSES.name, "embedding_workers", "forgotten"})
+"""Tables without a tenant of their own: what was said in sessions, which goes with them, processes, and the marks that
+something was forgotten, which have to outlive it."""
+
+
+def tenant_tables() -> list[Table]:
+    """Return the tables whose rows are of a tenant, those of which others are parts last."""
+    tables = [table for metadata in METADATAS for table in metadata.sorted_tables if "tenant" in table.c]
+    return [RESPONSES, QUERIES, *tables]
+
+
+def count_rows(connection: Connection, tenant: str) -> dict[str, int]:
+    """Return how many rows of a tenant there are in each table that has any."""
+    counts = {}
+    for table in _existing(connection):
+        query = select(func.count()).select_from(table).where(_of(table, tenant))
+        if count := int(connection.execute(query).scalar_one()):
+            counts[table.name] = count
+    return counts
+
+
+def delete_rows(connection: Connection, tenant: str) -> None:
+    """Delete the rows of a tenant."""
+    for table in _existing(connection):
+        connection.execute(delete(table).where(_of(table, tenant)))
+
+
+@contextmanager
+def opened_for_erasing(engine: Engine) -> Iterator[Connection]:
+    """Yield a connection in a transaction; in SQLite, what it deletes is overwritten in the file as well."""
+    is_sqlite = engine.dialect.name == "sqlite"
+    with engine.connect() as connection:
+        if is_sqlite:
+            connection.exec_driver_sql("PRAGMA secure_delete=ON")
+        yield connection
+        connection.commit()
+    if is_sqlite:
+        with closing(engine.raw_connection()) as raw:
+            raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _existing(connection: Connection) -> list[Table]:
+    names = set(inspect(connection).get_table_names())
+    needed = {QUERIES.name: SESSIONS.name, RESPONSES.name: QUERIES.name}
+    return [table for table in tenant_tables() if {table.name, needed.get(table.name, table.name)} <= names]
+
+
+def _of(table: Table, tenant: str) -> ColumnElement[bool]:
+    """Return what the rows of a tenant fulfil."""
+    sessions = select(SESSIONS.c.id).where(SESSIONS.c.tenant == tenant)
+    if table is QUERIES:
+        return QUERIES.c.session_id.in_(sessions)
+    if table is RESPONSES:
+        return RESPONSES.c.query_id.in_(select(QUERIES.c.id).where(QUERIES.c.session_id.in_(sessions)))
+    mine: ColumnElement[bool] = table.c.tenant == tenant
+    return mine
+
 
 FOLDER = "erasures"
 _EXPORT = re.compile(r"-\d{8}T\d{6}\.jsonl")  # behind a tenant's name, which may begin another one's

@@ -1,7 +1,7 @@
 """One call of a tool: work in a thread that ends with its deadline, progress on the way, errors in one line.
 
 Belongs here: running, cancelling, what a failure is called. Does not belong here: what the tools do (`mcp.reading`,
-`mcp.asking`).
+`mcp.server`).
 """
 
 from __future__ import annotations

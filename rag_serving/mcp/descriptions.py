@@ -1,6 +1,6 @@
 """What models are told of the server and its tools: constants, so that no page can change them.
 
-Belongs here: these texts. Does not belong here: what a tool does (`mcp.reading`, `mcp.asking`).
+Belongs here: these texts. Does not belong here: what a tool does (`mcp.reading`, `mcp.server`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The tools that find and show stored text: search, fetch, get_passage, search_book, list_sources and the search of
 contextual retrieval.
 
-Belongs here: what each of them looks up. Does not belong here: answering (`mcp.asking`), the shapes (`mcp.results`),
+Belongs here: what each of them looks up. Does not belong here: answering (`mcp.server`), the shapes (`mcp.results`),
 what models are told of a tool (`mcp.descriptions`).
 """
 

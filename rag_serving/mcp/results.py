@@ -1,7 +1,7 @@
 """What tools return, as models that become each tool's output schema.
 
 Belongs here: shapes, and making them of records. Does not belong here: finding what they show (`mcp.reading`,
-`mcp.asking`).
+`mcp.server`).
 
 Page text stands in fields of its own and never in a description: it is data, whatever it says.
 """

@@ -13,7 +13,7 @@ from support.mcp_calls import call, server_of
 
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
-from rag_serving.mcp.card import card_html
+from rag_serving.mcp.server import card_html
 
 pytestmark = pytest.mark.browser
 

@@ -12,8 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.documents.containers import OLE_HEAD
-from rag_serving.documents.kinds import ACCEPTS, BrokenFileError, KindError, kind_by_name, kind_in, kind_of, media_type
+from rag_serving.documents.kinds import (
+    ACCEPTS,
+    OLE_HEAD,
+    BrokenFileError,
+    KindError,
+    kind_by_name,
+    kind_in,
+    kind_of,
+    media_type,
+)
 
 OFFICE = "[Content_Types].xml"
 EMAIL = b"Received: from a\r\nFrom: ann@example.org\r\nTo: bob@example.org\r\nSubject: x\r\n\r\nHello\r\n"

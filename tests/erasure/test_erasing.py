@@ -24,7 +24,7 @@ from rag_serving.audit.verification import Verifier
 from rag_serving.cli.main import app
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.conversations.sessions import Exchange, SessionStore
-from rag_serving.erasure import erasing, rows
+from rag_serving.erasure import erasing
 from rag_serving.erasure.erasing import EraseError, TenantErasure
 from rag_serving.receipts.store import open_receipts
 from rag_serving.records.answers import Answer
@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def config(url: str | None, tmp_path: Path) -> Config:
     engine = open_engine(url, tmp_path / "serving.db")
-    for metadata in rows.METADATAS:
+    for metadata in erasing.METADATAS:
         metadata.drop_all(engine)
         metadata.create_all(engine)
     engine.dispose()
@@ -165,12 +165,12 @@ def test_every_table_of_the_program_is_looked_in() -> None:
                 declared.add(path.relative_to(ROOT).as_posix())
     known = {module.replace(".", "/") + ".py" for module in _modules_of_tables()}
     assert declared == known
-    names = {table.name for metadata in rows.METADATAS for table in metadata.tables.values()}
-    assert names - {table.name for table in rows.tenant_tables()} <= rows.WITHOUT_TENANT
+    names = {table.name for metadata in erasing.METADATAS for table in metadata.tables.values()}
+    assert names - {table.name for table in erasing.tenant_tables()} <= erasing.WITHOUT_TENANT
 
 
 def _modules_of_tables() -> set[str]:
-    source = (ROOT / "rag_serving" / "erasure" / "rows.py").read_text(encoding="utf-8")
+    source = (ROOT / "rag_serving" / "erasure" / "erasing.py").read_text(encoding="utf-8")
     return set(re.findall(r"from (\S+) import METADATA as", source))
 
 

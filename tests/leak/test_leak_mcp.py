@@ -20,7 +20,7 @@ from support.mcp_calls import server_of, talk
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.ask import Pipeline
-from rag_serving.mcp.pages import page_address
+from rag_serving.mcp.server import page_address
 
 QUESTIONS = max(25, int(os.environ.get("CITELOCK_LEAK_DOORS", "0")) // 40)
 _OF_THE_BUILD = {"generation", "receipt_id"}

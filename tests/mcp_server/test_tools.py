@@ -15,10 +15,8 @@ from support.wiki import COFFEE, SALARIES
 
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
-from rag_serving.mcp.card import URI, card_html
-from rag_serving.mcp.pages import page_address
-from rag_serving.mcp.prompts import REFUSAL
 from rag_serving.mcp.reading import NOTHING
+from rag_serving.mcp.server import REFUSAL, URI, card_html, page_address
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 BONUS = "What salary bonus does the broker team earn?"

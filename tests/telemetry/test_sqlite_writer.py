@@ -16,8 +16,8 @@ from rag_serving.records.answers import Answer
 from rag_serving.records.claims import Usage
 from rag_serving.telemetry.events import RowBuilder, Trace
 from rag_serving.telemetry.recorder import Row, TelemetryError
-from rag_serving.telemetry.sqlite_writer import SqliteWriter
 from rag_serving.telemetry.tables import METADATA, QUESTIONS, open_engine
+from rag_serving.telemetry.telemetry import SqliteWriter
 from rag_serving.telemetry.writer import DatabaseWriter
 
 SCRIBE = RowBuilder("acme", b"key", store_questions=True)
@@ -93,7 +93,7 @@ def test_a_row_that_the_database_refuses_is_refused_alone(path: Path) -> None:
 
 
 def test_a_locked_file_is_a_database_that_is_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag_serving.telemetry.sqlite_writer._BUSY_S", 0.05)
+    monkeypatch.setattr("rag_serving.telemetry.telemetry._BUSY_S", 0.05)
     writer, _ = opened(path)
     holder = sqlite3.connect(path)
     holder.execute("BEGIN EXCLUSIVE")

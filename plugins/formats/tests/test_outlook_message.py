@@ -25,8 +25,7 @@ from citelock_formats.outlook_message import DEEPEST_MESSAGE, encoding
 from rag_assets.steps.files.file_text import FileError, file_text
 from rag_assets.steps.formats.block_json import blocks_content
 from rag_assets.steps.formats.blocks import Content
-from rag_serving.documents.containers import OLE_HEAD
-from rag_serving.documents.kinds import kind_in, kind_of
+from rag_serving.documents.kinds import OLE_HEAD, kind_in, kind_of
 from rag_serving.text.characters import OMISSION
 
 # The example of MS-OXRTFCP 4.1.

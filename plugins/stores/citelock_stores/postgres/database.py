@@ -12,7 +12,7 @@ from citelock_stores.postgres.publisher import Publisher
 from citelock_stores.postgres.store import PostgresStore
 from citelock_stores.remote.database import SearchedDatabase
 from rag_serving.artifacts.store import Store, StoreError
-from rag_serving.erasure.published import PublishedError
+from rag_serving.erasure.erasing import PublishedError
 from rag_serving.indexes.databases import Figures, StoredInfo
 
 

@@ -21,8 +21,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.signed_files import read_signed
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
-from rag_serving.erasure.erasing import TenantErasure
-from rag_serving.erasure.published import PublishedError, count_published
+from rag_serving.erasure.erasing import PublishedError, TenantErasure, count_published
 
 TENANTS = ("acme", "acme-b")
 NAME = "index (postgres)"

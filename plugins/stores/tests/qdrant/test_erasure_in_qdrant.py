@@ -17,8 +17,7 @@ from citelock_stores.qdrant import removal
 from citelock_stores.remote import repeated_requests
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
-from rag_serving.erasure.erasing import TenantErasure
-from rag_serving.erasure.published import PublishedError, count_published
+from rag_serving.erasure.erasing import PublishedError, TenantErasure, count_published
 
 NAME = "index (qdrant)"
 NOTHING: dict[str, Any] = {"rows": {}, "folders": {}}
