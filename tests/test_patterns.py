@@ -1,4 +1,4 @@
-"""Every pattern of both packages takes time in proportion to its text, whatever the text is.
+"""Every pattern of both packages and the plug-ins takes time in proportion to its text, whatever the text is.
 
 Foreign text (pages, questions, selections, what models and servers write) meets these patterns while the interpreter's
 lock is held: one that is quadratic stops everybody else's question.
@@ -14,8 +14,8 @@ from support.growth import SMALL, steepness
 
 # Patterns that are made of a local variable. Those of the first three are results of the walk all the same.
 _MADE_AT_RUN_TIME = {
-    "rag_assets.sources.sites.sphinx": "a glob of at most four wildcards on names of files",
-    "rag_assets.sources.sites.sphinx_config": "the same",
+    "citelock_sites.sphinx": "a glob of at most four wildcards on names of files",
+    "citelock_sites.sphinx_config": "the same",
     "rag_serving.text.question_types": "of a table of this module; its values are walked",
     "rag_serving.text.analyzer": "the same",
     "rag_serving.caching.question_signature": "the same",

@@ -1,4 +1,4 @@
-"""Every regular expression of both packages with the methods that are called on it, and texts that it could be slow on.
+"""Every regular expression of packages and plug-ins with the methods that are called on it, and texts to be slow on.
 
 Patterns are found as values of module globals, as results of functions without arguments that are cached, and as first
 arguments of `re.search(…)` and the like in the source.
@@ -20,8 +20,6 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from types import ModuleType
 from typing import Any
 
-import rag_assets
-import rag_serving
 from support.parsed import parsed
 
 METHODS = ("search", "match", "fullmatch", "finditer", "findall", "sub", "subn", "split")
@@ -88,9 +86,10 @@ class Found:
 
 
 def modules() -> Iterator[ModuleType]:
-    """Yield every module of both packages that can be imported here."""
-    for package in (rag_serving, rag_assets):
-        for each in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+    """Yield every module of both packages and of the plug-ins that can be imported here."""
+    plugins = sorted(path.parent.name for path in Path(__file__).parents[2].glob("plugins/*/citelock_*/__init__.py"))
+    for name in ("rag_serving", "rag_assets", *plugins):
+        for each in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
             with suppress(ModuleNotFoundError):
                 if not each.name.endswith("__main__"):
                     yield importlib.import_module(each.name)

@@ -212,7 +212,7 @@ def bag(text: str) -> Counter[str]:
     """Return the words of a page: typography folded, punctuation around them left out, hyphens of lines mended."""
     folded = unicodedata.normalize("NFKC", re.sub("[\ufffe\x02]\\s*", "", text))
     folded = folded.translate(str.maketrans("‘’“”–—−‐‑", "''\"\"-----"))
-    folded = re.sub(r"(\w)-\s*\n\s*(\w)", r"\1\2", folded)
+    folded = re.sub(r"(\w)-[^\S\n]*\n\s*(\w)", r"\1\2", folded)
     words = (_EDGES.sub("", word) for word in _LEADERS.sub(" ", folded).replace("-", " ").split())
     return Counter(word for word in words if word)
 
