@@ -64,6 +64,12 @@ def pytest_configure(config: pytest.Config) -> None:
         sys.addaudithook(tiers.note)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import nothing of folders without a test of `pytest -m unit`, where that is asked for."""
+    is_unit = config.getoption("markexpr") == "unit"
+    return (is_unit and collection_path.name in tiers.PARTS_FOLDERS | tiers.REAL_FOLDERS) or None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tiers, begin with what takes longest, keep a file in one process, and leave the night's tests out."""

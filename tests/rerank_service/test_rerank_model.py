@@ -29,7 +29,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"xlm-roberta": save_xlm_roberta(folder / "xlm"), "bert": save_bert(folder / "bert")}
 
 
-@pytest.fixture(scope="module", params=["xlm-roberta", "bert"])
+@pytest.fixture(scope="module", params=["xlm-roberta", pytest.param("bert", marks=pytest.mark.nightly)])
 def checkpoint(request: pytest.FixtureRequest, checkpoints: dict[str, Path]) -> Path:
     return checkpoints[request.param]
 

@@ -26,6 +26,11 @@ PARTS_FOLDERS = frozenset({
     "indexes", "leak", "mcp_server", "monitoring", "object_home", "parsing", "pipeline", "rendering", "sources",
     "telemetry",
 })  # fmt: skip
+# Seconds each, of hostile texts, real pages, long files and another model: too long for each save.
+PARTS_FILES = frozenset({
+    "test_chunking_real_pages.py", "test_growth.py", "test_multilingual.py", "test_patterns.py", "test_pdf_edits.py",
+    "test_sections_real_pages.py",
+})  # fmt: skip
 PARTS_FIXTURES = frozenset({"shared_folders", "unaltered_wiki"})
 SERVERS = ("support.running", "support.stand_in")
 
@@ -36,6 +41,7 @@ NIGHTLY = (
     "test_build_command.py::test_a_build_killed_at_any_moment",  # test_publishing_survives.py
     "test_celery_cluster.py::test_two_workers_make",
     "test_context_writer.py::test_a_killed_run_repeats_at_most_what_was_in_flight",
+    "test_damage.py::test_a_gate_stops_chunks_that_were_lost",  # test_an_override_publishes: a gate stops a candidate
     "test_damage.py::test_an_undamaged_rebuild_passes_every_time",
     "test_damage.py::test_damage_is_named_and_not_published[no_prefix-",
     "test_definitions.py::test_dg_finds_nothing_wrong",
@@ -99,6 +105,7 @@ ONE_STORE = {
     ),
     **dict.fromkeys(("test_backend_away.py", "test_rollbacks_in_databases.py"), "postgres"),
 }
+# Chroma's server, which takes 6 s of a processor to start, answers what Chroma in process answers.
 STORES = frozenset({"chroma", "chroma_server", "disk", "opensearch", "postgres", "qdrant"})
 
 _EVENTS = {"os.fork", "os.posix_spawn", "socket.bind", "socket.connect", "subprocess.Popen"}
@@ -117,6 +124,7 @@ def is_nightly(item: pytest.Item) -> bool:
     name = f"{item.path.name}::{item.name}"
     stores = STORES.intersection(_parameters(item))
     is_other_store = bool(stores) and ONE_STORE.get(item.path.name, "") not in {"", *stores}
+    is_other_store |= "chroma_server" in stores and item.path.name != "test_leak_backends.py"
     return is_other_store or item.get_closest_marker("nightly") is not None or name.startswith(NIGHTLY)
 
 
@@ -134,7 +142,8 @@ def tier_of(item: pytest.Function) -> str:
     if marked or of_server or folders & REAL_FOLDERS or fixtures & REAL_FIXTURES or imported & REAL_MODULES:
         return "real"
     has_servers = any(name.startswith(SERVERS) for name in imported)
-    return "parts" if has_servers or folders & PARTS_FOLDERS or fixtures & PARTS_FIXTURES else "unit"
+    is_parts = has_servers or item.path.name in PARTS_FILES or folders & PARTS_FOLDERS or fixtures & PARTS_FIXTURES
+    return "parts" if is_parts else "unit"
 
 
 @cache
