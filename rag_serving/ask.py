@@ -29,7 +29,7 @@ from rag_serving.indexes.current import UnpublishedError
 from rag_serving.pipeline.book import NOT_VERIFIED, book_gates, book_lock, in_book_order, of_books
 from rag_serving.pipeline.inquiry import Inquiry, Stages
 from rag_serving.pipeline.locked import Locked, both_of, shows_both, tells_both
-from rag_serving.pipeline.tenant import Tenant
+from rag_serving.pipeline.tenant import TenantServices
 from rag_serving.query.languages import is_of_pages
 from rag_serving.reading.passage import numbered
 from rag_serving.receipts.recording import Request, answer_trace
@@ -334,7 +334,7 @@ def run(inquiry: Inquiry) -> None:
             stage(inquiry)
 
 
-class Pipeline(Tenant):
+class Pipeline(TenantServices):
     """Asks and searches the pages of one tenant. Safe to use from several threads."""
 
     def ask(

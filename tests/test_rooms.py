@@ -207,7 +207,7 @@ def test_what_is_no_code_is_packaged_with_it() -> None:
         assert is_code or any(path.match(pattern) for pattern in patterns), name_of(path)
 
 
-QUESTION_PATH = ("pipeline.py", "access/", "query/", "retrieval/", "answering/", "receipts/", "indexes/")
+QUESTION_PATH = ("pipeline/", "access/", "query/", "retrieval/", "answering/", "receipts/", "indexes/")
 MOST_PARAMETERS = 5
 
 

@@ -78,7 +78,7 @@ from rag_serving.indexes.current import BEING_OPENED
 from rag_serving.mcp.extra import require_mcp
 from rag_serving.query.filters import parse_filters
 from rag_serving.records.answers import Answer
-from rag_serving.records.occasion import Mode, Occasion
+from rag_serving.records.occasion import Occasion, QuestionMode
 from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.rendering.pictures import Pictures
 from rag_serving.tracing import Listen
@@ -125,7 +125,7 @@ def ask(body: AskBody, request: HttpRequest, caller: Caller, service: CurrentSer
     filters = parse_filters(body.filters)
     conversation = conversation_of((message.role, message.text) for message in body.history or ())
     selected = selection_of(body.mode, body.context)
-    mode: Mode = "book-wide" if body.mode == "book-wide" else "corpus"
+    mode: QuestionMode = "book-wide" if body.mode == "book-wide" else "corpus"
     occasion = body.context.occasion(mode) if isinstance(body.context, Shown) else Occasion(mode)
     if mode == "book-wide":
         check_books(pipeline)

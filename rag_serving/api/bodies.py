@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from rag_serving.records.occasion import Mode, Occasion
+from rag_serving.records.occasion import Occasion, QuestionMode
 from rag_serving.text.characters import fault_of
 
 MAX_TEXT_CHARS = 200_000
@@ -69,7 +69,7 @@ class Shown(Body):
     ) = ""
     widgets: Annotated[dict[Name, WidgetState], Field(max_length=MAX_VALUES)] = {}
 
-    def occasion(self, mode: Mode) -> Occasion:
+    def occasion(self, mode: QuestionMode) -> Occasion:
         """Return what the question is asked beside."""
         state = self.application
         text = state if isinstance(state, str) else "\n".join(f"{name}: {value}" for name, value in state.items())

@@ -22,7 +22,7 @@ from typing import Any
 from rag_serving.access.principals import Principal, satisfied_classes, satisfies
 from rag_serving.answering.composing import AnswerTrace
 from rag_serving.artifacts.store import Store, StoreError
-from rag_serving.caching.answers import AnswerCache, Asking, CachedAnswer, KeptAnswers, MayRead, Scope, Source, Vector
+from rag_serving.caching.answers import AnswerCache, Asking, CachedAnswer, KeptAnswers, Scope, Source, Vector
 from rag_serving.caching.forgotten import ForgottenMarks
 from rag_serving.config.caching import Cache
 from rag_serving.config.loading import Config
@@ -123,36 +123,6 @@ _log = logging.getLogger(__name__)
 _NOT_ASKED = frozenset({"principal", "text", "original", "explain"})
 
 
-class PublishedReaders:
-    """The readers of the pages of one tenant's published generation. Safe to use from several threads."""
-
-    def __init__(self, store: Store, tenant: str) -> None:
-        self._store, self._tenant = store, tenant
-        self._lock = threading.Lock()
-        self._last: tuple[str, Mapping[str, frozenset[str]]] | None = None
-
-    def of(self, principal: Principal, generation_id: str) -> MayRead:
-        """Return what says whether a principal may read all of some pages of a generation."""
-        return partial(self._may_read, principal, generation_id)
-
-    def _may_read(self, principal: Principal, generation_id: str, pages: frozenset[str]) -> bool:
-        known = self._classes(generation_id)
-        if known is None or not pages or principal.tenant != self._tenant:
-            return False
-        return all((classes := known.get(page)) and all(satisfies(principal, one) for one in classes) for page in pages)
-
-    def _classes(self, generation_id: str) -> Mapping[str, frozenset[str]] | None:
-        """Return the reader classes of every page; None where they are not known."""
-        with self._lock:
-            if self._last is None or self._last[0] != generation_id:
-                try:
-                    self._last = generation_id, classes_of_pages(self._store, self._tenant, generation_id)
-                except StoreError as error:
-                    _log.error("no earlier answer of another generation is shown: %s", error)
-                    return None
-            return self._last[1]
-
-
 class EarlierAnswers:
     """What one tenant was answered, in the memory of this process. Safe to use from several threads."""
 
@@ -164,7 +134,9 @@ class EarlierAnswers:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tenant, self._published = tenant, published
-        self._readers = PublishedReaders(Store(config.home), tenant)
+        self._store = Store(config.home)
+        self._lock = threading.Lock()
+        self._last: tuple[str, Mapping[str, frozenset[str]]] | None = None  # readers of the generation read last
         self._redactor = config.privacy.redactor()
         self.kept = KeptAnswers(config.degradation, clock)
 
@@ -184,11 +156,30 @@ class EarlierAnswers:
         published = self._published.named()
         if published is None:  # nobody knows who may read what now
             return None
-        earlier = self.kept.get(_asking(request), published, self._readers.of(request.principal, published))
+        may_read = partial(self._may_read, request.principal, published)
+        earlier = self.kept.get(_asking(request), published, may_read)
         if earlier is None:
             return None
         flags = dict.fromkeys((*trace.flags, *earlier.flags))
         return replace(earlier, understood=request.understood, flags=tuple(flags), timings_ms=trace.timings_ms)
+
+    def _may_read(self, principal: Principal, generation_id: str, pages: frozenset[str]) -> bool:
+        """Return whether a principal may read all of some pages of a generation."""
+        known = self._classes_of(generation_id)
+        if known is None or not pages or principal.tenant != self._tenant:
+            return False
+        return all((classes := known.get(page)) and all(satisfies(principal, one) for one in classes) for page in pages)
+
+    def _classes_of(self, generation_id: str) -> Mapping[str, frozenset[str]] | None:
+        """Return the reader classes of every page; None where they are not known."""
+        with self._lock:
+            if self._last is None or self._last[0] != generation_id:
+                try:
+                    self._last = generation_id, classes_of_pages(self._store, self._tenant, generation_id)
+                except StoreError as error:
+                    _log.error("no earlier answer of another generation is shown: %s", error)
+                    return None
+            return self._last[1]
 
 
 def _asking(request: Request) -> Asking:

@@ -30,7 +30,7 @@ from rag_serving.tracing import StageTrace
 
 if TYPE_CHECKING:
     from rag_serving.models.reranker_client import RemoteReranker
-    from rag_serving.pipeline.tenant import Tenant
+    from rag_serving.pipeline.tenant import TenantServices
     from rag_serving.rendering.cited import CitedPlaces
 
 Result = TypeVar("Result")
@@ -55,7 +55,7 @@ class Inquiry:
         instead: status and text in place of what was written.
     """
 
-    tenant: Tenant
+    tenant: TenantServices
     request: Request
     trace: StageTrace
     stages: Stages

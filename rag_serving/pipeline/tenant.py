@@ -140,7 +140,7 @@ def open_sessions(config: Config, tenant: str) -> SessionStore | None:
     return SessionStore(config, tenant, lambda: datetime.now(UTC))
 
 
-class Tenant:
+class TenantServices:
     """What the questions of one tenant share. Safe to use from several threads.
 
     A newer generation is picked up between questions; a question keeps the generation it began with.
@@ -177,7 +177,7 @@ class Tenant:
         reranker: RemoteReranker | None = None,
         telemetry: Telemetry | None = None,
     ) -> Self:
-        """Return a tenant that opens model and generation with the first question that needs them, so that it fails
+        """Return what opens model and generation with the first question that needs them, so that it fails
         here for neither.
 
         Questions are recorded only where `telemetry` is given: what is asked to measure is no reader's question.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Mode = Literal["corpus", "book-wide"]
+QuestionMode = Literal["corpus", "book-wide"]
 """All pages of the tenant that its asker may read, or its books alone."""
 
 
@@ -24,7 +24,7 @@ class Occasion:
         questions: those before it in the conversation, the last one first.
     """
 
-    mode: Mode = "corpus"
+    mode: QuestionMode = "corpus"
     application: str = ""
     widgets: tuple[tuple[str, str], ...] = ()
     questions: tuple[str, ...] = ()
