@@ -18,7 +18,7 @@ from sqlalchemy import func, select
 from support.wiki import configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
-from rag_serving.ask import QUESTION, Pipeline, access, keep, leave, receipt
+from rag_serving.ask import QUESTION, Pipeline, access, receipt
 from rag_serving.config.loading import Config
 from rag_serving.receipts.recording import ReceiptWriter
 from rag_serving.records.answers import Answer
@@ -40,8 +40,8 @@ ASKED = [
 A_SECOND, THREADS, SECONDS = 1_000, 4, 4.0
 STOPPED_AT, STARTED_AT = 1.0, 2.5
 MOST_MORE_S = 0.1  # what telemetry may add to the median question: far less than anybody waits for a database
-WRITING = QUESTION[QUESTION.index(access) + 1 : QUESTION.index(leave)]
-WRITTEN = ("answer", "written", "recorded", "place")
+WRITING = QUESTION[QUESTION.index(access) + 1 : QUESTION.index(receipt)]
+WRITTEN = ("answer", "written", "recorded", "place")  # what these stages leave
 LONGEST_S = 6.0  # of any question beside other tests: who waited for the database would wait for seconds
 
 
@@ -63,6 +63,7 @@ class Replay:
         written, timings_ms = self._known[text]
         vars(inquiry).update(written)
         trace.timings_ms.update(timings_ms)
+        inquiry.lease.close()
 
 
 class ReplayedReceipts:
@@ -128,7 +129,7 @@ def joined(threads: list[threading.Thread]) -> None:
 def test_a_thousand_questions_a_second_are_answered_and_recorded_while_the_database_stops(
     postgres: Any, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rag_serving.ask.STAGES", {"corpus": (access, Replay(), leave, receipt, keep)})
+    monkeypatch.setattr("rag_serving.ask.STAGES", {"corpus": (access, Replay(), receipt)})
     engine = open_engine(postgres.url, home / "unused.db")
     METADATA.drop_all(engine)
     unrecorded, _ = replaying(configuration(home), None)
