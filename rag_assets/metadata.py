@@ -14,8 +14,8 @@ import dagster as dg
 import numpy as np
 import pyarrow as pa
 
-from rag_assets.reports import plots
-from rag_assets.reports.report import Report, markdown
+from evals.reports import plots
+from evals.reports.report import Report, markdown
 from rag_serving.artifacts.columns import take_rows
 from rag_serving.artifacts.schema import TableSchema
 from rag_serving.escaping.markdown import for_markdown

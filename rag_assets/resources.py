@@ -13,9 +13,9 @@ import dagster as dg
 import pyarrow as pa
 from dagster._core.execution.context.compute import current_execution_context
 
+from evals.evaluation.evaluate import EvaluationError
+from evals.evaluation.gold import GoldError
 from rag_assets.embedding_usage import DeadTextsError
-from rag_assets.evaluation.evaluate import EvaluationError
-from rag_assets.evaluation.gold import GoldError
 from rag_assets.publishing.arrange import BuildError
 from rag_assets.publishing.publish import PublishError
 from rag_assets.sources.base import SourceError

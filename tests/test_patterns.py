@@ -21,13 +21,13 @@ _MADE_AT_RUN_TIME = {
     "rag_serving.caching.question_signature": "the same",
     "rag_serving.text.orders": "in cached functions, whose results are walked",
     "rag_serving.text.small_talk": "the same",
-    "rag_assets.evaluation.gold_templates": "a word of letters in a sentence of gold questions, which people wrote",
+    "evals.evaluation.gold_templates": "a word of letters in a sentence of gold questions, which people wrote",
     "rag_serving.query.parsing": "escaped words of the configuration, and a quotation; its own test has it grow",
     "rag_serving.answering.clarifying": "an escaped word of a question between two characters",
     "rag_serving.retrieval.keyword.question": "escaped words of a question or of the configuration at word borders",
     "rag_serving.privacy.national_ids": "in a cached function, whose results are walked",
     "rag_serving.indexes.view": "a stem of letters, then letters",
-    "rag_assets.evaluation.usefulness": "the escaped words of a gold fact between two characters",
+    "evals.evaluation.usefulness": "the escaped words of a gold fact between two characters",
 }
 
 

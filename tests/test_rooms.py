@@ -18,7 +18,8 @@ from support.parsed import parsed
 
 ROOT = Path(__file__).parents[1]
 PLUGINS = sorted(path.parent for path in ROOT.glob("plugins/*/citelock_*/__init__.py"))
-ROOMS = [ROOT / "rag_assets", ROOT / "rag_serving", *PLUGINS]
+MEASURING = [ROOT / "evals" / "evaluation", ROOT / "evals" / "reports"]
+ROOMS = [*MEASURING, ROOT / "rag_assets", ROOT / "rag_serving", *PLUGINS]
 MODULES = sorted(path for room in ROOMS for path in room.rglob("*.py"))
 NETWORK = {"httpx", "requests", "socket", "ollama", "chromadb", "atlassian", "aiohttp", "urllib.request", "http.client"}
 MAY_CONNECT = (
@@ -104,7 +105,7 @@ def test_serving_runs_without_dagster_and_without_the_assets() -> None:
     modules = [DOTTED[path] for path in SERVING]
     code = f"import sys\nfor name in {modules}: __import__(name)\nprint(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert not {"dagster", "rag_assets", "torch"} & set(run.stdout.split())
+    assert not {"dagster", "evals", "rag_assets", "torch"} & set(run.stdout.split())
 
 
 def test_every_serving_module_serves() -> None:

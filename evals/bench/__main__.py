@@ -21,7 +21,7 @@ from evals.bench.real_text import DATA, DataError
 from evals.bench.report import write_million, write_report
 from evals.bench.sets import judged_sets
 from evals.bench.speed import measure as measure_speed
-from rag_assets.evaluation.cli.bench import Progress
+from evals.evaluation.cli.bench import Progress
 from rag_serving.artifacts.store import write_json
 
 SIZES = (5_183, 100_000)

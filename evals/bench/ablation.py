@@ -1,7 +1,7 @@
 """`python -m evals.bench.ablation`: every stage of retrieval on and off, as CSV and JSON and in docs/benchmarks.md.
 
 Belongs here: columns, the files. Does not belong here: the sets (`sets`), the variants
-(`rag_assets.evaluation.ablation`).
+(`evals.evaluation.ablation`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from statistics import median
 from evals.bench.real_text import DATA
 from evals.bench.report import empty_page, markdown, with_tables
 from evals.bench.sets import judged_sets
-from rag_assets.evaluation.ablation import VARIANTS, ablate
-from rag_assets.evaluation.bench import Bench
+from evals.evaluation.ablation import VARIANTS, ablate
+from evals.evaluation.bench import Bench
 from rag_serving.artifacts.store import write_json, write_text
 from rag_serving.config.loading import parse_config
 

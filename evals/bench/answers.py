@@ -1,7 +1,7 @@
 """`python -m evals.bench.answers`: how fast a built home answers: in the process, from a cold start, over HTTP.
 
 Belongs here: asking a gold set's questions all three ways, times and processor time. Does not belong here: searching
-(`speed`), how good the answers are (`rag_assets.evaluation`).
+(`speed`), how good the answers are (`evals.evaluation`).
 
 Processor time tells what wall time does not on a machine that others use: of a cold start, that of its process; over
 HTTP, that of the server's processes for each answer. No vector of a question is kept: each is embedded.
@@ -25,7 +25,7 @@ import numpy as np
 from evals.bench.clients import CITELOCK, serving
 from evals.bench.hostile import good_clients
 from evals.bench.machine import load, machine
-from rag_assets.evaluation.gold import read_gold
+from evals.evaluation.gold import read_gold
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config, load_config

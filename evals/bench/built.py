@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from evals.bench.indexing import bench_config, change_pages, index, write_inputs
 from evals.bench.real_text import Sentence, read_sentences
-from rag_assets.evaluation.beir import Document
-from rag_assets.evaluation.bench import Report, chunk_table, with_column
+from evals.evaluation.beir import Document
+from evals.evaluation.bench import Report, chunk_table, with_column
 from rag_assets.publishing.arrange import arranged
 from rag_assets.state.vector_cache import VectorCache
 from rag_serving.config.loading import Config

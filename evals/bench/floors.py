@@ -18,8 +18,8 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-from rag_assets.evaluation.beir import Collection, Document, Ranking
-from rag_assets.evaluation.bench import DEPTH, Run
+from evals.evaluation.beir import Collection, Document, Ranking
+from evals.evaluation.bench import DEPTH, Run
 from rag_assets.steps.contexts.context_prefix import under_prefixes
 from rag_serving.models import Embedder
 

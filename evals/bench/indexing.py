@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from evals.bench.machine import load, machine
 from evals.bench.report import write_indexing
 from evals.bench.serving import rss
-from rag_assets.evaluation.bench import TENANT
+from evals.evaluation.bench import TENANT
 from rag_serving.artifacts.columns import rows_in
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, map_table, write_mapped
@@ -165,7 +165,7 @@ def _sentences(cache: Path) -> pa.Table:
     """Return the chunks of the first sentences, kept in `cache` because counting their tokens takes a minute."""
     from evals.bench.built import sentence_table
     from evals.bench.real_text import read_sentences
-    from rag_assets.evaluation.cli.bench import Progress
+    from evals.evaluation.cli.bench import Progress
     from rag_serving.models import open_tokenizer
 
     path = cache / _SENTENCES

@@ -25,7 +25,7 @@ from evals.bench.keyword_generation import Absent, write_generation
 from evals.bench.machine import load, machine
 from evals.bench.real_text import DATA, read_sentences
 from evals.bench.speed import queries
-from rag_assets.evaluation.bench import TENANT
+from evals.evaluation.bench import TENANT
 from rag_assets.publishing.arrange import ORDER, with_shards
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS

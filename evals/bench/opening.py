@@ -22,7 +22,7 @@ import numpy as np
 from evals.bench.built import sentence_table
 from evals.bench.real_text import read_sentences
 from evals.bench.serving import rss
-from rag_assets.evaluation.bench import TENANT
+from evals.evaluation.bench import TENANT
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
 
@@ -69,7 +69,7 @@ def _served(home: Path, folder: Path, options: Any) -> dict[str, dict[str, float
 def build(home: Path, chunks: int, dimension: int, embedder: str = "chance") -> None:
     """Publish a generation of real sentences whose dense index has no graphs: opening reads none. `embedder`: the name
     of the model that is said to have made the vectors."""
-    from rag_assets.evaluation.cli.bench import Progress
+    from evals.evaluation.cli.bench import Progress
     from rag_assets.publishing.build import build_generation
     from rag_serving.models import open_tokenizer
 

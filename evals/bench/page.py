@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from evals.bench.clients import serving
 from evals.bench.machine import load, machine
-from rag_assets.evaluation.gold import read_gold
+from evals.evaluation.gold import read_gold
 from rag_serving.config.loading import load_config
 
 CHROMIUM = "/usr/bin/chromium"

@@ -23,7 +23,7 @@ import yaml
 from evals.bench.passages.corpora import cut
 from evals.bench.people import published
 from evals.bench.real_text import DATA
-from rag_assets.evaluation.bench import TENANT
+from evals.evaluation.bench import TENANT
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.parsing.scanned import opened_scans
 from rag_assets.sources.documents.folder import FolderSource

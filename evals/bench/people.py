@@ -1,7 +1,7 @@
 """`python -m evals.bench.people`: how useful answers to questions in people's own words are.
 
 Belongs here: asking them of the sample wiki and of the real pages that are there; the tables.
-Does not belong here: the questions (`evals/gold/people`), judging an answer (`rag_assets.evaluation.usefulness`).
+Does not belong here: the questions (`evals/gold/people`), judging an answer (`evals.evaluation.usefulness`).
 
 Pages are cut and indexed by the product's own code with its default settings, each passage as it is; near-duplicates
 are not joined. Of the half that is only measured no question is printed.
@@ -22,10 +22,10 @@ import pyarrow as pa
 from evals.bench.passages.corpora import ROOT, Corpus, cut, file_pages, sample_pages, wiki_pages
 from evals.bench.passages.merged import Rule, merge
 from evals.bench.real_text import DATA
-from rag_assets.evaluation.bench import TENANT
-from rag_assets.evaluation.cli.bench import Progress
-from rag_assets.evaluation.gold import GoldSet, read_gold
-from rag_assets.evaluation.usefulness import JudgedUse, judge_use, use_payload, use_table
+from evals.evaluation.bench import TENANT
+from evals.evaluation.cli.bench import Progress
+from evals.evaluation.gold import GoldSet, read_gold
+from evals.evaluation.usefulness import JudgedUse, judge_use, use_payload, use_table
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.publishing.sentences import embedding_through

@@ -35,8 +35,8 @@ from citelock_stores.remote.seals import GenerationSeals, checked_texts
 from evals.bench.built import _choose, _spread, sentence_table
 from evals.bench.plot import plot_readers
 from evals.bench.real_text import read_sentences
-from rag_assets.evaluation.bench import TENANT, with_column
-from rag_assets.evaluation.cli.bench import Progress
+from evals.evaluation.bench import TENANT, with_column
+from evals.evaluation.cli.bench import Progress
 from rag_assets.publishing.build import build_generation
 from rag_assets.state.vector_cache import VectorCache
 from rag_serving.access.principals import Principal

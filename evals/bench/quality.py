@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from evals.bench.floors import floor_texts, run_floors
-from rag_assets.evaluation.beir import Collection
-from rag_assets.evaluation.bench import TENANT, Index, Report, Run, indexed, latencies, metrics, run_queries
+from evals.evaluation.beir import Collection
+from evals.evaluation.bench import TENANT, Index, Report, Run, indexed, latencies, metrics, run_queries
 from rag_assets.state.vector_cache import VectorCache
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import parse_config

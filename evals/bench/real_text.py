@@ -1,7 +1,7 @@
 """Sentences of real text by the hundred thousand: what speed and recall are measured on.
 
 Belongs here: reading the folders of real data, sentences and the passages they stand in.
-Does not belong here: judged collections (`rag_assets.evaluation.beir`), what is measured (`built`).
+Does not belong here: judged collections (`evals.evaluation.beir`), what is measured (`built`).
 
 A vector of each sentence is made by the product's own model, so vectors lie as those of real text do. A chunk's text is
 the sentence with what stands around it, so that postings are as long as those of real chunks.

@@ -14,7 +14,7 @@ from pathlib import Path
 def main(home: Path) -> None:
     """Open the published generation under `home`, ask one question, then two hundred."""
     from evals.bench.speed import queries
-    from rag_assets.evaluation.bench import TENANT
+    from evals.evaluation.bench import TENANT
     from rag_serving.access.principals import Principal
     from rag_serving.artifacts.store import Store
     from rag_serving.ask import Pipeline

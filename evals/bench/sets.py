@@ -14,8 +14,8 @@ from pathlib import Path
 
 from evals.bench.links import JUDGEMENTS, write_collection
 from evals.bench.real_text import DATA, DataError
-from rag_assets.evaluation.beir import Collection, read_collection
-from rag_assets.evaluation.gold_collections import read_gold_collection
+from evals.evaluation.beir import Collection, read_collection
+from evals.evaluation.gold_collections import read_gold_collection
 
 
 @dataclass(frozen=True)

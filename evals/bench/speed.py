@@ -1,6 +1,6 @@
 """How fast a published generation answers: one client, eight clients, opening, memory, and the floors beside it.
 
-Belongs here: timing. Does not belong here: what is searched (`built`), quality (`rag_assets.evaluation.bench`).
+Belongs here: timing. Does not belong here: what is searched (`built`), quality (`evals.evaluation.bench`).
 
 Everything of one call is measured in turns on the same machine, so that ratios hold where the machine is shared.
 """
@@ -25,7 +25,7 @@ from evals.bench.clients import over_http
 from evals.bench.floors import bm25s_search, exact_search, timed
 from evals.bench.rates import Rates, rates
 from evals.bench.real_text import DATA
-from rag_assets.evaluation.bench import TENANT
+from evals.evaluation.bench import TENANT
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline

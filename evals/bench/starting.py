@@ -22,8 +22,8 @@ from statistics import median
 
 import httpx
 
+from evals.evaluation.bench import TENANT
 from evals.load.services import BUCKET, free_port, object_store
-from rag_assets.evaluation.bench import TENANT
 from rag_serving.config.object_store import ObjectStore
 from rag_serving.object_home.shared_folder import NOTES
 from rag_serving.object_home.shared_home import SharedHome

@@ -22,7 +22,7 @@ import numpy as np
 
 from evals.bench.machine import load, machine
 from evals.bench.passages.corpora import ROOT
-from rag_assets.evaluation.gold import read_gold
+from evals.evaluation.gold import read_gold
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import load_config
 from rag_serving.config.tracing import Tracing

@@ -27,14 +27,14 @@ import numpy as np
 import rag_serving.answering.selection
 from evals.bench.passages.corpora import cut, file_pages
 from evals.bench.people import CORPORA, published, questions_of, read_pages
+from evals.evaluation.bench import TENANT
+from evals.evaluation.calibrate import halves
+from evals.evaluation.gold import read_gold
+from evals.evaluation.gold_collections import published as published_collection
+from evals.evaluation.gold_collections import read_gold_collection
+from evals.evaluation.logistic import Matrix, fit
+from evals.evaluation.usefulness import judge_use
 from evals.training.reader_data import Asked, Text, handbooks, weighted
-from rag_assets.evaluation.bench import TENANT
-from rag_assets.evaluation.calibrate import halves
-from rag_assets.evaluation.gold import read_gold
-from rag_assets.evaluation.gold_collections import published as published_collection
-from rag_assets.evaluation.gold_collections import read_gold_collection
-from rag_assets.evaluation.logistic import Matrix, fit
-from rag_assets.evaluation.usefulness import judge_use
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import Answering, Question
 from rag_serving.answering.selection.scorer import SignWeights, learnt

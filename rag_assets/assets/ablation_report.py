@@ -6,16 +6,16 @@ from typing import Any
 
 import dagster as dg
 
+from evals.evaluation.evaluate import EvaluationError
+from evals.evaluation.gold import GoldError, tenant_gold
+from evals.evaluation.tables import to_csv
+from evals.reports import plots
+from evals.reports.ablation import VERSION, differences, measures_of
+from evals.reports.ablation import ablation_report as report_of
+from evals.reports.files import reports_folder
+from evals.reports.report import Plot
 from rag_assets.assets.report_assets import report_asset, shown
-from rag_assets.evaluation.evaluate import EvaluationError
-from rag_assets.evaluation.gold import GoldError, tenant_gold
-from rag_assets.evaluation.tables import to_csv
 from rag_assets.progress import Reporter
-from rag_assets.reports import plots
-from rag_assets.reports.ablation import VERSION, differences, measures_of
-from rag_assets.reports.ablation import ablation_report as report_of
-from rag_assets.reports.files import reports_folder
-from rag_assets.reports.report import Plot
 from rag_assets.resources import Installation, of_tenant
 from rag_serving.artifacts.store import StoreError, write_json, write_text
 
@@ -29,7 +29,7 @@ def ablation_report(
     Started by hand: it asks every question some fifteen times. The same as `citelock evaluate --ablate`; CSV and JSON
     lie beside the HTML file.
     """
-    from rag_assets.evaluation.answer_ablation import ablate_answers
+    from evals.evaluation.answer_ablation import ablate_answers
 
     tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "ablation report")

@@ -7,12 +7,12 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evals.reports import plots
+from evals.reports.dedup import COLUMNS, VERSION
+from evals.reports.dedup import dedup_report as report_of
+from evals.reports.report import Plot
 from rag_assets.assets.report_assets import report_asset, shown
 from rag_assets.progress import Reporter
-from rag_assets.reports import plots
-from rag_assets.reports.dedup import COLUMNS, VERSION
-from rag_assets.reports.dedup import dedup_report as report_of
-from rag_assets.reports.report import Plot
 from rag_assets.resources import Installation, of_tenant
 from rag_assets.state.observed import chunk_digests
 from rag_assets.steps.chunks.select import select_chunks

@@ -6,15 +6,15 @@ from typing import Any
 
 import dagster as dg
 
+from evals.evaluation.candidate import VERSION, Candidate, evaluate_candidate
+from evals.reports import plots
+from evals.reports.addresses import report_url
+from evals.reports.evaluation import evaluation_report, measured
+from evals.reports.html import html
+from evals.reports.report import Plot
 from rag_assets import asset_checks, metadata
 from rag_assets.assets.groups import publish_asset
-from rag_assets.evaluation.candidate import VERSION, Candidate, evaluate_candidate
 from rag_assets.progress import Reporter
-from rag_assets.reports import plots
-from rag_assets.reports.addresses import report_url
-from rag_assets.reports.evaluation import evaluation_report, measured
-from rag_assets.reports.html import html
-from rag_assets.reports.report import Plot
 from rag_assets.resources import Installation, of_tenant, override_of, writing
 from rag_assets.state.records import read_checked, write_checked
 from rag_serving.artifacts.signed_files import read_signed, write_signed_text

@@ -8,15 +8,15 @@ from typing import Any
 
 import dagster as dg
 
+from evals.evaluation.compare import is_run
+from evals.evaluation.runs import saved_runs
+from evals.reports import plots, telemetry_days
+from evals.reports.files import reports_folder
+from evals.reports.quality import DAYS, VERSION, history_of, trend
+from evals.reports.quality import quality_report as report_of
+from evals.reports.report import Plot
 from rag_assets.assets.report_assets import report_asset, shown
-from rag_assets.evaluation.compare import is_run
-from rag_assets.evaluation.runs import saved_runs
 from rag_assets.progress import Reporter
-from rag_assets.reports import plots, telemetry_days
-from rag_assets.reports.files import reports_folder
-from rag_assets.reports.quality import DAYS, VERSION, history_of, trend
-from rag_assets.reports.quality import quality_report as report_of
-from rag_assets.reports.report import Plot
 from rag_assets.resources import Installation, of_tenant
 from rag_serving.artifacts.store import Store, StoreError, read_json, write_json
 from rag_serving.config.loading import Config

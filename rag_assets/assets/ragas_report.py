@@ -5,15 +5,15 @@ from pathlib import Path
 
 import dagster as dg
 
+from evals.evaluation.gold_check import live_pages
+from evals.evaluation.ragas_scores import RagasScores, ragas_samples, ragas_scores
+from evals.reports import plots
+from evals.reports.files import reports_folder
+from evals.reports.ragas import VERSION, means
+from evals.reports.ragas import ragas_report as report_of
+from evals.reports.report import Plot
 from rag_assets.assets.report_assets import report_asset, shown
-from rag_assets.evaluation.gold_check import live_pages
-from rag_assets.evaluation.ragas_scores import RagasScores, ragas_samples, ragas_scores
 from rag_assets.progress import Reporter
-from rag_assets.reports import plots
-from rag_assets.reports.files import reports_folder
-from rag_assets.reports.ragas import VERSION, means
-from rag_assets.reports.ragas import ragas_report as report_of
-from rag_assets.reports.report import Plot
 from rag_assets.resources import Installation, of_tenant
 from rag_serving.artifacts.signed_files import read_signed
 from rag_serving.artifacts.store import StoreError, read_json, write_json

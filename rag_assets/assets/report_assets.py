@@ -11,11 +11,11 @@ from typing import Any
 
 import dagster as dg
 
+from evals.reports.addresses import report_url
+from evals.reports.files import write_report
+from evals.reports.report import Report
 from rag_assets import metadata
 from rag_assets.partitions import TENANTS
-from rag_assets.reports.addresses import report_url
-from rag_assets.reports.files import write_report
-from rag_assets.reports.report import Report
 from rag_assets.resources import Installation, opened
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import dagster as dg
 
+from evals.reports import telemetry_days
+from evals.reports.retrieval import DAYS, VERSION, measures_of
+from evals.reports.retrieval import retrieval_report as report_of
 from rag_assets.assets.report_assets import report_asset, shown
 from rag_assets.progress import Reporter
-from rag_assets.reports import telemetry_days
-from rag_assets.reports.retrieval import DAYS, VERSION, measures_of
-from rag_assets.reports.retrieval import retrieval_report as report_of
 from rag_assets.resources import Installation, of_tenant
 from rag_serving.config.loading import Config
 from rag_serving.indexes.reports import RETRIEVAL

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from evals.reports import telemetry_days
+from evals.reports.addresses import report_url
+from evals.reports.costs import cost_tables, read_build_costs
+from evals.reports.files import forget_days, write_report
+from evals.reports.report import markdown, markdown_table
+from evals.reports.telemetry import VERSION, dedup_table, overview
+from evals.reports.telemetry import telemetry_report as report_of
 from rag_assets.assets.report_assets import report_asset
 from rag_assets.partitions import DAYS
 from rag_assets.progress import Reporter
-from rag_assets.reports import telemetry_days
-from rag_assets.reports.addresses import report_url
-from rag_assets.reports.costs import cost_tables, read_build_costs
-from rag_assets.reports.files import forget_days, write_report
-from rag_assets.reports.report import markdown, markdown_table
-from rag_assets.reports.telemetry import VERSION, dedup_table, overview
-from rag_assets.reports.telemetry import telemetry_report as report_of
 from rag_assets.resources import Installation, opened
 from rag_assets.state.records import read_publish_state
 from rag_serving.artifacts.store import Store

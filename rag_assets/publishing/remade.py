@@ -1,7 +1,7 @@
 """Whether a generation holds what its parts would be if they were made again now, and how it differs where it does not.
 
 Belongs here: checks that make a sample again (vectors, terms, anchors, counts) and name the damage they find.
-Does not belong here: checks of a generation against itself (`checks`), how good its answers are (`evaluation`).
+Does not belong here: checks of a generation against itself (`checks`), how good its answers are (`evals.evaluation`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Gates: whether a question is one, whether the passages can hold its answer, whether the best sentence gives it.
 
 Belongs here: what is asked before something is written and after, statuses and messages of what is withheld.
-Does not belong here: thresholds (`config.sections`), choosing them (`rag_assets.evaluation.calibrate`), whether quotes
+Does not belong here: thresholds (`config.sections`), choosing them (`evals.evaluation.calibrate`), whether quotes
 are true (`answering.verification`).
 """
 

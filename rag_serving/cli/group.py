@@ -55,7 +55,7 @@ _HELP = {
 }
 _PLUGINS = {"index": "stores", "jobs": "scale", "worker": "scale"}
 """Commands of plug-ins with the extra that installs them."""
-_WRITING = frozenset({"dagster", "rag_assets"})  # what a machine that only serves may lack
+_WRITING = frozenset({"dagster", "evals", "rag_assets"})  # what a machine that only serves may lack
 _USAGE_ERRORS = frozenset({"ConfigError", "FilterError", "UsageError"})
 
 
@@ -157,7 +157,7 @@ def _told(error: Exception) -> str:
             "run it there, or pip install 'citelock[assets]'"
         )
     message = " ".join(str(error).split())
-    if type(error).__module__.startswith(("rag_", "citelock_")):
+    if type(error).__module__.startswith(("rag_", "evals.", "citelock_")):
         return message
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         where = f" (writing {error.filename})" if error.filename else ""

@@ -2,7 +2,7 @@
 
 Belongs here: text inside a line, and answers of several paragraphs with code in them.
 Does not belong here: other targets (`escaping.targets`), which text is shown (`answering.citations`,
-`rag_assets.reports.report`).
+`evals.reports.report`).
 """
 
 from __future__ import annotations

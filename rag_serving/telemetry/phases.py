@@ -1,7 +1,7 @@
 """The phases of retrieval that answered lately, as telemetry has them.
 
 Belongs here: counting rows of questions. Does not belong here: which phase is in force (`rag_serving.degradation`),
-reports (`rag_assets.reports`).
+reports (`evals.reports`).
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from support.api_client import QUESTION, TOKENS, bearer, client_of
 from support.wiki import publish
 from typer.testing import CliRunner
 
-from rag_assets.evaluation.gold import read_gold
-from rag_assets.evaluation.gold_drafts import complaints, to_yaml
+from evals.evaluation.gold import read_gold
+from evals.evaluation.gold_drafts import complaints, to_yaml
 from rag_serving.cli.main import app
 
 

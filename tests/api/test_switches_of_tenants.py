@@ -15,7 +15,7 @@ from support.stand_in_sidecar import StandInSidecar, sidecar
 from support.waiting import wait_until
 from support.wiki import embedder, publish
 
-from rag_assets.evaluation.candidate import Candidate, _evaluated_config, candidate_pipeline
+from evals.evaluation.candidate import Candidate, _evaluated_config, candidate_pipeline
 from rag_serving.api.app import create_app
 from rag_serving.api.reload import ConfigFile
 from rag_serving.artifacts.store import Store

@@ -18,7 +18,7 @@ from support import damaged
 from support.damaged import INDEXED, MADE, ROOT, TENANT, Sample
 from typer.testing import CliRunner
 
-from rag_assets.evaluation.cli.gold import app as gold_commands
+from evals.evaluation.cli.gold import app as gold_commands
 from rag_assets.publishing import lexical_writer
 from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.incremental import incremental

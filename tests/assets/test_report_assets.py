@@ -20,9 +20,9 @@ from support.project import QUIET, Project
 from support.stand_in_chat import MODEL, StandInChat, served
 from support.stand_in_ragas import answers_ragas
 
+from evals.evaluation.runs import save_run
+from evals.reports.files import forget_days, reports_folder
 from rag_assets.definitions import build_defs
-from rag_assets.evaluation.runs import save_run
-from rag_assets.reports.files import forget_days, reports_folder
 from rag_assets.resources import Installation
 from rag_assets.schedules import report_yesterday
 from rag_assets.sensors import report_when_published

@@ -12,7 +12,7 @@ from evals.bench.assistant import __main__ as bench
 from evals.bench.assistant.gold import FOLDER, HALVES, Asked, Turn, read_half
 from evals.bench.assistant.judging import JudgedChain, done_with, judge, misses, shares, table
 from evals.bench.passages.corpora import ROOT, sample_pages
-from rag_assets.evaluation.gold import GoldError, read_gold, tenant_gold
+from evals.evaluation.gold import GoldError, read_gold, tenant_gold
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
 from rag_serving.records.answers import Answer, Citation

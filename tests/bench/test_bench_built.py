@@ -9,7 +9,7 @@ import pytest
 
 from evals.bench.built import build, rebuild_changed
 from evals.bench.real_text import Sentence
-from rag_assets.evaluation.bench import TENANT
+from evals.evaluation.bench import TENANT
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
 

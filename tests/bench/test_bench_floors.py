@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evals.bench.floors import bm25s_search, exact_search, fuse, run_floors
-from rag_assets.evaluation.beir import Collection, Document
+from evals.evaluation.beir import Collection, Document
 from rag_serving.config.loading import parse_config
 from rag_serving.models import open_embedder
 

@@ -8,7 +8,7 @@ import pytest
 
 from evals.bench import opening
 from evals.bench.real_text import Sentence
-from rag_assets.evaluation.bench import TENANT
+from evals.evaluation.bench import TENANT
 from rag_serving.artifacts.store import Store
 
 

@@ -13,8 +13,8 @@ from evals.bench.passages.corpora import Corpus, cut, file_pages
 from evals.bench.passages.measure import PassageBench, Ranking, differences
 from evals.bench.passages.merged import Rule, merge
 from evals.bench.passages.questions import Questions, of_heading_links
-from rag_assets.evaluation.ablation import Remembering
-from rag_assets.evaluation.gold import GoldQuestion, GoldSet
+from evals.evaluation.ablation import Remembering
+from evals.evaluation.gold import GoldQuestion, GoldSet
 from rag_serving.config.models import Embedding
 from rag_serving.models import open_embedder, open_tokenizer
 

@@ -10,9 +10,9 @@ import pytest
 from evals.bench.passages.corpora import ROOT, cut, file_pages
 from evals.bench.people import CORPORA, HALVES, ask, published, questions_of, read_pages
 from evals.bench.real_text import DATA
-from rag_assets.evaluation.gold import GoldQuestion, GoldSet, read_gold, tenant_gold
-from rag_assets.evaluation.gold_check import plain
-from rag_assets.evaluation.usefulness import NOT_A_QUESTION, holds
+from evals.evaluation.gold import GoldQuestion, GoldSet, read_gold, tenant_gold
+from evals.evaluation.gold_check import plain
+from evals.evaluation.usefulness import NOT_A_QUESTION, holds
 from rag_assets.steps.sections.splitting import build_sections
 
 

@@ -12,9 +12,9 @@ from sqlalchemy import insert
 from support.api_client import QUESTION, client_of
 from support.wiki import configuration
 
-from rag_assets.reports.costs import cost_tables, read_build_costs
-from rag_assets.reports.kpis import Kpis, kpis
-from rag_assets.reports.telemetry import Day, telemetry_report
+from evals.reports.costs import cost_tables, read_build_costs
+from evals.reports.kpis import Kpis, kpis
+from evals.reports.telemetry import Day, telemetry_report
 from rag_serving.artifacts.schema import CONTEXTS
 from rag_serving.artifacts.store import Store, write_table
 from rag_serving.budgets.opening import open_budgets

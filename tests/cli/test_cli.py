@@ -242,7 +242,8 @@ def test_help_lists_every_command_without_loading_any() -> None:
 def test_asking_never_imports_dagster(config: str) -> None:
     script = (
         "import sys\nfrom rag_serving.cli.main import main\n"
-        "try: main()\nexcept SystemExit: print([name for name in ('dagster', 'rag_assets') if name in sys.modules])"
+        "try: main()\nexcept SystemExit: "
+        "print([name for name in ('dagster', 'evals', 'rag_assets') if name in sys.modules])"
     )
     arguments = [sys.executable, "-c", script, "ask", QUESTION, "--config", config]
     output = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout

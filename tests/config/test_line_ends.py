@@ -37,7 +37,7 @@ def models(model: type[BaseModel] = BaseModel) -> Iterator[type[BaseModel]]:
     waiting = [model]
     while waiting:
         waiting += (subclasses := waiting.pop().__subclasses__())
-        yield from (each for each in subclasses if each.__module__.startswith(("rag_serving", "rag_assets")))
+        yield from (each for each in subclasses if each.__module__.startswith(("rag_serving", "rag_assets", "evals")))
 
 
 def patterns() -> dict[str, tuple[str, Any]]:
@@ -87,7 +87,7 @@ def test_no_reader_has_a_line_end_in_its_name(principal: str) -> None:
         parse_config({"tenants": {"acme": {}}, "sources": {"s": {**SOURCE, "readers": [principal]}}})
 
 
-@pytest.mark.parametrize("room", ["rag_serving", "rag_assets"])
+@pytest.mark.parametrize("room", ["rag_serving", "rag_assets", "evals/evaluation", "evals/reports"])
 def test_no_pattern_that_is_anchored_at_both_ends_is_matched_before_a_line_end(room: str) -> None:
     """`^…$` is how a whole value is checked: with `match` or `search` it lets a line end through."""
     wrong = [

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rag_assets.evaluation.ablation import VARIANTS, ablate
-from rag_assets.evaluation.beir import Collection, Document
+from evals.evaluation.ablation import VARIANTS, ablate
+from evals.evaluation.beir import Collection, Document
 from rag_serving.config.loading import parse_config
 
 DOCUMENTS = (

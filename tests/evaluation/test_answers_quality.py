@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from rag_assets.evaluation.calibrate import calibrate, open_gates
-from rag_assets.evaluation.evaluate import evaluate, says
-from rag_assets.evaluation.gold import GoldSet
-from rag_assets.evaluation.gold_collections import Collection, published, read_gold_collection
+from evals.evaluation.calibrate import calibrate, open_gates
+from evals.evaluation.evaluate import evaluate, says
+from evals.evaluation.gold import GoldSet
+from evals.evaluation.gold_collections import Collection, published, read_gold_collection
 from rag_serving.answering.citations import claims_of
 from rag_serving.config.loading import parse_config
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rag_assets.evaluation.beir import BeirError, read_collection, write_run
+from evals.evaluation.beir import BeirError, read_collection, write_run
 
 
 def write(folder: Path, name: str, content: str) -> None:

@@ -11,9 +11,9 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from rag_assets.evaluation.beir import read_collection
-from rag_assets.evaluation.bench import chunk_table, run_bench
-from rag_assets.evaluation.cli.bench import Progress, command
+from evals.evaluation.beir import read_collection
+from evals.evaluation.bench import chunk_table, run_bench
+from evals.evaluation.cli.bench import Progress, command
 from rag_serving.config.loading import parse_config
 from rag_serving.models import open_tokenizer
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from rag_assets.evaluation.calibrate import (
+from evals.evaluation.calibrate import (
     COSTS,
     Calibration,
     boundary,
@@ -20,10 +20,10 @@ from rag_assets.evaluation.calibrate import (
     halves,
     open_gates,
 )
-from rag_assets.evaluation.confidence import Fit
-from rag_assets.evaluation.evaluate import Evaluation, Judged, judge
-from rag_assets.evaluation.gates_file import write_calibration, write_gates
-from rag_assets.evaluation.gold import GoldQuestion, GoldSet
+from evals.evaluation.confidence import Fit
+from evals.evaluation.evaluate import Evaluation, Judged, judge
+from evals.evaluation.gates_file import write_calibration, write_gates
+from evals.evaluation.gold import GoldQuestion, GoldSet
 from rag_serving.answering.answerer import open_tables
 from rag_serving.answering.selection.scorer import Tables, learnt
 from rag_serving.cli.main import app

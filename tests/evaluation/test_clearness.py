@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from rag_assets.evaluation.calibrate import calibrate
-from rag_assets.evaluation.clearness import ASKED_BACK, ASKED_IN_VAIN, Clearness, Named, clearness
-from rag_assets.evaluation.evaluate import Evaluation, Judged
-from rag_assets.evaluation.gold import GoldQuestion, GoldSet
+from evals.evaluation.calibrate import calibrate
+from evals.evaluation.clearness import ASKED_BACK, ASKED_IN_VAIN, Clearness, Named, clearness
+from evals.evaluation.evaluate import Evaluation, Judged
+from evals.evaluation.gold import GoldQuestion, GoldSet
 from rag_serving.records.answers import Answer
 from rag_serving.records.decisions import Action, Contender, Decision
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rag_assets.evaluation.entailment import Statement, citation_precision, citation_recall, statements
+from evals.evaluation.entailment import Statement, citation_precision, citation_recall, statements
 from rag_serving.records.answers import Answer, Citation
 
 

@@ -16,10 +16,10 @@ from support.gold_questions import LOGS, SALARY, WON
 from support.wiki import configuration, embedder
 from typer.testing import CliRunner
 
-from rag_assets.evaluation.evaluate import Evaluation, EvaluationError, Judged, evaluate, judge
-from rag_assets.evaluation.gold import GoldQuestion, GoldSet
-from rag_assets.evaluation.measures import of_answers
-from rag_assets.evaluation.runs import saved_runs
+from evals.evaluation.evaluate import Evaluation, EvaluationError, Judged, evaluate, judge
+from evals.evaluation.gold import GoldQuestion, GoldSet
+from evals.evaluation.measures import of_answers
+from evals.evaluation.runs import saved_runs
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
 from rag_serving.cli.main import app
@@ -243,6 +243,6 @@ def test_a_gold_set_of_another_tenant_is_refused(config_file: Path, tmp_path: Pa
 
 
 def test_evaluating_needs_no_dagster() -> None:
-    modules = "rag_assets.evaluation.evaluate, rag_assets.evaluation.cli.evaluate"
+    modules = "evals.evaluation.evaluate, evals.evaluation.cli.evaluate"
     code = f"import sys, {modules}; assert 'dagster' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rag_assets.evaluation.gold import GoldError, GoldPlace, GoldSet, find_gold, read_gold
+from evals.evaluation.gold import GoldError, GoldPlace, GoldSet, find_gold, read_gold
 from rag_serving.access.principals import Principal
 
 ANSWERABLE = {"id": "a", "question": "How long?", "answerable": True, "page": 11, "quote": "for 168 hours"}

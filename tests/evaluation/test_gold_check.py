@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rag_assets.evaluation.gold import GoldQuestion, GoldSet
-from rag_assets.evaluation.gold_check import GoldLocation, check_gold, live
+from evals.evaluation.gold import GoldQuestion, GoldSet
+from evals.evaluation.gold_check import GoldLocation, check_gold, live
 
 PAGES = {
     "1": [

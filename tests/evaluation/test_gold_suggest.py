@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.passages import chunk_of
 
-from rag_assets.evaluation.gold import read_gold
-from rag_assets.evaluation.gold_suggest import suggest, to_yaml
-from rag_assets.evaluation.gold_templates import question_of
+from evals.evaluation.gold import read_gold
+from evals.evaluation.gold_suggest import suggest, to_yaml
+from evals.evaluation.gold_templates import question_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 

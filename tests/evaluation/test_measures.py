@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rag_assets.evaluation.evaluate import Judged, judge
-from rag_assets.evaluation.gold import GoldQuestion
-from rag_assets.evaluation.measures import f1, of_answers, of_rankings, summary
-from rag_assets.reports.key_measures import key_first
+from evals.evaluation.evaluate import Judged, judge
+from evals.evaluation.gold import GoldQuestion
+from evals.evaluation.measures import f1, of_answers, of_rankings, summary
+from evals.reports.key_measures import key_first
 from rag_serving.records.answers import Answer, Citation
 
 

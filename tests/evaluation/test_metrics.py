@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.evaluation.metrics import average_precision, mrr_at_k, ndcg_at_k, recall_at_k
+from evals.evaluation.metrics import average_precision, mrr_at_k, ndcg_at_k, recall_at_k
 
 DOCUMENTS = [f"d{n}" for n in range(12)]
 rankings = st.permutations(DOCUMENTS).flatmap(lambda order: st.integers(0, 12).map(lambda n: order[:n]))

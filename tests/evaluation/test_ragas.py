@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from support import ragas_in_process
 
-from rag_assets.evaluation.gold_check import GoldLocation
-from rag_assets.evaluation.ragas_scores import ABSENT, ragas_samples, ragas_scores
+from evals.evaluation.gold_check import GoldLocation
+from evals.evaluation.ragas_scores import ABSENT, ragas_samples, ragas_scores
 from rag_serving.config.loading import parse_config
 
 LOGS = "Logs are kept for 14 days, then they are deleted."

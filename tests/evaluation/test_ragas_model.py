@@ -22,7 +22,7 @@ from support import ragas_in_process
 from support.stand_in_chat import MODEL, StandInChat, served
 from support.stand_in_ragas import answers_ragas, question_about, says
 
-from rag_assets.evaluation.ragas_scores import RagasScores, ragas_scores
+from evals.evaluation.ragas_scores import RagasScores, ragas_scores
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.models import open_embedder
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.intervals import wilson
 
-from rag_assets.evaluation.gold import GoldPlace, GoldQuestion
-from rag_assets.evaluation.significance import wilson_interval
-from rag_assets.evaluation.usefulness import (
+from evals.evaluation.gold import GoldPlace, GoldQuestion
+from evals.evaluation.significance import wilson_interval
+from evals.evaluation.usefulness import (
     Outcome,
     facts_said,
     holds,

@@ -66,15 +66,23 @@ def test_a_wrong_tenant_is_wrong_usage(two: tuple[str, str, str]) -> None:
 
 
 def run_without_assets(*arguments: str) -> subprocess.CompletedProcess[str]:
-    code = "import sys; sys.modules['rag_assets'] = None; from rag_serving.cli.main import main; main()"
+    code = "import sys; sys.modules.update(evals=None, rag_assets=None); from rag_serving.cli.main import main; main()"
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("command", ["build", "generations repair", "readers x"])
-def test_a_machine_that_only_serves_says_where_a_command_runs(command: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "lacking"),
+    [
+        ("build", "rag_assets"),
+        ("evaluate", "evals"),
+        ("generations repair", "rag_assets"),
+        ("readers x", "rag_assets"),
+    ],
+)
+def test_a_machine_that_only_serves_says_where_a_command_runs(command: str, lacking: str) -> None:
     run = run_without_assets(*command.split())
     assert run.returncode == 1
-    assert "the machine that builds the indexes (rag_assets is not installed here)" in run.stderr
+    assert f"the machine that builds the indexes ({lacking} is not installed here)" in run.stderr
     assert run.stderr.count("\n") == 1
 
 

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for
 
-from rag_assets.evaluation.bench import with_column
+from evals.evaluation.bench import with_column
 from rag_assets.publishing.arrange import BuildError
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.checks import Coverage, check_generation

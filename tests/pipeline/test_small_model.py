@@ -18,7 +18,7 @@ from support.shown_truth import quote_faults, sentence_faults, shown_of
 from support.small_model import NAME, missing, served_small_model
 
 from evals.bench.people import TENANT
-from rag_assets.evaluation.gold import GoldQuestion
+from evals.evaluation.gold import GoldQuestion
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import parse_config
 from rag_serving.config.models import AnswerGeneration

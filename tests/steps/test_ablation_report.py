@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rag_assets.reports.ablation import ablation_report, differences
-from rag_assets.reports.report import markdown
+from evals.reports.ablation import ablation_report, differences
+from evals.reports.report import markdown
 
 ROWS: list[dict[str, Any]] = [
     {"variant": "defaults", "answerability": 0.9, "ndcg@10": 0.8, "p": 1.0, "total_ms_p50": 20.0},

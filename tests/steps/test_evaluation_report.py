@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rag_assets.reports.evaluation import evaluation_report, measured
-from rag_assets.reports.html import html
-from rag_assets.reports.report import markdown
+from evals.reports.evaluation import evaluation_report, measured
+from evals.reports.html import html
+from evals.reports.report import markdown
 
 
 def case(name: str, fault: str | None = None, answer: str = "It is so.") -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rag_assets.evaluation.quality_gates import GatesError, QualityGates, judge_gates, parse_gates
+from evals.evaluation.quality_gates import GatesError, QualityGates, judge_gates, parse_gates
 
 
 def values(*numbers: float) -> dict[str, float]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rag_assets.evaluation.ragas_scores import RagasScores
-from rag_assets.reports.ragas import means, ragas_report
-from rag_assets.reports.report import markdown
+from evals.evaluation.ragas_scores import RagasScores
+from evals.reports.ragas import means, ragas_report
+from evals.reports.report import markdown
 
 FOUND = RagasScores(
     {"faithfulness": {"a": 1.0, "b": 0.25}, "context_recall": {"a": 0.5}}, {"context_recall": "1 of 2 questions: late"}

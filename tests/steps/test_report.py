@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.reports.html import html
-from rag_assets.reports.report import Case, Figure, Plot, Report, Table, markdown, text_of
+from evals.reports.html import html
+from evals.reports.report import Case, Figure, Plot, Report, Table, markdown, text_of
 
 REPORT = Report(
     "Evaluation of acme",

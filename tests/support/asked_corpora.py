@@ -14,7 +14,7 @@ from pathlib import Path
 from evals.bench.passages.corpora import ROOT, Corpus, cut
 from evals.bench.people import CORPORA, published, questions_of, read_pages
 from evals.bench.real_text import DATA
-from rag_assets.evaluation.gold import GoldQuestion, read_gold
+from evals.evaluation.gold import GoldQuestion, read_gold
 
 _ASKS = re.compile(r"(?:how|what|when|where|which|who|why|can|does|do|is|are|should|must)\b.*|.*\?$", re.IGNORECASE)
 _SEED = 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rag_assets.evaluation.gold import GoldQuestion
+from evals.evaluation.gold import GoldQuestion
 
 LOGS = GoldQuestion("logs", "How many hours does a broker keep logs?", True, frozenset({"12"}), ("for 168 hours",))
 WON = GoldQuestion("won", "Who won the football match in Lisbon?", False)

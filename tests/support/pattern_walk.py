@@ -88,7 +88,7 @@ class Found:
 def modules() -> Iterator[ModuleType]:
     """Yield every module of both packages and of the plug-ins that can be imported here."""
     plugins = sorted(path.parent.name for path in Path(__file__).parents[2].glob("plugins/*/citelock_*/__init__.py"))
-    for name in ("rag_serving", "rag_assets", *plugins):
+    for name in ("rag_serving", "rag_assets", "evals.evaluation", "evals.reports", *plugins):
         for each in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
             with suppress(ModuleNotFoundError):
                 if not each.name.endswith("__main__"):

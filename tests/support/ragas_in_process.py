@@ -11,7 +11,7 @@ import warnings
 from typing import Any
 from unittest.mock import patch
 
-from rag_assets.evaluation import ragas_child
+from evals.evaluation import ragas_child
 
 
 def run(command: list[str], input: bytes, env: dict[str, str], **more: Any) -> subprocess.CompletedProcess[bytes]:

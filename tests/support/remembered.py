@@ -27,7 +27,7 @@ def read_migrations_once() -> None:
 
 def draw_plots_once() -> None:
     """The same numbers give the same picture: tiny wikis have the same few."""
-    from rag_assets.reports import plots
+    from evals.reports import plots
 
     for name in ("histogram", "stacked_bars", "bars", "lines"):
         setattr(plots, name, _once(getattr(plots, name)))

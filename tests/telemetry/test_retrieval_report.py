@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rag_assets.reports.html import html
-from rag_assets.reports.report import Report, Table, markdown
-from rag_assets.reports.retrieval import Measures, measures_of, phase_tables, retrieval_report, triggers
+from evals.reports.html import html
+from evals.reports.report import Report, Table, markdown
+from evals.reports.retrieval import Measures, measures_of, phase_tables, retrieval_report, triggers
 
 ROW: dict[str, Any] = {
     "kind": "ask",

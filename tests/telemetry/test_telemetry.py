@@ -14,9 +14,9 @@ from sqlalchemy import Column, Engine, MetaData, Table, func, insert, select, te
 from support.databases import emptied
 from support.wiki import configuration
 
-from rag_assets.evaluation.telemetry_rows import records, rows_of_days
-from rag_assets.reports.kpis import kpis
-from rag_assets.reports.telemetry import Day, telemetry_report
+from evals.evaluation.telemetry_rows import records, rows_of_days
+from evals.reports.kpis import kpis
+from evals.reports.telemetry import Day, telemetry_report
 from rag_serving.access.principals import Principal
 from rag_serving.records.answers import Answer, SearchResults
 from rag_serving.records.claims import Claim, Usage, Verdict

@@ -15,10 +15,10 @@ from sqlalchemy import Engine, func, select
 from support.wiki import configuration, embedder, publish
 from typer.testing import CliRunner
 
-from rag_assets.reports import telemetry_days
-from rag_assets.reports.html import html
-from rag_assets.reports.report import markdown
-from rag_assets.reports.telemetry import telemetry_report
+from evals.reports import telemetry_days
+from evals.reports.html import html
+from evals.reports.report import markdown
+from evals.reports.telemetry import telemetry_report
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.ask import Pipeline

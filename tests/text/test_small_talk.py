@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evals.bench.real_text import DATA
-from rag_assets.evaluation.gold import read_gold
+from evals.evaluation.gold import read_gold
 from rag_serving.text.small_talk import is_noise, remark_of, without_greeting
 
 GOLD = Path("evals/gold")

@@ -1,7 +1,7 @@
 """Read the questions of `evals/gold/assistant`: what an assistant should do with each.
 
 Belongs here: reading and checking them. Does not belong here: asking (`evals.bench.assistant.__main__`), judging
-(`evals.bench.assistant.judging`), questions that are judged by what their answers say (`rag_assets.evaluation.gold`).
+(`evals.bench.assistant.judging`), questions that are judged by what their answers say (`evals.evaluation.gold`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from evals.bench.passages.corpora import ROOT
-from rag_assets.evaluation.gold import GoldError, check_keys, read_entries
+from evals.evaluation.gold import GoldError, check_keys, read_entries
 from rag_serving.access.principals import Principal
 
 FOLDER = ROOT / "evals" / "gold" / "assistant"

@@ -23,8 +23,8 @@ from evals.bench.passages.merged import Rule
 from evals.bench.passages.questions import Questions, of_gold, of_heading_links, of_page_links, of_squad
 from evals.bench.real_text import DATA
 from evals.bench.report import markdown, with_tables
-from rag_assets.evaluation.ablation import Remembering
-from rag_assets.evaluation.cli.bench import Progress
+from evals.evaluation.ablation import Remembering
+from evals.evaluation.cli.bench import Progress
 from rag_serving.artifacts.store import write_json, write_text
 from rag_serving.config.models import Embedding
 from rag_serving.models import open_embedder, open_tokenizer

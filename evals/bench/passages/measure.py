@@ -21,12 +21,12 @@ from statistics import fmean, median
 
 from evals.bench.passages.merged import Merged, Row, Rule, merge
 from evals.bench.passages.questions import Questions
-from rag_assets.evaluation.ablation import Remembering
-from rag_assets.evaluation.bench import TENANT
-from rag_assets.evaluation.evaluate import evaluate
-from rag_assets.evaluation.gold import GoldSet
-from rag_assets.evaluation.measures import of_answers
-from rag_assets.evaluation.significance import bootstrap_interval, paired_p_value
+from evals.evaluation.ablation import Remembering
+from evals.evaluation.bench import TENANT
+from evals.evaluation.evaluate import evaluate
+from evals.evaluation.gold import GoldSet
+from evals.evaluation.measures import of_answers
+from evals.evaluation.significance import bootstrap_interval, paired_p_value
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.state.vector_cache import VectorCache

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rag_assets.evaluation.bench import with_column
+from evals.evaluation.bench import with_column
 from rag_assets.steps.contexts.context_prefix import metadata_prefix, metadata_prefixes
 from rag_assets.steps.contexts.lexical_fields import lexical_prefixes
 from rag_serving.artifacts.schema import GENERATION_CHUNKS

@@ -20,9 +20,9 @@ from typing import Any
 
 from evals.bench.links import JUDGEMENTS, masked
 from evals.bench.passages.corpora import ROOT, Corpus
-from rag_assets.evaluation.bench import paragraph
-from rag_assets.evaluation.gold import GoldSet, read_gold
-from rag_assets.evaluation.gold_collections import read_gold_collection
+from evals.evaluation.bench import paragraph
+from evals.evaluation.gold import GoldSet, read_gold
+from evals.evaluation.gold_collections import read_gold_collection
 from rag_serving.access.principals import EVERYONE
 from rag_serving.artifacts.schema import CHUNKS, SECTIONS
 from rag_serving.models.protocols import Tokenizer

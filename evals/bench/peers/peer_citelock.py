@@ -15,8 +15,8 @@ import numpy as np
 from common import METER, SCRATCH  # type: ignore[import-not-found]
 from numpy.typing import NDArray
 
-from rag_assets.evaluation.beir import Document
-from rag_assets.evaluation.bench import TENANT, chunk_table
+from evals.evaluation.beir import Document
+from evals.evaluation.bench import TENANT, chunk_table
 from rag_assets.publishing.build import build_generation
 from rag_assets.state.vector_cache import VectorCache
 from rag_serving.access.principals import EVERYONE, Principal

@@ -2,7 +2,7 @@
 
 Belongs here: the two linear models, the files they are kept in, what such a file must say.
 Does not belong here: the signs themselves (`signs`), learning (`evals/training/train_answers.py`,
-`rag_assets.evaluation.confidence`).
+`evals.evaluation.confidence`).
 """
 
 from __future__ import annotations

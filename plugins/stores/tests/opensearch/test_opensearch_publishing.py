@@ -25,7 +25,7 @@ from citelock_stores.opensearch.store import OpenSearchStore
 from citelock_stores.publishing.alias_publisher import QuotaError
 from citelock_stores.publishing.opensearch_writer import OpenSearchPublisher
 from citelock_stores.remote import repeated_requests
-from rag_assets.evaluation.bench import with_column
+from evals.evaluation.bench import with_column
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, ConfigError, parse_config

@@ -23,7 +23,7 @@ from citelock_stores.postgres.migrations.upgrade import migrate
 from citelock_stores.postgres.store import PostgresStore
 from citelock_stores.publishing import postgres_writer
 from citelock_stores.publishing.postgres_writer import PostgresPublisher, publish_generation
-from rag_assets.evaluation.bench import with_column
+from evals.evaluation.bench import with_column
 from rag_assets.publishing.build import build_generation
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store

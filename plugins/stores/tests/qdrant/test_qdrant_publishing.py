@@ -29,7 +29,7 @@ from citelock_stores.publishing.qdrant_writer import QdrantPublisher
 from citelock_stores.qdrant.connection import Connection
 from citelock_stores.qdrant.store import QdrantStore
 from citelock_stores.remote import repeated_requests
-from rag_assets.evaluation.bench import with_column
+from evals.evaluation.bench import with_column
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.cli.main import app

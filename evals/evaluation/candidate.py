@@ -1,0 +1,279 @@
+"""A candidate generation asked the tenant's gold set, before anybody may read it.
+
+Belongs here: asking through the product's own pipeline, the gates' verdicts, the report beside the generation.
+Does not belong here: judging answers (`evaluation.evaluate`), the gates' rules (`evaluation.quality_gates`), Dagster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from evals.evaluation.entailment import open_entailment
+from evals.evaluation.entailment_judge import Entails
+from evals.evaluation.evaluate import Evaluation, Judged, evaluate, rank_pages
+from evals.evaluation.gold import GoldSet, tenant_gold
+from evals.evaluation.gold_check import Stale, check_gold, live, live_pages
+from evals.evaluation.measures import answer_similarity, by_entailment, of_answers, of_rankings, summary
+from evals.evaluation.quality_gates import GatesError, GateVerdict, QualityGates, judge_gates, parse_gates
+from rag_assets.publishing.checks import CheckResult
+from rag_assets.publishing.publish import PublishError
+from rag_serving.artifacts.signed_files import read_signed, write_signed
+from rag_serving.artifacts.store import Store, StoreError
+from rag_serving.ask import Pipeline
+from rag_serving.config.loading import Config, ConfigError
+from rag_serving.indexes.catalog import EVAL_REPORT
+from rag_serving.indexes.current import CurrentGeneration
+from rag_serving.indexes.generation import Generation
+from rag_serving.models.protocols import Embedder
+from rag_serving.models.reranker_client import open_reranker
+from rag_serving.pipeline.tenant import Services
+from rag_serving.receipts.store import ReceiptStore
+from rag_serving.text.analyzer import ANALYZER_VERSION
+
+VERSION = 1
+
+Report = Callable[[int, int], None]  # questions asked, of how many
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A generation, published or not, and what it is evaluated with."""
+
+    store: Store
+    tenant: str
+    generation: str
+    config: Config
+    embedder: Embedder
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The result of an evaluation, as `eval_report.json` has it."""
+
+    payload: Mapping[str, Any]
+    verdicts: tuple[GateVerdict, ...]
+    stale: tuple[Stale, ...]
+
+    @property
+    def failed(self) -> tuple[GateVerdict, ...]:
+        return tuple(verdict for verdict in self.verdicts if not verdict.passed)
+
+
+def evaluate_candidate(candidate: Candidate, override: str | None = None, report: Report | None = None) -> Evaluated:
+    """Ask the gold set, judge the gates, and leave `eval_report.json` in the generation's folder.
+
+    A set that was asked of the same generation with the same settings before is not asked again. `override`: why a
+    person publishes it whatever the gates say.
+
+    Raises:
+        GoldError, ConfigError: a gold set or the gates cannot be used.
+        EvaluationError: a part of the product was down.
+        StoreError: the generation cannot be opened.
+    """
+    started = monotonic()
+    store, tenant, config = candidate.store, candidate.tenant, candidate.config
+    gates = read_gates(config.evaluation.gates)
+    whole = tenant_gold(config.evaluation.gold, tenant)
+    gold = whole or GoldSet((), tenant)
+    stale = check_gold(gold, live_pages(store, config, tenant)) if whole else []
+    alive = live(gold, stale)
+    asked = alive if any(question.answerable for question in alive.questions) else GoldSet((), tenant)
+    evaluated = replace(candidate, config=_evaluated_config(config.of_tenant(tenant)))
+    digest = _digest(asked, evaluated)
+    before = _report(store, tenant, store.current(tenant))
+    facts = _report(store, tenant, candidate.generation) or {}
+    if facts.get("digest") != digest:
+        facts = _ask(evaluated, asked, open_entailment(config), report)
+    facts["measures"]["text_kept"] = _text_kept(candidate)
+    verdicts = judge_gates(gates, facts["measures"], (before or {}).get("measures"))
+    failed = [verdict for verdict in verdicts if not verdict.passed]
+    payload = {
+        **facts,
+        "version": VERSION,
+        "generation": candidate.generation,
+        "digest": digest,
+        "note": _note(whole, asked),
+        "gold": {
+            "questions": len(gold.questions),
+            "asked": len(asked.questions),
+            "stale": [entry.line() for entry in stale],
+        },
+        "compared_with": before["generation"] if before else None,
+        "gates": [verdict.payload() for verdict in verdicts],
+        "override": override if failed else None,
+        "seconds": round(monotonic() - started, 3),
+    }
+    write_signed(store, store.generation(tenant, candidate.generation) / EVAL_REPORT, payload)
+    return Evaluated(payload, tuple(verdicts), tuple(stale))
+
+
+def quality_results(store: Store, tenant: str, generation_id: str) -> list[CheckResult]:
+    """Return the gates of an evaluated generation for `publish`; those that a person overrode count as passed.
+
+    Raises:
+        PublishError: it was not evaluated.
+    """
+    facts = _report(store, tenant, generation_id)
+    if facts is None:
+        raise PublishError(
+            f"generation {generation_id} was not evaluated; materialize `eval_report` or run `citelock build`"
+        )
+    overridden = bool(facts.get("override"))
+    return [CheckResult(gate["gate"], gate["passed"] or overridden, gate["detail"]) for gate in facts["gates"]]
+
+
+def read_gates(path: Path) -> QualityGates:
+    """Return the gates of a file; none where there is no file.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    try:
+        return parse_gates(path.read_text(encoding="utf-8")) if path.exists() else QualityGates()
+    except (GatesError, OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"gates {path}: {error}") from None
+
+
+@contextmanager
+def candidate_pipeline(candidate: Candidate) -> Iterator[Pipeline]:
+    """Yield the product's pipeline over one generation; its receipts are thrown away."""
+    store, tenant, config = candidate.store, candidate.tenant, candidate.config
+    receipts = store.candidate(tenant) / "evaluation.db"
+    published = CurrentGeneration(store, tenant, config, pinned=candidate.generation)
+    reranker = open_reranker(config.features, config.reranker)
+    services = Services(candidate.embedder, ReceiptStore(receipts, config.home), reranker)
+    pipeline = Pipeline(config, tenant, published, services)
+    try:
+        yield pipeline
+    finally:
+        pipeline.close()
+        for leftover in receipts.parent.glob(f"{receipts.name}*"):
+            leftover.unlink(missing_ok=True)
+
+
+def _evaluated_config(config: Config) -> Config:
+    """Return the configuration that is evaluated: without models behind HTTP unless they were asked for, and in the
+    highest phase of retrieval, whatever is switched off for readers now."""
+    config = config.searched_in_full()
+    if config.evaluation.models == "configured":
+        return config
+    features = config.features.model_copy(update={"FEATURE_RERANKER": False})
+    generation = config.generation.model_copy(update={"provider": "extractive"})
+    return config.model_copy(update={"features": features, "generation": generation})
+
+
+def _ask(candidate: Candidate, gold: GoldSet, entails: Entails | None, report: Report | None) -> dict[str, Any]:
+    """Return every measure of answers and rankings, by question, and every case."""
+    if not gold.questions:
+        return {"created_at": _now(), "measures": {}, "summary": {}, "evaluation": None, "cases": []}
+    with candidate_pipeline(candidate) as pipeline:
+        progress = (lambda _, done, total: report(done, total)) if report else None
+        evaluation = evaluate(pipeline, gold, progress, explain=True)
+        rankings = rank_pages(pipeline, gold)
+    pages = {question.id: question.pages for question in gold.questions if question.answerable}
+    measures = {**of_answers(evaluation.judged), **of_rankings(rankings, pages)}
+    if similar := answer_similarity(evaluation.judged, candidate.embedder):
+        measures["answer_similarity"] = similar
+    if entails:
+        measures |= by_entailment(evaluation.judged, entails)
+    return {
+        "created_at": _now(),
+        "measures": measures,
+        "summary": summary(measures),
+        "evaluation": evaluation.payload(),
+        "cases": _cases(evaluation),
+    }
+
+
+def _cases(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """Return every question with what was answered; those with a fault first."""
+    return [_case(judged) for judged in sorted(evaluation.judged, key=lambda judged: not judged.fault)]
+
+
+def _case(judged: Judged) -> dict[str, Any]:
+    gold, answer = judged.gold, judged.answer
+    return {
+        **judged.payload(),
+        "expected": gold.answer,
+        "quotes": list(gold.quotes),
+        "pages": sorted(gold.pages),
+        "tags": list(gold.tags),
+        "citations": [citation.payload() for citation in answer.citations],
+        "passages": [dict(passage) for passage in answer.passages or ()],
+    }
+
+
+def _text_kept(candidate: Candidate) -> dict[str, float]:
+    """Return of every page that is the same version as in the published generation, the share of its text that is
+    indexed."""
+    current = candidate.store.current(candidate.tenant)
+    if current is None or current == candidate.generation:
+        return {}
+    try:
+        before = _text_of_pages(replace(candidate, generation=current))
+    except StoreError:  # what cannot be opened any more cannot be compared with
+        return {}
+    after = _text_of_pages(candidate)
+    return {page: round(min(1.0, after[page, n] / size), 6) for (page, n), size in before.items() if (page, n) in after}
+
+
+def _text_of_pages(candidate: Candidate) -> dict[tuple[str, int], int]:
+    """Return characters by page and version."""
+    sizes: Counter[tuple[str, int]] = Counter()
+    opened = Generation.open(candidate.store, candidate.tenant, candidate.generation, candidate.config)
+    with closing(opened) as generation:
+        columns = (generation.table[name].to_pylist() for name in ("page_id", "version", "text"))
+        for page, version, text in zip(*columns, strict=True):
+            sizes[page, version] += len(text)
+    return sizes
+
+
+def _note(whole: GoldSet | None, asked: GoldSet) -> str:
+    if whole is None:
+        return "no gold set: nothing was asked"
+    return "" if asked.questions else "no answer of the gold set stands in the pages: nothing was asked"
+
+
+def _digest(gold: GoldSet, candidate: Candidate) -> str:
+    """Return a digest of all that shapes the answers to a generation's questions."""
+    questions = [
+        [
+            asked.id,
+            asked.question,
+            asked.answerable,
+            sorted(asked.pages),
+            asked.quotes,
+            asked.user,
+            sorted(asked.groups),
+        ]
+        for asked in gold.questions
+    ]
+    config = candidate.config
+    names = ("retrieval", "gates", "verification", "generation", "reranker", "features")
+    settings = [getattr(config, name).model_dump(mode="json") for name in names]
+    versions = [VERSION, ANALYZER_VERSION, candidate.embedder.name, config.evaluation.entailment]
+    return hashlib.sha256(json.dumps([*versions, questions, settings], sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _report(store: Store, tenant: str, generation_id: str | None) -> dict[str, Any] | None:
+    """Return a generation's report; None where there is none of this version."""
+    if generation_id is None:
+        return None
+    try:
+        facts = read_signed(store, store.generation(tenant, generation_id) / EVAL_REPORT)
+    except StoreError:
+        return None
+    return facts if facts.get("version") == VERSION else None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,86 @@
+"""Citation recall and precision by entailment, as ALCE defines them.
+
+Gao, Yen, Yu & Chen, "Enabling Large Language Models to Generate Text with Citations", EMNLP 2023, section 3.3.
+
+Belongs here: both formulas over an answer's statements.
+Does not belong here: quote-based measures (`measures`), asking the gold set (`evaluate`), the judge
+(`entailment_judge`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evals.evaluation.entailment_judge import Entails, open_judge
+from rag_serving.answering.citations import claims_of
+from rag_serving.records.answers import Answer
+
+if TYPE_CHECKING:
+    from rag_serving.config.loading import Config
+
+_MARKS = re.compile(r"\s{0,4}(?:\[\d{1,3}\]\s{0,4}){1,40}$")
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A sentence of an answer with the passages that it cites."""
+
+    text: str
+    passages: tuple[str, ...]
+
+
+def statements(answer: Answer) -> list[Statement]:
+    """Return the claims of an answer with the passages that their marks name; it was asked for with its passages."""
+    texts = {str(each["chunk_id"]): str(each["text"]) for each in answer.passages or ()}
+    passages = {citation.index: texts.get(citation.chunk_id, "") for citation in answer.citations}
+    found = []
+    for claim in claims_of(answer):
+        marks = _MARKS.search(claim)
+        numbers = [int(number) for number in _NUMBER.findall(marks[0])] if marks else []
+        text = _MARKS.sub("", claim).strip()
+        found.append(Statement(text, tuple(passages[number] for number in numbers if number in passages)))
+    return found
+
+
+def citation_recall(statements: Sequence[Statement], entails: Entails) -> float | None:
+    """Statements that all their citations together entail over all statements; None of an answer without any."""
+    if not statements:
+        return None
+    return sum(_supported(statement.text, statement.passages, entails) for statement in statements) / len(statements)
+
+
+def citation_precision(statements: Sequence[Statement], entails: Entails) -> float | None:
+    """Return citations that matter over all citations; None of an answer without any.
+
+    A citation of a statement that is not supported does not matter; nor does one that does not entail it alone while
+    the others do without it.
+    """
+    judged = [
+        _matters(statement, place, entails) for statement in statements for place in range(len(statement.passages))
+    ]
+    return sum(judged) / len(judged) if judged else None
+
+
+def _matters(statement: Statement, place: int, entails: Entails) -> bool:
+    if not _supported(statement.text, statement.passages, entails):
+        return False
+    others = (*statement.passages[:place], *statement.passages[place + 1 :])
+    alone = entails(statement.passages[place], statement.text)
+    return alone or not _supported(statement.text, others, entails)
+
+
+def _supported(text: str, passages: Sequence[str], entails: Entails) -> bool:
+    return bool(passages) and entails("\n".join(passages), text)
+
+
+def open_entailment(config: Config) -> Entails | None:
+    """Return the configured language model as a judge; None where none is configured to judge.
+
+    Raises:
+        ModelError: see `open_judge`.
+    """
+    return None if config.evaluation.entailment == "none" else open_judge(config.generation)

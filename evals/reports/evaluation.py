@@ -1,0 +1,216 @@
+"""An evaluation as a report: figures, gates, and the worst questions first, beside those of another generation.
+
+Belongs here: an `eval_report.json`, and the one it is compared with, as a report. Does not belong here: how a report
+looks (`report`, `html`), drawing plots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evals.evaluation.compare import judgement
+from evals.reports.key_measures import KEY, key_first
+from evals.reports.report import Case, Figure, Report, Table, Tone, filled, words
+
+Facts = Mapping[str, Any]
+
+
+def evaluation_report(facts: Facts, before: Facts | None = None) -> Report:
+    """Return the content of `eval_report.json` as a report; `before` is that of the generation it is compared with."""
+    failed = [gate for gate in facts["gates"] if not gate["passed"]]
+    before = before or {}
+    cases_before = {case["id"]: case for case in before.get("cases", ())}
+    summary, summary_before = facts["summary"], before.get("summary", {})
+    cases = sorted(facts["cases"], key=lambda case: _rank(case, cases_before.get(case["id"])))
+    return Report(
+        title=f"Evaluation of generation {facts['generation']}",
+        about=_about(facts),
+        figures=[
+            Figure(
+                "gates",
+                f"{len(failed)} of {len(facts['gates'])} failed" if failed else f"all {len(facts['gates'])} passed",
+                "bad" if failed else "good",
+                f"overridden: {facts['override']}" if facts["override"] else "",
+            ),
+            *_figures(summary, summary_before),
+        ],
+        tables=filled(
+            _changed(cases, cases_before),
+            _gates(facts["gates"]),
+            _measures(summary, summary_before),
+            _questions(cases),
+            _latency(facts["evaluation"] or {}, before.get("evaluation") or {}),
+            Table.from_rows(
+                "Gold entries that no longer stand in the pages", ({"entry": line} for line in facts["gold"]["stale"])
+            ),
+        ),
+        cases=[_case(case, cases_before.get(case["id"])) for case in cases],
+        cases_title="Questions, the worst first",
+        facts={"compared with": facts["compared_with"] or "nothing", "seconds": f"{facts['seconds']:.1f}"},
+    )
+
+
+def measured(facts: Facts, before: Facts | None) -> dict[str, list[float]]:
+    """Return the mean of each measure, with that of the other generation where there is one: what a plot shows."""
+    means = {name: facts["summary"][name]["mean"] for name in key_first(facts["summary"])}
+    if not before:
+        return {words(name): [mean] for name, mean in means.items()}
+    other = before.get("summary", {})
+    return {words(name): [mean, other[name]["mean"]] for name, mean in means.items() if name in other}
+
+
+def _rank(case: Facts, before: Facts | None) -> tuple[int, str]:
+    """Return what became wrong first, then what is wrong, then what became right, then the rest."""
+    was_wrong = bool(before and before["fault"])
+    if case["fault"]:
+        return (1 if was_wrong or before is None else 0), case["id"]
+    return (2 if was_wrong else 3), case["id"]
+
+
+def _about(facts: Facts) -> str:
+    gold = facts["gold"]
+    if facts["note"]:
+        return f"{facts['note']}, {facts['created_at']}"
+    return f"{gold['asked']} of {gold['questions']} questions asked, {facts['created_at']}"
+
+
+def _figures(summary: Mapping[str, Facts], before: Mapping[str, Facts]) -> list[Figure]:
+    """Return the measures that people look at first."""
+    return [
+        Figure(
+            words(name),
+            f"{summary[name]['mean']:.3f}",
+            _tone(summary[name], before.get(name)),
+            f"{meaning}; {_note(summary[name], before.get(name))}".removesuffix("; "),
+        )
+        for name, meaning in KEY.items()
+        if name in summary
+    ]
+
+
+def _measures(summary: Mapping[str, Facts], before: Mapping[str, Facts]) -> Table:
+    """Return every measure with its interval."""
+    rows = (
+        {
+            "measure": words(name),
+            "mean": summary[name]["mean"],
+            "95 % interval": "{low:.3f} … {high:.3f}".format_map(summary[name]) if "low" in summary[name] else "",
+            "questions": summary[name].get("questions"),
+            **({"before": before[name]["mean"]} if name in before else {}),
+        }
+        for name in key_first(summary)
+    )
+    return Table.from_rows("All measures", rows)
+
+
+def _tone(measure: Facts, before: Facts | None) -> Tone:
+    """Return whether a measure is better or worse than before by more than the interval of its mean."""
+    if before is None or "low" not in measure:
+        return "neutral"
+    if before["mean"] > measure["high"]:
+        return "bad"
+    return "good" if before["mean"] < measure["low"] else "neutral"
+
+
+def _note(measure: Facts, before: Facts | None) -> str:
+    parts = [f"was {before['mean']:.3f}"] if before else []
+    if "low" in measure:
+        parts.append("{low:.3f}–{high:.3f} over {questions}".format_map(measure))
+    return ", ".join(parts)
+
+
+def _gates(gates: Sequence[Facts]) -> Table:
+    rows = (
+        {
+            "gate": gate["gate"],
+            "passed": gate["passed"],
+            "found": gate["detail"],
+            "questions": ", ".join(gate["questions"]),
+        }
+        for gate in sorted(gates, key=lambda gate: bool(gate["passed"]))
+    )
+    return Table.from_rows("Gates", rows)
+
+
+def _changed(cases: Sequence[Facts], before: Mapping[str, Facts]) -> Table:
+    """Return the questions whose answer is judged otherwise than before."""
+    rows = (
+        {
+            "id": case["id"],
+            "question": case["question"],
+            "now": judgement(case),
+            "before": judgement(before[case["id"]]),
+        }
+        for case in cases
+        if case["id"] in before and judgement(case) != judgement(before[case["id"]])
+    )
+    return Table.from_rows("Judged otherwise than before", rows)
+
+
+def _questions(cases: Sequence[Facts]) -> Table:
+    rows = (
+        {
+            "id": case["id"],
+            "question": case["question"],
+            "judged": judgement(case),
+            "citations": len(case["citations"]),
+            "tags": ", ".join(case["tags"]),
+            "ms": case["timings_ms"].get("total"),
+        }
+        for case in cases
+    )
+    return Table.from_rows("Questions", rows)
+
+
+def _latency(evaluation: Facts, before: Facts) -> Table:
+    other = before.get("latency_ms", {})
+    rows = (
+        {
+            "stage": stage,
+            "p50 ms": times["p50"],
+            "p95 ms": times["p95"],
+            **({"p50 before": other.get(stage, {}).get("p50")} if other else {}),
+        }
+        for stage, times in evaluation.get("latency_ms", {}).items()
+    )
+    return Table.from_rows("Time of each stage", rows)
+
+
+def _case(case: Facts, before: Facts | None) -> Case:
+    parts = [("expected", case["expected"])] if case["expected"] else []
+    parts += [("gold quote", quote) for quote in case["quotes"]]
+    parts += _answered(case)
+    earlier = [("judged", judgement(before)), *_answered(before)] if before else []
+    return Case(
+        title=f"{case['id']}: {case['question']}",
+        status=judgement(case),
+        tone="bad" if case["fault"] else "good",
+        parts=parts,
+        before=[(f"{name} before", text) for name, text in earlier],
+        evidence=[_passage(passage) for passage in case["passages"]],
+    )
+
+
+def _answered(case: Facts) -> list[tuple[str, str]]:
+    """Return the answer, and its citations with their verdicts."""
+    citations = [
+        ("citation [{index}], quote {verification}".format_map(cited), "“{quote}”\n{url}".format_map(cited))
+        for cited in case["citations"]
+    ]
+    return [("answer", case["answer"]), *citations]
+
+
+def _passage(passage: Facts) -> tuple[str, str]:
+    """Return a locked passage, with why it was used or not."""
+    where = " › ".join(str(part) for part in passage.get("heading_path") or [passage.get("title", "")])
+    scores = ", ".join(f"{name} {value:.3f}" for name, value in (passage.get("scores") or {}).items())
+    reason = "; ".join(filter(None, (passage.get("why"), scores)))
+    return f"{_numbered(passage)} {where}: {reason}", str(passage.get("text", ""))
+
+
+def _numbered(passage: Facts) -> str:
+    """Return the passage's place in the lock and the number it is cited by; older reports have the place as `index`."""
+    if "passage" not in passage:
+        return f"passage [{passage.get('index', '')}]"
+    return f"passage {passage['passage']}" + (f" cited as [{passage['index']}]" if passage.get("index") else "")
