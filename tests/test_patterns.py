@@ -21,7 +21,7 @@ _MADE_AT_RUN_TIME = {
     "rag_serving.caching.question_signature": "the same",
     "rag_serving.text.orders": "in cached functions, whose results are walked",
     "rag_serving.text.small_talk": "the same",
-    "evals.evaluation.gold_templates": "a word of letters in a sentence of gold questions, which people wrote",
+    "evals.evaluation.gold_drafts": "a word of letters in a sentence of gold questions, which people wrote",
     "rag_serving.query.parsing": "escaped words of the configuration, and a quotation; its own test has it grow",
     "rag_serving.answering.clarifying": "an escaped word of a question between two characters",
     "rag_serving.retrieval.keyword.question": "escaped words of a question or of the configuration at word borders",

@@ -28,7 +28,7 @@ from evals.bench.machine import machine
 from evals.evaluation.ablation import Remembering
 from evals.evaluation.beir import Document, read_collection
 from evals.evaluation.bench import TENANT, chunk_table
-from evals.evaluation.significance import bootstrap_interval, paired_p_value
+from evals.evaluation.metrics import bootstrap_interval, paired_p_value
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.publishing.sentences import embedding_through

@@ -1,17 +1,21 @@
-"""Each stage of retrieval on and off: what it brings, and what it costs.
+"""Each stage on and off: what it brings to retrieval and to answers, and what it costs.
 
-Belongs here: the variants, and a test collection measured with each. Does not belong here: the measurement (`bench`),
-the stages.
+Belongs here: the variants; a test collection measured with each; a gold set asked with each, the matrix as rows.
+Does not belong here: the measurement (`bench`), judging (`evaluate`), the stages, printing (`cli.evaluate`).
 
-A variant changes one thing of the defaults, or leaves only what it names.
+A variant changes one thing of the defaults, or leaves only what it names. Vectors of questions and sentences are
+computed once for all variants, those of passages come from the tenant's cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -20,10 +24,27 @@ from numpy.typing import NDArray
 
 from evals.evaluation.beir import Collection
 from evals.evaluation.bench import DEPTH, Bench, Index, indexed, measured, run_queries, with_column
+from evals.evaluation.evaluate import evaluate, rank_pages
+from evals.evaluation.gold import GoldSet
+from evals.evaluation.measures import Values, of_answers, of_rankings
+from evals.evaluation.metrics import paired_p_value
+from rag_assets.publishing.build import build_generation
+from rag_assets.publishing.passage_vectors import embed_passages
+from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache
 from rag_assets.steps.contexts.lexical_fields import lexical_prefix
+from rag_serving.artifacts.signatures import Seal
+from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Retrieval
-from rag_serving.models import Embedder, open_embedder
+from rag_serving.indexes.catalog import current_generation
+from rag_serving.indexes.current import CurrentGeneration
+from rag_serving.indexes.generation import Generation
+from rag_serving.models import Embedder, open_embedder, open_input_limit
+from rag_serving.models.protocols import Progress
+from rag_serving.models.reranker_client import open_reranker
+from rag_serving.ask import Pipeline
+from rag_serving.pipeline.tenant import Services
+from rag_serving.receipts.store import ReceiptStore
 from rag_serving.retrieval.hybrid import Mode
 from rag_serving.retrieval.hygiene import KeywordGate
 from rag_serving.retrieval.lexical_reranker import LexicalReranker
@@ -147,3 +168,184 @@ def _measured(index: Index, collection: Collection, config: Config, variant: Var
         index = replace(index, embedder=open_embedder(config.embedding.model_copy(update=dict(variant.embedding))))
     run = run_queries(index, collection, config.model_copy(update=update), variant.mode, stages=variant.stages)
     return measured(Bench(variant.mode, collection, run, index.index_seconds, index.embed_seconds, 0))
+
+
+Report = Callable[[str, int, int], None]
+
+_OF_RETRIEVAL = (
+    "defaults", "dense only", "lexical only", "fusion: ranks (RRF)", "without best passage of the page",
+    "without mean over the page", "with RM3", "with MMR 0.5", "without cosine floor", "without spelling",
+    "context: none",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AnswerVariant:
+    """A variant of retrieval, and settings of other sections of the configuration."""
+
+    retrieval: Variant
+    sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.retrieval.name
+
+    def of(self, config: Config) -> Config:
+        """Return the configuration with what differs."""
+        update: dict[str, Any] = {"retrieval": config.retrieval.model_copy(update=dict(self.retrieval.settings))}
+        sections = {name: dict(values) for name, values in self.sections.items()}
+        if self.retrieval.rm3:
+            sections.setdefault("features", {})["FEATURE_RM3"] = True
+        update |= {name: getattr(config, name).model_copy(update=values) for name, values in sections.items()}
+        return config.model_copy(update=update)
+
+
+ANSWER_VARIANTS = (
+    *(AnswerVariant(variant) for variant in VARIANTS if variant.name in _OF_RETRIEVAL),
+    AnswerVariant(Variant("without the sidecar"), {"features": {"FEATURE_RERANKER": False}}),
+    AnswerVariant(Variant("with the heuristic reranker"), {"features": {"FEATURE_HEURISTIC_RERANKER": True}}),
+    AnswerVariant(
+        Variant("with the heuristic reranker, no proximity"),
+        {"features": {"FEATURE_HEURISTIC_RERANKER": True, "FEATURE_PROXIMITY": False}},
+    ),
+    AnswerVariant(Variant("without keyword gate", {"min_keyword_overlap": 0})),
+    AnswerVariant(
+        Variant("without hygiene", {"min_keyword_overlap": 0, "cosine_floor": -1.0}), {"ingestion": {"drop_labels": []}}
+    ),
+    AnswerVariant(
+        Variant("without gates"), {"gates": {"min_confidence": 0.0, "min_similarity": -1.0, "min_coverage": 0.0}}
+    ),
+)
+
+
+class RememberingAll(Remembering):
+    """An embedder that embeds each text once."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        super().__init__(embedder)
+        self._texts: dict[str, NDArray[np.float32]] = {}
+        self.embed_documents = self._remembered
+
+    def _remembered(
+        self,
+        texts: Sequence[str],
+        progress: Progress | None = None,  # noqa: ARG002
+    ) -> NDArray[np.float32]:
+        missing = [text for text in dict.fromkeys(texts) if text not in self._texts]
+        if missing:
+            self._texts.update(zip(missing, self._embedder.embed_documents(missing), strict=True))
+        return np.stack([self._texts[text] for text in texts])
+
+
+def ablate_answers(
+    config: Config,
+    tenant: str,
+    gold: GoldSet,
+    report: Report | None = None,
+    variants: Sequence[AnswerVariant] = ANSWER_VARIANTS,
+) -> list[dict[str, Any]]:
+    """Return the gold set asked of the tenant's published generation with every variant: a row each, defaults first.
+
+    Columns: `variant`, the mean of every measure, `p` (paired randomization test of `answerability` against the
+    defaults), `total_ms_p50`. A variant that changes nothing of this configuration is not measured: its row has
+    `variant` and `same_as` ("defaults") alone.
+
+    Raises:
+        EvaluationError: a part of the product is down.
+        StoreError, ModelError, DenseError, BuildError: as the parts of the product raise them.
+    """
+    config = config.of_tenant(tenant)
+    embedder = RememberingAll(open_embedder(config.embedding))
+    rows: list[dict[str, Any]] = []
+    defaults: Values = {}
+    for done, variant in enumerate(variants, start=1):
+        if defaults and changes_nothing(variant, config, tenant):
+            rows.append({"variant": variant.name, "same_as": variants[0].name})
+        else:
+            with _pipeline(variant, config, tenant, embedder) as pipeline:
+                if not defaults:
+                    evaluate(pipeline, gold)  # what the model computes once is in no variant's time
+                row, answered = _answered(pipeline, gold, defaults)
+            rows.append({"variant": variant.name, **row})
+            defaults = defaults or answered
+        if report:
+            report("variants measured", done, len(variants))
+    return rows
+
+
+def _answered(pipeline: Pipeline, gold: GoldSet, defaults: Values) -> tuple[dict[str, Any], Values]:
+    """The means of every measure beside the answerability of the `defaults`, and its values by question."""
+    evaluation = evaluate(pipeline, gold)
+    pages = {each.id: each.pages for each in gold.questions if each.answerable}
+    measures = {**of_answers(evaluation.judged), **of_rankings(rank_pages(pipeline, gold), pages)}
+    answered = measures["answerability"]
+    means = {name: round(fmean(values.values()), 6) for name, values in measures.items()}
+    chance = round(paired_p_value([*(defaults or answered).values()], [*answered.values()]), 6)
+    return {**means, "p": chance, "total_ms_p50": evaluation.latency_ms.get("total", {}).get("p50")}, answered
+
+
+def changes_nothing(variant: AnswerVariant, config: Config, tenant: str) -> bool:
+    """Return whether questions are answered with a variant as they are without it."""
+    retrieval = variant.retrieval
+    if retrieval.mode != "hybrid" or _effective(variant.of(config)) != _effective(config):
+        return False
+    return retrieval.reshape is as_built or _published_table(config, tenant, retrieval.reshape)[1]
+
+
+def _effective(config: Config) -> Config:
+    """Return the configuration with the switches at rest that nothing reads: whether a sidecar ranks decides about
+    others."""
+    features = config.features
+    sidecar = features.FEATURE_RERANKER and config.reranker.url is not None
+    by_words = features.FEATURE_HEURISTIC_RERANKER and not sidecar
+    update = {
+        "FEATURE_RERANKER": sidecar,
+        "FEATURE_HEURISTIC_RERANKER": by_words,
+        "FEATURE_HEURISTIC_FALLBACK": True,  # what a stand-in answers is not measured: the evaluation stops
+        "FEATURE_PROXIMITY": features.FEATURE_PROXIMITY or not by_words,
+    }
+    return config.model_copy(update={"features": features.model_copy(update=update)})
+
+
+@contextmanager
+def _pipeline(variant: AnswerVariant, config: Config, tenant: str, embedder: Embedder) -> Iterator[Pipeline]:
+    """Yield the tenant's pipeline with a variant; one that reshapes the indexed text has a generation of its own, for
+    now."""
+    changed = variant.of(config)
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="citelock-ablate-")))
+        if variant.retrieval.reshape is not as_built:
+            changed = changed.model_copy(update={"home": home})
+            _reshaped(variant.retrieval, config, home, tenant, embedder)
+        published = CurrentGeneration(Store(changed.home), tenant, changed)
+        reranker = open_reranker(changed.features, changed.reranker)
+        services = Services(embedder, ReceiptStore(home / "receipts.db"), reranker)
+        pipeline = Pipeline(changed, tenant, published, services)
+        stack.callback(pipeline.close)
+        pipeline.mode = variant.retrieval.mode
+        yield pipeline
+
+
+def _reshaped(variant: Variant, config: Config, home: Path, tenant: str, embedder: Embedder) -> None:
+    """The tenant's chunks with other text in the indexes, published under another home."""
+    store, there = Store(config.home), Store(home)
+    table, _ = _published_table(config, tenant, variant.reshape)
+    cache = VectorCache(store.cache(tenant), embedder.name, Seal(store.home, SEAL_PURPOSE))
+    embedded = embed_passages(cache, embedder, table, open_input_limit(config.embedding))
+    local = config.model_copy(
+        update={"home": home, "indexing": config.indexing.model_copy(update={"chroma_url": None})}
+    )
+    made = build_generation(there, tenant, embedded.chunks, embedded.vectors, local, embedder.name)
+    made.close()
+    there.point_current(tenant, made.id)
+
+
+def _published_table(config: Config, tenant: str, reshape: Reshape) -> tuple[pa.Table, bool]:
+    """Return the published generation's chunks with other text in the indexes, and whether it is the same text."""
+    store = Store(config.home)
+    published = Generation.open(store, tenant, current_generation(store, tenant), config)
+    try:
+        table = reshape(published.table)
+        return table, bool(table.equals(published.table))
+    finally:
+        published.close()

@@ -20,8 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from evals.evaluation.beir import Collection, Document, Ranking
-from evals.evaluation.metrics import mrr_at_k, ndcg_at_k, recall_at_k
-from evals.evaluation.tables import percentiles
+from evals.evaluation.metrics import mrr_at_k, ndcg_at_k, percentiles, recall_at_k
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.state.vector_cache import VectorCache

@@ -1,25 +1,37 @@
-"""Thresholds chosen on data: answers given with open gates, and what each threshold would have made of them.
+"""Confidence and thresholds learnt on data: from answers given with open gates, and what each threshold makes of them.
 
 Belongs here: what errors cost, thresholds that cost least, the trade-off curve, halves to learn from and to measure
-with.
-Does not belong here: asking and judging (`evaluate`), what the gates do (`answering.gates`), how confidence is told
-(`confidence`).
+with, weights of the signs drawn towards what was seen, when to ask back, writing what was learnt into a configuration.
+Does not belong here: asking and judging (`evaluate`), what the gates do (`answering.gates`), asking back
+(`rag_serving.retrieval.clarity`), the evidence (`answering.selection.signs`).
+
+Weights are learnt by logistic regression with a Gaussian prior at the package's weights (the maximum a posteriori
+estimate): where few questions are asked, or they say nothing new, little changes. How strong the prior is,
+cross-validation over the parts of the set decides by the likelihood of what was left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
+from numpy.typing import NDArray
 
-from evals.evaluation.clearness import Clearness, clearness
-from evals.evaluation.confidence import CalibrationExample, Fit, learn
 from evals.evaluation.evaluate import Evaluation, Judged
 from evals.evaluation.gold import GoldSet
-from rag_serving.config.loading import Config
+from rag_serving.answering.selection.scorer import TABLES, VERSION, SignWeights, Tables, learnt
+from rag_serving.artifacts.store import write_text
+from rag_serving.config.loading import Config, ConfigError, load_config
+from rag_serving.config.models import Embedding
 from rag_serving.records.answers import Outcome
+from rag_serving.records.decisions import Decision
 from rag_serving.records.refusal import Refusal
 from rag_serving.text.question_types import is_claim
 
@@ -234,3 +246,234 @@ def _point(judged: Sequence[Judged], level: float) -> Point:
 def _low(values: Sequence[float]) -> float:
     """Return the value below which only few lie."""
     return round(float(np.quantile(values, _LOST)), 4) if values else 0.0
+
+
+# Against a page that is told and is not the one that was meant: an answer with one more question, and a question back
+# that offers only other pages.
+ASKED_BACK, ASKED_IN_VAIN = 0.25, 0.75
+OFFERED = 2  # options of a question back
+_FEWEST_NAMED = 8  # questions that name something, of which any is learnt
+
+
+@dataclass(frozen=True)
+class Named:
+    """A question that names something: how far the likeliest page is ahead, and where the right one stands."""
+
+    lead: float  # (best - second) / best
+    is_asked_back: bool
+    is_first: bool  # the likeliest page is a right one
+    is_offered: bool  # a right page is among the first two
+
+    def cost(self, min_clear: float) -> float:
+        """Return what it costs where a lead of this much is asked for."""
+        if self.lead >= min_clear:
+            return 0.0 if self.is_first else 1.0
+        return ASKED_BACK if self.is_offered else ASKED_IN_VAIN
+
+
+@dataclass(frozen=True)
+class Clearness:
+    """Measures of how clear the questions of a set are that name something; `questions`: how many it has."""
+
+    questions: int
+    named: tuple[Named, ...]
+
+    @property
+    def min_clear(self) -> float | None:
+        """Return the lead that costs least, the middle of those that do; None where too few name something."""
+        if len(self.named) < _FEWEST_NAMED:
+            return None
+        leads = sorted({0.0, *(each.lead for each in self.named), 1.0})
+        levels = [0.0, *((low + high) / 2 for low, high in pairwise(leads))]
+        costs = [sum(each.cost(level) for each in self.named) for level in levels]
+        return round(levels[costs.index(min(costs))], 4)
+
+    def payload(self) -> dict[str, Any]:
+        """Return the JSON shape; shares are None where there is nothing to share."""
+        back = [each for each in self.named if each.is_asked_back]
+        return {
+            "named": len(self.named),
+            "asked_back": len(back),
+            "share_asked_back": round(len(back) / self.questions, 4) if self.questions else None,
+            "offers_the_right_page": round(sum(each.is_offered for each in back) / len(back), 4) if back else None,
+        }
+
+
+def clearness(judged: Sequence[Judged]) -> Clearness:
+    """Return how clear the answerable questions were that several pages, or one, are called by."""
+    named = [_named(case, case.answer.decision) for case in judged if case.gold.pages and case.answer.decision]
+    return Clearness(len(judged), tuple(each for each in named if each))
+
+
+def _named(case: Judged, decision: Decision | None) -> Named | None:
+    if decision is None or decision.is_several or not decision.contenders:
+        return None
+    right = [contender.page_id in case.gold.pages for contender in decision.contenders[:OFFERED]]
+    return Named(decision.confidence, decision.action not in ("answer", "unsure"), right[0], any(right))
+
+
+# Fewer right or wrong answers, or parts, than these teach nothing that holds elsewhere.
+_FEWEST, _FEWEST_PARTS = 25, 4
+_FOLDS = 5
+_STRENGTHS = (30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0, 100_000.0)
+_FREE = 1e-4  # what holds the bias, which no prior does
+
+
+@dataclass(frozen=True)
+class CalibrationExample:
+    """What spoke for an answer, whether it was right, and the part of the set that its question is of."""
+
+    evidence: Mapping[str, float]
+    is_right: bool
+    part: str
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Weights with the strength of the prior, and how confident each answer is by weights that did not see its part."""
+
+    tables: Tables
+    strength: float | None  # None: the package's weights are kept
+    unseen: tuple[float, ...]
+
+
+def learn(seen: Sequence[CalibrationExample], shipped: Tables | None = None) -> Fit:
+    """Return the confidence of these answers learnt again, from the package's on."""
+    shipped = shipped or learnt()
+    parts = sorted({example.part for example in seen})
+    right = sum(example.is_right for example in seen)
+    if min(right, len(seen) - right) < _FEWEST or len(parts) < _FEWEST_PARTS:
+        return Fit(shipped, None, tuple(shipped.with_vectors.told(example.evidence) for example in seen))
+    fold_of = {part: number % _FOLDS for number, part in enumerate(parts)}
+    folds = np.array([fold_of[example.part] for example in seen])
+    y = np.array([example.is_right for example in seen], np.float64)
+    x = _matrix([example.evidence for example in seen], shipped.with_vectors)
+    left_out = {strength: _left_out(x, y, folds, shipped.with_vectors, strength) for strength in _STRENGTHS}
+    strength = min(_STRENGTHS, key=lambda strength: loss(left_out[strength], y))
+    words = _matrix([_by_words(example.evidence, shipped) for example in seen], shipped.words_alone)
+    tables = Tables(_fitted(x, y, shipped.with_vectors, strength), _fitted(words, y, shipped.words_alone, strength))
+    return Fit(tables, strength, tuple(logistic(left_out[strength]).tolist()))
+
+
+def _by_words(evidence: Mapping[str, float], shipped: Tables) -> dict[str, float]:
+    """Return the evidence as it is without vectors: only the score is another one."""
+    bonus = evidence["score"] - shipped.with_vectors.score(evidence)
+    return {**evidence, "score": shipped.words_alone.score(evidence) + bonus}
+
+
+def _matrix(evidence: Sequence[Mapping[str, float]], table: SignWeights) -> Matrix:
+    """Return a row for each answer, a column for each weight and one of ones for the bias."""
+    return np.array([[*(row.get(name, 0.0) for name in table.confidence), 1.0] for row in evidence])
+
+
+def _left_out(x: Matrix, y: Matrix, folds: NDArray[np.int64], shipped: SignWeights, strength: float) -> Matrix:
+    """Return the logit of each answer by weights that were fitted without its fold."""
+    logits = np.zeros(len(y))
+    for fold in np.unique(folds):
+        there = folds == fold
+        logits[there] = x[there] @ _fit(x[~there], y[~there], _vector(shipped), strength)
+    return logits
+
+
+def _fitted(x: Matrix, y: Matrix, shipped: SignWeights, strength: float) -> SignWeights:
+    weights = [round(float(weight), 4) for weight in _fit(x, y, _vector(shipped), strength)]
+    return replace(shipped, confidence=dict(zip(shipped.confidence, weights[:-1], strict=True)), bias=weights[-1])
+
+
+def _fit(x: Matrix, y: Matrix, prior: Matrix, strength: float) -> Matrix:
+    """The penalty counts in standard deviations of each column."""
+    return fit(x, y, strength * x.var(axis=0) + _FREE, prior)
+
+
+def _vector(table: SignWeights) -> Matrix:
+    return np.array([*table.confidence.values(), table.bias])
+
+
+Matrix = NDArray[np.float64]
+
+_LEAST_STEP = 1e-4
+_MOST_STEPS = 50
+_SURE = 30.0  # beyond it a logistic function is 0 or 1
+
+
+def fit(x: Matrix, y: Matrix, penalty: Matrix, prior: Matrix) -> Matrix:
+    """Return the weights [d] of the columns of x [n, d] that tell y [n], 0 or 1; `penalty` [d] holds each near `prior`
+    [d].
+
+    Newton's method with halved steps on the log-likelihood less ½ Σ penalty (w - prior)² (Hastie, Tibshirani and
+    Friedman, "The Elements of Statistical Learning", 4.4).
+    """
+
+    def cost(w: Matrix) -> float:
+        return float(loss(x @ w, y) * len(y) + 0.5 * penalty @ (w - prior) ** 2)
+
+    w, now = prior.copy(), cost(prior)
+    for _ in range(_MOST_STEPS):
+        p = logistic(x @ w)
+        gradient = x.T @ (p - y) + penalty * (w - prior)
+        step = np.linalg.solve((x * (p * (1 - p))[:, None]).T @ x + np.diag(penalty), gradient)
+        while (then := cost(w - step)) > now and np.abs(step).max() > _LEAST_STEP:
+            step = step / 2
+        if then >= now:
+            break
+        w, now = w - step, then
+    return w
+
+
+def loss(logits: Matrix, y: Matrix) -> float:
+    """Return the mean negative log-likelihood."""
+    return float(np.mean(np.logaddexp(0.0, logits) - y * logits))
+
+
+def logistic(logits: Matrix) -> Matrix:
+    """1 / (1 + e^-x) of each."""
+    found: Matrix = 1 / (1 + np.exp(-np.clip(logits, -_SURE, _SURE)))
+    return found
+
+
+WEIGHTS = "answer_confidence.json"
+_SECTION = re.compile(r"^gates:.*\n?(?:(?:[ \t].*)?\n)*(?=\S|\Z)", re.MULTILINE)
+
+
+def write_calibration(path: Path, found: Calibration, embedding: Embedding) -> None:
+    """Set the gates in the file, with the weights by which confidence was told, in a file beside it.
+
+    Raises:
+        ConfigError: the file is no configuration, or cannot be written.
+    """
+    if found.confidence.strength is None:
+        write_gates(path, {**found.gates, "confidence_weights": None})
+        return
+    weights = path.with_name(WEIGHTS)
+    load_config(path)
+    try:
+        write_text(weights, to_json(found.confidence.tables, f"{embedding.provider}/{embedding.model}"))
+    except OSError as error:
+        raise ConfigError(f"{weights} cannot be written ({error.strerror})") from error
+    write_gates(path, {**found.gates, "confidence_weights": str(weights)})
+
+
+def write_gates(path: Path, gates: Mapping[str, float | str | None]) -> None:
+    """Set these gates in the file; other gates that it sets are kept.
+
+    Raises:
+        ConfigError: the file is no configuration, or cannot be written.
+    """
+    load_config(path)
+    text = path.read_text(encoding="utf-8")
+    merged = {**(yaml.safe_load(text) or {}).get("gates", {}), **gates}
+    section = yaml.safe_dump({"gates": merged}, sort_keys=False)
+    before = text if text.endswith("\n") or not text else f"{text}\n"
+    changed, count = _SECTION.subn(lambda _: f"{section}\n", before, count=1)
+    try:
+        write_text(path, (changed if count else f"{before}\n{section}").rstrip("\n") + "\n")
+    except OSError as error:
+        raise ConfigError(f"configuration {path} cannot be written ({error.strerror})") from error
+
+
+def to_json(tables: Tables, embedding: str) -> str:
+    """Return the confidence of these tables as the text of a file that `calibrated` reads."""
+    found: dict[str, Any] = {"version": VERSION, "embedding": embedding}
+    for name, table in zip(TABLES, (tables.with_vectors, tables.words_alone), strict=True):
+        found[name] = {"confidence": dict(table.confidence), "bias": table.bias}
+    return json.dumps(found, indent=2) + "\n"

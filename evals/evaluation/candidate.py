@@ -17,11 +17,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from evals.evaluation.entailment import open_entailment
-from evals.evaluation.entailment_judge import Entails
+from evals.evaluation.entailment import Entails, open_entailment
 from evals.evaluation.evaluate import Evaluation, Judged, evaluate, rank_pages
-from evals.evaluation.gold import GoldSet, tenant_gold
-from evals.evaluation.gold_check import Stale, check_gold, live, live_pages
+from evals.evaluation.gold import GoldSet, Stale, check_gold, live, live_pages, tenant_gold
 from evals.evaluation.measures import answer_similarity, by_entailment, of_answers, of_rankings, summary
 from evals.evaluation.quality_gates import GatesError, GateVerdict, QualityGates, judge_gates, parse_gates
 from rag_assets.publishing.checks import CheckResult

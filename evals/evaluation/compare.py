@@ -1,22 +1,27 @@
-"""Two evaluations of the same questions: paired differences, and the questions that changed.
+"""Two evaluations of the same questions: paired differences, the questions that changed, both as lines of a terminal.
 
-Belongs here: pairing what `evaluate --json` or an `eval_report.json` says by question. Does not belong here: how a
-difference is told from chance (`significance`), whether one is bad enough to stop a candidate (gates).
+Belongs here: pairing what `evaluate --json` or an `eval_report.json` says by question, evaluations that were kept under
+a name. Does not belong here: how a difference is told from chance (`metrics`), whether one is bad enough to stop a
+candidate (gates).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
-from evals.evaluation.significance import bootstrap_interval, paired_p_value
+from evals.evaluation.metrics import bootstrap_interval, paired_p_value
+from rag_serving.artifacts.store import Store, StoreError, read_json, write_json
+from rag_serving.escaping.targets import for_terminal_line
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 Run = Mapping[str, Any]
 Change = Literal["now right", "now wrong", "judged otherwise", "another answer"]
@@ -172,3 +177,95 @@ def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> Change | Non
 def judgement(case: Mapping[str, Any]) -> str:
     """Return what is wrong with an answer, or what came of the question where nothing is."""
     return str(case.get("fault") or ("shown as the closest" if case.get("outcome") == "closest" else case["status"]))
+
+
+FOLDER = "evaluations"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")
+
+
+class RunNameError(ValueError):
+    """A name cannot be that of a file; the message says which can."""
+
+
+def save_run(store: Store, tenant: str, name: str, run: Mapping[str, Any]) -> Path:
+    """Keep an evaluation under a name, in place of one that had it; return its file.
+
+    Raises:
+        RunNameError: the name has other characters than letters, digits, `.`, `_` and `-`.
+    """
+    path = run_path(store, tenant, name)
+    write_json(path, dict(run))
+    return path
+
+
+def run_path(store: Store, tenant: str, name: str) -> Path:
+    """Return where the evaluation of a name lies.
+
+    Raises:
+        RunNameError: see `save_run`.
+    """
+    if not _NAME.fullmatch(name):
+        raise RunNameError(f"{name!r} cannot be a name: letters, digits, '.', '_' and '-', 61 at most")
+    return store.tenant(tenant) / FOLDER / f"{name}.json"
+
+
+def saved_runs(store: Store, tenant: str) -> dict[str, dict[str, Any]]:
+    """Return the evaluations that were kept, by name, the oldest first; what is none is left out."""
+    found = {}
+    for path in (store.tenant(tenant) / FOLDER).glob("*.json"):
+        try:
+            content = read_json(path)
+        except (StoreError, OSError):
+            continue
+        if is_run(content):
+            found[path.stem] = dict(content)
+    return dict(sorted(found.items(), key=lambda pair: (str(pair[1].get("created_at", "")), pair[0])))
+
+
+_LARGE = 10  # milliseconds, not shares
+_HEADS = ("measure", "before", "after", "difference", "95 % interval", "p", "questions")
+
+
+def lines_of(comparison: Comparison) -> Iterator[str]:
+    """Yield the measures with their differences, then the questions that changed."""
+    yield f"{comparison.questions} questions in both runs{_left_out(comparison)}"
+    yield from _table([_HEADS, *map(_cells, comparison.differences)])
+    yield "p: how likely chance alone makes a difference as large (paired randomization test)."
+    for changed in comparison.changed:
+        if changed.change == "another answer":
+            yield f"  {changed.change}: {changed.id}: {for_terminal_line(changed.question)}"
+        else:
+            judgements = f"{changed.before} → {changed.after}"
+            yield f"  {changed.change}: {changed.id}: {judgements}: {for_terminal_line(changed.question)}"
+
+
+def _cells(measured: Difference) -> tuple[str, ...]:
+    return (
+        measured.measure.replace("_", " "),
+        _number(measured.before),
+        _number(measured.after),
+        f"{measured.difference:+.4f}" if abs(measured.difference) < _LARGE else f"{measured.difference:+.1f}",
+        f"{_number(measured.low)} … {_number(measured.high)}",
+        f"{measured.p:.3f}",
+        str(measured.questions),
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if abs(value) < _LARGE else f"{value:.1f}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        first, *rest = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join([first.strip().ljust(widths[0]), *rest])
+
+
+def _left_out(comparison: Comparison) -> str:
+    parts = [
+        f"{len(ids)} only {where}"
+        for ids, where in ((comparison.only_before, "before"), (comparison.only_after, "after"))
+        if ids
+    ]
+    return f" ({', '.join(parts)})" if parts else ""

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from evals.evaluation.gold import GoldQuestion, GoldSet
-from evals.evaluation.tables import percentiles
+from evals.evaluation.metrics import percentiles
 from rag_serving.answering.citations import claims_of
 from rag_serving.ask import Pipeline
 from rag_serving.indexes.generation import Generation

@@ -1,6 +1,6 @@
-"""One value per question for every figure that generations are compared by.
+"""One value per question for every figure that generations are compared by, and an evaluation as JSON and CSV.
 
-Belongs here: values from judged answers and rankings, by question id; means with their intervals.
+Belongs here: values from judged answers and rankings, by question id; means with their intervals; the shapes.
 Does not belong here: asking and judging (`evaluate`), formulas over rankings (`metrics`), what a value must be (gates).
 
 A question without a value in a measure, such as a ranking where there is no right page, is left out of it.
@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
 
 from evals.evaluation import entailment
-from evals.evaluation.entailment_judge import Entails
-from evals.evaluation.evaluate import Judged
-from evals.evaluation.metrics import average_precision, mrr_at_k, ndcg_at_k, recall_at_k
-from evals.evaluation.significance import bootstrap_interval
+from evals.evaluation.entailment import Entails
+from evals.evaluation.evaluate import Evaluation, Judged, rank_pages
+from evals.evaluation.gold import GoldSet
+from evals.evaluation.metrics import average_precision, bootstrap_interval, mrr_at_k, ndcg_at_k, recall_at_k, to_csv
 from rag_serving.models.protocols import Embedder
+from rag_serving.ask import Pipeline
 
 DEPTH = 10
 """Pages of a ranking that are looked at."""
@@ -193,3 +195,42 @@ def summary(measures: Mapping[str, Values]) -> dict[str, dict[str, Any]]:
         means = [fmean(measures[name].values()) for name in ("not_found_precision", "not_found_recall")]
         figures["not_found_f1"] = {"mean": round(f1(*means), 6)}
     return figures
+
+
+_OF_CASES = ("id", "question", "answerable", "status", "outcome", "confidence", "fault", "answer")
+
+
+def exported(evaluation: Evaluation, gold: GoldSet, pipeline: Pipeline) -> dict[str, Any]:
+    """Return the figures of an evaluation with every measure by question; search is asked for its rankings as well."""
+    rankings = rank_pages(pipeline, gold)
+    pages = {question.id: question.pages for question in gold.questions if question.answerable}
+    measures = {**of_answers(evaluation.judged), **of_rankings(rankings, pages)}
+    generations = {case.answer.generation for case in evaluation.judged}
+    return {
+        **evaluation.payload(),
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "generation": ", ".join(sorted(generations)),
+        "features": list(pipeline.config.features.enabled),
+        "summary": summary(measures),
+        "measures": measures,
+        "cases": [_case_payload(case) for case in evaluation.judged],
+    }
+
+
+def cases_csv(payload: Mapping[str, Any]) -> str:
+    """Return a row for each question of `exported`: what was answered, every measure, the milliseconds it took."""
+    return to_csv([_case_row(case, payload["measures"]) for case in payload["cases"]])
+
+
+def _case_row(case: Mapping[str, Any], measures: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    return {
+        **{name: case[name] for name in _OF_CASES},
+        "cited": " ".join(citation["url"] for citation in case["citations"]),
+        **{name: values.get(case["id"]) for name, values in measures.items()},
+        "total_ms": case["timings_ms"].get("total"),
+    }
+
+
+def _case_payload(judged: Judged) -> dict[str, Any]:
+    cited = [{"url": citation.url, "quote": citation.quote} for citation in judged.answer.citations]
+    return {**judged.payload(), "citations": cited}

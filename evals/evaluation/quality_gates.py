@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from statistics import fmean
 from typing import Any
 
-from evals.evaluation.significance import paired_p_value
+from evals.evaluation.metrics import paired_p_value
 
 KNOWN = (
     "citation_precision", "citation_recall", "sentence_precision", "answerability", "not_found_recall",

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evals.evaluation.gold_check import Pages, plain
+from evals.evaluation.gold import Pages, plain
 from rag_serving.config.loading import Config
 
 TIMEOUT_S = 600.0

@@ -1,6 +1,6 @@
 """Rows of the telemetry database as tables.
 
-Belongs here: reading them. Does not belong here: what rows add up to (`reports.kpis`), writing them.
+Belongs here: reading them. Does not belong here: what rows add up to (`evals.reports.telemetry`), writing them.
 """
 
 from __future__ import annotations

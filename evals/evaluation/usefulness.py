@@ -14,9 +14,8 @@ from typing import Any, Literal, get_args
 from urllib.parse import unquote
 
 from evals.evaluation.evaluate import page_of
-from evals.evaluation.gold import GoldPlace, GoldQuestion
-from evals.evaluation.gold_check import plain
-from evals.evaluation.significance import wilson_interval
+from evals.evaluation.gold import GoldPlace, GoldQuestion, plain
+from evals.evaluation.metrics import wilson_interval
 from rag_serving.records.answers import Answer, Citation
 
 Outcome = Literal["useful", "closest", "poor", "wrong", "declined"]

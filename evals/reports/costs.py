@@ -1,7 +1,7 @@
 """What a tenant's day cost, and which of its documents cost most.
 
 Belongs here: tables of an analyst's report, made of the database of the installation and of the contexts of the newest
-build. Does not belong here: what questions took (`kpis`), limits (`rag_serving.budgets`), prices (`config.models`).
+build. Does not belong here: what questions took (`telemetry`), limits (`rag_serving.budgets`), prices (`config`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rag_serving.telemetry.recorder import TelemetryError
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from evals.reports.kpis import Kpis
+    from evals.reports.telemetry import Kpis
 
 DEAREST = 20
 

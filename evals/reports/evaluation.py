@@ -1,16 +1,15 @@
 """An evaluation as a report: figures, gates, and the worst questions first, beside those of another generation.
 
-Belongs here: an `eval_report.json`, and the one it is compared with, as a report. Does not belong here: how a report
-looks (`report`, `html`), drawing plots.
+Belongs here: an `eval_report.json`, and the one it is compared with, as a report; the key measures and their meaning.
+Does not belong here: how a report looks (`report`, `files`), drawing plots.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from evals.evaluation.compare import judgement
-from evals.reports.key_measures import KEY, key_first
 from evals.reports.report import Case, Figure, Report, Table, Tone, filled, words
 
 Facts = Mapping[str, Any]
@@ -214,3 +213,23 @@ def _numbered(passage: Facts) -> str:
     if "passage" not in passage:
         return f"passage [{passage.get('index', '')}]"
     return f"passage {passage['passage']}" + (f" cited as [{passage['index']}]" if passage.get("index") else "")
+
+
+KEY: Mapping[str, str] = {
+    "told_and_right": "told from a right page, of what has an answer",
+    "told_and_wrong": "told with confidence, and wrong",
+    "closest_and_useful": "a right page shown as the closest, of what has an answer",
+    "declined_though_there": "no right page shown, of what has an answer",
+    "citation_precision": "citations of a right page",
+    "answerability": "answered, or declined, as it should be",
+    "not_found_recall": "declined, of what has no answer",
+    "not_found_precision": "rightly declined, of what is declined",
+    "recall@10": "right pages among the first ten",
+}
+"""By name, with what each says in a few words."""
+
+
+def key_first(names: Iterable[str]) -> list[str]:
+    """Return names of measures, the key ones before the others."""
+    known = list(names)
+    return [name for name in KEY if name in known] + [name for name in known if name not in KEY]

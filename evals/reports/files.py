@@ -1,6 +1,7 @@
-"""Reports as files under a tenant's folder.
+"""Reports as HTML files that need nothing else, under a tenant's folder, and their addresses.
 
-Belongs here: where they lie, and how long. Does not belong here: what they tell (`rag_assets.steps`).
+Belongs here: what the template is given, where files lie and how long, addresses of the serving API. Does not belong
+here: markup, style and script (`templates/`), the content of a report (`report`), routes (`rag_serving.api`).
 """
 
 from __future__ import annotations
@@ -8,11 +9,12 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from evals.reports.html import html
-from evals.reports.report import Report
+from evals.reports.report import Report, Table, is_number, text_of
 from rag_serving.artifacts.signed_files import write_signed_text
 from rag_serving.artifacts.store import Store
-from rag_serving.indexes.reports import FOLDER, QUALITY, TELEMETRY
+from rag_serving.config.serving import Serving
+from rag_serving.escaping.templates import html_template
+from rag_serving.indexes.reports import FOLDER, QUALITY, TELEMETRY, route_of
 
 
 def reports_folder(store: Store, tenant: str) -> Path:
@@ -36,3 +38,32 @@ def forget_days(store: Store, tenant: str, keep_days: int, today: date) -> int:
     for path in doomed:
         path.unlink()
     return len(doomed)
+
+
+def html(report: Report) -> str:
+    """Return the whole file. Every text is escaped: a page's content cannot become markup here."""
+    return html_template(__package__, "report.html.j2").render(
+        report=report,
+        pair_names=list(dict.fromkeys(name for pair in report.pairs for name in (pair.after, pair.before))),
+        numeric_columns=_numeric_columns,
+        is_number=is_number,
+        text_of=text_of,
+    )
+
+
+def _numeric_columns(table: Table) -> set[str]:
+    """Return the columns with a number, whose heads stand to the right, too."""
+    return {column for column in table.columns if any(is_number(row.get(column)) for row in table.rows)}
+
+
+def page_url(serving: Serving) -> str:
+    """Return the address of the page that asks: `serving.public_url`, else as this machine's browser finds it."""
+    if serving.public_url:
+        return f"{serving.public_url.rstrip('/')}/"
+    host = "127.0.0.1" if serving.host in ("0.0.0.0", "::") else serving.host
+    return f"http://{f'[{host}]' if ':' in host else host}:{serving.port}/"
+
+
+def report_url(serving: Serving, tenant: str, name: str) -> str:
+    """Return where an operator opens a report."""
+    return page_url(serving).rstrip("/") + route_of(name, tenant)

@@ -12,9 +12,9 @@ from itertools import combinations
 from typing import Any
 
 from evals.evaluation.compare import Changed, CompareError, Comparison, Difference, compare, judgement
-from evals.reports.key_measures import KEY, key_first
+from evals.reports.evaluation import KEY, key_first
 from evals.reports.report import Case, Cell, Figure, Pair, Report, Table, Tone, filled, words
-from evals.reports.unanswered import outcome_of, unanswered_table
+from evals.reports.telemetry import outcome_of, unanswered_table
 from rag_serving.records.answers import Outcome
 
 Facts = Mapping[str, Any]

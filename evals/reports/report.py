@@ -1,7 +1,7 @@
 """A report for people: figures, tables, plots and single cases, before it is Markdown or HTML.
 
 Belongs here: what a report is made of, and its Markdown for an asset's page. Does not belong here: the file that is
-opened in a browser (`html`), and computing its content.
+opened in a browser (`files`), and computing its content.
 """
 
 from __future__ import annotations

@@ -1,21 +1,25 @@
-"""A day's questions as a report: figures, times, feedback, the answers that readers complained of.
+"""A day's questions as a report: figures, times, feedback, questions without an answer, complaints.
 
-Belongs here: the figures of tenants as reports. Does not belong here: reading the telemetry database, drawing plots.
+Belongs here: rows of the telemetry tables as figures and tables. Does not belong here: reading the database
+(`telemetry_days`), drawing plots, titles of pages, which telemetry does not keep.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast, get_args
 
+from evals.evaluation.metrics import percentiles
 from evals.reports.report import Case, Cell, Figure, Report, Table, filled, words
 from evals.reports.retrieval import phase_tables
-from evals.reports.top_pages import top_pages
-from evals.reports.unanswered import outcome_of, unanswered_table
+from rag_serving.records.answers import Outcome
+from rag_serving.records.flags import FINDINGS
 
 if TYPE_CHECKING:
-    from evals.reports.kpis import Kpis
+    import pandas as pd
 
 Row = Mapping[str, Any]
 
@@ -183,3 +187,160 @@ def _percent(share: float | None) -> str:
 
 def _ms(value: float | None) -> str:
     return "–" if value is None else f"{value:,.0f} ms"
+
+
+@dataclass(frozen=True)
+class Kpis:
+    """Figures of some questions; a share is None where there is nothing to take it of."""
+
+    questions: int
+    searches: int
+    users: int
+    status: Mapping[str, int]
+    outcome: Mapping[str, int]  # told, closest, none
+    citation_precision: float | None  # verified claims over claims
+    not_found_rate: float | None  # of the questions
+    closest_rate: float | None  # of the questions: passages were shown without confidence
+    fallback_rate: float | None  # share of questions and searches in which something was degraded
+    flags: Mapping[str, int]
+    latency_ms: Mapping[str, Mapping[str, float]]  # stage -> p50, p95; of what a server was asked
+    tokens_in: int
+    tokens_out: int
+    cost: float
+    dropped: int  # rows that could not be recorded
+    feedback: Mapping[str, int] = field(default_factory=dict)
+    terminal_latency_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # the same of a terminal
+
+    def payload(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def kpis(questions: pd.DataFrame, feedback: pd.DataFrame, losses: pd.DataFrame) -> Kpis:
+    """Return the figures of rows of QUESTIONS, of FEEDBACK, and of LOSSES."""
+    asked = questions[questions["kind"] != "search"]
+    claims = int(asked["claims"].sum())
+    in_terminal = questions["origin"] == "terminal"
+    flags = Counter(flag for row in questions["flags"] for flag in row)
+    outcomes = asked[["status", "outcome"]].apply(outcome_of, axis=1) if len(asked) else asked["status"]
+    return Kpis(
+        questions=len(asked),
+        searches=len(questions) - len(asked),
+        users=int(questions["user_hash"].nunique()),
+        status=_counted(asked["status"]),
+        outcome=_counted(outcomes),
+        citation_precision=float(asked["verified"].sum() / claims) if claims else None,
+        not_found_rate=_share(asked["status"] == "not_found"),
+        closest_rate=_share(outcomes == "closest"),
+        fallback_rate=_share(questions["flags"].map(lambda row: bool(set(row) - FINDINGS))),
+        flags=dict(sorted(flags.items())),
+        latency_ms=latencies(questions[~in_terminal]),
+        tokens_in=int(questions["tokens_in"].sum()),
+        tokens_out=int(questions["tokens_out"].sum()),
+        cost=float(questions["cost"].sum()),
+        dropped=int(losses["rows"].sum()),
+        feedback=_counted(feedback["verdict"]),
+        terminal_latency_ms=latencies(questions[in_terminal]),
+    )
+
+
+def latencies(questions: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """p50 and p95 of every stage, in milliseconds, over the questions in which it ran; the longest stage first."""
+    found = percentiles(questions["timings_ms"])
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]["p50"]))
+
+
+def _share(marks: pd.Series[Any]) -> float | None:
+    return float(marks.astype(bool).mean()) if len(marks) else None
+
+
+def _counted(values: pd.Series[Any]) -> dict[str, int]:
+    return {str(value): int(count) for value, count in values.value_counts().sort_index().items()}
+
+
+_COLUMNS = ("question", "times", "people", "status", "why", "last asked (UTC)")
+_WHY = {
+    "passages": "no passage was found",
+    "similarity": "no passage is near enough",
+    "coverage": "no passage has enough of its words",
+    "confidence": "no sentence is certain enough",
+    "declined": "the model found no answer",
+    "no_sentence": "no sentence can answer",
+    "verification": "nothing that was written stands in the pages",
+    "order": "gives orders instead of asking",
+    "empty": "has no words",
+    "pointer": "does not say what it is about",
+    "remark": "asks nothing",
+}
+
+
+def unanswered(questions: Sequence[Row]) -> list[list[Row]]:
+    """Return rows of QUESTIONS without a confident answer, those of the same question together, the most asked first.
+
+    A question that was answered when it was asked the last time is left out; passages shown as the closest are none.
+    """
+    asked: dict[str, list[Row]] = {}
+    for row in sorted(questions, key=lambda row: float(row["at"])):
+        if row["kind"] == "ask":
+            asked.setdefault(str(row["question_hash"]), []).append(row)
+    still_open = (rows for rows in asked.values() if outcome_of(rows[-1]) != "told")
+    groups = [[row for row in rows if outcome_of(row) != "told"] for rows in still_open]
+    return sorted(groups, key=lambda rows: (-len(rows), -float(rows[-1]["at"])))
+
+
+def outcome_of(row: Row) -> Outcome:
+    """Return the outcome of a question; rows of older versions have only a status."""
+    if (outcome := row.get("outcome")) in get_args(Outcome):
+        return cast(Outcome, outcome)
+    return "told" if row["status"] == "answered" else "none"
+
+
+def unanswered_table(questions: Sequence[Row], title: str = "Questions without an answer") -> Table:
+    """Return a line for each question that was not answered when it was last asked, the most asked first."""
+    rows = [_line(group) for group in unanswered(questions)]
+    without_text = rows and not any(row["question"] for row in questions)
+    note = "Their text is not kept: `telemetry.store_questions: true` keeps it from then on." if without_text else ""
+    return Table(title, _COLUMNS, rows, note)
+
+
+def _line(group: Sequence[Row]) -> Mapping[str, Cell]:
+    last = group[-1]
+    return {
+        "question": str(last["question"] or f"… {last['question_hash'][:8]}"),
+        "times": len(group),
+        "people": len({row["user_hash"] for row in group if row["user_hash"]}) or None,
+        "status": "closest shown" if outcome_of(last) == "closest" else words(str(last["status"])),
+        "why": _why(last),
+        "last asked (UTC)": f"{datetime.fromtimestamp(float(last['at']), UTC):%Y-%m-%d %H:%M}",
+    }
+
+
+def _why(row: Row) -> str:
+    """Return the gate that decided, with what it decided by."""
+    refusal = row.get("refusal")
+    if not isinstance(refusal, Mapping):
+        return ""
+    gate = str(refusal.get("gate", ""))
+    why = _WHY.get(gate, words(gate))
+    value, threshold = refusal.get("value"), refusal.get("threshold")
+    if isinstance(value, int | float) and isinstance(threshold, int | float):
+        return f"{why} ({value:.2f} of {threshold:.2f})"
+    return why
+
+
+MOST_PAGES = 20
+
+
+def top_pages(questions: Sequence[Mapping[str, Any]], most: int = MOST_PAGES) -> Table:
+    """Return the pages whose passages were given to the most confident answers; a page counts once for each answer."""
+    answers = [row for row in questions if row["kind"] == "ask" and outcome_of(row) == "told"]
+    counts = Counter(page for row in answers for page in {_page_of(chunk) for chunk in row["locked"]})
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    rows: list[Mapping[str, Cell]] = [
+        {"page": page, "answers": count, "share": count / len(answers)} for page, count in ranked[:most]
+    ]
+    note = "Pages whose passages an answer was made from; ids as in links and receipts." if rows else ""
+    return Table.from_rows("Pages most used in answers", rows, note)
+
+
+def _page_of(chunk_id: str) -> str:
+    return chunk_id.rsplit(":", 2)[0]

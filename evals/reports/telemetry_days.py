@@ -19,7 +19,7 @@ from rag_serving.config.loading import Config
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from evals.reports.kpis import Kpis
+    from evals.reports.telemetry import Kpis
 
 
 _OUTCOME = frozenset({"at", "kind", "question", "question_hash", "status", "outcome", "user_hash", "refusal"})
@@ -51,7 +51,7 @@ def read_day(engine: Engine, tenant: str, day: date) -> Day:
         TelemetryError: the database cannot be read.
     """
     from evals.evaluation.telemetry_rows import questions_of, records, rows_of_days
-    from evals.reports.kpis import kpis
+    from evals.reports.telemetry import kpis
     from rag_serving.telemetry.tables import FEEDBACK, LOSSES, QUESTIONS, RANKINGS
 
     columns = {column.name for column in QUESTIONS.columns} - RANKINGS

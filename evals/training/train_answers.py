@@ -28,11 +28,10 @@ import rag_serving.answering.selection
 from evals.bench.passages.corpora import cut, file_pages
 from evals.bench.people import CORPORA, published, questions_of, read_pages
 from evals.evaluation.bench import TENANT
-from evals.evaluation.calibrate import halves
+from evals.evaluation.calibrate import Matrix, fit, halves
 from evals.evaluation.gold import read_gold
 from evals.evaluation.gold_collections import published as published_collection
 from evals.evaluation.gold_collections import read_gold_collection
-from evals.evaluation.logistic import Matrix, fit
 from evals.evaluation.usefulness import judge_use
 from evals.training.reader_data import Asked, Text, handbooks, weighted
 from rag_serving.access.principals import Principal

@@ -8,7 +8,7 @@ import dagster as dg
 
 from evals.evaluation.evaluate import EvaluationError
 from evals.evaluation.gold import GoldError, tenant_gold
-from evals.evaluation.tables import to_csv
+from evals.evaluation.metrics import to_csv
 from evals.reports import plots
 from evals.reports.ablation import VERSION, differences, measures_of
 from evals.reports.ablation import ablation_report as report_of
@@ -29,7 +29,7 @@ def ablation_report(
     Started by hand: it asks every question some fifteen times. The same as `citelock evaluate --ablate`; CSV and JSON
     lie beside the HTML file.
     """
-    from evals.evaluation.answer_ablation import ablate_answers
+    from evals.evaluation.ablation import ablate_answers
 
     tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "ablation report")

@@ -8,9 +8,8 @@ import dagster as dg
 
 from evals.evaluation.candidate import VERSION, Candidate, evaluate_candidate
 from evals.reports import plots
-from evals.reports.addresses import report_url
 from evals.reports.evaluation import evaluation_report, measured
-from evals.reports.html import html
+from evals.reports.files import html, report_url
 from evals.reports.report import Plot
 from rag_assets import asset_checks, metadata
 from rag_assets.assets.groups import publish_asset

@@ -6,7 +6,7 @@ from datetime import timedelta
 import dagster as dg
 
 from evals.evaluation.candidate import quality_results
-from evals.reports.addresses import page_url
+from evals.reports.files import page_url
 from rag_assets import asset_checks, metadata
 from rag_assets.assets.groups import publish_asset
 from rag_assets.progress import Reporter

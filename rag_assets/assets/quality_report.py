@@ -8,8 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from evals.evaluation.compare import is_run
-from evals.evaluation.runs import saved_runs
+from evals.evaluation.compare import is_run, saved_runs
 from evals.reports import plots, telemetry_days
 from evals.reports.files import reports_folder
 from evals.reports.quality import DAYS, VERSION, history_of, trend

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from evals.evaluation.gold_check import live_pages
+from evals.evaluation.gold import live_pages
 from evals.evaluation.ragas_scores import RagasScores, ragas_samples, ragas_scores
 from evals.reports import plots
 from evals.reports.files import reports_folder

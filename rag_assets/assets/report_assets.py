@@ -11,8 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from evals.reports.addresses import report_url
-from evals.reports.files import write_report
+from evals.reports.files import report_url, write_report
 from evals.reports.report import Report
 from rag_assets import metadata
 from rag_assets.partitions import TENANTS

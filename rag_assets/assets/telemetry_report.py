@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from evals.reports import telemetry_days
-from evals.reports.addresses import report_url
 from evals.reports.costs import cost_tables, read_build_costs
-from evals.reports.files import forget_days, write_report
+from evals.reports.files import forget_days, report_url, write_report
 from evals.reports.report import markdown, markdown_table
 from evals.reports.telemetry import VERSION, dedup_table, overview
 from evals.reports.telemetry import telemetry_report as report_of

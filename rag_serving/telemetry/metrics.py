@@ -2,7 +2,7 @@
 
 Belongs here: buckets; counting rows of telemetry; the series of one tenant as text; the files in which several
 processes count together. Does not belong here: names and labels (`series`), figures of whole days
-(`evals.reports.kpis`), the sidecar's metrics.
+(`evals.reports.telemetry`), the sidecar's metrics.
 
 Every series has the label `tenant`, and a reader gets those of one tenant only.
 """

@@ -1,7 +1,7 @@
 """The telemetry of one tenant's questions: hands over what happened, and never fails or waits.
 
 Belongs here: what is configured, whether anything is recorded at all. Does not belong here: rows (`events`), their way
-to the database (`recorder`), figures (`metrics`, `evals.reports.kpis`).
+to the database (`recorder`), figures (`metrics`, `evals.reports.telemetry`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evals.evaluation.gates_file import to_json
+from evals.evaluation.calibrate import to_json
 from rag_serving.answering.answerer import open_tables
 from rag_serving.answering.selection.scorer import VERSION, Tables, WeightsError, calibrated, learnt
 from rag_serving.config.loading import ConfigError, parse_config

@@ -15,7 +15,7 @@ from support.wiki import publish
 from typer.testing import CliRunner
 
 from evals.evaluation.gold import read_gold
-from evals.evaluation.gold_drafts import complaints, to_yaml
+from evals.evaluation.gold_drafts import complaints, complaints_to_yaml
 from rag_serving.cli.main import app
 
 
@@ -170,12 +170,12 @@ def test_a_question_whose_text_was_not_kept_is_counted_and_not_drafted() -> None
     feedback = [{"receipt_id": "r", "verdict": "missing", "comment": None}]
     asked = [{"receipt_id": "r", "question": None, "status": "not_found"}]
     assert complaints(feedback, asked, {}) == ([], 1)
-    assert yaml.safe_load(to_yaml("acme", [])) == {"tenant": "acme", "questions": []}
+    assert yaml.safe_load(complaints_to_yaml("acme", [])) == {"tenant": "acme", "questions": []}
 
 
 def test_no_reader_can_write_into_the_draft_what_is_not_a_comment() -> None:
     feedback = [{"receipt_id": "r", "verdict": "missing", "comment": "x\n  - id: evil\u2028y\x85z"}]
     asked = [{"receipt_id": "r", "question": 'a"\nb', "status": "not_found"}]
     drafted, _ = complaints(feedback, asked, {})
-    (entry,) = yaml.safe_load(to_yaml("acme", drafted))["questions"]
+    (entry,) = yaml.safe_load(complaints_to_yaml("acme", drafted))["questions"]
     assert (entry["question"], entry["page"]) == ('a"\nb', "")

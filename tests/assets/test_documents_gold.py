@@ -6,8 +6,7 @@ import json
 import tomllib
 from pathlib import Path
 
-from evals.evaluation.gold import read_gold
-from evals.evaluation.gold_check import check_gold, live_pages
+from evals.evaluation.gold import check_gold, live_pages, read_gold
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import load_config
 

@@ -20,7 +20,7 @@ from support.project import QUIET, Project
 from support.stand_in_chat import MODEL, StandInChat, served
 from support.stand_in_ragas import answers_ragas
 
-from evals.evaluation.runs import save_run
+from evals.evaluation.compare import save_run
 from evals.reports.files import forget_days, reports_folder
 from rag_assets.definitions import build_defs
 from rag_assets.resources import Installation

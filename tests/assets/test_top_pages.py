@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evals.reports.top_pages import top_pages
+from evals.reports.telemetry import top_pages
 
 
 def row(*locked: str, outcome: str | None = "told", kind: str = "ask", status: str = "answered") -> dict[str, Any]:

@@ -13,8 +13,7 @@ from support.api_client import QUESTION, client_of
 from support.wiki import configuration
 
 from evals.reports.costs import cost_tables, read_build_costs
-from evals.reports.kpis import Kpis, kpis
-from evals.reports.telemetry import Day, telemetry_report
+from evals.reports.telemetry import Day, Kpis, kpis, telemetry_report
 from rag_serving.artifacts.schema import CONTEXTS
 from rag_serving.artifacts.store import Store, write_table
 from rag_serving.budgets.opening import open_budgets

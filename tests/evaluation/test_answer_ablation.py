@@ -11,9 +11,9 @@ import pytest
 from support.gold_questions import LOGS, SALARY, WON
 from support.wiki import configuration
 
-from evals.evaluation.answer_ablation import ANSWER_VARIANTS, ablate_answers, changes_nothing
+from evals.evaluation.ablation import ANSWER_VARIANTS, ablate_answers, changes_nothing
 from evals.evaluation.gold import GoldSet
-from evals.evaluation.tables import to_csv
+from evals.evaluation.metrics import to_csv
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
 from rag_serving.records.answers import Answer

@@ -13,16 +13,17 @@ from typer.testing import CliRunner
 from evals.evaluation.calibrate import (
     COSTS,
     Calibration,
+    Fit,
     boundary,
     calibrate,
     closed_at,
     curve,
     halves,
     open_gates,
+    write_calibration,
+    write_gates,
 )
-from evals.evaluation.confidence import Fit
 from evals.evaluation.evaluate import Evaluation, Judged, judge
-from evals.evaluation.gates_file import write_calibration, write_gates
 from evals.evaluation.gold import GoldQuestion, GoldSet
 from rag_serving.answering.answerer import open_tables
 from rag_serving.answering.selection.scorer import Tables, learnt

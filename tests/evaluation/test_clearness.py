@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from evals.evaluation.calibrate import calibrate
-from evals.evaluation.clearness import ASKED_BACK, ASKED_IN_VAIN, Clearness, Named, clearness
+from evals.evaluation.calibrate import ASKED_BACK, ASKED_IN_VAIN, Clearness, Named, calibrate, clearness
 from evals.evaluation.evaluate import Evaluation, Judged
 from evals.evaluation.gold import GoldQuestion, GoldSet
 from rag_serving.records.answers import Answer

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from evals.evaluation.cli.comparison import lines_of
-from evals.evaluation.compare import CompareError, Difference, compare, is_run
+from evals.evaluation.compare import CompareError, Difference, compare, is_run, lines_of
 
 
 def case(key: str, fault: str | None = None, answer: str = "So it is.", ms: float = 10.0) -> dict[str, Any]:

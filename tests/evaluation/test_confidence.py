@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evals.evaluation.confidence import CalibrationExample, learn
+from evals.evaluation.calibrate import CalibrationExample, learn
 from rag_serving.answering.selection.scorer import SignWeights, Tables, learnt
 
 NAMES = learnt().with_vectors.confidence.keys() - {"score"}

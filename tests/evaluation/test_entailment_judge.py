@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from support.stand_in_chat import MODEL, StandInChat, served
 
-from evals.evaluation.entailment_judge import open_judge, question
+from evals.evaluation.entailment import open_judge, question
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.models.protocols import ModelError

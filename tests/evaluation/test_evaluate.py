@@ -16,10 +16,10 @@ from support.gold_questions import LOGS, SALARY, WON
 from support.wiki import configuration, embedder
 from typer.testing import CliRunner
 
+from evals.evaluation.compare import saved_runs
 from evals.evaluation.evaluate import Evaluation, EvaluationError, Judged, evaluate, judge
 from evals.evaluation.gold import GoldQuestion, GoldSet
 from evals.evaluation.measures import of_answers
-from evals.evaluation.runs import saved_runs
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
 from rag_serving.cli.main import app

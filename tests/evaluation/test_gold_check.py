@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from evals.evaluation.gold import GoldQuestion, GoldSet
-from evals.evaluation.gold_check import GoldLocation, check_gold, live
+from evals.evaluation.gold import GoldLocation, GoldQuestion, GoldSet, check_gold, live
 
 PAGES = {
     "1": [

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from support.passages import chunk_of
 
 from evals.evaluation.gold import read_gold
-from evals.evaluation.gold_suggest import suggest, to_yaml
-from evals.evaluation.gold_templates import question_of
+from evals.evaluation.gold_drafts import question_of, suggest, suggestions_to_yaml
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
@@ -181,7 +180,7 @@ def test_pages_take_turns_and_a_section_gives_one_draft() -> None:
 
 def test_drafts_are_a_gold_set(tmp_path: Path) -> None:
     path = tmp_path / "drafts.yaml"
-    path.write_text(to_yaml("demo", suggest([FIRST, OTHER], 9)), encoding="utf-8")
+    path.write_text(suggestions_to_yaml("demo", suggest([FIRST, OTHER], 9)), encoding="utf-8")
     gold = read_gold(path)
     assert gold.tenant == "demo"
     assert [question.quotes for question in gold.questions] == [

@@ -7,7 +7,7 @@ import pytest
 from evals.evaluation.evaluate import Judged, judge
 from evals.evaluation.gold import GoldQuestion
 from evals.evaluation.measures import f1, of_answers, of_rankings, summary
-from evals.reports.key_measures import key_first
+from evals.reports.evaluation import key_first
 from rag_serving.records.answers import Answer, Citation
 
 

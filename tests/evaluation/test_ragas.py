@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support import ragas_in_process
 
-from evals.evaluation.gold_check import GoldLocation
+from evals.evaluation.gold import GoldLocation
 from evals.evaluation.ragas_scores import ABSENT, ragas_samples, ragas_scores
 from rag_serving.config.loading import parse_config
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evals.evaluation.significance import bootstrap_interval, paired_p_value
+from evals.evaluation.metrics import bootstrap_interval, paired_p_value
 
 values = st.lists(st.floats(0, 1), min_size=1, max_size=8)
 

@@ -6,7 +6,7 @@ import pytest
 from support.intervals import wilson
 
 from evals.evaluation.gold import GoldPlace, GoldQuestion
-from evals.evaluation.significance import wilson_interval
+from evals.evaluation.metrics import wilson_interval
 from evals.evaluation.usefulness import (
     Outcome,
     facts_said,

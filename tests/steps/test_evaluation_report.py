@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evals.reports.evaluation import evaluation_report, measured
-from evals.reports.html import html
+from evals.reports.files import html
 from evals.reports.report import markdown
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from support.quality_runs import FIRST, PUBLISHED, SECOND, asked, facts
 
-from evals.reports.html import html
+from evals.reports.files import html
 from evals.reports.quality import COMPARED, history_of, pairs_of, quality_report, trend
 from evals.reports.report import markdown
 

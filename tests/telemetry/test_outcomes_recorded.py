@@ -13,9 +13,8 @@ from sqlalchemy import insert, text
 from support.stand_in_chat import MODEL, StandInChat, served
 from support.wiki import PASSAGES, configuration, embedder
 
-from evals.reports.telemetry import complaint_cases, telemetry_report
+from evals.reports.telemetry import complaint_cases, outcome_of, telemetry_report, unanswered
 from evals.reports.telemetry_days import plots_of, read_day, read_questions
-from evals.reports.unanswered import outcome_of, unanswered
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
 from rag_serving.telemetry.tables import QUESTIONS, open_engine, prepare

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evals.reports.html import html
+from evals.reports.files import html
 from evals.reports.report import Report, Table, markdown
 from evals.reports.retrieval import Measures, measures_of, phase_tables, retrieval_report, triggers
 

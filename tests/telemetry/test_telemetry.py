@@ -15,8 +15,7 @@ from support.databases import emptied
 from support.wiki import configuration
 
 from evals.evaluation.telemetry_rows import records, rows_of_days
-from evals.reports.kpis import kpis
-from evals.reports.telemetry import Day, telemetry_report
+from evals.reports.telemetry import Day, kpis, telemetry_report
 from rag_serving.access.principals import Principal
 from rag_serving.records.answers import Answer, SearchResults
 from rag_serving.records.claims import Claim, Usage, Verdict

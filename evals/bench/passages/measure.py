@@ -26,7 +26,7 @@ from evals.evaluation.bench import TENANT
 from evals.evaluation.evaluate import evaluate
 from evals.evaluation.gold import GoldSet
 from evals.evaluation.measures import of_answers
-from evals.evaluation.significance import bootstrap_interval, paired_p_value
+from evals.evaluation.metrics import bootstrap_interval, paired_p_value
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.state.vector_cache import VectorCache

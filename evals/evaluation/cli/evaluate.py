@@ -82,12 +82,11 @@ def command(
     citelock evaluate squad2/dev.json --calibrate --write config/app.yaml
     """
     from evals.evaluation.calibrate import calibrate as calibrated
-    from evals.evaluation.calibrate import open_gates
+    from evals.evaluation.calibrate import open_gates, write_calibration
     from evals.evaluation.cli.bench import Progress
+    from evals.evaluation.compare import save_run
     from evals.evaluation.evaluate import evaluate
-    from evals.evaluation.export import exported, to_csv
-    from evals.evaluation.gates_file import write_calibration
-    from evals.evaluation.runs import save_run
+    from evals.evaluation.measures import cases_csv, exported
 
     if write and not calibrate:
         raise UsageError("--write needs --calibrate")
@@ -108,7 +107,7 @@ def command(
         wanted = csv or save is not None or (as_json and not calibrate)
         payload = exported(measured, questions, pipeline) if wanted else {}
     if csv:
-        write_text(csv, to_csv(payload))
+        write_text(csv, cases_csv(payload))
     if save is not None:
         save_run(Store(pipeline.config.home), pipeline.tenant, save, payload)
     if not calibrate:
@@ -122,8 +121,8 @@ def command(
 
 def _check_saving(name: str, gold: Path | None) -> None:
     """Refuse what cannot be kept, before anything is asked."""
+    from evals.evaluation.compare import RunNameError, run_path
     from evals.evaluation.gold_collections import is_collection
-    from evals.evaluation.runs import RunNameError, run_path
 
     if gold and is_collection(gold):
         raise UsageError("--save keeps runs of a tenant's gold set, and a collection is of no tenant")
@@ -135,8 +134,7 @@ def _check_saving(name: str, gold: Path | None) -> None:
 
 def _compared(before: Path, after: Path, as_json: bool) -> None:
     """What two runs differ by."""
-    from evals.evaluation.cli.comparison import lines_of
-    from evals.evaluation.compare import compare, read_run
+    from evals.evaluation.compare import compare, lines_of, read_run
 
     comparison = compare(read_run(before), read_run(after))
     typer.echo(for_json(comparison.payload()) if as_json else for_terminal("\n".join(lines_of(comparison))))
@@ -144,10 +142,10 @@ def _compared(before: Path, after: Path, as_json: bool) -> None:
 
 def _ablated(path: Path | None, config: Path | None, tenant: str | None, as_json: bool) -> None:
     """The matrix of variants, for a tenant."""
-    from evals.evaluation.answer_ablation import ablate_answers
+    from evals.evaluation.ablation import ablate_answers
     from evals.evaluation.cli.bench import Progress
     from evals.evaluation.gold_collections import is_collection
-    from evals.evaluation.tables import to_csv
+    from evals.evaluation.metrics import to_csv
 
     if path and is_collection(path):
         raise UsageError("--ablate is for a tenant's gold set; `make ablation` takes collections")

@@ -16,7 +16,7 @@ from rag_serving.config.loading import Config, ConfigError, load_config
 from rag_serving.escaping.targets import for_terminal_line
 
 if TYPE_CHECKING:
-    from evals.evaluation.gold_suggest import Ask
+    from evals.evaluation.gold_drafts import Ask
 
 app = typer.Typer(help="Check gold sets, and draft questions for them.", no_args_is_help=True)
 
@@ -32,8 +32,7 @@ def check(config: ConfigPath = None, tenant: Tenant = None) -> None:
 
     The pages are those of the last sync; exit code 1 where an entry no longer stands.
     """
-    from evals.evaluation.gold import find_gold
-    from evals.evaluation.gold_check import check_gold, live_pages
+    from evals.evaluation.gold import check_gold, find_gold, live_pages
     from rag_serving.artifacts.store import Store
 
     settings = load_config(config)
@@ -63,7 +62,7 @@ def suggest_command(
     \b
     citelock gold suggest -n 40 > drafts.yaml
     """
-    from evals.evaluation.gold_suggest import suggest, to_yaml
+    from evals.evaluation.gold_drafts import suggest, suggestions_to_yaml
     from rag_serving.access.principals import EVERYONE
     from rag_serving.artifacts.store import Store
     from rag_serving.indexes.catalog import current_generation
@@ -74,7 +73,7 @@ def suggest_command(
     with closing(Generation.open(store, name, current_generation(store, name), settings)) as generation:
         rows = [row for row in range(len(generation)) if generation.readers_of(row) == EVERYONE]
         drafts = suggest(generation.chunks(rows), count, _ask(settings))
-    typer.echo(to_yaml(name, drafts), nl=False)
+    typer.echo(suggestions_to_yaml(name, drafts), nl=False)
 
 
 @app.command("from-feedback")
@@ -91,7 +90,7 @@ def from_feedback(
     \b
     citelock gold from-feedback --days 7 > drafts.yaml
     """
-    from evals.evaluation.gold_drafts import complaints, to_yaml
+    from evals.evaluation.gold_drafts import complaints, complaints_to_yaml
     from evals.evaluation.telemetry_rows import last_days, questions_of, records, rows_of_days
     from rag_serving.artifacts.store import Store
     from rag_serving.receipts.receipt import ReceiptError
@@ -113,7 +112,7 @@ def from_feedback(
             except ReceiptError:  # older than what is kept: the draft goes without what was cited
                 continue
     drafted, without_text = complaints(feedback, questions, receipts)
-    typer.echo(to_yaml(name, drafted), nl=False)
+    typer.echo(complaints_to_yaml(name, drafted), nl=False)
     if without_text:
         typer.echo(
             f"citelock: {without_text} more without their question's text; telemetry.store_questions keeps it", err=True

@@ -2,7 +2,7 @@
 
 Belongs here: the two linear models, the files they are kept in, what such a file must say.
 Does not belong here: the signs themselves (`signs`), learning (`evals/training/train_answers.py`,
-`evals.evaluation.confidence`).
+`evals.evaluation.calibrate`).
 """
 
 from __future__ import annotations
