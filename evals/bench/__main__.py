@@ -1,6 +1,7 @@
 """`python -m evals.bench`: quality on every judged set, speed at every size, as one JSON document, tables and a plot.
 
-Belongs here: arguments, the order of the measurements, what is kept when they stop. Does not belong here: measuring.
+Belongs here: arguments, the order of the measurements, what is kept when they stop, quality on one set: the product
+beside its two indexes alone and the floors. Does not belong here: speed (`speed`), the sets (`sets`).
 """
 
 from __future__ import annotations
@@ -10,19 +11,24 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from evals.bench.built import build, rebuild_changed
+from evals.bench.floors import floor_texts, run_floors
 from evals.bench.machine import load, machine
-from evals.bench.quality import measure as measure_quality
 from evals.bench.real_text import DATA, DataError
 from evals.bench.report import write_million, write_report
 from evals.bench.sets import judged_sets
 from evals.bench.speed import measure as measure_speed
+from evals.evaluation.beir import Collection
+from evals.evaluation.bench import TENANT, Index, Report, Run, indexed, latencies, metrics, run_queries
 from evals.evaluation.cli.bench import Progress
-from rag_serving.artifacts.store import write_json
+from rag_assets.state.vector_cache import VectorCache
+from rag_serving.artifacts.store import Store, write_json
+from rag_serving.config.loading import parse_config
+from rag_serving.retrieval.hybrid import Mode
 
 SIZES = (5_183, 100_000)
 MILLION = 1_000_000
@@ -82,6 +88,40 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--cache", type=Path, default=Path(".citelock/bench"), help="where vectors are kept")
     parser.add_argument("--docs", type=Path, help="write benchmarks.json, its tables and its plot into this folder")
     return parser.parse_args(arguments)
+
+
+MODES: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
+
+
+def measure_quality(collection: Collection, home: Path, report: Report) -> dict[str, Any]:
+    """Metrics and milliseconds by ranking: `dense`, `lexical` and `hybrid` of the product, and `floor_…`.
+
+    The index and all vectors are kept under `home`, and used again.
+    """
+    config = parse_config({"home": str(home)})
+    with indexed(collection, home, config, report) as index:
+        runs: dict[str, Run] = {mode: run_queries(index, collection, config, mode, _of(mode, report)) for mode in MODES}
+        runs |= {f"floor_{name}": run for name, run in _floors(index, collection, home, report).items()}
+    return {
+        "queries": len(collection.queries),
+        "documents": len(collection.documents),
+        "judged": "pages" if collection.of_pages else "documents",
+        "rankings": {name: {**metrics(run.rankings, collection), **latencies(run)} for name, run in runs.items()},
+    }
+
+
+def _of(mode: Mode, report: Report) -> Report:
+    """Each mode is work of its own, with its own time left."""
+    return lambda what, done, total: report(f"{what}, {mode}", done, total)
+
+
+def _floors(index: Index, collection: Collection, home: Path, report: Report) -> Mapping[str, Run]:
+    cache = VectorCache(Store(home).cache(TENANT), index.embedder.name)
+    texts = floor_texts(collection.documents)
+    embedded = cache.embed(
+        index.embedder, texts, lambda done, total, _: report("texts of the floors embedded", done, total)
+    )
+    return run_floors(collection, embedded.vectors, index.embedder)
 
 
 if __name__ == "__main__":

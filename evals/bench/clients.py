@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ from threading import local
 from typing import Any
 
 import httpx
+import numpy as np
 
-from evals.bench.rates import Rates, rates
 from rag_serving.artifacts.store import write_json
 from rag_serving.config.loading import Config
 
@@ -119,3 +119,25 @@ def _ask(port: int, asked: Sequence[str], k: int, clients: int) -> None:
 
     with ThreadPoolExecutor(clients) as pool:
         list(pool.map(search, asked))
+
+
+CLIENTS, ROUNDS = 8, 5
+
+Rates = dict[str, float]
+
+
+def rates(ask: Callable[[int], object], count: int) -> Rates:
+    """Queries a second where `ask` asks `count` queries by so many clients: medians, and the median of the ratios.
+
+    One client and `CLIENTS` take turns, because a shared machine changes its pace.
+    """
+
+    def rate(clients: int) -> float:
+        started = time.perf_counter()
+        ask(clients)
+        return count / (time.perf_counter() - started)
+
+    pairs = np.array([(rate(1), rate(CLIENTS)) for _ in range(ROUNDS)])
+    one, many = np.median(pairs, axis=0)
+    ratio = float(np.median(pairs[:, 1] / pairs[:, 0]))
+    return {"1_client": round(float(one), 1), f"{CLIENTS}_clients": round(float(many), 1), "ratio": round(ratio, 2)}

@@ -1,7 +1,7 @@
 """Measure how much is read of office files that LibreOffice and libraries made: `python -m evals.bench.office`.
 
-Belongs here: recall of words in their order, cells under their headers, by file.
-Does not belong here: what the files say (`office_truth`).
+Belongs here: recall of words in their order, cells under their headers, by file; what the files say, written by hand
+beside the sources in tests/office/sources.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from evals.bench.office_truth import TRUTH, TrueCell
 from rag_assets.steps.files.file_text import kind_text
 from rag_assets.steps.formats.block_json import blocks_content
 from rag_assets.steps.formats.blocks import Block, Content
@@ -76,6 +75,157 @@ def main() -> int:
         found = figures(content_of(path.suffix[1:], path.read_bytes()).blocks, truth.text, truth.cells)
         print(f"{path.name:24} {found.words:6} {found.recall:8.2%} {found.cells:6} {found.placed:8.2%}")
     return 0
+
+
+class TrueCell(NamedTuple):
+    """A cell: the words of its column's header, the first cell of its row, and what stands in it."""
+
+    header: str
+    row: str
+    value: str
+
+
+MANUAL_TEXT = """
+Berth Manual
+Mooring
+Every ferry moors with four lines and two spring ropes.
+Six lines above wind force seven.
+The crew checks the tide table, then the weather.
+Lines and fenders
+Bow line of polyester
+Diameter forty millimetres
+Length sixty metres
+Stern line of nylon
+The order of work:
+Lower the fenders.
+Throw the heaving line.
+Call the linesman first.
+Make fast.
+Fleet figures
+See the fleet register and the chapter on mooring.
+Table 1: Passengers and cars by route
+Skarvoy 41200 9310 12870 2204
+40877 9188 12015 2119
+Ternholm 18655 3502 no winter service
+Fares follow the distance.
+Class Fare Conditions
+Adult € 12.40 valid one day not refundable
+Child € 6.20 under six free six to fifteen half price
+Signals
+Signals are given by horn.
+Flags repeat the horn.
+Flags are defined by the harbour statute.
+berth --list north
+berth --free 7
+Lines and fenders
+Fenders are replaced after 400 landings; größere Fähren after 250.
+"""
+"""In the order of the file, but what programs place differently: that is in MANUAL_BESIDE."""
+
+MANUAL_BESIDE = ("Sound one long blast before departure.", "Flag diagram with three red pennants")
+MANUAL_ABSENT = ("Secret berth code", "obsolete", "Ask the harbour master", "Kittiwake Ferries internal", "Page footer")
+MANUAL_HEADINGS = (
+    (1, "Berth Manual"),
+    (1, "Mooring"),
+    (2, "Lines and fenders"),
+    (1, "Fleet figures"),
+    (3, "Signals"),
+    (2, "Lines and fenders"),
+)
+
+MANUAL_CELLS = (
+    TrueCell("Summer Passengers", "Skarvoy", "41200"),
+    TrueCell("Summer Cars", "Skarvoy", "9310"),
+    TrueCell("Winter Passengers", "Skarvoy", "12870"),
+    TrueCell("Winter Cars", "Skarvoy", "2204"),
+    TrueCell("Summer Passengers", "Skarvoy", "40877"),
+    TrueCell("Summer Cars", "Skarvoy", "9188"),
+    TrueCell("Winter Passengers", "Skarvoy", "12015"),
+    TrueCell("Winter Cars", "Skarvoy", "2119"),
+    TrueCell("Summer Passengers", "Ternholm", "18655"),
+    TrueCell("Summer Cars", "Ternholm", "3502"),
+    TrueCell("Winter Passengers", "Ternholm", "no winter service"),
+    TrueCell("Winter Cars", "Ternholm", "no winter service"),
+    TrueCell("Fare", "Adult", "€ 12.40"),
+    TrueCell("Conditions", "Adult", "valid one day; not refundable"),
+    TrueCell("Fare", "Child", "€ 6.20"),
+    TrueCell("Conditions", "Child", "under six, free; six to fifteen, half price"),
+)
+
+TALK_TEXT = """
+Plan for the season
+Two new berths at Skarvoy
+North berth opens in May
+One ferry sold to Ternholm
+Thank the harbour crews before the figures.
+Punctuality
+Route On time Cancelled
+Skarvoy 97.1 % 14
+Ternholm 92.8 % 31
+First remark in a group.
+Right below stands the second remark.
+Next steps
+Details are in the full plan.
+"""
+TALK_ABSENT = ("Draft budget",)
+TALK_HEADINGS = (
+    (1, "Slide 1: Plan for the season"),
+    (1, "Slide 2: Punctuality"),
+    (1, "Slide 4: Next steps"),
+)
+TALK_CELLS = (
+    TrueCell("On time", "Skarvoy", "97.1 %"),
+    TrueCell("Cancelled", "Skarvoy", "14"),
+    TrueCell("On time", "Ternholm", "92.8 %"),
+    TrueCell("Cancelled", "Ternholm", "31"),
+)
+
+FIGURES_TEXT = """
+Routes
+Route figures 2026
+Route Summer Income Summer Load Winter Income Winter Load
+Skarvoy 412,300.50 € 87.3% 98,000.00 € 41.2%
+Ternholm 1,250.25 € 55.5% 0.00 € 0.0%
+Total 413,550.75 €
+Vessel Built Passengers
+Kittiwake 2014-06-30 1,200
+Fulmar 2021-02-01 850
+Notes
+Figures are audited every spring.
+"""
+FIGURES_ABSENT = ("Secret margin", "Hidden route", "Captain salary", "Ask the auditor")
+FIGURES_HEADINGS = ((1, "Routes"), (1, "Notes"))
+FIGURES_CELLS = (
+    TrueCell("Summer Income", "Skarvoy", "412,300.50 €"),
+    TrueCell("Summer Load", "Skarvoy", "87.3%"),
+    TrueCell("Winter Income", "Skarvoy", "98,000.00 €"),
+    TrueCell("Winter Load", "Skarvoy", "41.2%"),
+    TrueCell("Summer Income", "Ternholm", "1,250.25 €"),
+    TrueCell("Summer Load", "Ternholm", "55.5%"),
+    TrueCell("Winter Income", "Ternholm", "0.00 €"),
+    TrueCell("Winter Load", "Ternholm", "0.0%"),
+    TrueCell("Summer Income", "Total", "413,550.75 €"),
+    TrueCell("Built", "Kittiwake", "2014-06-30"),
+    TrueCell("Passengers", "Kittiwake", "1,200"),
+    TrueCell("Built", "Fulmar", "2021-02-01"),
+    TrueCell("Passengers", "Fulmar", "850"),
+)
+
+
+class Truth(NamedTuple):
+    """The contents of one document, whatever its format."""
+
+    text: str
+    cells: tuple[TrueCell, ...]
+    headings: tuple[tuple[int, str], ...]
+    absent: tuple[str, ...]
+
+
+TRUTH = {
+    "manual": Truth(MANUAL_TEXT, MANUAL_CELLS, MANUAL_HEADINGS, MANUAL_ABSENT),
+    "talk": Truth(TALK_TEXT, TALK_CELLS, TALK_HEADINGS, TALK_ABSENT),
+    "figures": Truth(FIGURES_TEXT, FIGURES_CELLS, FIGURES_HEADINGS, FIGURES_ABSENT),
+}
 
 
 if __name__ == "__main__":

@@ -33,8 +33,8 @@ from citelock_stores.remote.generation import DatabaseGeneration
 from citelock_stores.remote.protocol import RemoteGeneration
 from citelock_stores.remote.seals import GenerationSeals, checked_texts
 from evals.bench.built import _choose, _spread, sentence_table
-from evals.bench.plot import plot_readers
 from evals.bench.real_text import read_sentences
+from evals.bench.report import plot_readers
 from evals.evaluation.bench import TENANT, with_column
 from evals.evaluation.cli.bench import Progress
 from rag_assets.publishing.build import build_generation

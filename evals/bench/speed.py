@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evals.bench.built import Built
-from evals.bench.clients import over_http
+from evals.bench.clients import Rates, over_http, rates
 from evals.bench.floors import bm25s_search, exact_search, timed
-from evals.bench.rates import Rates, rates
 from evals.bench.real_text import DATA
 from evals.evaluation.bench import TENANT
 from rag_serving.access.principals import Principal

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,10 +21,41 @@ from evals.bench.machine import load, machine
 from evals.load.faults import FAULTS, Times, measure_all
 from evals.load.installation import Installation, gold_questions, sample
 from evals.load.outcomes import table
-from evals.load.planting import planted
-from evals.load.profiles import ASK, PROFILES, SEARCH
+from evals.load.plan import ASK, PROFILES, SEARCH
 from evals.load.running import Target, run, scaling, soak
 from evals.load.wordings import MOST_WORDINGS, worded
+
+_CODE = """
+import os, sys, threading, time
+_kept = []
+def _leak():
+    while True:
+        time.sleep({every_s})
+        _kept.append(bytes(range(256)) * 256)  # 64 KiB that were written to
+if any("forkserver" in word for word in sys.orig_argv):  # serving processes are forked from this one
+    os.register_at_fork(after_in_child=lambda: threading.Thread(target=_leak, daemon=True).start())
+"""
+_BYTES = 65_536
+
+
+@contextmanager
+def planted(mb_per_hour: float) -> Iterator[None]:
+    """Let each serving process that starts meanwhile leak so much; 0: none."""
+    if not mb_per_hour:
+        yield
+        return
+    before = os.environ.get("PYTHONPATH")
+    with tempfile.TemporaryDirectory(prefix="citelock-leak-") as folder:
+        code = _CODE.format(every_s=3600 * _BYTES / (mb_per_hour * 1e6))
+        Path(folder, "sitecustomize.py").write_text(code, encoding="utf-8")
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, before]))
+        try:
+            yield
+        finally:
+            os.environ.pop("PYTHONPATH")
+            if before is not None:
+                os.environ["PYTHONPATH"] = before
+
 
 SOAK_MINUTES = 2.0
 _HELD = {"degradation": {"automatic": False, "phase_timeout_s": 60}}

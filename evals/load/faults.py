@@ -1,32 +1,404 @@
 """`python -m evals.load --faults all`: what readers see while something fails, and how long until it is over.
 
-Belongs here: the faults by name, the order of one measurement. Does not belong here: how a fault is caused
-(`fault_store`, `fault_database`, `fault_process`, `fault_disk`, `fault_clock`, `fault_network`), figures (`outcomes`).
+Belongs here: the faults by name, how each is caused, the order of one measurement. Does not belong here: figures
+(`outcomes`), the proxy that delays and cuts connections (`tcp_proxy`), starting servers (`services`, `stages`).
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
+import jwt
+
+from evals.bench.clients import CITELOCK
 from evals.load.asking import CLIENTS, Judge, asking
-from evals.load.fault_clock import clock_fault
-from evals.load.fault_database import database_fault, nothing, restart, stop_at_once
-from evals.load.fault_disk import cache_full, home_full
-from evals.load.fault_network import sidecar_fault
-from evals.load.fault_process import processes_killed, worker_frozen
-from evals.load.fault_store import store_fault
+from evals.load.installation import PATHS, Installation, body_of
 from evals.load.outcomes import Outcome
-from evals.load.services import Postgres
-from evals.load.stages import FIRST_SOURCE, Place, SkippedError, Stage
+from evals.load.services import BUCKET, STORE_ENVIRONMENT, Postgres, object_store, postgres, sidecar, wait_for
+from evals.load.stages import FIRST_SOURCE, TENANT, Place, SkippedError, Stage, publish, workers_of
+from evals.load.tcp_proxy import Mode, TcpProxy, tcp_proxy
+
+PICKED_UP_S = 60
+_POLL = {"poll_s": 1, "timeout_s": 5, "retry_s": 5}
+
+
+def store_fault(mode: Mode) -> Callable[[Place], AbstractContextManager[Stage]]:
+    """Return the stage of a store that a server reaches only as the proxy lets it; the builder reaches it always."""
+
+    @contextmanager
+    def staged(place: Place) -> Iterator[Stage]:
+        with shared_home(place) as (builder, reader, proxy), place.serving(reader) as server:
+            installation = place.installation(reader)
+
+            def heal() -> None:
+                proxy.mode = ""
+
+            def inject() -> None:
+                proxy.mode = mode
+
+            before = generation_of(server.url, installation)
+            published: list[bool] = []
+
+            def facts() -> dict[str, Any]:
+                wait_for(lambda: generation_of(server.url, installation) != before, "nothing new", PICKED_UP_S)
+                return {"published_meanwhile": published == [True], "new_generation_served": True}
+
+            yield Stage(server, installation, inject, heal, lambda: published.append(publish(place, builder)), facts)
+
+    return staged
+
+
+@contextmanager
+def shared_home(place: Place, cache: Path | None = None) -> Iterator[tuple[Path, Path, TcpProxy]]:
+    """Yield the configurations of a machine that builds and of one that reads by a proxy, and the proxy; a first
+    generation is published."""
+    place.environment |= STORE_ENVIRONMENT
+    home = f"s3://{BUCKET}/load"
+    with object_store() as port, tcp_proxy(port) as proxy:
+
+        def store(folder: Path, at: int) -> dict[str, Any]:
+            return {"cache": str(folder), "endpoint": f"http://127.0.0.1:{at}", **_POLL}
+
+        builder = place.config("builder", home, object_store=store(place.folder / "builder", port))
+        reader = place.config("reader", home, object_store=store(cache or place.folder / "cache", proxy.port))
+        done = place.build(builder, FIRST_SOURCE)
+        if done.returncode:
+            raise RuntimeError(f"the first build failed: {done.stderr[-1000:]}")
+        yield builder, reader, proxy
+
+
+def generation_of(url: str, installation: Installation) -> str:
+    """Return the generation that a search is answered from."""
+    headers = installation.headers(TENANT)
+    response = httpx.post(
+        url + PATHS["search"], json=body_of("search", installation.questions[0]), headers=headers, timeout=120
+    )
+    return str(response.raise_for_status().json()["generation"])
+
+
+Act = Callable[[Postgres], object]
+
+
+def restart(server: Postgres) -> None:
+    """Stop it as an administrator does, and start it again."""
+    server.stop("fast")
+    server.start()
+
+
+def stop_at_once(server: Postgres) -> None:
+    server.stop("immediate")
+
+
+def nothing(_: Postgres) -> None:
+    """Do nothing."""
+
+
+def database_fault(inject: Act, heal: Act, with_index: bool) -> Callable[[Place], AbstractContextManager[Stage]]:
+    """Return the stage of a server whose telemetry, or whose index as well, is in a Postgres that fails."""
+
+    @contextmanager
+    def staged(place: Place) -> Iterator[Stage]:
+        with postgres(with_index) as database:
+            sections: dict[str, Any] = {"telemetry": {"url": database.url}, "audit": {"mode": "best_effort"}}
+            if with_index:
+                config = place.config(**sections, index=_index(database))
+                _publish_there(place)
+            else:
+                place.copy_home()
+                config = place.config(**sections)
+            with place.serving(config) as server:
+                yield Stage(
+                    server, place.installation(config), lambda: inject(database), lambda: heal(database),
+                    facts=lambda: _facts(database),
+                )  # fmt: skip
+
+    return staged
+
+
+def _index(database: Postgres) -> dict[str, Any]:
+    users = {"url": "citelock_app", "writer_url": "citelock_writer", "owner_url": "postgres"}
+    urls = {name: f"postgresql://{user}@{database.address}" for name, user in users.items()}
+    return {"kind": "postgres", **urls}
+
+
+def _publish_there(place: Place) -> None:
+    config = place.folder / "load.yaml"
+    for done in (place.run("index", "migrate", "--config", str(config)), place.build(config, FIRST_SOURCE)):
+        if done.returncode:
+            raise RuntimeError(f"the build into Postgres failed: {done.stderr[-1000:]}")
+
+
+def _facts(database: Postgres) -> dict[str, Any]:
+    import psycopg
+
+    with psycopg.connect(database.url) as connection:
+        row = connection.execute("SELECT count(*) FROM receipts").fetchone()
+    return {"receipts_stored": row is not None and row[0] > 0}
+
+
+_EVERY_S = 4.0
+_KILLS = 3
+
+
+def processes_killed(of_both: bool) -> Callable[[Place], AbstractContextManager[Stage]]:
+    """Return the stage of a server of two processes of which both are killed, or one and twice its successor."""
+
+    @contextmanager
+    def staged(place: Place) -> Iterator[Stage]:
+        place.copy_home()
+        config = place.config()
+        with place.serving(config) as server:
+            killed: list[int] = []
+
+            def kill() -> None:
+                chosen = workers_of(server) if of_both else workers_of(server)[-1:]
+                for worker in chosen:
+                    with suppress(ProcessLookupError):
+                        os.kill(worker, signal.SIGKILL)
+                killed.extend(chosen)
+
+            def kill_more() -> None:
+                for _ in range(0 if of_both else _KILLS - 1):
+                    time.sleep(_EVERY_S)
+                    kill()
+
+            def facts() -> dict[str, Any]:
+                return {"processes_again": len(set(workers_of(server)) - set(killed)) == 2, "killed": len(killed)}
+
+            yield Stage(server, place.installation(config), kill, lambda: None, kill_more, facts)
+
+    return staged
+
+
+@contextmanager
+def worker_frozen(place: Place) -> Iterator[Stage]:
+    """Let one of two processes not run for a while, as on a machine with too much to do; it goes on, and is not
+    replaced."""
+    place.copy_home()
+    config = place.config()
+    with place.serving(config) as server:
+        workers = workers_of(server)
+
+        def facts() -> dict[str, Any]:
+            return {"processes_kept": workers_of(server) == workers}
+
+        yield Stage(
+            server, place.installation(config), lambda: os.kill(workers[0], signal.SIGSTOP),
+            lambda: os.kill(workers[0], signal.SIGCONT), facts=facts,
+        )  # fmt: skip
+
+
+_FREE_MB = 48
+_CACHE_MB = 96
+
+
+@contextmanager
+def home_full(place: Place) -> Iterator[Stage]:
+    """Fill the disk of the home: receipts and telemetry cannot be written, a build fails and leaves what is served."""
+    size = sum(file.stat().st_size for file in place.base.rglob("*") if file.is_file())
+    place.home.mkdir()
+    with _small_disk(place.home, size // 2**20 + _FREE_MB):
+        shutil.copytree(place.base, place.home, dirs_exist_ok=True)
+        config = place.config()
+        before, builds = place.current(), list[subprocess.CompletedProcess[str]]()
+
+        def facts() -> dict[str, Any]:
+            told = builds[0].stderr.strip().splitlines()[-1:] if builds[0].returncode else ["it ended well"]
+            kept = place.current() == before
+            built = publish(place, config)
+            return {
+                "build_failed": builds[0].returncode != 0, "build_told": told[0][:300] if told else False,
+                "published_kept": kept, "build_after": built and place.current() != before,
+            }  # fmt: skip
+
+        with place.serving(config) as server:
+            filler = place.home / "filler"
+            yield Stage(
+                server, place.installation(config), lambda: _fill(filler), filler.unlink,
+                lambda: builds.append(place.build(config)), facts,
+            )  # fmt: skip
+
+
+@contextmanager
+def cache_full(place: Place) -> Iterator[Stage]:
+    """Fill the disk that generations are fetched into while one is published; it is fetched once there is room."""
+    cache = place.folder / "cache"
+    cache.mkdir()
+    with _small_disk(cache, _CACHE_MB), shared_home(place, cache) as (builder, reader, _):  # noqa: SIM117
+        with place.serving(reader) as server:
+            installation, filler = place.installation(reader), cache / "filler"
+            before, published = generation_of(server.url, installation), list[bool]()
+
+            def facts() -> dict[str, Any]:
+                wait_for(lambda: generation_of(server.url, installation) != before, "nothing new", PICKED_UP_S)
+                return {"published_meanwhile": published == [True], "new_generation_served": True}
+
+            yield Stage(
+                server, installation, lambda: _fill(filler), filler.unlink,
+                lambda: published.append(publish(place, builder)), facts,
+            )  # fmt: skip
+
+
+@contextmanager
+def _small_disk(folder: Path, megabytes: int) -> Iterator[None]:
+    """Mount a file system in memory.
+
+    Raises:
+        SkippedError: that is not allowed here.
+    """
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "citelock-load", str(folder)]
+    if not shutil.which("mount") or subprocess.run(command, capture_output=True).returncode:
+        raise SkippedError("a small disk can be mounted by root alone: run it by `unshare -rm`")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=False)
+
+
+def _fill(file: Path) -> None:
+    """Write until nothing more fits, to the last byte."""
+    size = 1 << 20
+    with file.open("wb", buffering=0) as opened:
+        while size:
+            try:
+                if opened.write(b"\xff" * size) < size:
+                    size //= 2
+            except OSError:
+                size //= 2
+
+
+_DAY_S = 86_400
+_KEY = "a-key-of-the-load-tool-for-bearer-tokens-0123456789"
+_ISSUER, _AUDIENCE = "https://issuer.invalid", "citelock"
+
+
+def clock_fault(jump: str) -> Callable[[Place], AbstractContextManager[Stage]]:
+    """Return the stage of a server whose clock jumps, `+1d` or `-1d`, and back."""
+
+    @contextmanager
+    def staged(place: Place) -> Iterator[Stage]:
+        place.copy_home()
+        clock = place.folder / "clock"
+        clock.write_text("+0", encoding="utf-8")
+        place.environment |= _faked(clock)
+        config = place.config(serving=_SERVING, audit={"mode": "required"}, budgets=_BUDGETS, sessions={"store": True})
+        installation = _signed_in(place.installation(config))
+        with place.serving(config) as server:
+            short: list[int] = []
+
+            def ask_with_short_token() -> None:
+                time.sleep(1)
+                short.append(_status(server.url, installation, _token(-60, 600)))
+
+            def facts() -> dict[str, Any]:
+                after = _status(server.url, installation, _token(-60, 600))
+                return {
+                    "ten_minute_token_refused_meanwhile": short == [401],
+                    "ten_minute_token_accepted_after": after == 200,
+                    "audit_verified": _verified(place, config),
+                    "receipt_verified": _receipt_verified(server.url, installation),
+                }
+
+            yield Stage(
+                server, installation, lambda: clock.write_text(jump), lambda: clock.write_text("+0"),
+                ask_with_short_token, facts,
+            )  # fmt: skip
+
+    return staged
+
+
+_SERVING = {
+    "auth": "jwt",
+    "jwt": {"issuer": _ISSUER, "audience": [_AUDIENCE], "key_env": "CITELOCK_LOAD_KEY", "algorithms": ["HS256"]},
+}
+_BUDGETS = {"questions_per_minute": {"hard": 100_000}, "tokens_per_day": {"hard": 10**9}}
+
+
+def _faked(clock: Path) -> dict[str, str]:
+    libraries = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    if not libraries:
+        raise SkippedError("libfaketime is not installed: apt-get install faketime")
+    return {
+        "LD_PRELOAD": str(libraries[0]),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "DONT_FAKE_MONOTONIC": "1",
+        "CITELOCK_LOAD_KEY": _KEY,
+    }
+
+
+def _token(begins_s: float, ends_s: float) -> str:
+    """Return a token that is valid from so many seconds from now to so many, by the true clock."""
+    now = int(time.time())
+    claims = {"iss": _ISSUER, "aud": _AUDIENCE, "sub": "ann", "tenant_id": TENANT, "roles": ["operator"]}
+    return jwt.encode({**claims, "nbf": now + begins_s, "exp": now + ends_s}, _KEY, "HS256")
+
+
+def _signed_in(asked: Installation) -> Installation:
+    """Return the same with a token that is valid on either side of the jump."""
+    return Installation(asked.config, asked.tenants, {TENANT: _token(-3 * _DAY_S, 3 * _DAY_S)}, asked.questions)
+
+
+def _status(url: str, asked: Installation, token: str) -> int:
+    headers = {"Authorization": f"Bearer {token}"}
+    body = body_of("search", asked.questions[0])
+    return httpx.post(url + PATHS["search"], json=body, headers=headers, timeout=120).status_code
+
+
+def _verified(place: Place, config: Path) -> bool:
+    command = [*CITELOCK, "audit", "verify", "--config", str(config)]
+    return subprocess.run(command, env=place.variables(), capture_output=True, timeout=120).returncode == 0
+
+
+def _receipt_verified(url: str, asked: Installation) -> bool:
+    with httpx.Client(base_url=url, headers=asked.headers(TENANT), timeout=120) as client:
+        answer = client.post(PATHS["ask"], json=body_of("ask", asked.questions[0])).json()
+        return client.post(f"/v1/receipts/{answer['receipt_id']}/verify").json().get("valid") is True
+
+
+RERANKER: dict[str, Any] = {
+    "candidates": 20,
+    "max_seq_len": 128,  # what the tiny model reads
+    "timeout_s": 2,
+    "breaker_failures": 3,
+    "breaker_reset_s": 5,
+}
+
+
+def sidecar_fault(mode: Mode) -> Callable[[Place], AbstractContextManager[Stage]]:
+    """Return the stage of a server that reaches its sidecar only as the proxy lets it."""
+
+    @contextmanager
+    def staged(place: Place) -> Iterator[Stage]:
+        place.copy_home()
+        with sidecar(place.folder) as port, tcp_proxy(port) as proxy:
+            config = place.config(reranker={"url": f"http://127.0.0.1:{proxy.port}/rerank", **RERANKER})
+
+            def heal() -> None:
+                proxy.mode = ""
+
+            def inject() -> None:
+                proxy.mode = mode
+
+            with place.serving(config) as server:
+                yield Stage(server, place.installation(config), inject, heal)
+
+    return staged
+
 
 FAULTS: Mapping[str, Callable[[Place], AbstractContextManager[Stage]]] = {
     "worker-killed": processes_killed(of_both=False),

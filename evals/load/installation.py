@@ -22,7 +22,7 @@ import yaml
 
 from evals.bench.clients import CITELOCK
 from evals.load.expected import Expected, degraded
-from evals.load.profiles import ASK, SEARCH
+from evals.load.plan import ASK, SEARCH
 from evals.load.wordings import worded
 from rag_serving.artifacts.store import Store, write_json
 

@@ -19,8 +19,7 @@ from locust.contrib.fasthttp import FastHttpUser
 
 from evals.load.expected import Expected, degraded, substance
 from evals.load.installation import PATHS, body_of
-from evals.load.plan import Plan, Results
-from evals.load.profiles import ASK, SEARCH, STREAM
+from evals.load.plan import ASK, SEARCH, STREAM, Plan, Results
 from evals.load.wordings import NUMBERED_SHARE, numbered
 
 _TIMEOUT_S = 120.0

@@ -8,9 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from evals.bench.assistant import __main__ as bench
-from evals.bench.assistant.gold import FOLDER, HALVES, Asked, Turn, read_half
-from evals.bench.assistant.judging import JudgedChain, done_with, judge, misses, shares, table
+from evals.bench import assistant as bench
+from evals.bench.assistant import (
+    FOLDER,
+    HALVES,
+    Asked,
+    JudgedChain,
+    Turn,
+    done_with,
+    judge,
+    misses,
+    read_half,
+    shares,
+    table,
+)
 from evals.bench.passages.corpora import ROOT, sample_pages
 from evals.evaluation.gold import GoldError, read_gold, tenant_gold
 from rag_serving.access.principals import Principal

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evals.bench.gpu import BASE, LARGE, Geometry, Sweep, main, run
-from evals.bench.gpu_embeddings import Passages
+from evals.bench.gpu import BASE, LARGE, Geometry, Passages, Sweep, main, run
 
 pytestmark = pytest.mark.xdist_group("torch")  # torch takes seconds to import: one process does it
 

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from evals.bench.plot import plot_readers
 from evals.bench.report import (
     RANKINGS,
     SERVING,
     TIMES,
     empty_page,
     million_table,
+    plot_readers,
     tables,
     with_tables,
     write_indexing,

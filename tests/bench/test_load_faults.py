@@ -23,8 +23,7 @@ from support.stand_in_sidecar import sidecar
 
 from evals.bench.clients import started
 from evals.load.asking import Request
-from evals.load.fault_disk import _fill, _small_disk
-from evals.load.faults import FAULTS, Times, measure, measure_all
+from evals.load.faults import FAULTS, Times, _fill, _small_disk, measure, measure_all
 from evals.load.installation import Installation
 from evals.load.outcomes import Outcome, table
 from evals.load.stages import SkippedError, Stage

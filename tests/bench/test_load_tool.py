@@ -17,11 +17,9 @@ from evals.load import running
 from evals.load.__main__ import main
 from evals.load.expected import Expected
 from evals.load.installation import Installation
-from evals.load.memory import anonymous_mb, growth
-from evals.load.plan import Plan, Results, quantiles
-from evals.load.profiles import PROFILES, SEARCH, Profile
+from evals.load.plan import PROFILES, SEARCH, Plan, Profile, Results, quantiles
 from evals.load.proofs import Proofs
-from evals.load.running import Target
+from evals.load.running import Target, anonymous_mb, growth
 
 pytestmark = pytest.mark.load
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evals.bench.office import content_of, figures
-from evals.bench.office_truth import MANUAL_BESIDE, TRUTH
+from evals.bench.office import MANUAL_BESIDE, TRUTH, content_of, figures
 from rag_assets.steps.files.file_text import kind_text
 from rag_assets.steps.files.records import FileError
 
