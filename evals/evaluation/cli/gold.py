@@ -1,6 +1,6 @@
 """`citelock gold`: arguments and printing.
 
-Belongs here: the commands. Does not belong here: what they do (`gold_check`, `gold_drafts`, `gold_suggest`).
+Belongs here: the commands. Does not belong here: what they do (`gold`, `gold_drafts`).
 """
 
 from __future__ import annotations
