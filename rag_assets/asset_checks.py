@@ -18,8 +18,7 @@ from rag_assets import metadata
 from rag_assets.partitions import SOURCES, TENANTS
 from rag_assets.publishing.checks import CheckResult
 from rag_assets.sources.base import SyncResult
-from rag_assets.steps.incremental.completeness import CompletenessReport
-from rag_assets.steps.incremental.incremental import SectionsUpdate
+from rag_assets.steps.incremental.incremental import CompletenessReport, SectionsUpdate
 
 
 def _spec(

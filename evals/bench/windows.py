@@ -35,9 +35,8 @@ from rag_assets.publishing.sentences import embedding_through
 from rag_assets.sources.registry import open_source
 from rag_assets.state.vector_cache import VectorCache
 from rag_assets.steps.chunks.book_places import with_book_places
-from rag_assets.steps.chunks.chunking import build_chunks
+from rag_assets.steps.chunks.chunking import ChunkSize, build_chunks
 from rag_assets.steps.chunks.select import join_sources
-from rag_assets.steps.chunks.sizes import ChunkSize
 from rag_assets.steps.contexts.contextualize import build_contexts, contextualized
 from rag_assets.steps.dedup.duplicates import without_duplicates
 from rag_assets.steps.sections.splitting import build_sections

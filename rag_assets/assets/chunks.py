@@ -14,8 +14,7 @@ from rag_assets.state.records import ChunksState, SourceAccount, read_state, upd
 from rag_assets.steps.chunks.book_places import with_book_places
 from rag_assets.steps.chunks.chunking import VERSION
 from rag_assets.steps.chunks.document_fields import with_document_fields
-from rag_assets.steps.incremental.completeness import take_account
-from rag_assets.steps.incremental.incremental import update_chunks
+from rag_assets.steps.incremental.incremental import take_account, update_chunks
 from rag_serving.artifacts.schema import CHUNKS, PAGES, SECTIONS
 from rag_serving.artifacts.store import read_json, read_table, write_table
 from rag_serving.models import open_tokenizer

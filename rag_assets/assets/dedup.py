@@ -17,11 +17,11 @@ from rag_assets.progress import Reporter
 from rag_assets.publishing.narrowing import narrow_readers
 from rag_assets.resources import Installation, listed_pages, of_tenant, writing
 from rag_assets.sources.attachments import page_kind
+from rag_assets.state.content_cache import SignatureCache
 from rag_assets.state.fingerprints import chunk_size, pages_digest, tenant_inputs
 from rag_assets.state.left_out import left_out_inputs, still_left_out
 from rag_assets.state.observed import chunk_digests, shared_pages
 from rag_assets.state.records import BEGUN, CandidateState, SourceAccount, read_state, settled_chunks, write_candidate
-from rag_assets.state.signature_cache import SignatureCache
 from rag_assets.steps.chunks.select import join_sources, select_chunks
 from rag_assets.steps.dedup.duplicates import SCOPES, VERSION, effectiveness, find_duplicates, without_duplicates
 from rag_assets.steps.sections.cross_source_includes import IncludingSource, with_other_sources

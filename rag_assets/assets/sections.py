@@ -13,8 +13,7 @@ from rag_assets.state.fingerprints import pages_digest, source_sections_settings
 from rag_assets.state.records import SectionsState, read_state, update_state
 from rag_assets.steps.formats.macros import Outcome
 from rag_assets.steps.incremental.incremental import update_sections
-from rag_assets.steps.sections.anchor_links import landings
-from rag_assets.steps.sections.anchor_validity import anchor_figures
+from rag_assets.steps.sections.anchor_links import anchor_figures, landings
 from rag_assets.steps.sections.splitting import VERSION
 from rag_serving.artifacts.schema import MACRO_LEDGER, PAGES, SECTIONS
 from rag_serving.artifacts.store import read_table, write_table

@@ -1,6 +1,7 @@
 """`citelock build`: sync what changed, publish what follows from it, say what was done.
 
-Belongs here: the command, and the order: look, decide, and only then start Dagster.
+Belongs here: the command, and the order: look, decide, and only then start Dagster; the home folder of a build that is
+only estimated, which is thrown away afterwards.
 Does not belong here: decisions (`state.planning`), runs (`build.runner`), the shape of the summary (`build.summary`).
 
 A source that fails keeps its last good tables, the others go on, and the tenant is published with what is complete.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,12 +19,12 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rag_assets.build.embedding_estimate import estimate_embedding
-from rag_assets.build.scratch import scratch_home
 from rag_assets.build.summary import Summary, left_out, searched_pages, source_counts, tenant_facts
 from rag_assets.llm_contexts.estimate import Estimate
 from rag_assets.llm_contexts.last_run import has_failures, read_last_run
@@ -43,6 +45,7 @@ from rag_serving.artifacts.schema import SELECTED_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table
 from rag_serving.config.loading import Config, ConfigError, load_config
 from rag_serving.config.logging import complain
+from rag_serving.config.object_store import ObjectStore
 from rag_serving.escaping.redaction import redacted, redacted_values
 from rag_serving.escaping.targets import for_log, for_terminal
 from rag_serving.models import ModelError, open_embedder
@@ -306,3 +309,65 @@ def reporting(as_json: bool, verbose: bool) -> Iterator[Reporter]:
         bar = BarReporter()
         with bar.shown():
             yield bar
+
+
+_LEFT_OUT = frozenset({"generations", "chroma", "originals", "candidate"})  # of a tenant's folder
+_DATABASES = (".db", ".db-wal", ".db-shm")  # of the installation: telemetry, receipts
+_LINKED_BYTES = 1_000_000  # files are replaced, never changed in place, but for databases
+
+
+@contextmanager
+def scratch_home(config: Config) -> Iterator[Config]:
+    """Yield the configuration with a home folder of its own, which every process below reads, and no Dagster instance:
+    what is built there leaves nothing behind."""
+    with TemporaryDirectory(prefix="citelock-estimate-") as folder:
+        home = Path(folder)
+        if config.home.is_dir():
+            _copy(config.home, home)
+        with _environment({"CITELOCK_HOME": folder, "CITELOCK_OBJECT_STORE__URL": "", "DAGSTER_HOME": None}):
+            yield config.model_copy(update={"home": home, "object_store": ObjectStore()})
+
+
+def _copy(source: Path, target: Path) -> None:
+    for folder, names, files in os.walk(source):
+        here = Path(folder).relative_to(source)
+        if len(here.parts) == 2 and here.parts[0] == "tenants":
+            names[:] = [name for name in names if name not in _LEFT_OUT]
+        (target / here).mkdir(exist_ok=True)
+        for name in files:
+            if name.endswith(".lock") or (here == Path() and name.endswith(_DATABASES)):
+                continue
+            _copy_file(Path(folder) / name, target / here / name)
+
+
+def _copy_file(file: Path, copy: Path) -> None:
+    """Copy a file, or link a large one that is no database; one that is gone by now is left out."""
+    try:
+        if file.stat().st_size > _LINKED_BYTES and "sqlite" not in file.name:
+            try:
+                os.link(file, copy)
+            except OSError:  # another file system
+                shutil.copy2(file, copy)
+        else:
+            shutil.copy2(file, copy)
+    except FileNotFoundError:
+        return
+
+
+@contextmanager
+def _environment(values: dict[str, str | None]) -> Iterator[None]:
+    """Set variables of this process, None: unset, until the block ends."""
+    before = {name: os.environ.get(name) for name in values}
+    try:
+        _set(values)
+        yield
+    finally:
+        _set(before)
+
+
+def _set(values: dict[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

@@ -1,6 +1,6 @@
 """What a run will ask of the models of contexts: calls, tokens, cost and time, before any of them is asked.
 
-Belongs here: the estimate. Does not belong here: which passages need a context (`known`), asking (`writer`).
+Belongs here: the estimate. Does not belong here: which passages need a context (`writer`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rag_assets.llm_contexts.calls import Call, calls_about
 from rag_assets.llm_contexts.servers import model_name, models_of, price_of
+from rag_assets.llm_contexts.writer import Call, calls_about
 from rag_assets.state.throughput import duration
 from rag_assets.steps.contexts.prompt import Document, prompt
 from rag_serving.config.models import Context

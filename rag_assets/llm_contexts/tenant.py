@@ -1,11 +1,12 @@
-"""The contexts of one tenant: what its build will ask for, and asking.
+"""The contexts of one tenant: what its build will ask for, and asking; or of one passage, of which nothing is kept.
 
 Belongs here: putting cache, model and writer together as configured. Does not belong here: Dagster
-(`assets.contexts`), what a run leaves for the next (`last_run`).
+(`assets.contexts`), tools and commands (`build.mcp_tools`), what a run leaves for the next (`last_run`).
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,11 +17,10 @@ import pyarrow as pa
 
 from rag_assets.llm_contexts.cache import SEAL_PURPOSE, ContextCache
 from rag_assets.llm_contexts.estimate import Estimate, estimate
-from rag_assets.llm_contexts.known import known_contexts, oldest_prompt
 from rag_assets.llm_contexts.last_run import LastRun
 from rag_assets.llm_contexts.servers import model_name, models_of, open_servers
-from rag_assets.llm_contexts.tally import Usage
-from rag_assets.llm_contexts.writer import ContextWriter, Watch, document_budget
+from rag_assets.llm_contexts.writer import ContextWriter, Usage, Watch, document_budget, known_contexts, oldest_prompt
+from rag_assets.steps.contexts.context_prefix import metadata_prefix
 from rag_assets.steps.contexts.contextualize import WrittenContext
 from rag_assets.steps.contexts.prompt import Document, build_documents
 from rag_serving.artifacts.secret import SecretError
@@ -28,6 +28,7 @@ from rag_serving.artifacts.signatures import Seal
 from rag_serving.budgets.budget import TenantBudget
 from rag_serving.config.models import Context
 from rag_serving.models.protocols import ModelError
+from rag_serving.records.passages import Chunk
 
 TOLD_S = 5.0
 
@@ -110,3 +111,47 @@ class UsageReporter:
             self.told_at = now
             self.say(tally.line())
             self.observe(dict(tally.facts()))
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The lines above a passage in the index: its place by metadata, and what a model wrote about it."""
+
+    prefix: str
+    written: WrittenContext | None = None
+    failure: str | None = None  # why no model wrote anything; None also where none is configured
+
+
+def preview(chunk: Chunk, page: Sequence[Chunk], settings: Context) -> Preview:
+    """Return the context of a chunk among those of its `page`, by the models of the configuration.
+
+    Its own cache is empty and forgotten: a build finds nothing of it, whoever may read which of these chunks.
+
+    Raises:
+        ModelError: no model is named, or its key is missing.
+    """
+    prefix = metadata_prefix(chunk.title, chunk.heading_path, chunk.chapter)
+    models = models_of(settings)
+    if not models:
+        return Preview(prefix)
+    table = pa.Table.from_pylist([_row(one) for one in page])
+    documents = build_documents(table, document_budget(settings))
+    passages = [passage for document in documents for passage in document.passages]
+    asked = next(passage for passage in passages if passage.chunk_id == chunk.chunk_id)
+    known = {passage.key: WrittenContext("", 1.0) for passage in passages if passage.key != asked.key}
+    with tempfile.TemporaryDirectory(prefix="citelock-preview-") as folder:
+        cache = ContextCache(Path(folder), *(model_name(model).key for model in models.values()))
+        contexts = ContextWriter(settings, cache, open_servers(settings)).write(documents, known)
+    return Preview(prefix, contexts.written.get(asked.key), contexts.failures.get(asked.key))
+
+
+def _row(chunk: Chunk) -> dict[str, object]:
+    return {
+        "page_id": chunk.page_id,
+        "readers": "",  # of one caller, who may read them all
+        "chunk_idx": chunk.chunk_idx,
+        "chunk_id": chunk.chunk_id,
+        "title": chunk.title,
+        "heading_path": list(chunk.heading_path),
+        "text": chunk.text,
+    }

@@ -4,9 +4,9 @@ A passage is asked about until its context is good enough, `attempts` times at m
 invents a number or a name is none. What failed is told by passage, and costs nobody else anything: when the model does
 not answer several passages in a row, the rest is not asked about at all.
 
-Belongs here: calls in flight, second tries, what is kept and when. Does not belong here: prompts
-(`steps.contexts.prompt`), scores (`steps.contexts.quality`), which model a call goes to (`servers`), what the cache has
-of it (`known`).
+Belongs here: which passages are asked about together, calls in flight, second tries, what is kept and when, what of
+the cache still holds, counts, pace and cost. Does not belong here: prompts (`steps.contexts.prompt`), scores
+(`steps.contexts.quality`), which model a call goes to (`servers`), the file of the cache (`cache`).
 """
 
 from __future__ import annotations
@@ -14,23 +14,160 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from rag_assets.llm_contexts.cache import ContextCache
-from rag_assets.llm_contexts.calls import Call, calls_about
-from rag_assets.llm_contexts.known import known_contexts, oldest_prompt
 from rag_assets.llm_contexts.servers import NOBODY, Answer, ContextServers, ModelName
-from rag_assets.llm_contexts.tally import Usage
+from rag_assets.state.throughput import Throughput, duration
 from rag_assets.steps.contexts.contextualize import NOT_ASKED, WrittenContext
 from rag_assets.steps.contexts.prompt import VERSION, Document, Passage, prompt, read_answer
-from rag_assets.steps.contexts.quality import QualityScore, score_contexts
+from rag_assets.steps.contexts.quality import QualityScore, inventions, score_contexts
 from rag_serving.budgets.budget import BudgetError, BudgetsAwayError, TenantBudget
 from rag_serving.config.models import Context
 from rag_serving.models.chat.client import TooLateError
 from rag_serving.models.chat.messages import Message
 from rag_serving.models.protocols import ModelError
 from rag_serving.text.fences import Fence
+
+
+@dataclass
+class Usage:
+    """Counts of one run; `total` are the passages that have to be asked about."""
+
+    total: int
+    done: int = 0
+    failed: int = 0
+    retries: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens_cached: int = 0
+    cost: float = 0.0  # in the currency of the price table; nothing for a model without a price
+    written_by: Counter[str] = field(default_factory=Counter)  # contexts by model
+    started: float = field(default_factory=time.monotonic)
+    _throughput: Throughput = field(default_factory=Throughput, repr=False)
+
+    @property
+    def handled(self) -> int:
+        return self.done + self.failed
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken, never zero."""
+        return max(time.monotonic() - self.started, 1e-9)
+
+    @property
+    def rate(self) -> float:
+        """Passages a second."""
+        return self.handled / self.seconds
+
+    def count(self, done: int = 0, failed: int = 0) -> None:
+        """Take in passages that were written about, and passages that were not."""
+        self.done += done
+        self.failed += failed
+        self._throughput.report(self.handled, self.total)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds that the rest will take at the pace of late, None before enough is known."""
+        now = self._throughput.estimate
+        return now.seconds_left if now else None
+
+    def line(self) -> str:
+        """Return all of it on one line of a log."""
+        left = f", {duration(self.left_s)} left" if self.left_s is not None and self.handled < self.total else ""
+        cached = f" ({self.tokens_cached:,} from the prompt cache)" if self.tokens_cached else ""
+        return (
+            f"contexts {self.handled}/{self.total}, {self.failed} failed, {self.rate:.1f}/s{left}; "
+            f"{self.tokens_in:,} tokens in{cached}, {self.tokens_out:,} out, cost {self.cost:.4f}"
+        )
+
+    def facts(self) -> dict[str, int | float | dict[str, int]]:
+        """Return the same for a machine."""
+        return {
+            "contexts_wanted": self.total,
+            "contexts_generated": self.done,
+            "contexts_failed": self.failed,
+            "retries": self.retries,
+            "rate_per_second": round(self.rate, 2),
+            "seconds_left": round(self.left_s or 0.0, 1),
+            "tokens_in": self.tokens_in,
+            "tokens_cached": self.tokens_cached,
+            "tokens_out": self.tokens_out,
+            "cost": round(self.cost, 6),
+            "written_by": dict(self.written_by),
+        }
+
+
+@dataclass(frozen=True)
+class Call:
+    """Passages of one document that are asked about together."""
+
+    document: Document
+    indexes: tuple[int, ...]
+
+    @property
+    def passages(self) -> list[Passage]:
+        return [self.document.passages[index] for index in self.indexes]
+
+
+def calls_about(documents: Sequence[Document], known: Collection[str], size: int) -> list[Call]:
+    """Return the calls for the passages that have no context; one that a document has twice is asked about once."""
+    calls = []
+    for document in documents:
+        first = {passage.key: index for index, passage in reversed([*enumerate(document.passages)])}
+        missing = sorted(index for key, index in first.items() if key not in known)
+        calls += [Call(document, tuple(missing[at : at + size])) for at in range(0, len(missing), size)]
+    return calls
+
+
+def oldest_prompt(settings: Context) -> int:
+    """Return the oldest prompt whose contexts still count."""
+    return VERSION if settings.refresh else 0
+
+
+def known_contexts(
+    cache: ContextCache, documents: Sequence[Document], oldest_prompt: int = 0
+) -> dict[str, WrittenContext]:
+    """Return the contexts that no model has to be asked for, by the keys of their passages.
+
+    A page that was renamed keeps its contexts, but for those that name what only the old title had.
+
+    Raises:
+        ModelError: the cache cannot be used.
+    """
+    passages = {passage.key: (passage, document) for document in documents for passage in document.passages}
+    known = cache.lookup([*passages], oldest_prompt)
+    missing = {key: place for key, place in passages.items() if key not in known}
+    renamed = _renamed(cache, missing, oldest_prompt)
+    changed = renamed | _with_scores(known, passages)
+    if changed:
+        cache.remember(changed, {key: passages[key][0].place for key in changed})
+    return {**known, **changed}
+
+
+def _renamed(
+    cache: ContextCache, passages: Mapping[str, tuple[Passage, Document]], oldest_prompt: int
+) -> dict[str, WrittenContext]:
+    places = cache.lookup_places([passage.place for passage, _ in passages.values()], oldest_prompt)
+    return {
+        key: places[passage.place]
+        for key, (passage, document) in passages.items()
+        if passage.place in places and not inventions(places[passage.place].text, f"{passage.text}\n{document.text}")
+    }
+
+
+def _with_scores(
+    known: Mapping[str, WrittenContext], passages: Mapping[str, tuple[Passage, Document]]
+) -> dict[str, WrittenContext]:
+    """Return the contexts that were kept without the parts of their quality, with them."""
+    bare = [key for key, context in known.items() if context.scores is None]
+    texts = [known[key].text for key in bare]
+    of = [passages[key] for key in bare]
+    scores = score_contexts(texts, [passage.text for passage, _ in of], [document.text for _, document in of])
+    return {key: replace(known[key], scores=score.components) for key, score in zip(bare, scores, strict=True)}
+
 
 COMMIT_CONTEXTS = 50  # what a killed run loses at most, beside what is in flight
 COMMIT_S = 2.0

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from rag_assets.sources.base import settings_digest
 from rag_assets.steps.chunks import chunking, select
-from rag_assets.steps.chunks.sizes import ChunkSize
+from rag_assets.steps.chunks.chunking import ChunkSize
 from rag_assets.steps.contexts import contextualize, embedded_windows
 from rag_assets.steps.contexts import prompt as context_prompt
-from rag_assets.steps.dedup import duplicates, minhash
+from rag_assets.steps.dedup import duplicates
 from rag_assets.steps.sections import splitting as sections
 from rag_serving.artifacts import keyword_tables
 from rag_serving.artifacts.schema import CHUNKS, CONTEXTS, DEDUP_MAP, GENERATION_CHUNKS, SECTIONS
@@ -95,7 +95,7 @@ def tenant_inputs(config: Config, chunks: Mapping[str, str], embedder: str, page
         (CONTEXTS.version, GENERATION_CHUNKS.version, contextualize.VERSION, select.VERSION),
         (config.context.provider, config.context.model, config.context.refresh and context_prompt.VERSION),
         (sorted(ingestion.drop_labels), ingestion.drop_boilerplate),
-        (DEDUP_MAP.version, minhash.VERSION, duplicates.VERSION),
+        (DEDUP_MAP.version, duplicates.SIGNATURE_VERSION, duplicates.VERSION),
         (ingestion.dedup_enabled, ingestion.dedup_method, ingestion.dedup_threshold),
         config.indexing.max_shard_chunks,
         *_graphs(config),

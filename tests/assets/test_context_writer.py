@@ -21,12 +21,10 @@ import pytest
 from model_of_contexts import good_context, tables_of
 from support.stand_in_chat import MODEL, Fault, StandInChat, served
 
-from rag_assets.llm_contexts import known
 from rag_assets.llm_contexts import writer as module
 from rag_assets.llm_contexts.cache import ContextCache
 from rag_assets.llm_contexts.servers import open_patient_chat, open_servers
-from rag_assets.llm_contexts.tally import Usage
-from rag_assets.llm_contexts.writer import ContextWriter
+from rag_assets.llm_contexts.writer import ContextWriter, Usage
 from rag_assets.steps.contexts.prompt import VERSION, Document, build_documents
 from rag_serving.config.models import Context
 from rag_serving.models.chat.client import RemoteChat
@@ -96,8 +94,7 @@ def test_a_new_prompt_asks_again_only_where_that_is_wanted(
     server: StandInChat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer(server, tmp_path).write(documents(1, 3))
-    for part in (module, known):
-        monkeypatch.setattr(part, "VERSION", VERSION + 1)
+    monkeypatch.setattr(module, "VERSION", VERSION + 1)
     assert writer(server, tmp_path).write(documents(1, 3)).tally.total == 0
     assert writer(server, tmp_path, refresh=True).write(documents(1, 3)).tally.total == 3
     assert writer(server, tmp_path, refresh=True).write(documents(1, 3)).tally.total == 0

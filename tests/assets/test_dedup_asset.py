@@ -8,7 +8,7 @@ from support.building import build_json
 from support.envelopes import Wiki, write_twins
 from support.project import Project
 
-from rag_assets.state.signature_cache import FILE
+from rag_assets.state.content_cache import FILE
 from rag_serving.artifacts.schema import DEDUP_MAP
 from rag_serving.artifacts.store import read_table
 from rag_serving.config.loading import load_config

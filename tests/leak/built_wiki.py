@@ -27,8 +27,7 @@ from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.chunks.select import join_sources, select_chunks
 from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_assets.steps.contexts.contextualize import build_contexts, contextualized
-from rag_assets.steps.dedup.duplicates import find_duplicates, without_duplicates
-from rag_assets.steps.dedup.minhash import fingerprints
+from rag_assets.steps.dedup.duplicates import find_duplicates, fingerprints, without_duplicates
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.artifacts.store import Store

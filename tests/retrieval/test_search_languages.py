@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from support.wiki import Passage, configuration, publish
 
-from rag_assets.steps.chunks.languages import with_languages
+from rag_assets.steps.chunks.document_fields import with_languages
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.ask import Pipeline

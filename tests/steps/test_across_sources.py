@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.shown_pages import READERS, STAFF, Words, include, page
 
-from rag_assets.steps.chunks.chunking import build_chunks
-from rag_assets.steps.chunks.sizes import DEFAULT
+from rag_assets.steps.chunks.chunking import DEFAULT, build_chunks
 from rag_assets.steps.sections.cross_source_includes import Across, IncludingSource, with_other_sources
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.access.principals import Principal, satisfies

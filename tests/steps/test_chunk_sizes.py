@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cutting import WordTokenizer, page, section_of
 
-from rag_assets.steps.chunks.chunking import build_chunks
-from rag_assets.steps.chunks.sizes import ChunkSize
+from rag_assets.steps.chunks.chunking import ChunkSize, build_chunks
 from rag_serving.config.profiles import Profiles
 from rag_serving.config.sections import Ingestion
 from rag_serving.config.sources import Files

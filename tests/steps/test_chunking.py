@@ -10,9 +10,15 @@ from hypothesis import strategies as st
 from support.cutting import WordTokenizer, page, section_of
 from support.growth import steepness
 
-from rag_assets.steps.chunks.chunking import build_chunks, segment
-from rag_assets.steps.chunks.sizes import ChunkSize
-from rag_assets.steps.chunks.windows import MAX_BLOCK_CHARS, OVERLAP_CHARS, OVERLAP_LINES, WINDOW_CHARS
+from rag_assets.steps.chunks.chunking import (
+    MAX_BLOCK_CHARS,
+    OVERLAP_CHARS,
+    OVERLAP_LINES,
+    WINDOW_CHARS,
+    ChunkSize,
+    build_chunks,
+    segment,
+)
 from rag_serving.text.structure import decode
 
 

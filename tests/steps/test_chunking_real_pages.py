@@ -11,8 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rag_assets.steps.chunks.chunking import build_chunks
-from rag_assets.steps.chunks.windows import MAX_BLOCK_CHARS
+from rag_assets.steps.chunks.chunking import MAX_BLOCK_CHARS, build_chunks
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.config.models import Embedding

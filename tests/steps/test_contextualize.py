@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rag_assets.steps.contexts.context_prefix import MAX_PREFIX_CHARS, embedded_texts, metadata_prefix
+from rag_assets.steps.contexts.context_prefix import MAX_PREFIX_CHARS, embedded_texts, lexical_prefix, metadata_prefix
 from rag_assets.steps.contexts.contextualize import (
     COMPONENTS,
     WrittenContext,
@@ -15,7 +15,6 @@ from rag_assets.steps.contexts.contextualize import (
     contextualized,
     with_vector_keys,
 )
-from rag_assets.steps.contexts.lexical_fields import lexical_prefix
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, SELECTED_CHUNKS
 
 

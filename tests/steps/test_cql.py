@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.steps.sections.cql import CqlError, page_filter
+from rag_assets.steps.sections.page_lists import CqlError, page_filter
 
 PAGES: dict[str, dict[str, Any]] = {
     "1": {"page_id": "1", "space": "ENG", "title": "Home", "labels": [], "ancestors": [], "url": ""},

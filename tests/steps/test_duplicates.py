@@ -11,9 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.steps.dedup.duplicates import effectiveness, find_duplicates, scope_of, without_duplicates
-from rag_assets.steps.dedup.minhash import fingerprints
-from rag_assets.steps.dedup.shingles import jaccard, literals_of, shingles_of, words_of
+from rag_assets.steps.dedup.duplicates import (
+    effectiveness,
+    find_duplicates,
+    fingerprints,
+    jaccard,
+    literals_of,
+    scope_of,
+    shingles_of,
+    without_duplicates,
+    words_of,
+)
 from rag_serving.access.principals import NOBODY, Principal, may_all_read, reader_class, satisfies
 from rag_serving.artifacts.schema import CHUNKS
 

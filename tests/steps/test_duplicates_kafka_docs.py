@@ -19,9 +19,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.kafka_docs import FOLDER, RELEASED, kafka_pages
 
 from rag_assets.steps.chunks.chunking import build_chunks
-from rag_assets.steps.dedup.duplicates import effectiveness, find_duplicates
-from rag_assets.steps.dedup.minhash import fingerprints, signatures
-from rag_assets.steps.dedup.shingles import shingles_of, words_of
+from rag_assets.steps.dedup.duplicates import (
+    effectiveness,
+    find_duplicates,
+    fingerprints,
+    shingles_of,
+    signatures,
+    words_of,
+)
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.config.loading import Config
 from rag_serving.models import open_tokenizer

@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 from datasketch import MinHash
 
-from rag_assets.steps.dedup.minhash import (
+from rag_assets.steps.dedup.duplicates import (
     CAUGHT,
     PERMUTATIONS,
     bands_of,
     fingerprints,
+    jaccard,
     open_index,
+    shingles_of,
     signatures,
     sketches_of,
+    words_of,
 )
-from rag_assets.steps.dedup.shingles import jaccard, shingles_of, words_of
 
 WORDS = [f"word{number}" for number in range(60)]
 

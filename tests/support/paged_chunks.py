@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from rag_assets.steps.chunks.chunking import build_chunks
-from rag_assets.steps.chunks.sizes import ChunkSize
+from rag_assets.steps.chunks.chunking import ChunkSize, build_chunks
 from rag_assets.steps.formats.block_json import blocks_body
 from rag_assets.steps.formats.blocks import Block, Content
 from rag_assets.steps.sections.splitting import sections_of_page

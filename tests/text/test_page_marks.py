@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.paged_chunks import chunks_of_page, page_row, sections_of
 
-from rag_assets.steps.chunks.windows import WINDOW_CHARS
+from rag_assets.steps.chunks.chunking import WINDOW_CHARS
 from rag_assets.steps.formats.blocks import Block, joined
 from rag_serving.text.page_marks import PageMark, confidence_of, decoded, encoded, marks_of, page_at, pages_of, within
 from rag_serving.text.structure import Structure, decode

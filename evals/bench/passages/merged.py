@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from evals.evaluation.bench import with_column
-from rag_assets.steps.contexts.context_prefix import metadata_prefix, metadata_prefixes
-from rag_assets.steps.contexts.lexical_fields import lexical_prefixes
+from rag_assets.steps.contexts.context_prefix import lexical_prefixes, metadata_prefix, metadata_prefixes
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 
 Row = Mapping[str, Any]

@@ -1,11 +1,13 @@
 """Sections to chunks: the passages that are embedded, found and cited.
 
-Belongs here: where a section's text is cut, and what a chunk remembers of its page.
+Belongs here: how long chunks are, where a section's text is cut, and what a chunk remembers of its page.
 Does not belong here: what a token is (the embedding model's tokenizer says), which chunks are indexed.
 
 A section is cut where the cuts are best over the whole section: every cut and every chunk size has a cost, and
 dynamic programming finds the cheapest segmentation (Bellman 1957; Knuth and Plass 1981 do the same for lines of a
-paragraph). Greedy filling would leave a crumb at the end of every section.
+paragraph). Greedy filling would leave a crumb at the end of every section. What is too long for one chunk, such as a
+log of thousands of lines in a block of code, is cut into windows: each begins with the last lines of the one before, so
+that what stands across a border can be found and quoted.
 """
 
 from __future__ import annotations
@@ -24,13 +26,52 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_assets.steps.chunks.sizes import DEFAULT, ChunkSize
-from rag_assets.steps.chunks.windows import WINDOW_CHARS, overlapping, window_cuts
 from rag_serving.access.principals import EVERYONE, intersect_readers
 from rag_serving.artifacts.schema import CHUNKS
+from rag_serving.config.profiles import Profile
+from rag_serving.config.sections import Ingestion
 from rag_serving.models.protocols import Tokenizer
 from rag_serving.text.page_marks import marks_of, page_anchor, page_at
 from rag_serving.text.structure import chunk_structures, is_caption
+
+
+@dataclass(frozen=True)
+class ChunkSize:
+    """Lengths in tokens.
+
+    Attributes:
+        aim: what parts of a longer section aim at.
+        least: a shorter one is made only where a section allows no other.
+        most: the same of a longer one; a section up to here stays one chunk.
+        stride: of the neighbouring text that is kept on either side as context, never citable.
+        keeps_runs: whether lists and tables that fit into a chunk are never cut.
+    """
+
+    aim: int
+    least: int
+    most: int
+    stride: int
+    keeps_runs: bool = False
+
+    @classmethod
+    def about(cls, aim: int, stride: int) -> ChunkSize:
+        """Return the bounds that short passages have around an aim: 0.48 and 1.28 of it."""
+        return cls(aim, aim * 12 // 25, aim * 32 // 25, stride)
+
+    @classmethod
+    def of(cls, profile: Profile, ingestion: Ingestion) -> ChunkSize:
+        """Return what a profile asks for."""
+        stride = profile.chunk_stride_tokens
+        usual = cls.about(
+            profile.chunk_size_tokens or ingestion.chunk_size_tokens,
+            ingestion.chunk_stride_tokens if stride is None else stride,
+        )
+        least, most = profile.chunk_min_tokens or usual.least, profile.chunk_max_tokens or usual.most
+        return cls(usual.aim, min(least, usual.aim), max(most, usual.aim), usual.stride, profile.keep_runs)
+
+
+DEFAULT = ChunkSize.about(250, 75)
+
 
 VERSION = 7
 """Raised when the same section would give other chunks: unchanged pages are then chunked again."""
@@ -334,3 +375,34 @@ def _content_type(pieces: Sequence[Piece]) -> str:
         kind = "paragraph" if piece.kind == "heading" else piece.kind
         weight[kind] = weight.get(kind, 0) + piece.end - piece.start
     return max(weight, key=lambda kind: (weight[kind], kind))
+
+
+MAX_BLOCK_CHARS = 12_000
+"""A block of code up to here stays in one chunk, however many tokens it has: it is told to the letter or not at all."""
+
+WINDOW_CHARS = 4_000
+OVERLAP_LINES, OVERLAP_CHARS = 3, 400
+
+
+def window_cuts(text: str, start: int, end: int) -> list[int]:
+    """Return where a stretch beyond `MAX_BLOCK_CHARS` is cut: at line ends, inside of a line that is longer itself."""
+    cuts: list[int] = []
+    if end - start <= MAX_BLOCK_CHARS:
+        return cuts
+    place = start
+    while end - place > WINDOW_CHARS:
+        line_end = text.rfind("\n", place, place + WINDOW_CHARS)
+        place = line_end + 1 if line_end > place else place + WINDOW_CHARS
+        cuts.append(place)
+    return cuts
+
+
+def overlapping(text: str, start: int, least: int) -> int:
+    """Return where a window that was cut at `start` begins: some lines earlier, never before `least`."""
+    begins = start
+    for _ in range(OVERLAP_LINES):
+        line = text.rfind("\n", least, max(begins - 1, least)) + 1 or least
+        if start - line > OVERLAP_CHARS:
+            break
+        begins = line
+    return begins

@@ -13,8 +13,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from rag_assets.steps.contexts.context_prefix import metadata_prefixes, under_prefixes
-from rag_assets.steps.contexts.lexical_fields import lexical_prefixes
+from rag_assets.steps.contexts.context_prefix import lexical_prefixes, metadata_prefixes, under_prefixes
 from rag_assets.steps.contexts.prompt import document_type
 from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS
 from rag_serving.models.protocols import Tokenizer

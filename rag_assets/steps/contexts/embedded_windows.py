@@ -1,7 +1,7 @@
 """The texts that are embedded for each passage: its prefix above its text, or above each window of a long text.
 
 Belongs here: where windows begin and end. Does not belong here: prefixes (`context_prefix`), embedding, which vectors
-belong to which passage in an index (`rag_serving.indexes.window_map`), windows of long code (`steps.chunks.windows`).
+belong to which passage in an index (`rag_serving.indexes.window_map`), windows of long code (`steps.chunks.chunking`).
 
 A model that reads some 250 tokens at once sees a passage of 1,000 only in parts, and the average of parts that say
 different things is near to none of them. So each part has a vector of its own, and the nearest one counts. Parts are of

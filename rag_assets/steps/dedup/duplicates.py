@@ -1,7 +1,11 @@
 """Near-duplicates: which chunk is dropped for which, and who may be told where its text stands as well.
 
-Belongs here: the rules for dropping, rows of DEDUP_MAP, the places that a kept chunk remembers.
-Does not belong here: shingles and signatures (`shingles`, `minhash`), labels and boilerplate (`chunks.select`).
+Belongs here: shingles, MinHash signatures and their index, the rules for dropping, rows of DEDUP_MAP, the places that a
+kept chunk remembers. Does not belong here: labels and boilerplate (`chunks.select`), remembering fingerprints
+(`state.content_cache`).
+
+The signature of a set is, for each of 128 permutations, the smallest value; two sets agree in one with the probability
+of their Jaccard similarity (Broder 1997).
 
 A chunk is dropped for a newer one only when all of this holds:
 
@@ -17,21 +21,221 @@ the map is that of the two chunks it names.
 
 from __future__ import annotations
 
+import hashlib
 import re
+import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rag_assets.steps.dedup.minhash import PERMUTATIONS, Fingerprints, number, open_index, sketches_of
-from rag_assets.steps.dedup.shingles import code_of, codes_of, jaccard, shingles_of, words_of
 from rag_serving.access.principals import may_all_read
 from rag_serving.artifacts.schema import DEDUP_MAP, SELECTED_CHUNKS
+from rag_serving.text.polarity_words import turns_of_folded
+
+if TYPE_CHECKING:
+    from datasketch import LeanMinHash, MinHashLSH
+
+
+WORDS_PER_SHINGLE = 3
+
+_WORD = re.compile(r"\w+")
+_DIGIT = re.compile(r"\d")
+_SIGN = re.compile(r"[<>≤≥≠=±!]")
+_FENCED = re.compile(r"^(`{3,})[^`\n]*\n(.*?)(^\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_JOINED = re.compile(r"[\w.-]+")
+_HUMP = re.compile(r"[a-z][A-Z]")
+_TRIM = "\"'`*_()[]{}|.,;:!?"
+_FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)  # odd, of xxHash64
+
+
+class Shingles(NamedTuple):
+    """The shingles of several texts in one array; those of text i are `hashes[starts[i]:starts[i + 1]]`."""
+
+    hashes: NDArray[np.uint64]
+    starts: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def sets(self) -> Iterator[NDArray[np.uint64]]:
+        """Yield the set of each text, ascending."""
+        for start, end in zip(self.starts, self.starts[1:], strict=False):
+            yield np.unique(self.hashes[start:end])
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text, compatibility forms and case folded away (NFKC); marks and punctuation are no
+    words."""
+    return _WORD.findall(_folded(text))
+
+
+def shingles_of(texts: Sequence[Sequence[str]]) -> Shingles:
+    """Return all runs of three words of each text, given as its words; a shorter text is one shingle of its own."""
+    numbers: dict[str, int] = {}
+    pad = [0] * (WORDS_PER_SHINGLE - 1)
+    flat: list[int] = []
+    for words in texts:
+        flat += [numbers[word] if word in numbers else numbers.setdefault(word, _number(word)) for word in words]
+        flat += pad
+    values = np.array([*flat, *pad], np.uint64)
+    count = len(values) - len(pad)
+    hashes = np.zeros(count, np.uint64)
+    for offset, factor in enumerate(_FACTORS):
+        hashes += values[offset : offset + count] * factor
+    lengths = np.array([len(words) for words in texts], np.int64)
+    begins = np.concatenate([[0], np.cumsum(lengths + len(pad))])[:-1].astype(np.int64)
+    sizes = np.where(lengths, np.maximum(lengths - len(pad), 1), 0)
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    chosen = np.repeat(begins - starts[:-1], sizes) + np.arange(starts[-1])
+    return Shingles(_mixed(hashes[chosen]), starts)
+
+
+def jaccard(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> float:
+    """Jaccard similarity |A ∩ B| / |A ∪ B| of two ascending sets; 0 where both are empty."""
+    common = len(np.intersect1d(first, second, assume_unique=True))
+    union = len(first) + len(second) - common
+    return common / union if union else 0.0
+
+
+def literals_of(text: str) -> str:
+    """Return what may not differ between two texts of which one stands for the other.
+
+    In order: what holds a digit, and comparison signs; then names such as `log.dirs` with their case, how often each
+    word occurs that turns a sentence round (`verification.claims`), and fenced code to the letter, ends of lines aside.
+    One number changed in a table of two hundred words leaves a Jaccard similarity of 0.97.
+    """
+    folded = _folded(text)
+    pieces: list[str] = []
+    for piece in folded.split():
+        if not piece.isalpha():
+            pieces += [piece.strip(_TRIM)] if _DIGIT.search(piece) else _SIGN.findall(piece)
+    turns = (f"{word} {count}" for word, count in sorted(turns_of_folded(folded).items()))
+    return "\n".join([*pieces, "", *_names(text), "", *turns, "", *codes_of(text)])
+
+
+def _names(text: str) -> Iterator[str]:
+    """Yield what names a thing in a program, with its case: `log.dirs`, `MAX_HEAP`, `acksAll`."""
+    for piece in _JOINED.findall(text):
+        name = piece.strip(".-")
+        if "." in name or "_" in name or _HUMP.search(name):
+            yield name
+
+
+def codes_of(text: str) -> list[str]:
+    """Return the fenced code of a text to the letter, ends of lines aside; all of a text that a cut left half a
+    fence."""
+    blocks = _FENCED.findall(text) if "```" in text else []
+    whole = all(closed for _, _, closed in blocks)
+    return [code_of(body) for _, body, _ in blocks] if whole else [code_of(text)]
+
+
+def code_of(body: str) -> str:
+    """Code without white space at the ends of its lines."""
+    return "\n".join(line.rstrip() for line in body.splitlines())
+
+
+def _folded(text: str) -> str:
+    return (text if text.isascii() else unicodedata.normalize("NFKC", text).replace("’", "'")).casefold()
+
+
+def _number(word: str) -> int:
+    """Return a word as 64 bits, never 0: that fills up short texts."""
+    return int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little") or 1
+
+
+def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the 64-bit finalizer of MurmurHash3 (Appleby, public domain): every input bit changes half of the output
+    bits."""
+    values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return values ^ (values >> np.uint64(33))
+
+
+SIGNATURE_VERSION = 2
+"""Raised when the same text would get another fingerprint."""
+
+PERMUTATIONS = 128
+CAUGHT = 0.999
+"""Probability with which two texts right at the threshold share a bucket."""
+
+# What is known of a text without looking at it again: number of words, digests of literals and of words, signature.
+FINGERPRINT = np.dtype(
+    [("words", "<u4"), ("literals", "<u8"), ("digest", "V16"), ("signature", "<u4", (PERMUTATIONS,))]
+)
+Fingerprints = NDArray[np.void]  # rows of FINGERPRINT
+
+_SCHEME = "affine32"  # signatures of another one are not comparable with those that are remembered
+_BLOCK = 2_000  # texts whose shingles are in memory at once
+
+
+def fingerprints(texts: Sequence[str]) -> Fingerprints:
+    """Return the fingerprint of each text [texts]."""
+    found = np.zeros(len(texts), FINGERPRINT)
+    for start in range(0, len(texts), _BLOCK):
+        block = texts[start : start + _BLOCK]
+        words = [words_of(text) for text in block]
+        rows = found[start : start + len(block)]
+        rows["words"] = [len(each) for each in words]
+        rows["literals"] = [_digest(literals_of(text), 8) for text in block]
+        rows["digest"] = [np.void(_bytes("\x1f".join(each), 16)) for each in words]
+        rows["signature"] = signatures(shingles_of(words))
+    return found
+
+
+def signatures(shingles: Shingles) -> NDArray[np.uint32]:
+    """Return the MinHash signatures [texts, PERMUTATIONS]; that of a text without a word is of no use."""
+    from datasketch import MinHash
+
+    values = [hashes.astype(np.uint32).tolist() for hashes in shingles.sets()]
+    sketches = MinHash.bulk(values, num_perm=PERMUTATIONS, hashfunc=int, scheme=_SCHEME)
+    return np.array([sketch.hashvalues for sketch in sketches], np.uint32).reshape(-1, PERMUTATIONS)
+
+
+def sketches_of(signature: NDArray[np.uint32]) -> list[LeanMinHash]:
+    """Return signatures [texts, PERMUTATIONS] as datasketch compares and indexes them."""
+    from datasketch import LeanMinHash
+
+    return [LeanMinHash(seed=1, hashvalues=row, scheme=_SCHEME) for row in signature]
+
+
+def open_index(threshold: float) -> MinHashLSH:
+    """Return an empty index that finds sketches of this similarity with a probability of CAUGHT."""
+    from datasketch import MinHashLSH
+
+    return MinHashLSH(num_perm=PERMUTATIONS, params=bands_of(threshold))
+
+
+def bands_of(threshold: float) -> tuple[int, int]:
+    """Return how many bands of how many rows: the longest rows with which CAUGHT still holds at the threshold.
+
+    Two sets of Jaccard similarity s share one of b buckets of r rows with probability 1 - (1 - s^r)^b (Leskovec,
+    Rajaraman, Ullman, Mining of Massive Datasets, 3.4.2).
+    """
+    for rows in range(PERMUTATIONS // 2, 1, -1):
+        bands = PERMUTATIONS // rows
+        if 1 - (1 - threshold**rows) ** bands >= CAUGHT:
+            return bands, rows
+    return PERMUTATIONS, 1
+
+
+def number(text: str) -> int:
+    """Return a text as a 64-bit number."""
+    return _digest(text, 8)
+
+
+def _digest(text: str, size: int) -> int:
+    return int.from_bytes(_bytes(text, size), "little")
+
+
+def _bytes(text: str, size: int) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest()
+
 
 VERSION = 2
 """Raised when other chunks of the same table would be dropped."""

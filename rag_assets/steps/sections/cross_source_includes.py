@@ -15,8 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rag_assets.steps.chunks.chunking import build_chunks
-from rag_assets.steps.chunks.sizes import ChunkSize
+from rag_assets.steps.chunks.chunking import ChunkSize, build_chunks
 from rag_assets.steps.sections.reading import BodyReader
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.models.protocols import Tokenizer
