@@ -1,14 +1,30 @@
 """The jobs: which assets are made together.
 
-Belongs here: selections and their descriptions. `ingest` and `publish` run where `orchestration.executor` says, the
-others, which are short, in the process of their run.
+Belongs here: selections and their descriptions, what follows when a step of `publish` fails. `ingest` and `publish` run
+where `orchestration.executor` says, the others, which are short, in the process of their run.
 Does not belong here: what starts them (`schedules`, `sensors`), what they make (`assets`).
 """
 
 import dagster as dg
 
 from rag_assets.assets.freshness_check import synced_on_time
-from rag_assets.assets.narrowed_readers import narrow_readers
+from rag_assets.assets.run_queue import PARTITION
+from rag_assets.publishing import narrowing
+from rag_serving.config.loading import ConfigError
+
+
+@dg.failure_hook(required_resource_keys={"installation"})
+def narrow_readers(context: dg.HookContext) -> None:
+    """Publish at once, in the process of the step that failed, that fewer people may read a page."""
+    run = context.instance.get_run_by_id(context.run_id)
+    tenant = run.tags.get(PARTITION, "") if run else ""
+    try:
+        config = context.resources.installation.config()
+    except ConfigError:  # the step says so
+        return
+    if tenant in config.tenants:
+        narrowing.narrow_readers(config, tenant, context.log.warning, context.run_id)
+
 
 ingest = dg.define_asset_job(
     "ingest",

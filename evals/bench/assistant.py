@@ -23,9 +23,9 @@ from typing import Any, Literal, cast, get_args
 from evals.bench.passages.corpora import ROOT
 from evals.evaluation.gold import GoldError, check_keys, read_entries
 from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import load_config
 from rag_serving.conversations.turns import Conversation, turn_of
-from rag_serving.ask import Pipeline
 from rag_serving.records.answers import Answer
 from rag_serving.retrieval.hybrid import Mode
 

@@ -19,8 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from evals.bench.passages.corpora import ROOT, Corpus, cut, file_pages, sample_pages, wiki_pages
-from evals.bench.passages.merged import Rule, merge
+from evals.bench.passages.corpora import ROOT, Corpus, Rule, cut, file_pages, merge, sample_pages, wiki_pages
 from evals.bench.real_text import DATA
 from evals.evaluation.bench import TENANT
 from evals.evaluation.cli.bench import Progress

@@ -34,6 +34,7 @@ from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache
 from rag_assets.steps.contexts.context_prefix import lexical_prefix
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store
+from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Retrieval
 from rag_serving.indexes.catalog import current_generation
@@ -42,7 +43,6 @@ from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, open_embedder, open_input_limit
 from rag_serving.models.protocols import Progress
 from rag_serving.models.reranker_client import open_reranker
-from rag_serving.ask import Pipeline
 from rag_serving.pipeline.tenant import Services
 from rag_serving.receipts.store import ReceiptStore
 from rag_serving.retrieval.hybrid import Mode

@@ -19,8 +19,8 @@ from evals.evaluation.entailment import Entails
 from evals.evaluation.evaluate import Evaluation, Judged, rank_pages
 from evals.evaluation.gold import GoldSet
 from evals.evaluation.metrics import average_precision, bootstrap_interval, mrr_at_k, ndcg_at_k, recall_at_k, to_csv
-from rag_serving.models.protocols import Embedder
 from rag_serving.ask import Pipeline
+from rag_serving.models.protocols import Embedder
 
 DEPTH = 10
 """Pages of a ranking that are looked at."""

@@ -1,7 +1,7 @@
 """A generation for fewer readers, made of the published one where a build of new pages does not get through.
 
 Belongs here: who may read what by the last syncs, and publishing that: no text is cut, embedded or indexed for it.
-Does not belong here: when it is done (`rag_assets.assets.narrowed_readers`), publishing what was built (`publish`).
+Does not belong here: when it is done (`rag_assets.jobs`), publishing what was built (`publish`).
 
 Nobody ever may read more by it. A page that is gone, or whose source is, is one that nobody may read, until a build
 leaves it out. Graphs of Chroma are not made again: without them search is exact.

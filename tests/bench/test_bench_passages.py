@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evals.bench.passages.__main__ import tables
-from evals.bench.passages.corpora import Corpus, cut, file_pages
-from evals.bench.passages.measure import PassageBench, Ranking, differences
-from evals.bench.passages.merged import Rule, merge
+from evals.bench.passages.__main__ import PassageBench, Ranking, differences, tables
+from evals.bench.passages.corpora import Corpus, Rule, cut, file_pages, merge
 from evals.bench.passages.questions import Questions, of_heading_links
 from evals.evaluation.ablation import Remembering
 from evals.evaluation.gold import GoldQuestion, GoldSet

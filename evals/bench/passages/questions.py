@@ -1,7 +1,7 @@
 """Questions whose right section, or page, is known.
 
 Belongs here: gold quotes, links to headings, links to pages and SQuAD as such questions.
-Does not belong here: asking them (`measure`).
+Does not belong here: asking them (`__main__`).
 
 A link asks, by the words around it, for the section that it leads to; its own words and that section's heading are
 masked, or the task were trivial. The passage that a link stands in is left out of its ranking, and so are links between
