@@ -53,7 +53,7 @@ def dotted(path: Path) -> str:
 
 DOTTED = {path: dotted(path) for path in MODULES}
 SERVING = [path for path in MODULES if "rag_serving" in path.parts or DOTTED[path].startswith(
-    tuple(f"citelock_stores.{name}" for name in ("check", "command", "opensearch", "postgres", "qdrant", "remote"))
+    tuple(f"citelock_stores.{name}" for name in ("command", "opensearch", "postgres", "qdrant", "remote"))
 )]  # fmt: skip
 
 

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from citelock_stores.postgres.migrations.upgrade import migrate
 from citelock_stores.postgres.store import PostgresStore
-from citelock_stores.publishing.postgres_writer import publish_generation
-from citelock_stores.remote.catalogs import Catalogs
+from citelock_stores.publishing.postgres import publish_generation
+from citelock_stores.remote.catalog import Catalogs
 from citelock_stores.remote.generation import DatabaseGeneration
 from citelock_stores.remote.protocol import RemoteGeneration
 from citelock_stores.remote.seals import GenerationSeals, checked_texts

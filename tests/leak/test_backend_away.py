@@ -17,7 +17,7 @@ from support.postgres import Postgres
 from support.stand_in_http import StandIn
 from support.waiting import wait_until
 
-from citelock_stores.remote.vectors import RemoteDense
+from citelock_stores.remote.parts import RemoteDense
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.artifacts.store import Store

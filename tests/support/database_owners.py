@@ -10,10 +10,9 @@ import psycopg
 import pyarrow as pa
 from qdrant_client import QdrantClient
 
-from citelock_stores.opensearch.layout import CLASSES, class_id
+from citelock_stores.opensearch.filters import CLASSES, class_id
 from citelock_stores.postgres.claims import KEY_PURPOSE, Signer
-from citelock_stores.remote.packing import bytes_of, pack_table, text_of
-from citelock_stores.remote.point_ids import point_id
+from citelock_stores.remote.stored import bytes_of, pack_table, point_id, text_of
 from citelock_stores.remote.tables import REMOTE_CHUNKS, TEXT_COLUMNS
 from rag_serving.artifacts.secret import derived_key
 from rag_serving.config.loading import Config

@@ -13,8 +13,8 @@ import psycopg
 
 from citelock_stores.postgres.migrations.upgrade import migrate
 from citelock_stores.postgres.publisher import Publisher
-from citelock_stores.publishing.postgres_writer import publish_generation
-from citelock_stores.remote.database import AliasedDatabase
+from citelock_stores.publishing.postgres import publish_generation
+from citelock_stores.remote.aliases import AliasedDatabase
 from rag_assets.publishing.repair import repair
 from rag_serving.artifacts.store import Store
 from rag_serving.config.index import Index

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from citelock_stores.postgres.claims import KEY_PURPOSE, SignedClaims, Signer
 from citelock_stores.postgres.migrations.upgrade import migrate
 from citelock_stores.postgres.sessions import configure
-from citelock_stores.publishing.postgres_writer import publish_generation
+from citelock_stores.publishing.postgres import publish_generation
 from rag_assets.publishing.build import build_generation
 from rag_serving.artifacts.secret import derived_key
 from rag_serving.artifacts.store import Store

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from citelock_stores.publishing.qdrant_writer import QdrantPublisher
+from citelock_stores.publishing.qdrant import QdrantPublisher
 from rag_assets.publishing.build import build_generation
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store

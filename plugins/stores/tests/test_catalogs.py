@@ -16,15 +16,12 @@ import pytest
 from support.index_backends import Backends
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors
 
-from citelock_stores.remote.catalog import RemoteOriginal
-from citelock_stores.remote.catalogs import Catalogs
-from citelock_stores.remote.generation import DatabaseGeneration
-from citelock_stores.remote.opening import open_store, shared_store
+from citelock_stores.remote.catalog import Catalogs, RemoteOriginal
+from citelock_stores.remote.generation import DatabaseGeneration, open_store, shared_store
+from citelock_stores.remote.parts import RemoteSentences
 from citelock_stores.remote.protocol import Nearest, Postings, RemoteGeneration, RemoteManifest, RemoteReader
-from citelock_stores.remote.recent import Recent
-from citelock_stores.remote.rows import RowNumbers
+from citelock_stores.remote.rows import Recent, RowNumbers
 from citelock_stores.remote.tables import REMOTE_SENTENCES, REMOTE_TEXTS
-from citelock_stores.remote.vectors import RemoteSentences
 from rag_assets.publishing.build import build_generation
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store, StoreError

@@ -7,7 +7,7 @@ from pathlib import Path
 from support.index_backends import Backends
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors
 
-from citelock_stores.check import in_database
+from citelock_stores.command import in_database
 from rag_assets.publishing.build import build_generation
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config

@@ -1,7 +1,7 @@
 """The connection to an OpenSearch server: its client, what its errors mean, whether an answer is a whole one.
 
 Belongs here: opening the client, reading its errors and hits. Does not belong here: what is asked
-(`readable_documents`, the writer), limits of time (`remote.connections`), trying again (the writer; a question goes on
+(`reader`, the writer), limits of time (`remote.connections`), trying again (the writer; a question goes on
 without).
 """
 

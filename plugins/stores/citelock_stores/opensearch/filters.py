@@ -1,8 +1,9 @@
-"""The one place where a request to OpenSearch is narrowed to what may be read.
+"""What the documents of a generation are in OpenSearch, and the one place that narrows a request to what may be read.
 
-Belongs here: filters by tenant, generation, kind of document and reader class. Does not belong here: sending them
-(`readable_documents`, the writer).
+Belongs here: kinds, fields, mapping of their index; filters by tenant, generation, kind of document and reader class.
+Does not belong here: ids (`remote.stored`), sending (`reader`, the writer).
 
+Every document belongs to one generation of one tenant and says so, also though its index is of that generation alone.
 Document-level security of the server is not relied on: it would need a role for each set of reader classes. A request
 without these conditions would be answered with every document of the index, so no module but this one makes a `bool`
 query, and a test sees to it.
@@ -11,10 +12,68 @@ query, and a test sees to it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from hashlib import blake2b
+from typing import Any, Literal
 
-from citelock_stores.opensearch.layout import CLASSES, MOST_VALUES, class_id
 from citelock_stores.remote.stored import GENERATION, POINT, TENANT
+from rag_serving.config.index import Index
+
+DocumentKind = Literal["chunk", "window", "block", "posting", "piece", "manifest"]
+"""chunk: a chunk's text, sentences and, if it has one alone, its vector. window: a vector of a chunk with several.
+block: rows of a table that readers fetch as a whole (`publishing.tables`, `lexical` and `keyword` for vocabularies,
+`seals`). posting: where some terms stand. piece: a part of a page's file. manifest: what the generation says of
+itself."""
+
+DENSE, VECTOR = "dense", "vector"
+"""A vector as it is searched, and its float32 components as bytes, by which what is found is compared again."""
+CLASSES = "class_ids"
+"""Who may read a document: `class_id` of each reader class; a class itself may be longer than a keyword may be."""
+ROW, NUMBER = "row", "number"
+NUMBERS = (ROW, NUMBER, "keys")
+"""Fields of whole numbers: the chunk, the document among those of its kind, hashes of terms."""
+HNSW_M, HNSW_EF_CONSTRUCTION = 16, 100
+MOST = 10_000
+"""Hits of one search (`index.max_result_window`), and candidates of one (`k`)."""
+MOST_VALUES = 65_536
+"""Values of one condition (`index.max_terms_count`)."""
+SPACE = "innerproduct"
+"""How vectors are compared: they are normalized, so that it is the cosine."""
+
+
+def class_id(readers: str) -> str:
+    """Return what a reader class is found by."""
+    return blake2b(readers.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def index_body(dimension: int, settings: Index) -> dict[str, Any]:
+    """Return settings and mapping of an index; what is searched alone is indexed, the rest only kept."""
+    method = {
+        "name": "hnsw",
+        "engine": settings.engine,
+        "space_type": SPACE,
+        "parameters": {"m": HNSW_M, "ef_construction": HNSW_EF_CONSTRUCTION},
+    }
+    vector: dict[str, Any] = {"type": "knn_vector", "dimension": dimension, "method": method}
+    if settings.compression != "1x":
+        vector |= {"mode": "on_disk", "compression_level": settings.compression}
+    keywords = (TENANT, GENERATION, POINT, CLASSES, "block", "posting", "sha256")
+    fields = {name: {"type": "keyword"} for name in keywords} | {name: {"type": "long"} for name in NUMBERS}
+    return {
+        "settings": {
+            "index": {
+                "knn": True,
+                "number_of_shards": settings.shards,
+                "number_of_replicas": settings.replicas,
+                "refresh_interval": "-1",  # the publisher refreshes; nothing is written after it
+            }
+        },
+        "mappings": {
+            "dynamic": False,
+            "_source": {"excludes": [DENSE]},
+            "properties": {**fields, DENSE: vector},
+        },
+    }
+
 
 Query = dict[str, Any]
 

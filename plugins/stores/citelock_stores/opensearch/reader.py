@@ -1,27 +1,37 @@
 """One generation in OpenSearch, read in the name of one principal.
 
-Belongs here: tables from documents, the nearest chunks. Does not belong here: the filter (`filters`), packed postings
-(`packed_postings`), which generation it is (`store`).
+Belongs here: requests by a reader, each with the reader's filter; looking at what comes back; tables and postings of
+it. Does not belong here: the filter (`filters`), which generation it is (`store`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from citelock_stores.opensearch import filters
-from citelock_stores.opensearch.layout import MOST, ROW, VECTOR, DocumentKind
-from citelock_stores.opensearch.packed_postings import unpack_postings
-from citelock_stores.opensearch.readable_documents import ReadableDocuments, Source
+from citelock_stores.opensearch.connection import Hit, found
+from citelock_stores.opensearch.filters import DENSE, MOST, NUMBER, ROW, SPACE, VECTOR, DocumentKind
 from citelock_stores.remote.nearest import Found, k_nearest, nearest_of
-from citelock_stores.remote.packing import bytes_of, term_hash, unpack_tables
-from citelock_stores.remote.payloads import table_of
 from citelock_stores.remote.protocol import Nearest, PostingKind, Postings, Rows, Vector, WindowVectors
-from citelock_stores.remote.search_settings import SearchSettings
+from citelock_stores.remote.stored import (
+    READERS,
+    Held,
+    SearchSettings,
+    bytes_of,
+    id_prefix,
+    pack_table,
+    table_of,
+    term_hash,
+    text_of,
+    unpack_tables,
+)
 from citelock_stores.remote.tables import (
     REMOTE_CHUNKS,
     REMOTE_ORIGINALS,
@@ -32,9 +42,144 @@ from citelock_stores.remote.tables import (
     REMOTE_TEXTS,
     TEXT_COLUMNS,
 )
+from rag_serving.artifacts.columns import numbers_of
 from rag_serving.indexes import exact
 from rag_serving.indexes.databases import RemoteDataError
 from rag_serving.indexes.exact import VectorTable
+
+_SCHEMA = pa.schema([("term", pa.string()), ("rows", pa.list_(pa.int32())), ("counts", pa.list_(pa.int32()))])
+
+
+class TermRows(NamedTuple):
+    """Some of the chunks of one reader class that have a term."""
+
+    term: str
+    rows: NDArray[Any]  # ascending
+    counts: NDArray[Any] | None  # None: 1 each
+
+
+def pack_postings(postings: Sequence[TermRows]) -> str:
+    """Return postings in a few characters."""
+    terms = pa.array([each.term for each in postings], pa.string())
+    rows = [np.asarray(each.rows, np.int32) for each in postings]
+    counts = [np.ones(len(each.rows), np.int32) if each.counts is None else each.counts for each in postings]
+    return text_of(pack_table(pa.table([terms, _lists(rows), _lists(counts)], schema=_SCHEMA)))
+
+
+def unpack_postings(packed: Iterable[str], terms: Collection[str]) -> Mapping[str, Postings]:
+    """Return those of some terms, of all reader classes together; terms of none are left out.
+
+    Raises:
+        RemoteDataError: they are damaged.
+    """
+    table = unpack_tables([*map(bytes_of, packed)], _SCHEMA, ["term"])
+    table = table.filter(pc.is_in(table["term"], pa.array(sorted(set(terms)), pa.string())))
+    parts = defaultdict[str, list[tuple[Any, Any]]](list)
+    for term, rows, counts in zip(table["term"].to_pylist(), table["rows"], table["counts"], strict=True):
+        parts[term].append((numbers_of(rows.values), numbers_of(counts.values)))
+    return {term: _joined(each) for term, each in parts.items()}
+
+
+def _joined(parts: Sequence[tuple[Any, Any]]) -> Postings:
+    rows = np.concatenate([rows for rows, _ in parts]).astype(np.int64)
+    counts = np.concatenate([counts for _, counts in parts]).astype(np.int32)
+    order = np.argsort(rows, kind="stable")
+    return Postings(rows[order], counts[order])
+
+
+def _lists(arrays: Sequence[NDArray[Any]]) -> pa.Array:
+    borders = np.cumsum([0, *map(len, arrays)]).astype(np.int32)
+    values = np.concatenate([np.zeros(0, np.int32), *arrays]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(borders), pa.array(values))
+
+
+Source = Mapping[str, Any]
+"""Fields of a document."""
+_PAGES: Mapping[DocumentKind, int] = {"block": 20, "posting": 50, "piece": 10}  # documents of one answer: large ones
+_PAGE = 1000
+_UNASKED = "the OpenSearch server answers with a document that was not asked for, which is not shown"
+
+
+class ReadableDocuments:
+    """Reads in the name of some reader classes. Safe to use from several threads."""
+
+    def __init__(self, held: Held, classes: frozenset[str]) -> None:
+        self._held, self.classes = held, classes
+        self._sorted = sorted(classes)
+
+    def every(
+        self, kind: DocumentKind, fields: Sequence[str], conditions: Sequence[filters.Query] = ()
+    ) -> Iterator[Source]:
+        """Yield the documents of a kind, by number, with some of their fields."""
+        if not self.classes:
+            return
+        size = _PAGES.get(kind, _PAGE)
+        body = {
+            "query": self._filter(kind, conditions),
+            "_source": [*fields, READERS],
+            "sort": [{NUMBER: "asc"}],
+            "size": size,
+        }
+        while True:
+            hits = self._found(kind, body)
+            yield from (hit["_source"] for hit in hits)
+            if len(hits) < size:
+                return
+            body["search_after"] = hits[-1]["sort"]
+
+    def of_rows(self, kind: DocumentKind, rows: Sequence[int], fields: Sequence[str]) -> Iterator[Source]:
+        """Yield the documents of some chunks, by number; those that may not be read are left out."""
+        wanted = sorted({row for row in rows if row >= 0})
+        for start in range(0, len(wanted), _PAGE):
+            condition = filters.with_any(ROW, wanted[start : start + _PAGE])
+            yield from self.every(kind, [ROW, *fields], [condition])
+
+    def nearest(
+        self, kind: DocumentKind, vector: Sequence[float], limit: int, ef: int | None, rows: Sequence[int] | None
+    ) -> list[Source]:
+        """Return the documents nearest to a vector [d], at most MOST, the best first: those of `rows` alone, if given.
+
+        `ef`: candidates of the graph, which is searched within the filter; None: all are compared.
+        """
+        if not self.classes:
+            return []
+        narrowed = self._filter(kind, [] if rows is None else [filters.with_any(ROW, rows)])
+        query = exact_query(vector, narrowed) if ef is None else graph_query(vector, limit, ef, narrowed)
+        body = {"query": query, "size": limit, "_source": [ROW, VECTOR, READERS]}
+        return [hit["_source"] for hit in self._found(kind, body)]
+
+    def _filter(self, kind: DocumentKind, conditions: Sequence[filters.Query]) -> filters.Query:
+        return filters.readable(self._held.tenant, self._held.generation, kind, self._sorted, conditions)
+
+    def _found(self, kind: DocumentKind, body: Mapping[str, Any]) -> list[Hit]:
+        """Return documents that are the generation's own, and open to the reader.
+
+        Raises:
+            RemoteDataError: the server did not filter.
+        """
+        prefix = id_prefix(self._held.tenant, self._held.generation, kind)
+        hits: list[Hit] = self._held.connection.ask(lambda client: found(client, self._held.place, body))
+        if not all(str(hit["_id"]).startswith(prefix) and self._is_open(hit["_source"]) for hit in hits):
+            raise RemoteDataError(_UNASKED)
+        return hits
+
+    def _is_open(self, source: Source) -> bool:
+        readers = source.get(READERS)
+        return not self.classes.isdisjoint(readers if isinstance(readers, list) else [readers])
+
+
+def graph_query(vector: Sequence[float], k: int, ef: int, narrowed: filters.Query) -> filters.Query:
+    """Return the search of a graph, which the filter is applied within."""
+    asked = {"vector": vector, "k": k, "filter": narrowed, "method_parameters": {"ef_search": min(ef, MOST)}}
+    return {"knn": {DENSE: asked}}
+
+
+def exact_query(vector: Sequence[float], narrowed: filters.Query) -> filters.Query:
+    """Return the comparison with all that a filter leaves."""
+    params = {"field": DENSE, "query_value": vector, "space_type": SPACE}
+    script = {"lang": "knn", "source": "knn_score", "params": params}
+    return {"script_score": {"query": narrowed, "script": script}}
+
 
 _NAMED = 2000  # rows that a request names one by one; of more the best are asked for until enough are among them
 _PART = 50_000  # rows that a request names where not even MOST hits have enough of them

@@ -1,110 +1,117 @@
-"""An OpenSearch server with the generations of one tenant or of several.
+"""An OpenSearch server with the generations of one tenant or of several: the entry point `opensearch`.
 
-Belongs here: which generation a tenant's alias names, opening one, what is not as it should be.
-Does not belong here: reading as somebody (`reader`), publishing (`citelock_stores.publishing.opensearch_writer`).
+Belongs here: which generation a tenant's alias names, opening one, what is not as it should be, removing what is of a
+tenant. Does not belong here: reading as somebody (`reader`), publishing (`publishing.opensearch`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from citelock_stores.opensearch import filters
 from citelock_stores.opensearch.connection import Connection, MissingError, aliases_of, counted, found
-from citelock_stores.opensearch.readable_documents import Held, ReadableDocuments
-from citelock_stores.opensearch.reader import OpenSearchReader
-from citelock_stores.remote.layout import Layout
-from citelock_stores.remote.packing import bytes_of
-from citelock_stores.remote.protocol import RemoteManifest
-from citelock_stores.remote.search_settings import search_settings
-from citelock_stores.remote.stored import ManifestPayload, manifest_of
-from rag_serving.access.principals import Principal, satisfied_classes
-from rag_serving.config.index import Index
+from citelock_stores.opensearch.filters import MOST
+from citelock_stores.opensearch.reader import OpenSearchReader, ReadableDocuments
+from citelock_stores.remote.aliases import WAIT_S, AliasedDatabase, AliasedStore, AliasPointer, Read
+from citelock_stores.remote.connections import RepeatedRequests
+from citelock_stores.remote.stored import Held, Payload, StoredGeneration, Target, point_id, stored_generation
+from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
-from rag_serving.indexes.databases import RemoteDataError, RemoteError
+
+if TYPE_CHECKING:
+    from opensearchpy import OpenSearch
+
+    from citelock_stores.publishing.opensearch import OpenSearchPublisher
 
 
-class OpenSearchStore:
-    """A server with the generations of several tenants; a `RemoteStore`. Safe to use from several threads."""
+class OpenSearchStore(AliasedStore):
+    """A server with the generations of several tenants. Safe to use from several threads."""
 
-    def __init__(self, config: Config) -> None:
-        self._settings, self._layout = config.index, Layout.of(config.index)
-        self._connection = Connection(config.index, config.index.statement_timeout_s)
+    product, place, unit = "OpenSearch", "index", "documents"
 
-    def current(self, tenant: str) -> str | None:
+    def _connect(self) -> Connection:
+        return Connection(self._settings, self._settings.statement_timeout_s)
+
+    def _aliases(self, tenant: str) -> Iterable[tuple[str, str]]:
         alias = self._layout.alias(tenant, "")
         try:
-            aliases = self._connection.ask(lambda client: aliases_of(client, name=alias))
+            return self._connection.ask(lambda client: aliases_of(client, name=alias))
+        except MissingError:
+            return []
+
+    def _manifest(self, held: Held) -> Payload | None:
+        body = {"query": filters.unread(held.tenant, held.generation, "manifest"), "size": 1}
+        try:
+            hits = held.connection.ask(lambda client: found(client, held.place, body))
         except MissingError:
             return None
-        targets = self._layout.published(tenant, aliases)
-        if len(targets) > 1:
-            names = ", ".join(sorted(target.collection for target in targets))
-            raise RemoteDataError(f"alias {alias} names several indexes ({names}); leave it to one of them")
-        return targets[0].generation if targets else None
+        return hits[0]["_source"] if hits else None
 
-    def open(self, tenant: str, generation_id: str) -> OpenSearchGeneration:
-        held = self._held(tenant, generation_id)
-        return OpenSearchGeneration(held, read_manifest(held), self._settings)
+    def _count(self, held: Held, kind: str) -> int:
+        query = filters.unread(held.tenant, held.generation, kind)
+        return int(held.connection.ask(lambda client: counted(client, held.place, query)))
 
-    def faults(self, tenant: str) -> tuple[str, ...]:
-        return tuple(self._faults(tenant))
+    def _reading(self) -> Read:
+        return lambda held, classes, search: OpenSearchReader(ReadableDocuments(held, classes), search)
 
-    def close(self) -> None:
-        self._connection.close()
 
-    def _held(self, tenant: str, generation_id: str) -> Held:
-        return Held(self._connection, self._layout.collection(tenant, generation_id), tenant, generation_id)
+class Pointer(AliasPointer):
+    """One tenant's alias in OpenSearch, for a holder of the tenant's lock (`Store.lock`)."""
 
-    def _faults(self, tenant: str) -> Iterator[str]:
-        if self._connection.sends_key_in_clear:
-            yield f"{self._connection.url} gets the key unencrypted; use https"
+    product, places, units = "OpenSearch", "indexes", "documents"
+    requests: RepeatedRequests[OpenSearch]
+
+    def _requests(self, config: Config, key_setting: str) -> RepeatedRequests[OpenSearch]:
+        return RepeatedRequests(Connection(config.index, WAIT_S, key_setting), config.index.tries)
+
+    def aliases(self) -> Iterable[tuple[str, str]]:
+        alias = self.layout.alias(self.tenant, "")
         try:
-            generation_id = self.current(tenant)
-            if generation_id is None:
-                yield f"nothing of tenant {tenant!r} is published in the OpenSearch server; run `citelock build`"
-                return
-            held = self._held(tenant, generation_id)
-            for kind, expected in read_manifest(held).points.items():
-                if (there := _count(held, kind)) != expected:
-                    told = f"{there} of {expected} documents of kind {kind}"
-                    yield f"index {held.place} has {told}; run `citelock generations repair`"
-        except RemoteError as error:
-            yield str(error)
+            return self.requests.ask(lambda client: aliases_of(client, name=alias))
+        except MissingError:
+            return []
+
+    def collections(self) -> list[str]:
+        return self.requests.ask(lambda client: sorted(client.indices.get_alias(index=f"{self.layout.base}.*")))
+
+    def in_collection(self, name: str, everybody: bool = False) -> list[StoredGeneration]:
+        narrowed = filters.of_kind("manifest") if everybody else filters.of_tenant(self.tenant, "manifest")
+        hits = self.requests.ask(lambda client: found(client, name, {"query": narrowed, "size": MOST}))
+        return [stored_generation(hit["_source"], name) for hit in hits]
+
+    def count(self, name: str) -> int:
+        narrowed = filters.of_tenant(self.tenant)
+        return self.requests.ask(lambda client: counted(client, name, narrowed))
+
+    def remove(self, stored: StoredGeneration) -> None:
+        with suppress(MissingError):  # an earlier try was done, and its answer lost
+            self.requests.ask(lambda client: client.indices.delete(index=stored.collection))
+
+    def move(self, old: Sequence[Target], new: Target | None) -> None:
+        actions = [{"remove": {"index": target.collection, "alias": target.alias}} for target in old]
+        if new:
+            actions.append({"add": {"index": new.collection, "alias": new.alias}})
+        self.requests.ask(lambda client: client.indices.update_aliases(body={"actions": actions}))
+
+    def note(self, generation_id: str, payload: dict[str, Any]) -> None:
+        index = self.layout.collection(self.tenant, generation_id)
+        name = point_id(self.tenant, generation_id, "manifest", 0)
+        at_once = {"refresh": "true"}
+        self.requests.ask(lambda client: client.update(index=index, id=name, body={"doc": payload}, params=at_once))
 
 
-class OpenSearchGeneration:
-    """One published generation of a tenant; a `RemoteGeneration`. Safe to use from several threads."""
+class OpenSearchDatabase(AliasedDatabase):
+    """Generations in OpenSearch."""
 
-    def __init__(self, held: Held, payload: ManifestPayload, settings: Index) -> None:
-        """Take what the server says of it.
+    def store(self) -> OpenSearchStore:
+        return OpenSearchStore(self.config)
 
-        Raises:
-            RemoteDataError: its manifest is damaged.
-        """
-        self._held = held
-        self.manifest = RemoteManifest(bytes_of(payload.content), payload.newest)
-        self._classes = frozenset(payload.classes)
-        self._search = search_settings(held.generation, payload, settings)
+    def pointer(self, tenant: str, key_setting: str = "writer_key_env") -> Pointer:
+        return Pointer(self.config, tenant, key_setting)
 
-    def reader(self, principal: Principal) -> OpenSearchReader:
-        classes = satisfied_classes(principal, self._held.tenant, self._classes)
-        return OpenSearchReader(ReadableDocuments(self._held, classes), self._search)
+    def publisher(self, store: Store, tenant: str) -> OpenSearchPublisher:
+        from citelock_stores.publishing.opensearch import OpenSearchPublisher
 
-
-def read_manifest(held: Held) -> ManifestPayload:
-    """Return what a generation says of itself.
-
-    Raises:
-        RemoteError: it is not there as a whole, or the server cannot answer.
-    """
-    body = {"query": filters.unread(held.tenant, held.generation, "manifest"), "size": 1}
-    try:
-        hits = held.connection.ask(lambda client: found(client, held.place, body))
-    except MissingError:
-        hits = []
-    return manifest_of(hits[0]["_source"] if hits else None, held.tenant, held.generation)
-
-
-def _count(held: Held, kind: str) -> int:
-    query = filters.unread(held.tenant, held.generation, kind)
-    return held.connection.ask(lambda client: counted(client, held.place, query))
+        return OpenSearchPublisher(store, tenant, self.config)

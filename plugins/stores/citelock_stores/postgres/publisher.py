@@ -1,27 +1,102 @@
-"""One tenant's publisher: transactions that follow each other, and the pointer.
+"""What the database says of a tenant's generations, moving its pointer, and taking rows out of it.
 
-Belongs here: what a rollback needs as well. Does not belong here: copying generations
-(`citelock_stores.publishing.postgres_writer`), reading them in a caller's name (`reader`).
+Belongs here: rows of `generations` and `pointers`, one tenant's transactions, in what order tables are emptied.
+Does not belong here: copying generations (`publishing.postgres`), reading them in a caller's name (`store`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
 from uuid import UUID
 
 from citelock_stores.postgres.claims import KEY_PURPOSE, UNSIGNED, Signer
-from citelock_stores.postgres.generations import (
-    PublishedGeneration,
-    list_published,
-    move_pointer,
-    publisher_of,
-)
-from citelock_stores.postgres.sessions import CONNECT_S, configure, remote_error, set_locally, settings_of
+from citelock_stores.postgres.sessions import CONNECT_S, SignFor, configure, remote_error, set_locally, settings_of
 from rag_serving.artifacts.secret import derived_key
+from rag_serving.config.index import Index
 from rag_serving.config.loading import Config, ConfigError
-from rag_serving.indexes.databases import RemoteDataError
+from rag_serving.indexes.databases import RemoteDataError, RemoteTimeoutError
+
+Ann = Literal["none", "vector", "halfvec"]
+
+
+@dataclass(frozen=True)
+class StoredGeneration:
+    """Where and how a generation is stored."""
+
+    tenant: str
+    tenant_id: UUID
+    id: str
+    placement: UUID
+    dimension: int
+    ann: Ann
+    chunks: int
+    windows: int  # vectors of chunks that have several
+
+    @property
+    def key(self) -> tuple[UUID, UUID, str]:
+        """What every statement narrows its rows by: tenant, placement, generation."""
+        return self.tenant_id, self.placement, self.id
+
+
+@dataclass(frozen=True)
+class PublishedGeneration:
+    """One line of a tenant's list."""
+
+    id: str
+    chunks: int
+    created_at: datetime
+    published_at: datetime
+    left_at: datetime | None
+    current: bool
+
+
+def server_of(signer: Signer, tenant: str) -> SignFor:
+    """Return the claims of a serving process, which open what is said of a generation as a whole."""
+    return lambda seconds: signer.for_role(tenant, "server", seconds)
+
+
+def publisher_of(signer: Signer, tenant: str) -> SignFor:
+    """Return the claims of whoever publishes for a tenant."""
+    return lambda seconds: signer.for_role(tenant, "publisher", seconds)
+
+
+def list_published(connection: Any, tenant_id: UUID) -> list[PublishedGeneration]:
+    """Return the generations of a tenant, newest publication first. `connection`: in a publisher's name."""
+    rows = connection.execute(
+        "SELECT g.generation, g.chunks, g.created_at, g.published_at, g.left_at, p.generation IS NOT NULL "
+        "FROM citelock.generations g LEFT JOIN citelock.pointers p USING (tenant_id, generation) "
+        "WHERE g.tenant_id = %s ORDER BY g.published_at DESC, g.generation",
+        (tenant_id,),
+    ).fetchall()
+    return [PublishedGeneration(*row) for row in rows]
+
+
+def move_pointer(connection: Any, tenant_id: UUID, generation_id: str, settings: Index) -> bool:
+    """Let the pointer name a generation that is there; returns False where it is not.
+
+    `connection`: in a publisher's name; `settings`: how `search_chunks_hybrid` searches it. The generation that the
+    pointer left is kept for the questions that began on it.
+    """
+    moved = connection.execute(
+        "INSERT INTO citelock.pointers (tenant_id, generation, placement, dimension, ann, weights, ann_chunks, "
+        "ef_search) SELECT tenant_id, generation, placement, dimension, ann, %s::float8[], %s, %s "
+        "FROM citelock.generations WHERE tenant_id = %s AND generation = %s "
+        "ON CONFLICT (tenant_id) DO UPDATE SET generation = excluded.generation, placement = excluded.placement, "
+        "dimension = excluded.dimension, ann = excluded.ann, weights = excluded.weights, "
+        "ann_chunks = excluded.ann_chunks, ef_search = excluded.ef_search, moved_at = clock_timestamp()",
+        (list(settings.hybrid_weights), settings.ann_chunks, settings.ef_search, tenant_id, generation_id),
+    )
+    connection.execute(
+        "UPDATE citelock.generations SET left_at = CASE WHEN generation = %s THEN NULL "
+        "ELSE coalesce(left_at, clock_timestamp()) END WHERE tenant_id = %s",
+        (generation_id, tenant_id),
+    )
+    return bool(moved.rowcount)
+
 
 _SETTINGS = {
     "client_connection_check_interval": "2s",  # the server notices when a publisher dies, whatever it is doing
@@ -95,3 +170,81 @@ class Publisher:
                     yield connection
         except psycopg.Error as error:
             raise remote_error(error) from error
+
+
+LOCK_S = 2
+"""Seconds that dropping partitions waits for those who read them: questions of all tenants wait behind it."""
+_TRIES = 5
+_PARTITIONED = ("document_chunks", "chunk_windows", "sentence_vectors", "postings")
+_OF_GENERATIONS = (*_PARTITIONED, "documents", "generation_classes", "catalog_blocks", "original_rights", "generations")
+_OF_TENANTS = ("pointers", *_OF_GENERATIONS, "reader_classes", "original_files")
+_UNNAMED = (
+    "DELETE FROM citelock.reader_classes r WHERE r.tenant_id = %s AND NOT EXISTS (SELECT FROM "
+    "citelock.generation_classes g WHERE g.tenant_id = r.tenant_id AND g.reader_class = r.id)",
+    "DELETE FROM citelock.original_files f WHERE f.tenant_id = %s AND NOT EXISTS (SELECT FROM "
+    "citelock.original_rights r WHERE r.tenant_id = f.tenant_id AND r.sha256 = f.sha256)",
+)
+_PARTITIONS = (
+    "SELECT count(*) FROM unnest(%s::text[]) AS parent "
+    "WHERE to_regclass(format('citelock.%%I', citelock.partition_name(parent, %s))) IS NOT NULL"
+)
+
+
+def remove_generation(connection: Any, tenant_id: UUID, generation_id: str) -> None:
+    """Remove a generation that the pointer does not name. `connection`: in a publisher's name.
+
+    Raises:
+        psycopg.errors.LockNotAvailable: somebody reads it.
+    """
+    set_locally(connection, {"lock_timeout": f"{LOCK_S}s"})
+    connection.execute("SELECT citelock.drop_partitions(%s)", (generation_id,))
+    for table in _OF_GENERATIONS:
+        connection.execute(
+            f"DELETE FROM citelock.{table} WHERE tenant_id = %s AND generation = %s", (tenant_id, generation_id)
+        )
+    for statement in _UNNAMED:
+        connection.execute(statement, (tenant_id,))
+
+
+def count_of_tenant(publisher: Publisher) -> dict[str, int]:
+    """Return how many rows each table has of the publisher's tenant, and `partitions`, of those that have any.
+
+    Raises:
+        RemoteError: the database refuses, is gone, or takes too long.
+    """
+    counts = {}
+    with publisher.transaction() as connection:
+        for table in _OF_TENANTS:
+            publisher.renew(connection)
+            row = connection.execute(
+                f"SELECT count(*) FROM citelock.{table} WHERE tenant_id = %s", (publisher.tenant_id,)
+            ).fetchone()
+            counts[table] = int(row[0])
+        (counts["partitions"],) = connection.execute(_PARTITIONS, (list(_PARTITIONED), publisher.tenant_id)).fetchone()
+    return {table: count for table, count in counts.items() if count}
+
+
+def remove_tenant(publisher: Publisher) -> None:
+    """Remove all that the database holds of the publisher's tenant, in one transaction: all of it, or nothing.
+
+    Raises:
+        RemoteError: the database refuses, is gone, or somebody keeps reading.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            _remove_tenant(publisher)
+        except RemoteTimeoutError:
+            if not left:
+                raise
+        else:
+            return
+
+
+def _remove_tenant(publisher: Publisher) -> None:
+    with publisher.transaction() as connection:
+        set_locally(connection, {"lock_timeout": f"{LOCK_S}s"})
+        connection.execute("DELETE FROM citelock.pointers WHERE tenant_id = %s", (publisher.tenant_id,))
+        connection.execute("SELECT citelock.erase_partitions()")
+        for table in _OF_TENANTS:
+            publisher.renew(connection)
+            connection.execute(f"DELETE FROM citelock.{table} WHERE tenant_id = %s", (publisher.tenant_id,))

@@ -1,7 +1,7 @@
 """Transactions in somebody's name, on connections that are kept open.
 
 Belongs here: the pool, settings of one transaction, errors as `remote.errors`. Does not belong here: what is asked
-(`reader`, `store`), signing (`claims`).
+(`store`, `store`), signing (`claims`).
 
 Claims are set with `SET LOCAL`: they end with their transaction, whoever gets the connection next. They are sent beside
 the statements, never in them, so that no other session reads them in `pg_stat_activity`.

@@ -1,31 +1,317 @@
 """Publishing a checked generation in a server: sent in batches, compared, and then named by the tenant's alias.
 
-Belongs here: the order of a publication, quotas, what nobody needs any more, whatever the server.
-Does not belong here: a server (`qdrant_writer`), the points (`generation_points`), sending them
-(`upload`), comparing them (`point_checks`), moving the alias (`citelock_stores.remote.aliases`).
+Belongs here: what such servers hold of a generation, the order of a publication, quotas, what nobody needs any more.
+Does not belong here: a server (`publishing.qdrant`, `publishing.opensearch`), moving the alias (`remote.aliases`).
 
-The alias moves when all points are there and were compared: whoever is killed before leaves what is published as it
-was, and the next publication goes on with what was sent, or removes what is not wanted any more.
+The same generation always gives the same points. The alias moves when all of them are there and were compared: whoever
+is killed before leaves what is published as it was, and the next publication goes on with what was sent, or removes
+what is not wanted any more.
 """
 
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
-from collections.abc import Callable
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
-from citelock_stores.publishing.generation_points import GenerationPoints
-from citelock_stores.publishing.point_checks import PROBES, PointChecks
-from citelock_stores.publishing.upload import Upload, Uploaded
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from citelock_stores.publishing.tables import CatalogBlock, original_files, original_table, place_table, seal_blocks
 from citelock_stores.remote.aliases import AliasPointer
-from citelock_stores.remote.stored import StoredGeneration
-from rag_serving.artifacts.store import Store
+from citelock_stores.remote.connections import RepeatedRequests
+from citelock_stores.remote.protocol import PostingKind
+from citelock_stores.remote.stored import (
+    FORMAT,
+    GENERATION,
+    POINT,
+    TENANT,
+    ManifestPayload,
+    StoredGeneration,
+    payload_of,
+    text_of,
+)
+from rag_serving.artifacts.manifest import FILE as MANIFEST_FILE
+from rag_serving.artifacts.store import Store, read_text
+from rag_serving.config.indexing import Indexing
 from rag_serving.config.loading import Config
-from rag_serving.indexes.databases import RemoteError
+from rag_serving.indexes import exact
+from rag_serving.indexes.databases import RemoteDataError, RemoteError
 from rag_serving.indexes.generation_files import GenerationFiles, read_files
+from rag_serving.indexes.source_dates import newest_pages
+
+PIECE = 512 << 10
+"""Bytes of an original in one point."""
+
+
+class RawPoint(NamedTuple):
+    """A point without its id: its payload, and its vectors by name."""
+
+    payload: dict[str, Any]
+    vectors: dict[str, Any]
+
+
+Maker = Callable[[Sequence[int]], Iterator[RawPoint]]
+"""Gives the points of a kind with some numbers."""
+
+
+class GenerationPoints(ABC):
+    """The points of one generation, made when they are asked for."""
+
+    batch_sizes: ClassVar[Mapping[str, int]] = {}
+    """How many points of a kind go in one request, where they are large."""
+
+    def __init__(self, files: GenerationFiles, folder: Path, home: Path) -> None:
+        """`files` were read from `folder`, and so compared with the manifest; the secret of `home` seals them."""
+        self.files, self._folder, self._home = files, folder, home
+        self.manifest, self._table = files.manifest, files.table
+        self.chunks = len(files.table)
+        self._content = lru_cache(maxsize=1)(self._read)
+
+    @property
+    @abstractmethod
+    def counts(self) -> Mapping[str, int]:
+        """Return how many points there are of each kind but the manifest."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Return about how many bytes are stored."""
+
+    @abstractmethod
+    def _makers(self) -> Mapping[str, Maker]:
+        """Return what makes the points of each kind."""
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether a chunk may have several vectors."""
+        return self.files.vectors.windows is not None
+
+    def of(self, kind: str, numbers: Sequence[int]) -> Iterator[RawPoint]:
+        """Yield the points of a kind with some numbers."""
+        owner = {TENANT: self.manifest.tenant, GENERATION: self.manifest.id, POINT: kind}
+        for point in self._makers()[kind](numbers):
+            yield RawPoint(payload_of({**point.payload, **owner}), point.vectors)
+
+    def manifest_payload(self, complete: bool) -> dict[str, Any]:
+        """Return the payload of the point that says what the generation is."""
+        described = ManifestPayload(
+            format=FORMAT,
+            content=text_of(read_text(self._folder / MANIFEST_FILE).encode()),
+            created_at=self.manifest.created_at,
+            newest=newest_pages(self._table),
+            classes=tuple(sorted(self.classes)),
+            points={**self.counts},
+            windows=self.has_windows,
+            vectors=self.manifest.vector_count,
+            bytes=self.size,
+            complete=complete,
+        )
+        owner = {TENANT: self.manifest.tenant, GENERATION: self.manifest.id, POINT: "manifest"}
+        return {**described.model_dump(mode="json"), **owner}
+
+    @cached_property
+    def classes(self) -> frozenset[str]:
+        """The reader classes of chunks, places and originals."""
+        chunks = pc.unique(self._table["readers"]).to_pylist()
+        places = pc.unique(place_table(self.files)["readers"]).to_pylist()
+        return frozenset({*chunks, *places, *(row["readers"] for row in self._originals)})
+
+    @cached_property
+    def _seals(self) -> list[CatalogBlock]:
+        """What shows that nobody altered the rows of a reader class, in parts."""
+        return [*seal_blocks(self.files, self._home)]
+
+    @cached_property
+    def original_bytes(self) -> int:
+        """Bytes of the files of pages, each once."""
+        return sum({row["sha256"]: row["bytes"] for row in self._originals}.values())
+
+    def _piece_points(self, numbers: Sequence[int]) -> Iterator[RawPoint]:
+        for number in numbers:
+            sha256, place, readers = self._pieces[number]
+            content = self._content(sha256)[place * PIECE : (place + 1) * PIECE]
+            yield RawPoint({"sha256": sha256, "piece": place, "readers": readers, "bytes": content}, {})
+
+    def _read(self, sha256: str) -> bytes:
+        return next(each for each in self.files.originals.values() if each.sha256 == sha256).read()
+
+    @cached_property
+    def _originals(self) -> list[dict[str, Any]]:
+        """The files of pages, each for those who may read all of its page."""
+        files = original_files(self.files)
+        rows = original_table(files).to_pylist()
+        return [{**row, "readers": file.readers} for row, file in zip(rows, files, strict=True)]
+
+    @cached_property
+    def _pieces(self) -> list[tuple[str, int, list[str]]]:
+        """Digest, place and reader classes of every part of a file; a file that several pages have stands once."""
+        files: dict[str, tuple[int, set[str]]] = {}
+        for row in self._originals:
+            files.setdefault(row["sha256"], (row["bytes"], set()))[1].add(row["readers"])
+        return [
+            (sha256, place, sorted(readers))
+            for sha256, (size, readers) in sorted(files.items())
+            for place in range(max(1, -(-size // PIECE)))
+        ]
+
+
+BATCH = 100
+LISTED = 10_000
+"""Ids of one answer."""
+
+NumberedPoint = tuple[int, RawPoint]
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """What an upload did. `present`: points that were there already; `repeats`: requests that were sent again."""
+
+    points: int
+    batches: int
+    present: int
+    repeats: int
+    seconds: float
+
+
+class Upload(ABC):
+    """One generation on its way to its collection."""
+
+    def __init__(
+        self, requests: RepeatedRequests[Any], collection: str, points: GenerationPoints, config: Config
+    ) -> None:
+        self.collection = collection
+        self._requests, self._points = requests, points
+        self._patience_s = config.index.publish_timeout_s
+        self._name = points.manifest.tenant, points.manifest.id
+
+    @abstractmethod
+    def _ensure_collection(self) -> None:
+        """Make the collection and its indexes, where they are not there."""
+
+    @abstractmethod
+    def _present(self, kind: str) -> set[int]:
+        """Return the numbers of the points of a kind that are there."""
+
+    @abstractmethod
+    def _put(self, kind: str, points: Sequence[NumberedPoint]) -> None:
+        """Send points of a kind."""
+
+    @abstractmethod
+    def _finish(self, began: float) -> None:
+        """Wait until what was sent can be searched; `began`: when sending did, of `time.monotonic`."""
+
+    def send(self, progress: Callable[[int, int], None] | None = None, resend: bool = False) -> Uploaded:
+        """Send every point that is not there yet; `resend`: also those that are there, in whose place they are put.
+        `progress` hears of (points, all points).
+
+        Raises:
+            RemoteError: the server does not take them.
+        """
+        began = time.monotonic()
+        self._ensure_collection()
+        if not self._present("manifest"):  # one that is published already stays whole while it is mended
+            self._put("manifest", [(0, RawPoint(self._points.manifest_payload(complete=False), {}))])
+        sent, batches, everything = 0, 0, sum(self._points.counts.values())
+        present = {kind: set[int]() if resend else self._present(kind) for kind in self._points.counts}
+        done = sum(len(numbers) for numbers in present.values())
+        for kind, count in self._points.counts.items():
+            size = self._points.batch_sizes.get(kind, BATCH)
+            for numbers in _batches([number for number in range(count) if number not in present[kind]], size):
+                self._put(kind, [*zip(numbers, self._points.of(kind, numbers), strict=True)])
+                sent, batches = sent + len(numbers), batches + 1
+                if progress:
+                    progress(done + sent, everything)
+        self._finish(began)
+        return Uploaded(sent, batches, done, self._requests.repeats, time.monotonic() - began)
+
+    def complete(self) -> None:
+        """Say that the generation is there as a whole."""
+        self._put("manifest", [(0, RawPoint(self._points.manifest_payload(complete=True), {}))])
+
+
+def _batches(numbers: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    for start in range(0, len(numbers), size):
+        yield numbers[start : start + size]
+
+
+PROBES, NEAREST = 16, 10
+SAME = 1e-5  # difference of cosines that count as equal
+
+Counts = Mapping[int, int]
+"""How often chunks have a term, by row."""
+
+
+class PointChecks(ABC):
+    """Compares one generation in one collection."""
+
+    def __init__(self, collection: str, points: GenerationPoints, settings: Indexing) -> None:
+        self.collection, self._points, self._settings = collection, points, settings
+
+    @abstractmethod
+    def _count(self, kind: str) -> int:
+        """Return how many points of a kind are there."""
+
+    @abstractmethod
+    def _nearest(self, queries: NDArray[np.float32]) -> Sequence[Sequence[int]]:
+        """Return the rows of the ten chunks nearest to each of some vectors [n, d], as the graph finds them."""
+
+    @abstractmethod
+    def _terms(self, kind: PostingKind) -> Iterator[tuple[str, Counts, Counts]]:
+        """Yield some terms: what the server has of each, and what the files have."""
+
+    def check(self) -> float:
+        """Return recall@10 of sample queries, 0 to 1: every kind of point is there as often as it should be, and chunks
+        are found by their vectors and terms.
+
+        Raises:
+            RemoteDataError: something is missing, or recall is below `indexing.min_ann_recall`.
+        """
+        where = f"collection {self.collection} is not as generation {self._points.manifest.id} was sent"
+        for kind, expected in self._points.counts.items():
+            if (found := self._count(kind)) != expected:
+                raise RemoteDataError(
+                    f"{where}: {found} of {expected} points of kind {kind}; `citelock generations repair` sends it "
+                    "again"
+                )
+        if not self._points.chunks:
+            return 1.0
+        for term, there, sent in (each for name in ("lexical", "keyword") for each in self._terms(name)):
+            if there != sent:
+                raise RemoteDataError(
+                    f"{where}: chunks with {term!r} differ; `citelock generations repair` sends it again"
+                )
+        recall, least = self._recall(), self._settings.min_ann_recall
+        if recall < least:
+            raise RemoteDataError(
+                f"{where}: recall@10 of sample queries is {recall:.3f}, indexing.min_ann_recall {least}"
+            )
+        return recall
+
+    def _recall(self) -> float:
+        """Return the share of the nearest chunks that searches find; one as near as the last of them is as good."""
+        table, chunks = self._points.files.vectors, self._points.chunks
+        rows = np.unique(np.linspace(0, chunks - 1, PROBES).astype(np.int64))
+        queries = table.mean(rows)
+        hits = 0
+        for query, answer in zip(queries, self._nearest(queries), strict=True):
+            nearest = exact.search(table, query, NEAREST)
+            similarities = exact.similarities(table, query, np.array(answer, np.int64))
+            hits += min(len(nearest), int(np.count_nonzero(similarities >= nearest[-1].score - SAME)))
+        return hits / (len(rows) * min(NEAREST, chunks))
+
+
+def some_of(count: int) -> list[int]:
+    """Return the numbers of some of so many terms, evenly spread."""
+    return sorted({round(number) for number in np.linspace(0, count - 1, PROBES)}) if count else []
+
 
 LEFT_READABLE = timedelta(hours=1)
 """How long a generation stays that the alias left: questions may still be reading it."""

@@ -1,6 +1,6 @@
 """The connection to a Qdrant server: its client, and what its errors mean.
 
-Belongs here: opening the client, reading its errors. Does not belong here: what is asked (`readable_points`, the
+Belongs here: opening the client, reading its errors. Does not belong here: what is asked (`points`, the
 writer), limits of time (`remote.connections`), trying again (the writer; a question goes on without).
 """
 

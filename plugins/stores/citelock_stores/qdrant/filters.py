@@ -1,7 +1,7 @@
 """The one place where a request to Qdrant is narrowed to what may be read.
 
 Belongs here: filters by tenant, generation, kind of point and reader class. Does not belong here: sending them
-(`readable_points`, the writer).
+(`points`, the writer).
 
 Qdrant has no row policies, and since version 1.16 no filters in its access tokens: a request without these conditions
 would be answered with every tenant's points. So no module but this one makes a `Filter`, and a test sees to it.

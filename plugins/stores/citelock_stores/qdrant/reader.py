@@ -1,37 +1,180 @@
 """One generation in Qdrant, read in the name of one principal.
 
-Belongs here: tables from points, the nearest chunks. Does not belong here: the filter (`filters`), postings
-(`postings`), which generation it is (`store`).
+Belongs here: tables from points, the nearest chunks, counts and numbers of terms. Does not belong here: the filter
+(`filters`), BM25 (`indexes.bm25`), keeping postings (`remote.parts`), which generation it is (`store`).
+
+A chunk has one sparse vector for each kind of posting: at the number of a term stands how often it has it, so that the
+product with a vector of nothing but a one there is that count. A reader's vocabulary is what the reader classes have:
+a term of hidden chunks alone has no number for it, and is not asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from citelock_stores.qdrant import filters
-from citelock_stores.qdrant.layout import DENSE, WINDOWS
-from citelock_stores.qdrant.postings import PostingLists
-from citelock_stores.qdrant.readable_points import ReadablePoints, Search
+from citelock_stores.qdrant.points import DENSE, SPARSE, WINDOWS, ReadablePoints, Search
 from citelock_stores.remote.nearest import Found, k_nearest, nearest_of
-from citelock_stores.remote.packing import bytes_of
-from citelock_stores.remote.payloads import table_of
-from citelock_stores.remote.point_ids import number_of
 from citelock_stores.remote.protocol import Nearest, PostingKind, Postings, Rows, Vector, WindowVectors
-from citelock_stores.remote.search_settings import SearchSettings
+from citelock_stores.remote.stored import SearchSettings, bytes_of, number_of, table_of, text_of
 from citelock_stores.remote.tables import (
     REMOTE_CHUNKS,
     REMOTE_ORIGINALS,
     REMOTE_PLACES,
     REMOTE_SEALS,
     REMOTE_SENTENCES,
+    REMOTE_TERMS,
     REMOTE_TEXTS,
 )
 from rag_serving.indexes.databases import RemoteDataError
+
+_PACKED = pa.schema([("term", pa.string()), ("number", pa.int32()), ("chunks", pa.int64())])
+
+
+class PackedTerms(NamedTuple):
+    """Terms of one reader class in code point order, the number of each, and how many chunks of the class have it."""
+
+    terms: pa.Array
+    numbers: pa.Array
+    chunks: pa.Array
+
+
+def pack_terms(terms: Sequence[str], numbers: Sequence[int], chunks: Sequence[int]) -> str:
+    """Return terms with their numbers and chunks in a few characters."""
+    arrays = [pa.array(values, field.type) for values, field in zip((terms, numbers, chunks), _PACKED, strict=True)]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, _PACKED, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        stream.write_batch(pa.record_batch(arrays, schema=_PACKED))
+    return text_of(sink.getvalue().to_pybytes())
+
+
+def unpack_terms(packed: str) -> PackedTerms:
+    """Return what was packed.
+
+    Raises:
+        RemoteDataError: it is damaged.
+    """
+    try:
+        table = pa.ipc.open_stream(bytes_of(packed)).read_all()
+        if table.schema != _PACKED or any(column.null_count for column in table.columns):
+            raise ValueError("other columns")
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise RemoteDataError(
+            f"a vocabulary in the Qdrant server is damaged ({error}); run `citelock generations repair`"
+        ) from error
+    return PackedTerms(*(column.combine_chunks() for column in table.columns))
+
+
+Value = TypeVar("Value")
+
+
+class KeptValues(Generic[Value]):
+    """At most so many bytes of values. Safe to use from several threads."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most, self._bytes = most_bytes, 0
+        self._lock = threading.Lock()
+        self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
+
+    def get(self, key: Hashable) -> Value | None:
+        """Return a value; None where it is not kept."""
+        with self._lock:
+            if key not in self._values:
+                return None
+            self._values.move_to_end(key)
+            return self._values[key][0]
+
+    def keep(self, key: Hashable, value: Value, size: int) -> None:
+        """Keep a value of so many bytes; one that has no room at all is not kept."""
+        with self._lock:
+            if key in self._values or size > self._most:
+                return
+            self._values[key] = value, size
+            self._bytes += size
+            while self._bytes > self._most:
+                self._bytes -= self._values.popitem(last=False)[1][1]
+
+
+_TERM_BYTES = 150  # of a term in a vocabulary, by sys.getsizeof
+
+
+class Term(NamedTuple):
+    """A term as one reader may know it: its number, and how many chunks have it."""
+
+    number: int
+    chunks: int
+
+
+Vocabulary = Mapping[str, Term]
+
+
+class PostingLists:
+    """The postings of one generation. Safe to use from several threads."""
+
+    def __init__(self, most_bytes: int) -> None:
+        """`most_bytes`: what may be kept of vocabularies."""
+        self._vocabularies: KeptValues[Vocabulary] = KeptValues(most_bytes)
+
+    def vocabulary(self, points: ReadablePoints, kind: PostingKind) -> pa.Table:
+        """Return REMOTE_TERMS of the chunks that may be read."""
+        vocabulary = self._vocabulary(points, kind)
+        terms = sorted(vocabulary)
+        chunks = [vocabulary[term].chunks for term in terms]
+        return pa.table([pa.array(terms, pa.string()), pa.array(chunks, pa.int64())], schema=REMOTE_TERMS.arrow)
+
+    def of(self, points: ReadablePoints, kind: PostingKind, terms: Sequence[str]) -> dict[str, Postings]:
+        """Return the chunks that may be read with each of some terms; terms of none are left out."""
+        vocabulary = self._vocabulary(points, kind)
+        known = {term: vocabulary[term] for term in terms if term in vocabulary}
+        return dict(zip(known, _searched(points, kind, [*known.values()]), strict=True))
+
+    def _vocabulary(self, points: ReadablePoints, kind: PostingKind) -> Vocabulary:
+        key = points.classes, kind
+        vocabulary = self._vocabularies.get(key)
+        if vocabulary is None:
+            vocabulary = _read(points, kind)
+            self._vocabularies.keep(key, vocabulary, _TERM_BYTES * len(vocabulary) + 1)
+        return vocabulary
+
+
+def _read(points: ReadablePoints, kind: PostingKind) -> Vocabulary:
+    """Return the terms of all reader classes together."""
+    vocabulary: dict[str, Term] = {}
+    for point in points.scroll("terms", ["packed"], [filters.with_value("posting", kind)]):
+        parts = unpack_terms((point.payload or {}).get("packed", ""))
+        for term, number, chunks in zip(*(part.to_pylist() for part in parts), strict=True):
+            before = vocabulary.get(term)
+            vocabulary[term] = Term(number, chunks if before is None else before.chunks + chunks)
+    return vocabulary
+
+
+def _searched(points: ReadablePoints, kind: PostingKind, terms: Sequence[Term]) -> Iterator[Postings]:
+    """Return the chunks that have each of some terms.
+
+    Raises:
+        RemoteDataError: others than the vocabulary says.
+    """
+    from qdrant_client.models import SparseVector
+
+    searches = [Search(SPARSE[kind], SparseVector(indices=[term.number], values=[1.0]), term.chunks) for term in terms]
+    for term, found in zip(terms, points.with_terms(searches), strict=True):
+        rows = np.array([row for row, _ in found], np.int64)
+        counts = np.rint(np.array([score for _, score in found])).astype(np.int32)
+        order = np.argsort(rows)
+        rows, counts = rows[order], counts[order]
+        if len(rows) != term.chunks or (np.diff(rows) <= 0).any() or (counts < 1).any():
+            raise RemoteDataError(
+                "the Qdrant server lost some of a generation's terms; run `citelock generations repair`"
+            )
+        yield Postings(rows, counts)
+
 
 _NAMED = 2000  # rows that a request names one by one; of more the best are asked for until enough are among them
 _EF_FOR_EACH = 8  # candidates for each chunk that is asked for: recall@80 0.99, at four 0.97 (20,000 x 384, a filter)

@@ -1,121 +1,70 @@
-"""A Qdrant server with the generations of several tenants.
+"""A Qdrant server with the generations of several tenants: the entry point `qdrant` of `citelock.stores`.
 
-Belongs here: which generation a tenant's alias names, opening one, what is not as it should be.
-Does not belong here: reading as somebody (`reader`), publishing (`citelock_stores.publishing.qdrant_writer`).
+Belongs here: which generation a tenant's alias names, opening one, what is not as it should be, removing what is of a
+tenant. Does not belong here: reading as somebody (`reader`), publishing (`publishing.qdrant`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
 from citelock_stores.qdrant import filters
 from citelock_stores.qdrant.connection import Connection
-from citelock_stores.qdrant.layout import KEYWORD_FIELDS
-from citelock_stores.qdrant.postings import PostingLists
-from citelock_stores.qdrant.readable_points import Held, ReadablePoints
-from citelock_stores.qdrant.reader import QdrantReader
-from citelock_stores.remote.layout import Layout
-from citelock_stores.remote.packing import bytes_of
-from citelock_stores.remote.protocol import RemoteManifest
-from citelock_stores.remote.search_settings import search_settings
-from citelock_stores.remote.stored import TENANT, ManifestPayload, manifest_of
-from rag_serving.access.principals import Principal, satisfied_classes
-from rag_serving.config.index import Index
+from citelock_stores.qdrant.points import KEYWORD_FIELDS, ReadablePoints
+from citelock_stores.qdrant.reader import PostingLists, QdrantReader
+from citelock_stores.remote.aliases import WAIT_S, AliasedDatabase, AliasedStore, AliasPointer, Read
+from citelock_stores.remote.connections import RepeatedRequests
+from citelock_stores.remote.stored import (
+    TENANT,
+    Held,
+    Payload,
+    StoredGeneration,
+    Target,
+    point_id,
+    stored_generation,
+)
+from rag_serving.artifacts.store import Store
+from rag_serving.config.index import Collections
 from rag_serving.config.loading import Config
-from rag_serving.indexes.databases import RemoteDataError, RemoteError
 
 if TYPE_CHECKING:
-    from qdrant_client.models import CollectionInfo
+    from qdrant_client import QdrantClient
+    from qdrant_client.models import CollectionInfo, Filter
+
+    from citelock_stores.publishing.qdrant import QdrantPublisher
 
 
-class QdrantStore:
-    """A server with the generations of several tenants; a `RemoteStore`. Safe to use from several threads."""
+class QdrantStore(AliasedStore):
+    """A server with the generations of several tenants. Safe to use from several threads."""
 
-    def __init__(self, config: Config) -> None:
-        self._settings, self._layout = config.index, Layout.of(config.index)
-        self._connection = Connection(config.index, config.index.statement_timeout_s)
+    product, place, unit = "Qdrant", "collection", "points"
 
-    def current(self, tenant: str) -> str | None:
+    def _connect(self) -> Connection:
+        return Connection(self._settings, self._settings.statement_timeout_s)
+
+    def _aliases(self, _: str) -> Iterable[tuple[str, str]]:
         answer = self._connection.ask(lambda client: client.get_aliases())
-        aliases = [(alias.alias_name, alias.collection_name) for alias in answer.aliases]
-        targets = self._layout.published(tenant, aliases)
-        if len(targets) > 1:
-            names = ", ".join(sorted(target.alias for target in targets))
-            raise RemoteDataError(
-                f"tenant {tenant!r} has several aliases in the Qdrant server ({names}); delete all but one"
-            )
-        return targets[0].generation if targets else None
+        return [(alias.alias_name, alias.collection_name) for alias in answer.aliases]
 
-    def open(self, tenant: str, generation_id: str) -> QdrantGeneration:
-        held = Held(self._connection, self._layout.collection(tenant, generation_id), tenant, generation_id)
-        return QdrantGeneration(held, read_manifest(held), self._settings)
-
-    def faults(self, tenant: str) -> tuple[str, ...]:
-        return tuple(self._faults(tenant))
-
-    def close(self) -> None:
-        self._connection.close()
-
-    def _faults(self, tenant: str) -> Iterator[str]:
-        if self._connection.sends_key_in_clear:
-            yield f"{self._connection.url} gets the key unencrypted; use https"
-        try:
-            generation_id = self.current(tenant)
-            if generation_id is None:
-                yield f"nothing of tenant {tenant!r} is published in the Qdrant server; run `citelock build`"
-                return
-            held = Held(self._connection, self._layout.collection(tenant, generation_id), tenant, generation_id)
-            manifest = read_manifest(held)
-            yield from _missing(held, manifest)
-            yield from _collection_faults(held.collection, self._connection.ask(partial(_info, name=held.collection)))
-        except RemoteError as error:
-            yield str(error)
-
-
-class QdrantGeneration:
-    """One published generation of a tenant; a `RemoteGeneration`. Safe to use from several threads."""
-
-    def __init__(self, held: Held, payload: ManifestPayload, settings: Index) -> None:
-        """Take what the server says of it.
-
-        Raises:
-            RemoteDataError: its manifest is damaged.
-        """
-        self._held = held
-        self.manifest = RemoteManifest(bytes_of(payload.content), payload.newest)
-        self._classes = frozenset(payload.classes)
-        self._postings = PostingLists(settings.cache_bytes // 4)
-        self._search = search_settings(held.generation, payload, settings)
-
-    def reader(self, principal: Principal) -> QdrantReader:
-        classes = satisfied_classes(principal, self._held.tenant, self._classes)
-        return QdrantReader(ReadablePoints(self._held, classes), self._postings, self._search)
-
-
-def read_manifest(held: Held) -> ManifestPayload:
-    """Return what a generation says of itself.
-
-    Raises:
-        RemoteError: it is not there as a whole, or the server cannot answer.
-    """
-    narrowed = filters.unread(held.tenant, held.generation, "manifest")
-    records, _ = held.connection.ask(
-        lambda client: client.scroll(held.collection, scroll_filter=narrowed, limit=1, with_payload=True)
-    )
-    return manifest_of(records[0].payload if records else None, held.tenant, held.generation)
-
-
-def _missing(held: Held, manifest: ManifestPayload) -> Iterator[str]:
-    for kind, expected in manifest.points.items():
-        narrowed = filters.unread(held.tenant, held.generation, kind)
-        counted = held.connection.ask(
-            lambda client, by=narrowed: client.count(held.collection, count_filter=by, exact=True)  # type: ignore[misc]
+    def _manifest(self, held: Held) -> Payload | None:
+        narrowed = filters.unread(held.tenant, held.generation, "manifest")
+        records, _ = held.connection.ask(
+            lambda client: client.scroll(held.place, scroll_filter=narrowed, limit=1, with_payload=True)
         )
-        if counted.count != expected:
-            found = f"{counted.count} of {expected} points of kind {kind}"
-            yield f"collection {held.collection} has {found}; run `citelock generations repair`"
+        return records[0].payload if records else None
+
+    def _count(self, held: Held, kind: str) -> int:
+        narrowed = filters.unread(held.tenant, held.generation, kind)
+        answer = held.connection.ask(lambda client: client.count(held.place, count_filter=narrowed, exact=True))
+        return int(answer.count)
+
+    def _further_faults(self, held: Held) -> Iterator[str]:
+        yield from _collection_faults(held.place, held.connection.ask(lambda client: client.get_collection(held.place)))
+
+    def _reading(self) -> Read:
+        postings = PostingLists(self._settings.cache_bytes // 4)
+        return lambda held, classes, search: QdrantReader(ReadablePoints(held, classes), postings, search)
 
 
 def _collection_faults(name: str, info: CollectionInfo) -> Iterator[str]:
@@ -125,8 +74,82 @@ def _collection_faults(name: str, info: CollectionInfo) -> Iterator[str]:
         yield f"collection {name} is red; see the log of the Qdrant server"
 
 
-def _info(client: object, name: str) -> CollectionInfo:
-    from qdrant_client import QdrantClient
+class Pointer(AliasPointer):
+    """One tenant's alias in Qdrant, for a holder of the tenant's lock (`Store.lock`)."""
 
-    assert isinstance(client, QdrantClient)
-    return client.get_collection(name)
+    product, places, units = "Qdrant", "collections", "points"
+    requests: RepeatedRequests[QdrantClient]
+
+    def _requests(self, config: Config, key_setting: str) -> RepeatedRequests[QdrantClient]:
+        return RepeatedRequests(Connection(config.index, WAIT_S, key_setting), config.index.tries)
+
+    def aliases(self) -> Iterable[tuple[str, str]]:
+        answer = self.requests.ask(lambda client: client.get_aliases())
+        return [(alias.alias_name, alias.collection_name) for alias in answer.aliases]
+
+    def collections(self) -> list[str]:
+        answer = self.requests.ask(lambda client: client.get_collections())
+        return [collection.name for collection in answer.collections]
+
+    def in_collection(self, name: str, everybody: bool = False) -> list[StoredGeneration]:
+        narrowed = filters.of_kind("manifest") if everybody else filters.of_tenant(self.tenant, "manifest")
+        records, _ = self.requests.ask(
+            lambda client: client.scroll(name, scroll_filter=narrowed, limit=10_000, with_payload=True)
+        )
+        return [stored_generation(record.payload or {}, name) for record in records]
+
+    def count(self, name: str) -> int:
+        narrowed = filters.of_tenant(self.tenant)
+        return self.requests.ask(lambda client: client.count(name, count_filter=narrowed, exact=True)).count
+
+    def remove(self, stored: StoredGeneration) -> None:
+        if self.layout.shared:
+            self._delete(stored.collection, filters.unread(stored.tenant, stored.id))
+        else:
+            self.requests.ask(lambda client: client.delete_collection(stored.collection))
+
+    def clear(self, name: str) -> None:
+        if self.layout.shared:
+            self._delete(name, filters.of_tenant(self.tenant))
+        else:
+            super().clear(name)
+
+    def _delete(self, name: str, narrowed: Filter) -> None:
+        selector = filters.selecting(narrowed)
+        self.requests.ask(lambda client: client.delete(name, points_selector=selector, wait=True))
+
+    def move(self, old: Sequence[Target], new: Target | None) -> None:
+        from qdrant_client.models import CreateAlias, CreateAliasOperation, DeleteAlias, DeleteAliasOperation
+
+        operations: list[Any] = [
+            DeleteAliasOperation(delete_alias=DeleteAlias(alias_name=target.alias)) for target in old
+        ]
+        if new:
+            create = CreateAlias(collection_name=new.collection, alias_name=new.alias)
+            operations.append(CreateAliasOperation(create_alias=create))
+        self.requests.ask(lambda client: client.update_collection_aliases(operations))
+
+    def note(self, generation_id: str, payload: dict[str, Any]) -> None:
+        collection = self.layout.collection(self.tenant, generation_id)
+        points: list[Any] = [point_id(self.tenant, generation_id, "manifest", 0)]
+        self.requests.ask(lambda client: client.set_payload(collection, payload=payload, points=points, wait=True))
+
+
+class QdrantDatabase(AliasedDatabase):
+    """Generations in Qdrant."""
+
+    def store(self) -> QdrantStore:
+        return QdrantStore(self.config)
+
+    def pointer(self, tenant: str, key_setting: str = "writer_key_env") -> Pointer:
+        return Pointer(self.config, tenant, key_setting)
+
+    def publisher(self, store: Store, tenant: str) -> QdrantPublisher:
+        from citelock_stores.publishing.qdrant import QdrantPublisher
+
+        return QdrantPublisher(store, tenant, self.config)
+
+    def _pointers(self, tenant: str) -> Iterator[Pointer]:
+        for collections in get_args(Collections):
+            index = self.config.index.model_copy(update={"collections": collections})
+            yield Pointer(self.config.model_copy(update={"index": index}), tenant)

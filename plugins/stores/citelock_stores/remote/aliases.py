@@ -1,25 +1,49 @@
-"""What a tenant's alias names in a server, and what else it could name.
+"""What a tenant's alias names in a server, what else it could name, and what the program needs of a database.
 
 Belongs here: the tenant's generations there, which one is published, whatever the server. Does not belong here: its
-requests (`qdrant.pointer`, `opensearch.pointer`), copying generations (`citelock_stores.publishing.alias_publisher`),
-reading them in a caller's name (the backends).
+requests (`qdrant.store`, `opensearch.store`), copying generations (`publishing.alias_publisher`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from citelock_stores.remote.layout import Layout, Target
-from citelock_stores.remote.repeated_requests import RepeatedRequests
-from citelock_stores.remote.stored import StoredGeneration
+from citelock_stores.remote.connections import RepeatedRequests, ServerConnection
+from citelock_stores.remote.generation import SearchedDatabase
+from citelock_stores.remote.protocol import RemoteManifest, RemoteReader
+from citelock_stores.remote.stored import (
+    Held,
+    Layout,
+    ManifestPayload,
+    Payload,
+    SearchSettings,
+    StoredGeneration,
+    Target,
+    bytes_of,
+    manifest_of,
+    search_settings,
+)
+from rag_serving.access.principals import Principal, satisfied_classes
+from rag_serving.artifacts.store import Store, StoreError
+from rag_serving.config.index import Index
 from rag_serving.config.loading import Config
-from rag_serving.indexes.databases import RemoteDataError
+from rag_serving.indexes.databases import Figures, RemoteDataError, RemoteError, StoredInfo
+
+if TYPE_CHECKING:
+    from citelock_stores.publishing.alias_publisher import AliasPublisher
+
 
 WAIT_S = 60.0
 """Seconds that one answer to a publisher may take."""
+
+
+Read = Callable[[Held, frozenset[str], SearchSettings], RemoteReader]
+"""Gives what reads a generation in the name of some reader classes."""
 
 
 class AliasPointer(ABC):
@@ -27,6 +51,9 @@ class AliasPointer(ABC):
 
     product: ClassVar[str]
     """What the server is, as messages call it."""
+    places: ClassVar[str]
+    units: ClassVar[str]
+    """What generations are in, and made of, as counts call it."""
 
     def __init__(self, config: Config, tenant: str, key_setting: str = "writer_key_env") -> None:
         """`key_setting`: which key of `index` names the variable of the key; that of questions may look, not move."""
@@ -50,12 +77,20 @@ class AliasPointer(ABC):
         """Return the generations that a collection has of the tenant, or of everybody."""
 
     @abstractmethod
+    def count(self, name: str) -> int:
+        """Return how much a collection has of the tenant."""
+
+    @abstractmethod
     def remove(self, stored: StoredGeneration) -> None:
         """Remove a generation: its collection, or what is its own among that of others.
 
         Raises:
             RemoteError: the server refuses, or is gone.
         """
+
+    def clear(self, name: str) -> None:
+        """Remove all that a collection has of the tenant; errors as those of `remove`."""
+        self.remove(StoredGeneration("", self.tenant, name, None))
 
     @abstractmethod
     def move(self, old: Sequence[Target], new: Target | None) -> None:
@@ -151,3 +186,169 @@ class AliasPointer(ABC):
         except RemoteDataError:
             if self.current() != generation_id:  # else an earlier try was done, and its answer lost
                 raise
+
+
+class AliasedGeneration:
+    """One published generation of a tenant; a `RemoteGeneration`. Safe to use from several threads."""
+
+    def __init__(self, held: Held, payload: ManifestPayload, settings: Index, read: Read) -> None:
+        """Take what the server says of it.
+
+        Raises:
+            RemoteDataError: its manifest is damaged.
+        """
+        self._held, self._read = held, read
+        self.manifest = RemoteManifest(bytes_of(payload.content), payload.newest)
+        self._classes = frozenset(payload.classes)
+        self._search = search_settings(held.generation, payload, settings)
+
+    def reader(self, principal: Principal) -> RemoteReader:
+        return self._read(self._held, satisfied_classes(principal, self._held.tenant, self._classes), self._search)
+
+
+class AliasedStore(ABC):
+    """A server with the generations of several tenants; a `RemoteStore`. Safe to use from several threads."""
+
+    product: ClassVar[str]
+    place: ClassVar[str]
+    """What a generation is in."""
+    unit: ClassVar[str]
+    """What it is made of there."""
+
+    def __init__(self, config: Config) -> None:
+        self._settings, self._layout = config.index, Layout.of(config.index)
+        self._connection = self._connect()
+
+    @abstractmethod
+    def _connect(self) -> ServerConnection[Any]:
+        """Return a connection; nothing is sent yet."""
+
+    @abstractmethod
+    def _aliases(self, tenant: str) -> Iterable[tuple[str, str]]:
+        """Return (alias, collection), those of the tenant among them."""
+
+    @abstractmethod
+    def _manifest(self, held: Held) -> Payload | None:
+        """Return what a generation says of itself; None where it is not there."""
+
+    @abstractmethod
+    def _count(self, held: Held, kind: str) -> int:
+        """Return how much of a kind a generation has."""
+
+    @abstractmethod
+    def _reading(self) -> Read:
+        """Return what reads one generation."""
+
+    def _further_faults(self, _: Held) -> Iterator[str]:
+        """Yield what else is not as it should be where a generation is."""
+        yield from ()
+
+    def current(self, tenant: str) -> str | None:
+        targets = self._layout.published(tenant, self._aliases(tenant))
+        if len(targets) > 1:
+            names = ", ".join(sorted(f"{target.alias} of {target.collection}" for target in targets))
+            raise RemoteDataError(
+                f"tenant {tenant!r} has several aliases in the {self.product} server ({names}); delete all but one"
+            )
+        return targets[0].generation if targets else None
+
+    def open(self, tenant: str, generation_id: str) -> AliasedGeneration:
+        held = self._held(tenant, generation_id)
+        return AliasedGeneration(held, self._read_manifest(held), self._settings, self._reading())
+
+    def faults(self, tenant: str) -> tuple[str, ...]:
+        return tuple(self._faults(tenant))
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _held(self, tenant: str, generation_id: str) -> Held:
+        return Held(self._connection, self._layout.collection(tenant, generation_id), tenant, generation_id)
+
+    def _read_manifest(self, held: Held) -> ManifestPayload:
+        return manifest_of(self._manifest(held), held.tenant, held.generation)
+
+    def _faults(self, tenant: str) -> Iterator[str]:
+        if self._connection.sends_key_in_clear:
+            yield f"{self._connection.url} gets the key unencrypted; use https"
+        try:
+            generation_id = self.current(tenant)
+            if generation_id is None:
+                yield f"nothing of tenant {tenant!r} is published in the {self.product} server; run `citelock build`"
+                return
+            held = self._held(tenant, generation_id)
+            for kind, expected in self._read_manifest(held).points.items():
+                if (there := self._count(held, kind)) != expected:
+                    has = f"{self.place} {held.place} has {there} of {expected} {self.unit} of kind {kind}"
+                    yield f"{has}; run `citelock generations repair`"
+            yield from self._further_faults(held)
+        except RemoteError as error:
+            yield str(error)
+
+
+class AliasedDatabase(SearchedDatabase):
+    """A server in which an alias of the tenant names what is published."""
+
+    @abstractmethod
+    def pointer(self, tenant: str, key_setting: str = "writer_key_env") -> AliasPointer:
+        """Return a tenant's alias; `key_setting`: which key of `index` names the variable of the key."""
+
+    @abstractmethod
+    def publisher(self, store: Store, tenant: str) -> AliasPublisher:
+        """Return what publishes for a tenant."""
+
+    def _pointers(self, tenant: str) -> Iterator[AliasPointer]:
+        """Yield the tenant's alias in each layout in which there may be something of it."""
+        yield self.pointer(tenant)
+
+    def published(self, tenant: str) -> str | None:
+        with closing(self.pointer(tenant)) as pointer:
+            return pointer.current()
+
+    def listed(self, tenant: str) -> list[StoredInfo]:
+        with closing(self.pointer(tenant, "api_key_env")) as pointer:
+            current = pointer.current()
+            return [
+                StoredInfo(each.id, each.chunks, each.created_at, each.published_at or each.created_at,
+                           each.id == current)
+                for each in pointer.listed()
+            ]  # fmt: skip
+
+    def roll_back(self, store: Store, tenant: str, generation_id: str | None) -> str:
+        with closing(self.pointer(tenant)) as pointer, store.lock(tenant):
+            target = generation_id or pointer.previous()
+            if target is None:
+                raise StoreError(f"the {pointer.product} server has no generation of tenant {tenant!r} to go back to")
+            pointer.point_to(target)
+            return target
+
+    def publish(self, store: Store, tenant: str, generation_id: str, resend: bool) -> Figures:
+        with closing(self.publisher(store, tenant)) as publisher, store.lock(tenant):
+            return publisher.publish(generation_id, resend=resend).figures()
+
+    def prune(self, store: Store, tenant: str) -> tuple[str, ...]:
+        with closing(self.publisher(store, tenant)) as publisher, store.lock(tenant):
+            return publisher.prune()
+
+    def count(self, tenant: str) -> dict[str, int]:
+        counts = Counter[str]()
+        for pointer in self._pointers(tenant):
+            with closing(pointer):
+                names = pointer.own_collections()
+                counts["aliases"] += len(pointer.targets())
+                counts[pointer.places] += 0 if pointer.layout.shared else len(names)
+                counts[pointer.units] += sum(map(pointer.count, names))
+        return {kind: count for kind, count in counts.items() if count}
+
+    def erase(self, store: Store, tenant: str) -> None:
+        """Remove all that the server has of a tenant, in every layout; what was removed before a failure stays removed.
+
+        Raises:
+            RemoteError: the server refuses, or is gone.
+        """
+        with store.lock(tenant):
+            for pointer in self._pointers(tenant):
+                with closing(pointer):
+                    pointer.unpublish()
+                    for name in pointer.own_collections():
+                        pointer.clear(name)

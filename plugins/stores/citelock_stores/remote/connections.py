@@ -1,12 +1,14 @@
 """The connection to a server that is asked over HTTP by its own client: when it is opened, how long it is waited for.
 
-Belongs here: what the clients of all such servers have in common: keys, limits of time, what statuses mean.
-Does not belong here: a client (`qdrant.connection`), trying again (`repeated_requests`).
+Belongs here: what the clients of all such servers have in common: keys, limits of time, what statuses mean, and sending
+again what leaves the same behind however often it is done. Does not belong here: a client (`qdrant.connection`).
 """
 
 from __future__ import annotations
 
+import random
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, Generic, NoReturn, Protocol, TypeVar
@@ -135,3 +137,38 @@ class ServerConnection(ABC, Generic[Client]):
 
     def _line(self, what: str) -> str:
         return redacted(f"the {self.product} server at {self.url} {what}")
+
+
+BACKOFF_S, LONGEST_WAIT_S = 0.5, 60.0
+
+
+class RepeatedRequests(Generic[Client]):
+    """A connection whose requests are sent up to `tries` times. `repeats`: how many were sent again."""
+
+    def __init__(self, connection: ServerConnection[Client], tries: int) -> None:
+        self._connection = connection
+        self.tries, self.repeats = tries, 0
+
+    def ask(self, request: Callable[[Client], Result]) -> Result:
+        """Return what the server answers.
+
+        Raises:
+            RemoteError: it refuses, or does not answer in all tries.
+        """
+        for tried in range(1, self.tries):
+            try:
+                return self._connection.ask(request)
+            except (BusyError, RemoteTimeoutError) as error:
+                self.wait(tried, getattr(error, "retry_after_s", None))
+        return self._connection.ask(request)
+
+    def wait(self, tried: int, asked_s: float | None = None) -> None:
+        """Wait before sending again what was sent `tried` times: as long as the server asks, else twice as long with
+        every try; a minute at most."""
+        self.repeats += 1
+        doubled = BACKOFF_S * 2 ** (tried - 1) * (0.5 + random.random())
+        time.sleep(min(doubled if asked_s is None else float(asked_s), LONGEST_WAIT_S))
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._connection.close()

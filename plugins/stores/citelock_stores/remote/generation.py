@@ -1,29 +1,40 @@
-"""A generation in a database, opened: what each reader may see of it is fetched under that reader's own rights.
+"""A generation in a database: what each reader may see of it is fetched under that reader's own rights.
 
-Belongs here: its manifest, which catalog belongs to a reader. Does not belong here: what a catalog is (`catalog`),
-which generation is published (`source`).
+Belongs here: its manifest, which catalog belongs to a reader, following the tenant's pointer, the database that all
+tenants of a process share. Does not belong here: a catalog (`catalog`), a database (the backends).
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
-from citelock_stores.remote.catalog import Catalog, Trust
-from citelock_stores.remote.catalogs import CatalogKey, Catalogs
-from citelock_stores.remote.protocol import RemoteGeneration
+from citelock_stores.remote.catalog import Catalog, CatalogKey, Catalogs, Trust
+from citelock_stores.remote.protocol import RemoteGeneration, RemoteStore
 from citelock_stores.remote.seals import RESEND, GenerationSeals
 from rag_serving.access.principals import READER, Principal, satisfied_classes
 from rag_serving.artifacts.manifest import Manifest, manifest_of
-from rag_serving.artifacts.store import StoreError
-from rag_serving.indexes.databases import RemoteDataError
+from rag_serving.artifacts.store import Store, StoreError
+from rag_serving.config.loading import Config
+from rag_serving.indexes.databases import (
+    ENTRY_POINTS,
+    RemoteConnectionError,
+    RemoteDataError,
+    RemoteError,
+    RemoteTimeoutError,
+)
 from rag_serving.indexes.protocols import ReaderView
+from rag_serving.indexes.served import ServedGeneration
+from rag_serving.indexes.sources import FileStamps
 from rag_serving.indexes.view import GenerationView
+from rag_serving.plugins import one
 
 _log = logging.getLogger(__name__)
 _REMEMBERED = 1024  # readers whose classes are known
@@ -126,3 +137,132 @@ class DatabaseGeneration:
             self._altered |= numbers
         _log.error("generation %s: %s", self.id, "; ".join(self.degraded))
         self._catalogs.forget(self)
+
+
+@dataclass
+class SharedStore:
+    """A database with what was fetched of it."""
+
+    key: object
+    store: RemoteStore
+    catalogs: Catalogs
+    users: int = 0
+
+    def release(self) -> None:
+        """Count one user less; the last one closes the connections."""
+        with _OPEN.lock:
+            self.users -= 1
+            if self.users:
+                return
+            _OPEN.stores.pop(self.key, None)
+        self.store.close()
+
+
+@dataclass
+class _Open:
+    stores: dict[object, SharedStore] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_OPEN = _Open()
+
+
+def shared_store(config: Config) -> SharedStore:
+    """Return the database that `index` names with one user more, which must `release` it. Nothing is sent yet.
+
+    Raises:
+        ConfigError: its address is missing.
+    """
+    key = config.home, config.index.model_dump_json()
+    with _OPEN.lock:
+        shared = _OPEN.stores.get(key)
+        if shared is None:
+            shared = _OPEN.stores[key] = SharedStore(key, open_store(config), Catalogs(config.index.cache_bytes))
+        shared.users += 1
+        return shared
+
+
+def open_store(config: Config) -> RemoteStore:
+    """Return the database that `index` names, for this caller alone; errors as those of `shared_store`."""
+    store: RemoteStore = one(ENTRY_POINTS, config.index.kind)(config).store()
+    return store
+
+
+TRUSTED_S = 300.0
+"""Seconds for which what the pointer last named counts while the database is away, for earlier answers alone."""
+
+
+class DatabaseSource:
+    """The generations of one tenant in the database of `index`. Safe to use from several threads."""
+
+    def __init__(self, store: Store, tenant: str, config: Config) -> None:
+        self._home, self._tenant, self._config = store.home, tenant, config
+        self._lock = threading.Lock()
+        self._shared: SharedStore | None = None
+        self._closed = False
+        self._last: tuple[float, str | None] | None = None
+
+    def current(self) -> str | None:
+        try:
+            named = self._opened().store.current(self._tenant)
+        except RemoteError as error:
+            raise StoreError(f"the database of `index` cannot say what is published: {error}") from error
+        self._last = time.monotonic(), named
+        return named
+
+    def last_named(self) -> str | None:
+        try:
+            return self.current()
+        except StoreError as error:
+            if not isinstance(error.__cause__, RemoteConnectionError | RemoteTimeoutError):
+                return None
+        last = self._last
+        return last[1] if last and time.monotonic() - last[0] <= TRUSTED_S else None
+
+    def open(self, generation_id: str) -> ServedGeneration:
+        shared = self._opened()
+        remote = shared.store.open(self._tenant, generation_id)
+        return DatabaseGeneration(self._home, self._tenant, generation_id, remote, shared.catalogs)
+
+    def narrows(self, old: str, new: str) -> bool:
+        """Return whether they differ: who may read what in each is not told to whoever serves them."""
+        return old != new
+
+    def before(self, _: str) -> list[str]:
+        """Return none: what is older is not answered from unless it is published again."""
+        return []
+
+    def stamps(self, _: ServedGeneration) -> FileStamps:
+        """Return none: a published generation is never written to."""
+        return None
+
+    def close(self) -> None:
+        with self._lock:
+            shared, self._shared, self._closed = self._shared, None, True
+        if shared:
+            shared.release()
+
+    def _opened(self) -> SharedStore:
+        with self._lock:
+            if self._closed:
+                raise RemoteConnectionError("the connection is closed: the server ends")
+            self._shared = self._shared or shared_store(self._config)
+            return self._shared
+
+
+class SearchedDatabase(ABC):
+    """A database that questions read."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    @abstractmethod
+    def store(self) -> RemoteStore:
+        """Return its generations, as questions read them; nothing is sent yet.
+
+        Raises:
+            ConfigError: its address is missing.
+        """
+
+    def source(self, store: Store, tenant: str) -> DatabaseSource:
+        return DatabaseSource(store, tenant, self.config)

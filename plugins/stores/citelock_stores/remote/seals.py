@@ -1,7 +1,7 @@
 """Seals of what a database holds: without the installation's secret nobody can alter a row there unnoticed.
 
 Belongs here: the digests of a reader class's rows and texts, the keyed seal over them, comparing what was handed out.
-Does not belong here: the columns (`tables`), making the tables that are sealed (`publishing.seals`), what an
+Does not belong here: the columns (`tables`), making the tables that are sealed (`publishing.tables`), what an
 alteration costs a question (`generation`).
 
 A seal covers, for one reader class of one generation of one tenant: the rows of REMOTE_CHUNKS and REMOTE_PLACES, a

@@ -20,11 +20,12 @@ from citelock_stores import opensearch
 from citelock_stores import publishing as publishing_room
 from citelock_stores.opensearch import reader as reader_module
 from citelock_stores.opensearch.connection import Connection
-from citelock_stores.opensearch.readable_documents import Held, ReadableDocuments
+from citelock_stores.opensearch.reader import ReadableDocuments
 from citelock_stores.opensearch.store import OpenSearchStore
 from citelock_stores.publishing.alias_publisher import QuotaError
-from citelock_stores.publishing.opensearch_writer import OpenSearchPublisher
-from citelock_stores.remote import repeated_requests
+from citelock_stores.publishing.opensearch import OpenSearchPublisher
+from citelock_stores.remote import connections
+from citelock_stores.remote.stored import Held
 from evals.evaluation.bench import with_column
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
@@ -53,7 +54,7 @@ def publisher(config: Config, tenant: str = TENANT) -> OpenSearchPublisher:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeated_requests, "BACKOFF_S", 0.005)
+    monkeypatch.setattr(connections, "BACKOFF_S", 0.005)
 
 
 @pytest.fixture

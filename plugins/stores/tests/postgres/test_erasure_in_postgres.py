@@ -14,7 +14,7 @@ import yaml
 from support.postgres_index import APP, OWNER, WRITER, IndexServer, connected, publish_table, signer_of, tables_of
 from support.synthetic import chunk_table, clustered_vectors
 
-from citelock_stores.postgres import removal
+from citelock_stores.postgres import publisher
 from citelock_stores.postgres.publisher import Publisher
 from citelock_stores.postgres.store import PostgresStore
 from rag_serving.access.principals import Principal
@@ -104,9 +104,9 @@ KILLED = """
 import os, signal, sys
 from rag_serving.config.loading import load_config
 from rag_serving.erasure import erasing
-from citelock_stores.postgres import removal
+from citelock_stores.postgres import publisher
 name = sys.argv[2]
-room = removal if hasattr(removal, name) else erasing
+room = publisher if hasattr(publisher, name) else erasing
 real = getattr(room, name)
 def dying(*arguments):
     if name == "_remove_tenant":  # in the middle of its transaction
@@ -177,7 +177,7 @@ def test_whoever_reads_on_delays_it_and_then_nothing_is_removed(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = rows_of(config, "acme")
-    monkeypatch.setattr(removal, "LOCK_S", 0.1)
+    monkeypatch.setattr(publisher, "LOCK_S", 0.1)
     claims = signer_of(config).for_reader(Principal("acme"), 30)
     with connected(config, APP, claims) as reading:
         assert reading.execute("SELECT count(*) FROM citelock.document_chunks").fetchone()[0]

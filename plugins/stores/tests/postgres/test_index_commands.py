@@ -16,7 +16,7 @@ from support.postgres_index import IndexServer
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors
 from typer.testing import CliRunner
 
-from citelock_stores.publishing.postgres_writer import publish_generation
+from citelock_stores.publishing.postgres import publish_generation
 from rag_assets.publishing.build import build_generation
 from rag_serving.artifacts.store import Store
 from rag_serving.cli.main import app

@@ -14,11 +14,9 @@ from support.postgres_index import APP, IndexServer, connected, signer_of
 from support.synthetic import MODEL, TENANT, WORDS, chunk_table, clustered_vectors
 from support.waiting import wait_until
 
-from citelock_stores.postgres.packing import vector_text
 from citelock_stores.postgres.publisher import Publisher
-from citelock_stores.postgres.reader import PostgresReader
-from citelock_stores.postgres.store import PostgresStore
-from citelock_stores.publishing.postgres_writer import publish_generation
+from citelock_stores.postgres.store import PostgresReader, PostgresStore, vector_text
+from citelock_stores.publishing.postgres import publish_generation
 from rag_assets.publishing.build import build_generation
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store

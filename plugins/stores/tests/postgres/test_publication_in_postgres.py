@@ -21,8 +21,8 @@ from support.synthetic import MODEL, chunk_table, clustered_vectors
 
 from citelock_stores.postgres.migrations.upgrade import migrate
 from citelock_stores.postgres.store import PostgresStore
-from citelock_stores.publishing import postgres_writer
-from citelock_stores.publishing.postgres_writer import PostgresPublisher, publish_generation
+from citelock_stores.publishing import postgres as postgres_writer
+from citelock_stores.publishing.postgres import PostgresPublisher, publish_generation
 from evals.evaluation.bench import with_column
 from rag_assets.publishing.build import build_generation
 from rag_serving.access.principals import Principal
@@ -215,7 +215,7 @@ class TestKilled:
         path.write_text(config.model_dump_json(include={"home", "tenants", "index"}), encoding="utf-8")
         code = (
             "import json, sys\n"
-            "from citelock_stores.publishing.postgres_writer import publish_generation\n"
+            "from citelock_stores.publishing.postgres import publish_generation\n"
             "from rag_serving.artifacts.store import Store\n"
             "from rag_serving.config.loading import parse_config\n"
             "config = parse_config(json.load(open(sys.argv[1])))\n"

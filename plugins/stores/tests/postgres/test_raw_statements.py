@@ -19,7 +19,7 @@ from support.postgres_index import APP, OWNER, WRITER, IndexServer, connected, s
 from support.synthetic import MODEL, WORDS, chunk_row, clustered_vectors
 
 from citelock_stores.postgres.claims import KEY_PURPOSE, SignedClaims, Signer
-from citelock_stores.publishing.postgres_writer import publish_generation
+from citelock_stores.publishing.postgres import publish_generation
 from rag_assets.publishing.build import build_generation
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS

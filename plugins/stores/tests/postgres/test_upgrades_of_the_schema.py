@@ -14,9 +14,9 @@ from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors
 from citelock_stores.postgres.migrations import upgrade
 from citelock_stores.postgres.migrations.upgrade import HEAD, migrate
 from citelock_stores.postgres.store import PostgresStore
-from citelock_stores.publishing import postgres_writer
-from citelock_stores.publishing.postgres_writer import publish_generation
-from citelock_stores.remote.catalogs import Catalogs
+from citelock_stores.publishing import postgres as postgres_writer
+from citelock_stores.publishing.postgres import publish_generation
+from citelock_stores.remote.catalog import Catalogs
 from citelock_stores.remote.generation import DatabaseGeneration
 from rag_assets.publishing.build import build_generation
 from rag_serving.access.principals import Principal

@@ -13,8 +13,8 @@ from support.qdrant_corpus import TENANT, built, publisher, qdrant_config, restr
 from support.qdrant_server import QdrantServer, started_qdrant
 from support.stand_in_http import Fault
 
-from citelock_stores.qdrant import removal
-from citelock_stores.remote import repeated_requests
+from citelock_stores.qdrant.store import QdrantDatabase
+from citelock_stores.remote import connections
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.erasure.erasing import PublishedError, TenantErasure, count_published
@@ -32,7 +32,7 @@ def server() -> Iterator[QdrantServer]:
 @pytest.fixture
 def homes(server: QdrantServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     """Two tenants, published in the one layout and later in the other."""
-    monkeypatch.setattr(repeated_requests, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(connections, "BACKOFF_S", 0.01)
     server.faults.clear()
     for name in [*server.collections]:
         server.answer("DELETE", f"/collections/{name}", None)
@@ -103,6 +103,6 @@ def test_an_erasure_that_breaks_off_is_finished_by_the_next(
 def test_an_answer_that_was_lost_is_asked_for_again(homes: list[Config], server: QdrantServer) -> None:
     for only in ("/collections/aliases", "/delete", "/collections"):
         server.faults.append(Fault(only, cut=True, late=True))
-    removal.remove_tenant(homes[0], TENANT)
+    QdrantDatabase(homes[0]).erase(Store(homes[0].home), TENANT)
     assert not server.faults
     assert count_published(homes[0], TENANT) == {}

@@ -23,12 +23,12 @@ from support.waiting import wait_until
 from support.wiki import Passage, publish_paged
 from typer.testing import CliRunner
 
-from citelock_stores.publishing import alias_publisher, upload
+from citelock_stores.publishing import alias_publisher
 from citelock_stores.publishing.alias_publisher import QuotaError
-from citelock_stores.publishing.qdrant_writer import QdrantPublisher
+from citelock_stores.publishing.qdrant import QdrantPublisher
 from citelock_stores.qdrant.connection import Connection
 from citelock_stores.qdrant.store import QdrantStore
-from citelock_stores.remote import repeated_requests
+from citelock_stores.remote import connections
 from evals.evaluation.bench import with_column
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
@@ -48,7 +48,7 @@ def server() -> Iterator[QdrantServer]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeated_requests, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(connections, "BACKOFF_S", 0.01)
 
 
 in_either_layout = pytest.mark.parametrize("config", ["tenant", "shared"], indirect=True)
@@ -309,7 +309,7 @@ def test_points_that_are_not_what_was_sent_are_not_published(
     old = built(config, restricted_chunks(30))
     publishing.publish(old.id)
     new = built(config, restricted_chunks(60, seed=1))
-    monkeypatch.setattr(upload.Upload, "complete", _die)
+    monkeypatch.setattr(alias_publisher.Upload, "complete", _die)
     with pytest.raises(KilledError):
         publishing.publish(new.id)
     monkeypatch.undo()

@@ -1,37 +1,53 @@
-"""The points of one generation that some reader classes open.
+"""The points of one generation in Qdrant: their kinds, fields and vectors, and reading them as some reader classes.
 
-Belongs here: requests by a reader, each with the reader's filter, and looking at what comes back.
-Does not belong here: the filter (`filters`), tables (`remote.payloads`, `reader`).
+Belongs here: names, requests by a reader, each with the reader's filter, and looking at what comes back.
+Does not belong here: the filter (`filters`), ids (`remote.stored`), tables (`reader`).
+
+Every point belongs to one generation of one tenant and says so in its payload, also where its collection is of that
+generation alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from citelock_stores.qdrant import filters
-from citelock_stores.qdrant.connection import Connection
-from citelock_stores.qdrant.layout import PointKind
-from citelock_stores.remote.point_ids import id_prefix, number_of, point_id
-from citelock_stores.remote.stored import READERS
+from citelock_stores.remote.stored import GENERATION, POINT, READERS, Held, id_prefix, number_of, point_id
 from rag_serving.indexes.databases import RemoteDataError
 
 if TYPE_CHECKING:
     from qdrant_client.models import QueryRequest, Record, ScoredPoint, SearchParams
 
+
+PointKind = Literal["chunk", "place", "original", "piece", "terms", "seal", "manifest"]
+"""chunk: a chunk with its text and vectors. place: another place of a chunk's text. original: the file of a page.
+piece: a part of its bytes. terms: a part of the vocabulary of a reader class. seal: a part of what seals a reader
+class (REMOTE_SEALS). manifest: what the generation says of itself."""
+
+DENSE, WINDOWS = "dense", "windows"
+"""Vectors of chunks: one for each, or a multivector of its windows, of which the nearest counts."""
+SPARSE = {"lexical": "lexical-counts", "keyword": "keyword-counts"}
+"""Sparse vectors by kind of posting: how often the chunk has the term of each number."""
+HNSW_M, HNSW_EF_CONSTRUCT = 16, 100
+
+KEYWORD_FIELDS = (GENERATION, POINT, READERS, "posting", "sha256")
+"""Payload fields with a keyword index beside `tenant`."""
+BOOK_FIELDS = {
+    "chapter": "keyword",
+    "section": "keyword",
+    "page": "integer",
+    "passage_id": "keyword",
+    "source_file": "keyword",
+    "text": "text",
+}
+"""Payload fields of the passages of a book, each with an index of its own."""
+
+
 NumberedScore = tuple[int, float]
 """The number of a chunk and its score."""
 _PAGE = 1000  # points of one answer
 _UNASKED = "the Qdrant server answers with a point that was not asked for, which is not shown"
-
-
-class Held(NamedTuple):
-    """Where a generation is."""
-
-    connection: Connection
-    collection: str
-    tenant: str
-    generation: str
 
 
 class Search(NamedTuple):
@@ -60,8 +76,8 @@ class ReadablePoints:
         offset: Any = None
         while True:
             records, offset = self._held.connection.ask(
-                lambda client, start=offset: client.scroll(  # type: ignore[misc]
-                    self._held.collection,
+                lambda client, start=offset: client.scroll(
+                    self._held.place,
                     scroll_filter=narrowed,
                     limit=_PAGE,
                     offset=start,
@@ -103,7 +119,7 @@ class ReadablePoints:
                 type_=dict[str, Any],
                 method="POST",
                 url="/collections/{collection_name}/points/query/batch",
-                path_params={"collection_name": self._held.collection},
+                path_params={"collection_name": self._held.place},
                 headers={"Content-Type": "application/json"},
                 content=batch.model_dump_json(exclude_unset=True),
             )
@@ -127,7 +143,7 @@ class ReadablePoints:
         narrowed = self._filter("chunk", conditions)
         requests = [_request(search, narrowed, fields, params) for search in searches]
         responses = self._held.connection.ask(
-            lambda client: client.query_batch_points(self._held.collection, requests=requests)
+            lambda client: client.query_batch_points(self._held.place, requests=requests)
         )
         if len(responses) != len(searches):
             raise RemoteDataError(f"the Qdrant server answers {len(responses)} of {len(searches)} searches")
