@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow.compute as pc
@@ -40,7 +40,6 @@ from citelock_stores.remote.stored import (
 )
 from rag_serving.artifacts.manifest import FILE as MANIFEST_FILE
 from rag_serving.artifacts.store import Store, read_text
-from rag_serving.config.indexing import Indexing
 from rag_serving.config.loading import Config
 from rag_serving.indexes import exact
 from rag_serving.indexes.databases import RemoteDataError, RemoteError
@@ -167,7 +166,13 @@ BATCH = 100
 LISTED = 10_000
 """Ids of one answer."""
 
+PROBES, NEAREST = 16, 10
+SAME = 1e-5  # difference of cosines that count as equal
+
 NumberedPoint = tuple[int, RawPoint]
+Counts = Mapping[int, int]
+"""How often chunks have a term, by row."""
+Points = TypeVar("Points", bound=GenerationPoints)
 
 
 @dataclass(frozen=True)
@@ -181,15 +186,12 @@ class Uploaded:
     seconds: float
 
 
-class Upload(ABC):
-    """One generation on its way to its collection."""
+class Upload(ABC, Generic[Points]):
+    """One generation on its way to its collection, and compared there."""
 
-    def __init__(
-        self, requests: RepeatedRequests[Any], collection: str, points: GenerationPoints, config: Config
-    ) -> None:
+    def __init__(self, requests: RepeatedRequests[Any], collection: str, points: Points, config: Config) -> None:
         self.collection = collection
-        self._requests, self._points = requests, points
-        self._patience_s = config.index.publish_timeout_s
+        self._requests, self._points, self._config = requests, points, config
         self._name = points.manifest.tenant, points.manifest.id
 
     @abstractmethod
@@ -207,6 +209,18 @@ class Upload(ABC):
     @abstractmethod
     def _finish(self, began: float) -> None:
         """Wait until what was sent can be searched; `began`: when sending did, of `time.monotonic`."""
+
+    @abstractmethod
+    def _count(self, kind: str) -> int:
+        """Return how many points of a kind are there."""
+
+    @abstractmethod
+    def _nearest(self, queries: NDArray[np.float32]) -> Sequence[Sequence[int]]:
+        """Return the rows of the ten chunks nearest to each of some vectors [n, d], as the graph finds them."""
+
+    @abstractmethod
+    def _terms(self, kind: PostingKind) -> Iterator[tuple[str, Counts, Counts]]:
+        """Yield some terms: what the server has of each, and what the files have."""
 
     def send(self, progress: Callable[[int, int], None] | None = None, resend: bool = False) -> Uploaded:
         """Send every point that is not there yet; `resend`: also those that are there, in whose place they are put.
@@ -236,37 +250,6 @@ class Upload(ABC):
         """Say that the generation is there as a whole."""
         self._put("manifest", [(0, RawPoint(self._points.manifest_payload(complete=True), {}))])
 
-
-def _batches(numbers: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    for start in range(0, len(numbers), size):
-        yield numbers[start : start + size]
-
-
-PROBES, NEAREST = 16, 10
-SAME = 1e-5  # difference of cosines that count as equal
-
-Counts = Mapping[int, int]
-"""How often chunks have a term, by row."""
-
-
-class PointChecks(ABC):
-    """Compares one generation in one collection."""
-
-    def __init__(self, collection: str, points: GenerationPoints, settings: Indexing) -> None:
-        self.collection, self._points, self._settings = collection, points, settings
-
-    @abstractmethod
-    def _count(self, kind: str) -> int:
-        """Return how many points of a kind are there."""
-
-    @abstractmethod
-    def _nearest(self, queries: NDArray[np.float32]) -> Sequence[Sequence[int]]:
-        """Return the rows of the ten chunks nearest to each of some vectors [n, d], as the graph finds them."""
-
-    @abstractmethod
-    def _terms(self, kind: PostingKind) -> Iterator[tuple[str, Counts, Counts]]:
-        """Yield some terms: what the server has of each, and what the files have."""
-
     def check(self) -> float:
         """Return recall@10 of sample queries, 0 to 1: every kind of point is there as often as it should be, and chunks
         are found by their vectors and terms.
@@ -288,7 +271,7 @@ class PointChecks(ABC):
                 raise RemoteDataError(
                     f"{where}: chunks with {term!r} differ; `citelock generations repair` sends it again"
                 )
-        recall, least = self._recall(), self._settings.min_ann_recall
+        recall, least = self._recall(), self._config.indexing.min_ann_recall
         if recall < least:
             raise RemoteDataError(
                 f"{where}: recall@10 of sample queries is {recall:.3f}, indexing.min_ann_recall {least}"
@@ -306,6 +289,11 @@ class PointChecks(ABC):
             similarities = exact.similarities(table, query, np.array(answer, np.int64))
             hits += min(len(nearest), int(np.count_nonzero(similarities >= nearest[-1].score - SAME)))
         return hits / (len(rows) * min(NEAREST, chunks))
+
+
+def _batches(numbers: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    for start in range(0, len(numbers), size):
+        yield numbers[start : start + size]
 
 
 def some_of(count: int) -> list[int]:
@@ -359,21 +347,12 @@ class Publication:
 class AliasPublisher(AliasPointer):
     """The generations of one tenant in a server, for a holder of the tenant's lock (`Store.lock`)."""
 
+    points_class: ClassVar[type[GenerationPoints]]
+    upload_class: ClassVar[type[Upload[Any]]]
+
     def __init__(self, store: Store, tenant: str, config: Config) -> None:
         super().__init__(config, tenant)
         self._store, self._config = store, config
-
-    @abstractmethod
-    def _points(self, files: GenerationFiles, folder: Path) -> GenerationPoints:
-        """Return what the server holds of a generation."""
-
-    @abstractmethod
-    def _upload(self, points: GenerationPoints) -> Upload:
-        """Return what sends it."""
-
-    @abstractmethod
-    def _checks(self, points: GenerationPoints) -> PointChecks:
-        """Return what compares it."""
 
     def publish(
         self, generation_id: str, progress: Callable[[int, int], None] | None = None, resend: bool = False
@@ -387,12 +366,14 @@ class AliasPublisher(AliasPointer):
             RemoteError: the server cannot take it; the alias is as it was.
         """
         files = read_files(self._store, self.tenant, generation_id, self._config.indexing.memory_bytes)
-        points = self._points(files, self._store.generation(self.tenant, generation_id))
+        points = self.points_class(files, self._store.generation(self.tenant, generation_id), self._config.home)
         removed = self.prune(also_keep=generation_id)
         quotas, warnings = self._check_quota(points)
-        upload = self._upload(points)
+        upload = self.upload_class(
+            self.requests, self.layout.collection(self.tenant, generation_id), points, self._config
+        )
         uploaded = upload.send(progress, resend)
-        recall = self._checks(points).check()
+        recall = upload.check()
         upload.complete()
         previous = self.point_to(generation_id)
         size = self._stored_bytes(upload.collection)
@@ -421,9 +402,6 @@ class AliasPublisher(AliasPointer):
         for each in doomed:
             self.remove(each)
         return tuple(sorted(each.id for each in doomed))
-
-    def _collection_of(self, points: GenerationPoints) -> str:
-        return self.layout.collection(self.tenant, points.manifest.id)
 
     def _check_quota(self, points: GenerationPoints) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return what will be used of each quota, and warnings of those that are nearly used up.

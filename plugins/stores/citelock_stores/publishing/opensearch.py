@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, get_args
 
 import numpy as np
@@ -30,7 +29,6 @@ from citelock_stores.publishing.alias_publisher import (
     GenerationPoints,
     Maker,
     NumberedPoint,
-    PointChecks,
     RawPoint,
     Upload,
 )
@@ -41,16 +39,13 @@ from citelock_stores.publishing.tables import (
     classes_of_chunks,
     postings_of,
 )
-from citelock_stores.remote.connections import RepeatedRequests
 from citelock_stores.remote.protocol import PostingKind
 from citelock_stores.remote.stored import READERS, pack_table, point_id, term_hash, text_of
 from citelock_stores.remote.tables import REMOTE_TERMS, TEXT_COLUMNS
 from rag_serving.artifacts.columns import take_rows
-from rag_serving.config.loading import Config
 from rag_serving.escaping.redaction import redacted
 from rag_serving.escaping.targets import one_line
 from rag_serving.indexes.databases import BusyError, RemoteDataError, RemoteError
-from rag_serving.indexes.generation_files import GenerationFiles
 from rag_serving.indexes.sentence_vectors import record_type
 
 _TOGETHER = 8_192  # postings of rare terms in one document
@@ -192,25 +187,20 @@ class OpenSearchDocuments(GenerationPoints):
 
 
 _BUSY = frozenset({408, 429, 502, 503, 504})
+_OF_A_CHUNK = 8  # windows that are asked for in place of one chunk
 _SHOWN = 300  # characters of what the server says of a document
 
 Document = tuple[str, dict[str, Any]]
 """The id of a document and what is sent of it."""
 
 
-class OpenSearchUpload(Upload):
-    """One generation on its way to its index."""
-
-    def __init__(
-        self, requests: RepeatedRequests[Any], index: str, documents: OpenSearchDocuments, config: Config
-    ) -> None:
-        super().__init__(requests, index, documents, config)
-        self._settings = config.index
+class OpenSearchUpload(Upload[OpenSearchDocuments]):
+    """One generation on its way to its index, and compared there."""
 
     def _ensure_collection(self) -> None:
         if self._exists():
             return
-        body = index_body(self._points.manifest.embedder.dimension, self._settings)
+        body = index_body(self._points.manifest.embedder.dimension, self._config.index)
         try:
             self._requests.ask(lambda client: client.indices.create(index=self.collection, body=body))
         except RemoteDataError:
@@ -278,27 +268,6 @@ class OpenSearchUpload(Upload):
     def _refresh(self) -> None:
         self._requests.ask(lambda client: client.indices.refresh(index=self.collection))
 
-
-def _bulk(client: Any, index: str, lines: Sequence[Any], params: Mapping[str, str]) -> list[tuple[str, int, str]]:
-    """Return id, status and fault of each document."""
-    answer = client.bulk(index=index, body=lines, params=dict(params))
-    items = [item["index"] for item in answer["items"]]
-    return [(str(item["_id"]), int(item["status"]), reason_of(item)) for item in items]
-
-
-_OF_A_CHUNK = 8  # windows that are asked for in place of one chunk
-
-
-class OpenSearchChecks(PointChecks):
-    """Compares one generation in one index."""
-
-    def __init__(
-        self, requests: RepeatedRequests[Any], index: str, documents: OpenSearchDocuments, config: Config
-    ) -> None:
-        super().__init__(index, documents, config.indexing)
-        self._requests, self._ef, self._documents = requests, config.index.ef_search, documents
-        self._name = documents.manifest.tenant, documents.manifest.id
-
     def _count(self, kind: str) -> int:
         narrowed = filters.unread(*self._name, kind)
         return int(self._requests.ask(lambda client: counted(client, self.collection, narrowed)))
@@ -309,13 +278,13 @@ class OpenSearchChecks(PointChecks):
         limit = NEAREST * (_OF_A_CHUNK if several else 1)
         rows = []
         for query in queries:
-            nearest = graph_query(query.tolist(), limit, self._ef, narrowed)
+            nearest = graph_query(query.tolist(), limit, self._config.index.ef_search, narrowed)
             hits = self._found({"query": nearest, "size": limit, "_source": [ROW]})
             rows.append([*dict.fromkeys(int(hit["_source"][ROW]) for hit in hits)][:NEAREST])
         return rows
 
     def _terms(self, kind: PostingKind) -> Iterator[tuple[str, Counts, Counts]]:
-        sent = self._documents.sample(kind, PROBES)
+        sent = self._points.sample(kind, PROBES)
         for term, counts in sent.items():
             conditions = [filters.with_value("posting", kind), filters.with_any("keys", [term_hash(term)])]
             narrowed = filters.unread(*self._name, "posting", conditions)
@@ -328,19 +297,17 @@ class OpenSearchChecks(PointChecks):
         return self._requests.ask(lambda client: found(client, self.collection, body))
 
 
+def _bulk(client: Any, index: str, lines: Sequence[Any], params: Mapping[str, str]) -> list[tuple[str, int, str]]:
+    """Return id, status and fault of each document."""
+    answer = client.bulk(index=index, body=lines, params=dict(params))
+    items = [item["index"] for item in answer["items"]]
+    return [(str(item["_id"]), int(item["status"]), reason_of(item)) for item in items]
+
+
 class OpenSearchPublisher(AliasPublisher, Pointer):
     """The generations of one tenant in an OpenSearch server, for a holder of the tenant's lock (`Store.lock`)."""
 
-    def _points(self, files: GenerationFiles, folder: Path) -> OpenSearchDocuments:
-        return OpenSearchDocuments(files, folder, self._config.home)
-
-    def _upload(self, points: GenerationPoints) -> OpenSearchUpload:
-        assert isinstance(points, OpenSearchDocuments)
-        return OpenSearchUpload(self.requests, self._collection_of(points), points, self._config)
-
-    def _checks(self, points: GenerationPoints) -> OpenSearchChecks:
-        assert isinstance(points, OpenSearchDocuments)
-        return OpenSearchChecks(self.requests, self._collection_of(points), points, self._config)
+    points_class, upload_class = OpenSearchDocuments, OpenSearchUpload
 
     def _stored_bytes(self, collection: str) -> int | None:
         """Return what the primary shards of an index take on disk; None where the key may not ask for it."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -24,7 +23,6 @@ from citelock_stores.publishing.alias_publisher import (
     GenerationPoints,
     Maker,
     NumberedPoint,
-    PointChecks,
     RawPoint,
     Upload,
     some_of,
@@ -42,15 +40,12 @@ from citelock_stores.qdrant.points import (
 )
 from citelock_stores.qdrant.reader import pack_terms
 from citelock_stores.qdrant.store import Pointer
-from citelock_stores.remote.connections import RepeatedRequests
 from citelock_stores.remote.protocol import PostingKind
 from citelock_stores.remote.seals import DIGEST_BYTES
 from citelock_stores.remote.stored import TENANT, number_of, point_id
 from citelock_stores.remote.tables import TEXT_COLUMNS
 from rag_serving.artifacts.columns import take_rows
-from rag_serving.config.loading import Config
 from rag_serving.indexes.databases import RemoteDataError
-from rag_serving.indexes.generation_files import GenerationFiles
 from rag_serving.indexes.sentence_vectors import record_type
 
 if TYPE_CHECKING:
@@ -58,6 +53,8 @@ if TYPE_CHECKING:
     from qdrant_client.models import CollectionInfo
 
 
+Search = tuple[str, Any, int]
+"""The named vectors, what is searched for in them, and how many are wanted."""
 _TERMS = 20_000  # of a vocabulary in one point
 
 
@@ -195,12 +192,8 @@ class QdrantPoints(GenerationPoints):
         return parts
 
 
-class QdrantUpload(Upload):
-    """One generation on its way to its collection."""
-
-    def __init__(self, requests: RepeatedRequests[Any], collection: str, points: QdrantPoints, config: Config) -> None:
-        super().__init__(requests, collection, points, config)
-        self._is_book = points.is_book
+class QdrantUpload(Upload[QdrantPoints]):
+    """One generation on its way to its collection, and compared there."""
 
     def _ensure_collection(self) -> None:
         if not self._requests.ask(lambda client: client.collection_exists(self.collection)):
@@ -239,7 +232,7 @@ class QdrantUpload(Upload):
 
         schemas: dict[str, Any] = {TENANT: KeywordIndexParams(type=KeywordIndexType.KEYWORD, is_tenant=True)}
         schemas |= dict.fromkeys(KEYWORD_FIELDS, "keyword")
-        if self._is_book:
+        if self._points.is_book:
             schemas |= BOOK_FIELDS
         for field, schema in schemas.items():
             if field not in indexed:
@@ -274,31 +267,11 @@ class QdrantUpload(Upload):
     def _finish(self, began: float) -> None:
         """Wait until the server has indexed what it was sent; searches are right before, only slower."""
         pause_s = 0.02
-        while time.monotonic() - began < self._patience_s:
+        while time.monotonic() - began < self._config.index.publish_timeout_s:
             if self._requests.ask(lambda client: client.get_collection(self.collection)).status != "yellow":
                 return
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, 1.0)
-
-
-def _dimension(info: CollectionInfo) -> int | None:
-    """Return the dimension of a collection's vectors; None where it has none of that name."""
-    vectors = info.config.params.vectors
-    params = vectors.get(DENSE) if isinstance(vectors, dict) else None
-    return params.size if params else None
-
-
-Search = tuple[str, Any, int]
-"""The named vectors, what is searched for in them, and how many are wanted."""
-
-
-class QdrantChecks(PointChecks):
-    """Compares one generation in one collection."""
-
-    def __init__(self, requests: RepeatedRequests[Any], collection: str, points: QdrantPoints, config: Config) -> None:
-        super().__init__(collection, points, config.indexing)
-        self._requests, self._ef, self._qdrant_points = requests, config.index.ef_search, points
-        self._name = points.manifest.tenant, points.manifest.id
 
     def _count(self, kind: str) -> int:
         narrowed = filters.unread(*self._name, kind)
@@ -310,13 +283,13 @@ class QdrantChecks(PointChecks):
 
         using = WINDOWS if self._points.has_windows else DENSE
         searches = [(using, query.tolist(), NEAREST) for query in queries]
-        answers = self._searched(searches, SearchParams(hnsw_ef=self._ef))
+        answers = self._searched(searches, SearchParams(hnsw_ef=self._config.index.ef_search))
         return [[number_of(point.id) for point in answer] for answer in answers]
 
     def _terms(self, kind: PostingKind) -> Iterator[tuple[str, Counts, Counts]]:
         from qdrant_client.models import SparseVector
 
-        counts, chunks = self._qdrant_points.term_counts[kind], self._points.chunks
+        counts, chunks = self._points.term_counts[kind], self._points.chunks
         terms = some_of(len(counts.terms))
         searches = [(SPARSE[kind], SparseVector(indices=[term], values=[1.0]), chunks) for term in terms]
         answers = self._searched(searches, None) if searches else []
@@ -338,16 +311,14 @@ class QdrantChecks(PointChecks):
         return [list(response.points) for response in responses]
 
 
+def _dimension(info: CollectionInfo) -> int | None:
+    """Return the dimension of a collection's vectors; None where it has none of that name."""
+    vectors = info.config.params.vectors
+    params = vectors.get(DENSE) if isinstance(vectors, dict) else None
+    return params.size if params else None
+
+
 class QdrantPublisher(AliasPublisher, Pointer):
     """The generations of one tenant in a Qdrant server, for a holder of the tenant's lock (`Store.lock`)."""
 
-    def _points(self, files: GenerationFiles, folder: Path) -> QdrantPoints:
-        return QdrantPoints(files, folder, self._config.home)
-
-    def _upload(self, points: GenerationPoints) -> QdrantUpload:
-        assert isinstance(points, QdrantPoints)
-        return QdrantUpload(self.requests, self._collection_of(points), points, self._config)
-
-    def _checks(self, points: GenerationPoints) -> QdrantChecks:
-        assert isinstance(points, QdrantPoints)
-        return QdrantChecks(self.requests, self._collection_of(points), points, self._config)
+    points_class, upload_class = QdrantPoints, QdrantUpload

@@ -23,7 +23,7 @@ from citelock_stores.qdrant import filters
 from citelock_stores.qdrant.points import DENSE, SPARSE, WINDOWS, ReadablePoints, Search
 from citelock_stores.remote.nearest import Found, k_nearest, nearest_of
 from citelock_stores.remote.protocol import Nearest, PostingKind, Postings, Rows, Vector, WindowVectors
-from citelock_stores.remote.stored import SearchSettings, bytes_of, number_of, table_of, text_of
+from citelock_stores.remote.stored import SearchSettings, bytes_of, number_of, pack_table, table_of, text_of
 from citelock_stores.remote.tables import (
     REMOTE_CHUNKS,
     REMOTE_ORIGINALS,
@@ -49,10 +49,7 @@ class PackedTerms(NamedTuple):
 def pack_terms(terms: Sequence[str], numbers: Sequence[int], chunks: Sequence[int]) -> str:
     """Return terms with their numbers and chunks in a few characters."""
     arrays = [pa.array(values, field.type) for values, field in zip((terms, numbers, chunks), _PACKED, strict=True)]
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, _PACKED, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
-        stream.write_batch(pa.record_batch(arrays, schema=_PACKED))
-    return text_of(sink.getvalue().to_pybytes())
+    return text_of(pack_table(pa.table(arrays, schema=_PACKED)))
 
 
 def unpack_terms(packed: str) -> PackedTerms:

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from citelock_stores.publishing import alias_publisher
 from citelock_stores.publishing.alias_publisher import QuotaError
-from citelock_stores.publishing.qdrant import QdrantPublisher
+from citelock_stores.publishing.qdrant import QdrantPoints, QdrantPublisher, QdrantUpload
 from citelock_stores.qdrant.connection import Connection
 from citelock_stores.qdrant.store import QdrantStore
 from citelock_stores.remote import connections
@@ -427,5 +427,6 @@ def test_sample_queries_are_compared_with_exact_search(config: Config, publishin
     disk = built(config, restricted_chunks(60))
     publishing.publish(disk.id)
     files = alias_publisher.read_files(publishing._store, TENANT, disk.id, 1 << 30)
-    points = publishing._points(files, publishing._store.generation(TENANT, disk.id))
-    assert publishing._checks(points).check() == 1
+    points = QdrantPoints(files, publishing._store.generation(TENANT, disk.id), config.home)
+    collection = publishing.layout.collection(TENANT, disk.id)
+    assert QdrantUpload(publishing.requests, collection, points, config).check() == 1
