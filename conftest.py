@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,12 +56,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect tests without sweeping; note what those of `pytest -m unit` do outside of this process."""
-    gc.disable()
+    """Note what tests of `pytest -m unit` do outside of this process."""
     if config.getoption("markexpr") == "unit":
         import croniter  # noqa: F401  # starts `file` to learn how wide the interpreter's numbers are
 
         sys.addaudithook(tiers.note)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without sweeping garbage, then sweep, but not what was collected: a million objects that stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -83,12 +93,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if id(item) not in left_out]
         config.hook.pytest_deselected(items=nightly)
     items[:] = tiers.in_order(items)
-
-
-def pytest_collection_finish() -> None:
-    """Sweep again, but not what was collected: a million objects that stay."""
-    gc.freeze()
-    gc.enable()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
