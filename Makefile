@@ -12,7 +12,7 @@ LOCKED := $(PIP) install --quiet --no-compile --no-deps --no-build-isolation --r
 WHEEL := $(LOCKED) --only-binary :all:
 # The core and every plug-in.
 PLUGINS := $(wildcard plugins/*/pyproject.toml)
-PROJECT := $(PIP) install --quiet --no-deps --no-build-isolation --editable . $(PLUGINS:%/pyproject.toml=--editable %)
+PROJECT := PYTHONWARNINGS=ignore $(PIP) install --quiet --no-deps --no-build-isolation --editable . $(PLUGINS:%/pyproject.toml=--editable %)
 export DAGSTER_HOME := $(CURDIR)/dagster_home
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Compiled modules are kept: each process of the tests, and each that they start, would compile all of them again.
