@@ -19,7 +19,7 @@ CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
-@pytest.fixture(scope="package")  # its event loop runs in the main thread, where other tests start their own
+@pytest.fixture(scope="module")  # its event loop runs in the main thread, where other tests start their own
 def browser() -> Iterator[Browser]:
     if not CHROMIUM.exists():
         message = f"{CHROMIUM} is not installed; `apt-get install chromium`"
