@@ -156,7 +156,7 @@ def _imported(module: ModuleType) -> frozenset[str]:
 
 
 def group_of(item: pytest.Item) -> str:
-    """Return what runs in one process: a file, or all files that look at the web page, which share a browser."""
+    """Return what runs in one process: a file, or all files that look at the web page."""
     is_web_page = item.path.parent.name == "browser" and item.path.stem != "test_dagster_ui"
     return "browser" if is_web_page else item.path.stem
 
