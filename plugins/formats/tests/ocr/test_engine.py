@@ -31,7 +31,7 @@ def test_an_engine_that_hangs_is_ended_with_what_it_started(opened: Opened, tmp_
     prepared = scans.prepared(SCAN, False, None)
     assert prepared.unread == {1: "OCR of it exceeds 1 s (documents.ocr.timeout_s)"}
     assert time.monotonic() - began < 30
-    assert _is_gone(int((tmp_path / "sleeper").read_text()))
+    _wait(lambda: _is_gone(int((tmp_path / "sleeper").read_text())))
 
 
 @pytest.mark.parametrize(
