@@ -57,6 +57,7 @@ class Replicas:
             "telemetry": {"url": self.telemetry},
             "sessions": {"store": True},
             "serving": {"auth": "tokens"},
+            "degradation": {"phase_timeout_s": 60},  # on a busy machine, too
         }
         file = own / "app.yaml"
         file.write_text(json.dumps(settings), encoding="utf-8")
@@ -80,8 +81,7 @@ def replicas(tmp_path: Path, backends: Backends, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CITELOCK_TOKENS", json.dumps({"ann": {"tenant": "acme", "user": "ann"}}))
     home = tmp_path / "builder"
     publish(home)
-    patient = configuration(home, degradation={"phase_timeout_s": 60})  # on a busy machine, too
-    config = backends.moved("postgres", patient, "acme")
+    config = backends.moved("postgres", configuration(home), "acme")
     with ExitStack() as stack:
         yield Replicas(config, backends, tmp_path, database(backends), stack)
 
