@@ -84,7 +84,7 @@ _GATE = Stage("keyword_gate", KeywordGate(Retrieval().min_keyword_overlap, enoug
 
 @dataclass(frozen=True)
 class Variant:
-    """What differs from the defaults."""
+    """Hold what differs from the defaults."""
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)  # of `retrieval`

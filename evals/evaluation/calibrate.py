@@ -44,7 +44,7 @@ _STEPS = 200
 
 @dataclass(frozen=True)
 class ErrorCosts:
-    """What each error costs, against a wrong answer that is told with confidence; what is right costs nothing.
+    """Weigh each error against a wrong answer that is told with confidence; what is right costs nothing.
 
     A wrong answer is still a sentence of a page with its link; who is told that there is nothing has nothing to go on.
 
@@ -74,7 +74,7 @@ COSTS = ErrorCosts()
 
 @dataclass(frozen=True)
 class Point:
-    """What answering from a confidence upwards gives, where the rest is shown as the closest."""
+    """Count what answering from a confidence upwards gives, where the rest is shown as the closest."""
 
     min_confidence: float
     cost: float  # of errors, per question
@@ -321,7 +321,7 @@ _FREE = 1e-4  # what holds the bias, which no prior does
 
 @dataclass(frozen=True)
 class CalibrationExample:
-    """What spoke for an answer, whether it was right, and the part of the set that its question is of."""
+    """Hold the signs of an answer, whether it was right, and the part of the set that its question is of."""
 
     evidence: Mapping[str, float]
     is_right: bool

@@ -93,7 +93,7 @@ def open_entailment(config: Config) -> Entails | None:
 
 
 Entails = Callable[[str, str], bool]
-"""Whether a premise entails a hypothesis; raises ModelError where nobody can tell."""
+"""Return whether a premise entails a hypothesis; raise ModelError where no model answers."""
 
 _REMEMBERED = 1_000
 _SYSTEM = (

@@ -128,7 +128,7 @@ _ONLY_IN_CHUNKS = ("content_hash", "page_readers", "included_from")
 
 @dataclass(frozen=True)
 class Rule:
-    """Which sections become one passage, and where their headings stand.
+    """Say which sections become one passage, and where their headings are.
 
     limit: tokens of a passage at most; 0 leaves every section alone.
     headings: `inline` in the text, each above its section, or `above` all of it, in the prefix.
