@@ -344,13 +344,6 @@ def _in_process(config: Config, tenant: str, embedder: Embedder, observer: Embed
         database.close()
 
 
-def openopen_cache(
-    config: Config, tenant: str, embedder: Embedder, observer: EmbeddingObserver | None = None
-) -> VectorCache:
-    store = Store(config.home)
-    return VectorCache(store.cache(tenant), embedder.name, Seal(store.home, SEAL_PURPOSE), observer)
-
-
 def open_cache(
     config: Config, tenant: str, embedder: Embedder, observer: EmbeddingObserver | None = None
 ) -> VectorCache:

@@ -38,7 +38,6 @@ class Archive(Pages, Files, Protocol):
 
 _NUMBERED_BY_PLACE = 2  # the version whose citations are numbered by their places in the lock
 _WITH_OUTCOME = 7  # the first version that says whether an answer was told with confidence
-_WITH_FILES = 8  # the first version with digests of files
 _OWN_WORDS = 9  # the first version whose sentences are the page's own words or replaced by them
 _COMPARED = ("outcome", "index", "start", "end", "support", "shown")
 _UNCHECKED = "sentences: version {} compared them by rules that are gone; the quotes hold. Ask the question again"
