@@ -40,6 +40,10 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# `make` names the checkout's: builds of two tests in one instance of Dagster delete each other's partitions.
+for name in ("DAGSTER_HOME", "CITELOCK_HOME", "CITELOCK_CONFIG"):
+    os.environ.pop(name, None)
+
 open_models_once()
 compress_the_web_page_once()
 

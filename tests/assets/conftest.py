@@ -52,13 +52,6 @@ def publish_sample(sample: Sample) -> None:
     assert sample.publish().success
 
 
-@pytest.fixture(autouse=True)
-def own_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of the surroundings reaches a build."""
-    for name in ("DAGSTER_HOME", "CITELOCK_HOME", "CITELOCK_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.fixture
 def wiki(tmp_path: Path) -> Wiki:
     """A tiny wiki."""

@@ -81,10 +81,7 @@ class Book:
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     book = Book(tmp_path_factory.mktemp("brewing"))
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("DAGSTER_HOME", "CITELOCK_HOME", "CITELOCK_CONFIG"):
-            patch.delenv(name, raising=False)
-        build(book.wiki)
+    build(book.wiki)
     return book
 
 

@@ -37,11 +37,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
         "desk": {"kind": "docs_folder", "tenant": "demo", "path": docs, "readers": "everyone"},
         "handbook": {"kind": "markdown_book", "tenant": "demo", "path": book, "readers": "everyone"},
     }
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("DAGSTER_HOME", "CITELOCK_HOME", "CITELOCK_CONFIG"):
-            patch.delenv(name, raising=False)
-        wiki.configure(sources=sources)
-        build(wiki)
+    wiki.configure(sources=sources)
+    build(wiki)
     return load_config(wiki.config_path)
 
 

@@ -36,8 +36,6 @@ def printed(commands: list[str]) -> str:
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The empty folder that the commands run in."""
-    for name in ("CITELOCK_HOME", "CITELOCK_CONFIG", "DAGSTER_HOME"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

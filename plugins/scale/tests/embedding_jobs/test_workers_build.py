@@ -26,12 +26,6 @@ from rag_serving.models.protocols import ModelError, Progress
 COMMAND = [sys.executable, "-c", "from rag_serving.cli.main import main; main()"]
 
 
-@pytest.fixture(autouse=True)
-def own_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("DAGSTER_HOME", "CITELOCK_HOME", "CITELOCK_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @contextmanager
 def worker(wiki: Wiki) -> Iterator[list[str]]:
     """`citelock worker` while the block runs; it is told to end then, and the list has its lines."""
