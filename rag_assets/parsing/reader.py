@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 from rag_assets.parsing.outcomes import result_of
 from rag_assets.parsing.scanned import READ, SETTINGS, Prepared, ScannedDocuments
 from rag_assets.steps.files.file_text import FileError, FileText, PagesDone, file_text
-from rag_assets.steps.files.packages import MODULES
 from rag_assets.steps.files.plugged import SCANNED, is_installed_now, lack, missing_extra
-from rag_assets.steps.files.records import OcrPage
+from rag_assets.steps.files.records import MODULES, OcrPage
 from rag_assets.steps.formats.block_json import blocks_body, blocks_content, content_of_json
 from rag_assets.steps.formats.blocks import Content
 from rag_assets.steps.formats.budget import Budget, noted, without_note

@@ -14,8 +14,8 @@ from pptx.util import Inches
 from rapidfuzz.distance import LCSseq
 
 from evals.bench.office import content_of
+from rag_assets.steps.files.office.pages import Placed, in_reading_order
 from rag_assets.steps.files.office.pptx import pptx_text
-from rag_assets.steps.files.office.slide_order import Placed, in_reading_order
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.blocks import Content, clean
 from rag_assets.steps.formats.budget import BUDGET

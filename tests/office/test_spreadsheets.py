@@ -14,8 +14,7 @@ from openpyxl.chart import BarChart, Reference
 from openpyxl.worksheet.table import Table
 
 from evals.bench.office import content_of
-from rag_assets.steps.files.office.number_formats import shown
-from rag_assets.steps.files.office.xlsx import xlsx_text
+from rag_assets.steps.files.office.xlsx import shown, xlsx_text
 from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.budget import BUDGET, without_note
 

@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 from rag_assets.sources import open_source
-from rag_assets.steps.files.web_page import web_page
+from rag_assets.steps.files.file_text import web_page
 from rag_assets.steps.sections.reading import DirectReader
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.config.sources import ConfluenceExport, DocsFolder

@@ -16,8 +16,8 @@ from citelock_formats import quoted_mail
 from citelock_formats.rtf import rtf_text
 from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.decoding import decoded
+from rag_assets.steps.files.file_text import web_page
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
-from rag_assets.steps.files.web_page import web_page
 from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.tables import row_line
 

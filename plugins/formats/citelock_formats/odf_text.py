@@ -1,18 +1,19 @@
-"""Text of OpenDocument files: paragraphs, headings, lists, and what stands in their sentences.
+"""Text of OpenDocument files: paragraphs, headings, lists, tables, frames, and what stands in their sentences.
 
-Belongs here: blocks of text in all three kinds of OpenDocument files, notes, frames, what is hidden or left out.
-Does not belong here: tables (`odf_tables`), slides (`odp`), sheets (`ods`).
+Belongs here: blocks of text in all three kinds of OpenDocument files, merged and repeated cells, notes, pictures,
+charts, formulas, what is hidden or left out. Does not belong here: slides (`odp`), sheets (`ods`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from posixpath import normpath
 from typing import NamedTuple
 
-from citelock_formats.odf_frames import write_frame
 from citelock_formats.odf_styles import (
     DRAW,
     OFFICE,
+    SVG,
     TABLE,
     TEXT,
     XLINK,
@@ -21,16 +22,20 @@ from citelock_formats.odf_styles import (
     OpenStyles,
     label_of,
 )
-from citelock_formats.odf_tables import write_table
-from rag_assets.steps.files.office.block_writer import BlockWriter
-from rag_assets.steps.files.office.lines import Line
+from rag_assets.steps.files.office.block_writer import BlockWriter, Header, Line, cell_text
 from rag_assets.steps.files.office.parts import Package
 from rag_assets.steps.files.office.word_styles import small_int
 from rag_assets.steps.files.records import FileError
+from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.element_tree import Element
+from rag_assets.steps.formats.tables import SPAN_MAX, Cell
 from rag_assets.steps.formats.text_marks import Mark
 from rag_serving.text.characters import OMISSION
 
+REPEAT_MAX = 64  # how often a row or a cell of a text's table may repeat
+_GROUPS = frozenset(f"{TABLE}{name}" for name in ("table-rows", "table-row-group", "table-header-rows"))
+_MATH = "{http://www.w3.org/1998/Math/MathML}"
+_CELLS_MAX = 20_000  # of a chart's table
 DEPTH_MAX = 40  # lists, tables and frames in each other; a document nests a handful
 _SPACES_MAX = 100
 _INDEXES = frozenset(
@@ -296,3 +301,95 @@ def _only_list(node: Element) -> bool:
 
 def _nothing(_node: Element) -> None:
     """Nothing of this element is text."""
+
+
+def write_table(document: OpenText, table: Element) -> None:
+    """Write a table and the notes in it."""
+    rows: list[list[Cell]] = []
+    headers = 0
+    for row, is_header in table_rows(table):
+        if row.get(f"{TABLE}visibility") in ("collapse", "filter"):
+            document.writer.count("hidden row", "hidden")
+            continue
+        cells = list(_cells(document, row))
+        headers += is_header and headers == len(rows)
+        rows += [cells] * min(small_int(row.get(f"{TABLE}number-rows-repeated")) or 1, REPEAT_MAX)
+    declares: Header = headers or (1 if table.get(f"{TABLE}use-first-row-styles") == "true" else "unknown")
+    document.writer.table(rows, declares)
+    document.write_notes()
+
+
+def table_rows(table: Element, is_header: bool = False) -> Iterator[tuple[Element, bool]]:
+    """Yield the rows of a table in its groups, and whether they are declared to be headers."""
+    for child in table:
+        if child.tag == f"{TABLE}table-row":
+            yield child, is_header
+        elif child.tag in _GROUPS:
+            yield from table_rows(child, is_header or child.tag == f"{TABLE}table-header-rows")
+
+
+def _cells(document: OpenText, row: Element) -> Iterator[Cell]:
+    """Yield the cells of a row, but those that another one covers."""
+    for node in row.iterchildren(f"{TABLE}table-cell"):
+        with document.writer.cell() as blocks:
+            document.apart(node)
+            document.writer.end_list()
+        columns = min(small_int(node.get(f"{TABLE}number-columns-spanned")) or 1, SPAN_MAX)
+        cell = Cell(cell_text(blocks), False, columns, small_int(node.get(f"{TABLE}number-rows-spanned")) or 1)
+        for _ in range(min(small_int(node.get(f"{TABLE}number-columns-repeated")) or 1, REPEAT_MAX)):
+            yield cell
+
+
+def write_frame(document: OpenText, frame: Element) -> None:
+    """Write what a frame says; count what has no words."""
+    writer = document.writer
+    described = clean(" ".join(frame.findtext(f"{SVG}{name}") or "" for name in ("title", "desc")))
+    objects = [*frame.iterchildren(f"{DRAW}object")]
+    if (table := frame.find(f"{TABLE}table")) is not None:  # what else is there is its picture
+        write_table(document, table)
+        return
+    boxes = [*frame.iterchildren(f"{DRAW}text-box")]
+    for box in boxes:
+        document.apart(box)
+    if described and not boxes:
+        writer.paragraph(Line(described))
+    if objects:
+        _write_object(document, objects[0], bool(described))
+    elif frame.find(f"{DRAW}object-ole") is not None or frame.find(f"{DRAW}plugin") is not None:
+        writer.count("embedded object", "rendered" if described else "lost")
+    elif frame.find(f"{DRAW}image") is not None and not boxes:
+        writer.count("figure", "rendered" if described else "lost")
+
+
+def _write_object(document: OpenText, node: Element, described: bool) -> None:
+    """Write the values of a chart, or the words of a formula, that stand in a document of their own."""
+    name = normpath(node.get(f"{XLINK}href", "")).lstrip("./")
+    tree = document.package.xml(f"{name}/content.xml") if name and "://" not in name else None
+    if tree is None:
+        document.writer.count("embedded object", "rendered" if described else "lost")
+    elif str(tree.tag).startswith(_MATH):
+        annotation = next(tree.iter(f"{_MATH}annotation"), None)
+        words = "".join(tree.itertext()) if annotation is None else "".join(annotation.itertext())
+        document.writer.text(words)
+        document.writer.count("equation", "rendered" if words.strip() else "lost")
+    elif (chart := tree.find(f"{OFFICE}body/{OFFICE}chart")) is not None:
+        _write_chart(document.writer, chart)
+    else:
+        document.writer.count("embedded object", "rendered" if described else "lost")
+
+
+def _write_chart(writer: BlockWriter, chart: Element) -> None:
+    """Write the title of a chart and the table of its values."""
+    rows: list[list[Cell]] = []
+    for row in chart.iter(f"{TABLE}table-row"):
+        cells = [Cell(clean("".join(cell.itertext())), header=not rows) for cell in row.iter(f"{TABLE}table-cell")]
+        if sum(map(len, rows)) + len(cells) <= _CELLS_MAX:
+            rows.append(cells)
+    title = next((node for node in chart.iter() if str(node.tag).endswith("}title")), None)
+    words = "" if title is None else clean(" ".join("".join(p.itertext()) for p in title.iter(f"{TEXT}p")))
+    writer.text(words)
+    if any(cell.text for row in rows for cell in row):
+        writer.table(rows, 1)
+        writer.count("chart", "rendered")
+    else:
+        writer.count("chart", "lost")

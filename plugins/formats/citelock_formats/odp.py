@@ -1,7 +1,7 @@
 """ODP files: what an OpenDocument presentation says, slide by slide.
 
 Belongs here: slides in their order, the frames of a slide in reading order, notes, hidden slides.
-Does not belong here: text (`odf_text`), frames (`odf_frames`).
+Does not belong here: text and frames (`odf_text`).
 """
 
 from __future__ import annotations
@@ -9,14 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from citelock_formats.odf_frames import write_frame
 from citelock_formats.odf_styles import DRAW, OFFICE, PRESENTATION, SVG, TEXT, OpenStyles, open_document
-from citelock_formats.odf_text import OpenText
+from citelock_formats.odf_text import OpenText, write_frame
 from rag_assets.steps.files.composed import Composed
-from rag_assets.steps.files.office.block_writer import BlockWriter
-from rag_assets.steps.files.office.lines import Line
-from rag_assets.steps.files.office.slide_order import Placed, in_reading_order
-from rag_assets.steps.files.office.slide_titles import write_notes, write_title
+from rag_assets.steps.files.office.block_writer import BlockWriter, Line
+from rag_assets.steps.files.office.pages import Placed, in_reading_order, write_notes, write_title
 from rag_assets.steps.files.records import FileText, PagesDone
 from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.element_tree import Element

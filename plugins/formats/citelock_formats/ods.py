@@ -1,20 +1,18 @@
 """ODS files: what an OpenDocument spreadsheet says, sheet by sheet.
 
 Belongs here: sheets, rows and cells, also repeated and hidden ones.
-Does not belong here: tables of a sheet (`office.sheets`).
+Does not belong here: tables of a sheet (`office.pages`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from citelock_formats.odf_frames import write_frame
 from citelock_formats.odf_styles import DRAW, OFFICE, TABLE, TEXT, OpenStyles, open_document
-from citelock_formats.odf_text import OpenText
+from citelock_formats.odf_text import OpenText, table_rows, write_frame
 from rag_assets.steps.files.composed import Composed
-from rag_assets.steps.files.office.block_writer import BlockWriter
-from rag_assets.steps.files.office.lines import Line
-from rag_assets.steps.files.office.sheets import COLUMNS_MAX, ROWS_MAX, Merged, SheetRow, SheetShape, write_sheet
+from rag_assets.steps.files.office.block_writer import BlockWriter, Line
+from rag_assets.steps.files.office.pages import COLUMNS_MAX, ROWS_MAX, Merged, SheetRow, SheetShape, write_sheet
 from rag_assets.steps.files.office.word_styles import small_int
 from rag_assets.steps.files.records import FileText, PagesDone
 from rag_assets.steps.formats.blocks import clean
@@ -22,7 +20,6 @@ from rag_assets.steps.formats.element_tree import Element
 from rag_assets.steps.formats.text_marks import STRUCK
 
 _HIDDEN = ("collapse", "filter")
-_GROUPS = frozenset(f"{TABLE}{name}" for name in ("table-rows", "table-row-group", "table-header-rows"))
 _COLUMN_GROUPS = frozenset(f"{TABLE}{name}" for name in ("table-columns", "table-column-group", "table-header-columns"))
 
 
@@ -67,7 +64,7 @@ class _Rows:
     def read(self) -> Iterator[SheetRow]:
         """Yield the rows that are shown and have text; a repeated one as often as it is there."""
         number = 0
-        for node in _rows(self._sheet):
+        for node, _ in table_rows(self._sheet):
             times = small_int(node.get(f"{TABLE}number-rows-repeated")) or 1
             cells = dict(self._cells(node, number))
             if node.get(f"{TABLE}visibility") in _HIDDEN:
@@ -112,14 +109,6 @@ def _text(text: OpenText, cell: Element) -> str:
         text.writer.count(STRUCK, "hidden")
         return ""
     return words
-
-
-def _rows(table: Element) -> Iterator[Element]:
-    for child in table:
-        if child.tag == f"{TABLE}table-row":
-            yield child
-        elif child.tag in _GROUPS:
-            yield from _rows(child)
 
 
 def _hidden_columns(table: Element) -> set[int]:

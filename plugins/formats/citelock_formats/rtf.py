@@ -1,9 +1,7 @@
 """RTF files: what a rich text says, in blocks.
 
-Belongs here: paragraphs, lists, cells, notes, fields. Does not belong here: syntax (`rtf_tokens`), groups
-(`rtf_groups`), styles (`rtf_styles`), columns of tables (`rtf_tables`).
-
-striprtf makes plain text of such files: no headings, lists or headers of tables.
+Belongs here: paragraphs, lists, cells, notes, fields. Does not belong here: syntax,
+groups, styles, columns of tables (`rtf_parts`).
 """
 
 from __future__ import annotations
@@ -11,23 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from citelock_formats.rtf_groups import (
+from citelock_formats.rtf_parts import (
     CHARACTERS,
     COUNTED,
     HEADERS,
     KEPT_THOUGH_STARRED,
     SKIPPED,
     SYMBOLS,
+    CellShape,
     Field,
+    RtfHead,
+    RtfRow,
+    RtfTable,
     Shape,
     State,
+    Token,
+    code_page,
+    tokens,
 )
-from citelock_formats.rtf_styles import RtfHead
-from citelock_formats.rtf_tables import CellShape, RtfRow, RtfTable
-from citelock_formats.rtf_tokens import Token, code_page, tokens
 from rag_assets.steps.files.composed import Composed
-from rag_assets.steps.files.office.block_writer import BlockWriter, cell_text
-from rag_assets.steps.files.office.lines import Line
+from rag_assets.steps.files.office.block_writer import BlockWriter, Line, cell_text
 from rag_assets.steps.files.office.word_text import field_address, is_generated
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
 from rag_assets.steps.formats.blocks import Block

@@ -16,7 +16,7 @@ from rag_assets.sources.base import Row
 from rag_assets.sources.envelope import content_hash
 from rag_assets.sources.originals import OriginalFacts, is_kept, keep_original
 from rag_assets.steps.files.file_text import FileError, PagesDone
-from rag_assets.steps.files.packages import needs
+from rag_assets.steps.files.records import needs
 from rag_serving.config.documents import Documents
 from rag_serving.config.sources import Files, SiteSource
 from rag_serving.documents.kinds import PASSWORD, BrokenFileError, Kind, KindError, kind_in, media_type

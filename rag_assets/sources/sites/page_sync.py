@@ -21,8 +21,7 @@ from rag_assets.sources.sites.planning import plan_digest
 from rag_assets.sources.sites.rows import PageFacts, row_of
 from rag_assets.sources.sites.site import ExcludedPageError, Site, SiteBody, SitePage, SitePlan, has_file
 from rag_assets.sources.sites.trees import FileTree
-from rag_assets.steps.files.packages import needs
-from rag_assets.steps.files.records import FileError
+from rag_assets.steps.files.records import FileError, needs
 from rag_serving.config.sources import SiteSource
 
 

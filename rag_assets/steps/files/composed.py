@@ -1,7 +1,7 @@
 """Files that hold others: one body of several parts, each under its heading.
 
 Belongs here: parts put one after the other, a file inside a file as a section under its name, how deep and how much.
-Does not belong here: what holds them (`archive`, and readers of plug-ins).
+Does not belong here: what holds them (archives in `file_text`, and readers of plug-ins).
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rag_assets.steps.files.packages import needs
-from rag_assets.steps.files.records import FileError, FileText
+from rag_assets.steps.files.records import FileError, FileText, needs
 from rag_assets.steps.formats.block_json import blocks_body
 from rag_assets.steps.formats.blocks import Block, Content, clean
 from rag_assets.steps.formats.budget import Budget, noted

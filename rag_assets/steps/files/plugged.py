@@ -1,7 +1,7 @@
 """Kinds of files that plug-ins read: they join by entry points `citelock.formats`, named by the kind.
 
 Belongs here: finding the reader of a kind, and what to install where there is none.
-Does not belong here: kinds that are read without a plug-in (`file_text`), other packages (`packages`).
+Does not belong here: kinds that are read without a plug-in (`file_text`), other packages (`records`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,25 @@
 """What reading a file gives.
 
-Belongs here: the body that is made of a file, and the error of one that has none. Does not belong here: any reading.
+Belongs here: the body that is made of a file, the error of one that has none, what to install where a package is
+missing. Does not belong here: any reading.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple
+
+MODULES: Mapping[str, str] = MappingProxyType({"pdf": "pypdfium2"})
+"""The module without which no file of a kind can be read, where it comes with an extra."""
+_EXTRAS = MappingProxyType({"pypdfium2": "pdf"})
+
+
+def needs(error: ImportError) -> str:
+    """Return what to install where a kind of file cannot be read for want of a package."""
+    module = (error.name or str(error)).partition(".")[0]
+    what = f"install citelock[{_EXTRAS[module]}]" if module in _EXTRAS else "install it"
+    return f"files of this kind are read with {module}; {what} on the machine that builds"
 
 
 class FileError(Exception):

@@ -1,21 +1,49 @@
 """The searchable PDF: what was read of pictures stands on their pages as text that nobody sees, at the words' places.
 
-Belongs here: text objects in render mode 3 (ISO 32000-1, 9.3.6), pages turned upright, pages whose own text is broken.
-Pure; called in a process with limits.
+Belongs here: text objects in render mode 3 (ISO 32000-1, 9.3.6) in a font whose characters are all the same empty box,
+pages turned upright, pages whose own text is broken. Pure; called in a process with limits.
 Does not belong here: recognizing (`engine`), which pages (`text_layers`).
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import groupby
 from statistics import median
 from typing import Any, NamedTuple
 
-from citelock_formats.ocr.invisible_font import ADVANCE, DESCENT, load_font
 from citelock_formats.ocr.records import PageWords, ScannedPage
 from citelock_formats.ocr.saving import saved
 from rag_assets.steps.files.records import OcrPage, OcrWord
+
+_ADVANCE = 0.5
+"""Of each character, in sizes of the font."""
+_DESCENT = 0.2
+"""Of the box below the baseline, in sizes of the font."""
+_UNITS = 1000
+_CODES = 0x10000
+
+# A code is the character itself, in UTF-16 (Adobe Technical Note 5411).
+_TO_UNICODE = b"""/CIDInit /ProcSet findresource begin
+12 dict begin
+begincmap
+/CIDSystemInfo << /Registry (Adobe) /Ordering (UCS) /Supplement 0 >> def
+/CMapName /Adobe-Identity-UCS def
+/CMapType 2 def
+1 begincodespacerange
+<0000> <FFFF>
+endcodespacerange
+1 beginbfrange
+<0000> <FFFF> <0000>
+endbfrange
+endcmap
+CMapName currentdict /CMap defineresource pop
+end
+end
+"""
+
 
 _TALLEST = 1.8  # times the median height of its words; a line that is higher is not level
 _INVISIBLE = 3
@@ -46,7 +74,7 @@ def searchable_pdf(
         pages: what was read, by page number from 1.
         dpi: resolution of the picture that takes the place of a page whose own text is broken.
     """
-    font = load_font(document)
+    font = _load_font(document)
     recognized = []
     for number, (scanned, read) in sorted(pages.items()):
         page = document[number - 1]
@@ -127,12 +155,12 @@ def _write(document: Any, page: Any, font: Any, plane: _Plane, word: OcrWord, si
     from pypdfium2 import raw
 
     codes = _codes(word.text)
-    wide = max(word.x1 - word.x0, 0.1) / (len(codes) * ADVANCE * size)
+    wide = max(word.x1 - word.x0, 0.1) / (len(codes) * _ADVANCE * size)
     high = max(word.y1 - word.y0, 0.1) / size
     text = raw.FPDFPageObj_CreateTextObj(document, font, size)
     raw.FPDFText_SetCharcodes(text, (c_uint * len(codes))(*codes), len(codes))
     (rx, ry), (dx, dy) = plane.right, plane.down
-    x, y = plane.at(word.x0, word.y1 - DESCENT * (word.y1 - word.y0))
+    x, y = plane.at(word.x0, word.y1 - _DESCENT * (word.y1 - word.y0))
     raw.FPDFPageObj_SetMatrix(text, byref(raw.FS_MATRIX(rx * wide, ry * wide, -dx * high, -dy * high, x, y)))
     raw.FPDFTextObj_SetTextRenderMode(text, _INVISIBLE)
     raw.FPDFPage_InsertObject(page, text)
@@ -188,3 +216,51 @@ def _keep_as_picture(document: Any, page: Any, dpi: int) -> None:
     image.set_bitmap(bitmap)
     image.set_matrix(PdfMatrix(rx * width, ry * width, -dx * height, -dy * height, ox + dx * height, oy + dy * height))
     page.insert_obj(image)
+
+
+def _load_font(document: Any) -> Any:
+    """Return the font, added to a document; its codes are UTF-16 units."""
+    import ctypes
+
+    from pypdfium2 import raw
+
+    font, glyphs = _font_file(), b"\x00\x01" * _CODES
+    loaded = raw.FPDFText_LoadCidType2Font(
+        document,
+        (ctypes.c_ubyte * len(font)).from_buffer_copy(font),
+        len(font),
+        ctypes.create_string_buffer(_TO_UNICODE),
+        (ctypes.c_ubyte * len(glyphs)).from_buffer_copy(glyphs),
+        len(glyphs),
+    )
+    if not loaded:
+        raise RuntimeError("PDFium takes no font")
+    return loaded
+
+
+@cache
+def _font_file() -> bytes:
+    from fontTools.fontBuilder import FontBuilder
+    from fontTools.pens.ttGlyphPen import TTGlyphPen
+
+    top, bottom, right = round((1 - _DESCENT) * _UNITS), round(-_DESCENT * _UNITS), round(_ADVANCE * _UNITS)
+    pen = TTGlyphPen(None)
+    pen.moveTo((0, bottom))
+    for corner in ((0, top), (right, top), (right, bottom)):
+        pen.lineTo(corner)
+    pen.closePath()
+    box = pen.glyph()
+    builder = FontBuilder(_UNITS, isTTF=True)
+    builder.setupGlyphOrder([".notdef", "box"])
+    builder.setupCharacterMap({})
+    builder.setupGlyf({".notdef": box, "box": box})
+    builder.setupHorizontalMetrics({".notdef": (right, 0), "box": (right, 0)})
+    builder.setupHorizontalHeader(ascent=top, descent=bottom)
+    builder.setupOS2(sTypoAscender=top, sTypoDescender=bottom, usWinAscent=top, usWinDescent=-bottom)
+    builder.setupNameTable({"familyName": "Invisible", "styleName": "Regular", "psName": "Invisible"})
+    builder.setupPost(keepGlyphNames=False)
+    builder.font["head"].created = builder.font["head"].modified = 0  # the same file each time
+    builder.font.recalcTimestamp = False
+    target = io.BytesIO()
+    builder.save(target)
+    return target.getvalue()

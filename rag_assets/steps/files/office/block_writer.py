@@ -1,25 +1,157 @@
 """Blocks of an office document, written in its order.
 
-Belongs here: headings with ids, list items in their groups, tables under their headers, links at the end of a section,
-what is counted in the ledger, where the budget is spent. Does not belong here: any file format.
+Belongs here: the text of a paragraph while it is gathered, headings with ids, list items in their groups, tables and
+which of their first rows name the columns, links at the end of a section, what is counted in the ledger, where the
+budget is spent. Does not belong here: any file format, merged cells (`formats.tables`).
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from rag_assets.steps.files.office.header_rows import Header, headed
-from rag_assets.steps.files.office.lines import Line
 from rag_assets.steps.files.records import FileText
 from rag_assets.steps.formats.block_json import blocks_body
-from rag_assets.steps.formats.blocks import Block, Content, Link, code_block, flat
+from rag_assets.steps.formats.blocks import BREAK, Block, Content, Link, clean, code_block, flat, paragraphs
 from rag_assets.steps.formats.budget import Budget, noted
-from rag_assets.steps.formats.tables import Cell, Repeats, row_blocks
-from rag_assets.steps.formats.text_marks import STRUCK, Mark
+from rag_assets.steps.formats.tables import HEADER_MAX, Cell, Repeats, grid, one_header, row_blocks
+from rag_assets.steps.formats.text_marks import STRUCK, Mark, shifted
 from rag_assets.steps.sections.anchors import Anchors
+
+
+class Line:
+    """Gathers the text of one paragraph."""
+
+    def __init__(self, text: str = "") -> None:
+        self._parts: list[str] = [text] if text else []
+        self.links: list[Link] = []
+        self.linked = 0  # characters of the text that are links
+        self.names: list[str] = []  # bookmarks in it
+
+    def write(self, text: str, mark: Mark = "") -> None:
+        """Append text; white space collapses later."""
+        if mark and text.strip():
+            around = " " * text[0].isspace(), " " * text[-1].isspace()
+            text = shifted(text, mark, self._parts[-1] if self._parts else "").join(around)
+        self._parts.append(text)
+
+    def begin(self, text: str) -> None:
+        """Put text in front."""
+        self._parts.insert(0, text)
+
+    def line_break(self) -> None:
+        """Append a forced line break."""
+        self._parts.append(BREAK)
+
+    def mark(self) -> int:
+        """Return the place that is reached, for `link`."""
+        return len(self._parts)
+
+    def link(self, start: int, target: str) -> None:
+        """Make a link of what was written since a mark: to a place of the document (`#name`) or to an address."""
+        text = clean("".join(self._parts[start:]).replace(BREAK, " "))
+        if not text or not target:
+            return
+        anchor = target.startswith("#")
+        self.links.append(Link(text, "anchor", anchor=target[1:]) if anchor else Link(text, "url", target))
+        self.linked += len(text)
+
+    def paragraphs(self) -> list[str]:
+        """Return the cleaned paragraphs: a break is a new line, two are a new paragraph."""
+        return paragraphs("".join(self._parts))
+
+    def verbatim(self) -> str:
+        """Return the text to the letter."""
+        return "".join(self._parts).replace(BREAK, "\n")
+
+    def mend(self) -> None:
+        """Join halves of characters that were written one after the other (UTF-16)."""
+        text = "".join(self._parts)
+        if any("\ud800" <= each <= "\udfff" for each in text):
+            self._parts = [text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")]
+
+    def empty(self) -> bool:
+        """Return whether there is no text."""
+        return not any(part.strip() for part in self._parts)
+
+
+Header = int | Literal["first", "unknown"]
+"""How many rows are declared to be the header; "first": the table's style is for one with a header; "unknown": the file
+does not say."""
+
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_NUMBER = re.compile(r"[-+−(]?[^\w\s]?\s?\d[\d.,'’/:\u00a0\u202f-]*\s?(?:[^\w\s]\)?|[A-Z]{3})?")
+
+
+def headed(rows: Sequence[Sequence[Cell]], header: Header, repeats: Repeats) -> tuple[str, list[list[Cell]]]:
+    """Return a caption that stands in the first row, and the rows without spans under one row of headers.
+
+    A header of several lines becomes one: each column's words from top to bottom.
+    """
+    caption = ""
+    rows = [row for row in rows if row]
+    if len(rows) > 2 and header not in (0, 1) and _is_caption(rows):
+        caption, rows = next(cell.text for cell in rows[0] if cell.text), rows[1:]
+        header = header - 1 if isinstance(header, int) else header
+    texts = list(grid(rows, repeats))
+    depth = _depth(rows, texts, header)
+    plain = [[Cell(text) for text in line] for line in texts[depth:]]
+    if not depth:
+        return caption, plain
+    return caption, [[Cell(text, header=True) for text in one_header(texts[:depth])], *plain]
+
+
+def _is_caption(rows: Sequence[Sequence[Cell]]) -> bool:
+    """Return whether the first row is one text over more than one column."""
+    filled = [cell for cell in rows[0] if cell.text]
+    width = max(sum(cell.columns for cell in row) for row in rows[1:])
+    covers = len(filled) == 1 and (filled[0].columns >= width or len(rows[0]) == width)
+    return covers and width > 1 and filled[0].rows == 1 and sum(bool(cell.text) for cell in rows[1]) > 1
+
+
+def _depth(rows: Sequence[Sequence[Cell]], texts: Sequence[Sequence[str]], header: Header) -> int:
+    """Return how many rows are the header."""
+    marked = 0
+    while marked < len(rows) and all(cell.header for cell in rows[marked]):
+        marked += 1
+    declared = marked or (header if isinstance(header, int) else int(header == "first"))
+    if declared >= len(rows):
+        return min(declared, len(rows)) if declared == 1 else int(len(rows) > 1)
+    if declared > 1:
+        return min(declared, HEADER_MAX)
+    if not declared and (header != "unknown" or len(rows) < 2 or not _names_columns(texts[0])):
+        return 0
+    return _continued(rows, texts)
+
+
+def _continued(rows: Sequence[Sequence[Cell]], texts: Sequence[Sequence[str]]) -> int:
+    """Return how many lines a header has whose first row is one: a merged cell is parted in the row below."""
+    depth = 1
+    while depth < min(HEADER_MAX, len(rows) - 1) and any(cell.columns > 1 and cell.text for cell in rows[depth - 1]):
+        below = texts[depth]
+        named = [text for above, text in zip(texts[depth - 1], below, strict=False) if above]
+        if not named or not all(named) or any(map(_is_number, named)):
+            break
+        depth += 1
+    return depth
+
+
+def _names_columns(texts: Sequence[str]) -> bool:
+    """Return whether the cells of a first row read as names of columns: text in nearly all, and no numbers."""
+    filled = [text for text in texts if text]
+    return len(filled) >= max(len(texts) - 1, 1) and not any(map(_is_number, filled)) and not _all_years(filled)
+
+
+def _all_years(texts: Sequence[str]) -> bool:
+    return all(_YEAR.fullmatch(text) for text in texts)
+
+
+def _is_number(text: str) -> bool:
+    return bool(_NUMBER.fullmatch(text)) and not _YEAR.fullmatch(text)
+
 
 LEVEL_MAX = 6
 

@@ -1,7 +1,7 @@
 """DOCX files: what a Word document says, in blocks.
 
-Belongs here: the order of its blocks, notes, text boxes, what is left out and counted.
-Does not belong here: text within a paragraph (`word_text`), tables (`word_tables`), styles and numbers.
+Belongs here: the order of its blocks, tables, notes, text boxes, what is left out and counted.
+Does not belong here: text within a paragraph (`word_text`), styles and numbers (`word_styles`).
 
 mammoth, which makes HTML of such files, was tried on tests/office/samples/manual.docx: hidden text and the table of
 contents became text, the numbers of headings and lists and the description of a picture were gone, nothing was counted.
@@ -9,17 +9,20 @@ contents became text, the numbers of headings and lists and the description of a
 
 from __future__ import annotations
 
-from rag_assets.steps.files.office.block_writer import BlockWriter, Outcome
+from collections.abc import Iterator
+
+from rag_assets.steps.files.office.block_writer import BlockWriter, Header, Line, Outcome, cell_text
 from rag_assets.steps.files.office.drawings import write_chart, write_diagram
-from rag_assets.steps.files.office.lines import Line
 from rag_assets.steps.files.office.parts import Package, Relation
-from rag_assets.steps.files.office.word_numbering import Numbering
-from rag_assets.steps.files.office.word_styles import ParagraphKind, Styles, W
-from rag_assets.steps.files.office.word_tables import write_table
+from rag_assets.steps.files.office.word_styles import Numbering, ParagraphKind, Styles, W, is_on, small_int, value_of
 from rag_assets.steps.files.office.word_text import MC, TextReader, is_empty_control
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
 from rag_assets.steps.formats.budget import Budget
 from rag_assets.steps.formats.element_tree import Element
+from rag_assets.steps.formats.tables import Cell
+
+_WRAPPERS = frozenset(f"{W}{name}" for name in ("sdt", "sdtContent", "ins", "moveTo", "customXml", "smartTag"))
+_FIRST_ROW = 0x0020
 
 DEPTH_MAX = 40  # tables in cells, boxes in boxes; a document nests a handful
 
@@ -60,7 +63,7 @@ class _Reader:
     def read(self, body: Element) -> None:
         """Write all blocks."""
         self.container(body)
-        self._write_notes()
+        self.write_notes()
         self._count_parts()
 
     def container(self, element: Element) -> None:
@@ -76,7 +79,7 @@ class _Reader:
         if node.tag == f"{W}p":
             self._paragraph(node)
         elif node.tag == f"{W}tbl":
-            write_table(self, node)
+            _write_table(self, node)
         elif node.tag == f"{W}sdt":
             self._content_control(node)
         elif node.tag in (f"{W}del", f"{W}moveFrom"):
@@ -120,7 +123,7 @@ class _Reader:
             return
         label = self._numbering.label(kind.list_id, kind.list_level) if kind.list_id.strip("0") else None
         if kind.level:
-            self._write_notes()
+            self.write_notes()
             self.writer.heading(line, kind.level, "" if label is None or label[1] else label[0])
         elif kind.code:
             self.writer.code_line(line.verbatim())
@@ -128,7 +131,7 @@ class _Reader:
             self.writer.item(line, label[0], kind.list_level)
         else:
             self.writer.paragraph(line)
-            self._write_notes()
+            self.write_notes()
 
     def note(self, kind: str, name: str) -> str:
         """Return the mark of a note that a text refers to; its own text follows the paragraph, list or table."""
@@ -139,7 +142,8 @@ class _Reader:
         self._pending.append((kind, f"[{self._noted}]", note))
         return f"[{self._noted}]"
 
-    def _write_notes(self) -> None:
+    def write_notes(self) -> None:
+        """Write the notes that the text before refers to."""
         while self._pending and not self.writer.in_cell:
             kind, mark, note = self._pending.pop(0)
             line = Line(f"{mark} ")
@@ -173,10 +177,6 @@ class _Reader:
         """Count what is not written as it stands in the document."""
         self.writer.count(name, outcome, number)
 
-    def table_written(self) -> None:
-        """Write the notes that a table refers to."""
-        self._write_notes()
-
     def _count_parts(self) -> None:
         """Count what stands beside the text: comments, headers and footers, macros."""
         comments = self._part("comments")
@@ -203,3 +203,88 @@ def _notes(tree: Element | None, kind: str) -> dict[str, Element]:
     """Return the notes of a kind by their ids, without the lines that part them from the text."""
     nodes = () if tree is None else tree.iterchildren(f"{W}{kind}")
     return {node.get(f"{W}id", ""): node for node in nodes if node.get(f"{W}type", "normal") == "normal"}
+
+
+def _write_table(document: _Reader, table: Element) -> None:
+    """Write a table."""
+    rows: list[list[Cell]] = []
+    headers = 0
+    covering: dict[int, tuple[int, int]] = {}  # column → row and place of the cell that still covers it
+    for node in _inside(table, f"{W}tr"):
+        properties = node.find(f"{W}trPr")
+        if properties is not None and _is_gone(document, properties):
+            continue
+        is_header = properties is not None and is_on(_switch(properties, "tblHeader"), absent=False)
+        headers += is_header and headers == len(rows)
+        rows.append(_row(document, node, rows, covering))
+    document.writer.table(rows, headers or _style_header(table))
+    document.write_notes()
+
+
+def _row(document: _Reader, node: Element, rows: list[list[Cell]], covering: dict[int, tuple[int, int]]) -> list[Cell]:
+    """Return the cells of a row; a cell that goes on with the one above makes that one longer."""
+    cells: list[Cell] = []
+    properties = node.find(f"{W}trPr")
+    column = 0
+    if properties is not None and (before := small_int(value_of(properties, "gridBefore"))):
+        cells.append(Cell("", columns=before))
+        column = before
+    for each in _inside(node, f"{W}tc"):
+        cell = each.find(f"{W}tcPr")
+        columns = (small_int(value_of(cell, "gridSpan")) if cell is not None else None) or 1
+        merge = None if cell is None else cell.find(f"{W}vMerge")
+        goes_on = merge is not None and merge.get(f"{W}val", "continue") == "continue"
+        with document.writer.cell() as blocks:
+            document.container(each)
+            document.writer.end_list()
+        text = cell_text(blocks)
+        if goes_on and not text and (above := covering.get(column)) is not None:
+            row, place = above
+            rows[row][place] = rows[row][place]._replace(rows=rows[row][place].rows + 1)
+        else:
+            covering.pop(column, None)
+            if merge is not None:
+                covering[column] = (len(rows), len(cells))
+            cells.append(Cell(text, columns=columns))
+        column += columns
+    return cells
+
+
+def _is_gone(document: _Reader, properties: Element) -> bool:
+    """Return whether a row is deleted or hidden, and count it."""
+    if properties.find(f"{W}del") is not None:
+        document.count("deleted text", "hidden")
+        return True
+    if is_on(_switch(properties, "hidden"), absent=False):
+        document.count("hidden text", "hidden")
+        return True
+    return False
+
+
+def _switch(properties: Element, name: str) -> str | None:
+    """Return the value of a switch; "on" where it stands without one, None where it does not stand."""
+    node = properties.find(f"{W}{name}")
+    return None if node is None else node.get(f"{W}val", "on")
+
+
+def _style_header(table: Element) -> Header:
+    """Return what the table's look says of its first row."""
+    look = table.find(f"{W}tblPr/{W}tblLook")
+    if look is None:
+        return "unknown"
+    flag = look.get(f"{W}firstRow")
+    if flag is None:
+        try:
+            return "first" if int(look.get(f"{W}val", "0"), 16) & _FIRST_ROW else "unknown"
+        except ValueError:
+            return "unknown"
+    return "first" if is_on(flag) else "unknown"
+
+
+def _inside(element: Element, tag: str) -> Iterator[Element]:
+    """Yield the children of a tag, also those in content controls and marks of changes."""
+    for child in element:
+        if child.tag == tag:
+            yield child
+        elif child.tag in _WRAPPERS:
+            yield from _inside(child, tag)

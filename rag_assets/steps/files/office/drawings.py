@@ -1,18 +1,19 @@
-"""Drawings of Office Open XML: what charts and diagrams say.
+"""Drawings and equations of Office Open XML: what they say in words.
 
-Belongs here: the words of a paragraph as they are marked, the stored words and values of a chart, those of a diagram.
-Does not belong here: where a drawing stands in its document.
+Belongs here: the words of a paragraph as they are marked, the stored words and values of a chart, those of a diagram,
+equations as a line of text. Does not belong here: where a drawing stands in its document, MathML.
 """
 
 from __future__ import annotations
 
-from rag_assets.steps.files.office.block_writer import BlockWriter
-from rag_assets.steps.files.office.lines import Line
+from rag_assets.steps.files.office.block_writer import BlockWriter, Line
 from rag_assets.steps.files.office.word_styles import small_int
 from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.element_tree import Element
 from rag_assets.steps.formats.tables import Cell
 from rag_assets.steps.formats.text_marks import Mark
+
+M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 
 A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
@@ -85,3 +86,38 @@ def write_run(writer: BlockWriter, line: Line, run: Element) -> None:
     strike, baseline = ("", "") if properties is None else (properties.get(name, "") for name in ("strike", "baseline"))
     shift: Mark = "lowered" if baseline[:1] == "-" else "raised" if baseline.strip("0%.") else ""
     writer.write(line, run.findtext(f"{A}t") or "", "struck" if strike not in ("", "noStrike") else shift)
+
+
+def equation_text(element: Element) -> str:
+    """Return what an equation says, read from left to right: `(a+b)/c`, `x^2`, `√(n)`."""
+    name = str(element.tag)
+    if name == f"{M}t":
+        return element.text or ""
+    if name == f"{M}f":
+        return f"{_part(element, 'num')}/{_part(element, 'den')}"
+    if name == f"{M}rad":
+        return f"{_part(element, 'deg', bare=True)}√{_part(element, 'e')}"
+    if name == f"{M}d":
+        return f"({', '.join(map(_inside, element.iterchildren(f'{M}e')))})"
+    if name == f"{M}nary":
+        sign = element.find(f"{M}naryPr/{M}chr")
+        symbol = "∫" if sign is None else sign.get(f"{M}val", "")
+        return f"{symbol}{_scripts(element)} {_part(element, 'e', bare=True)}"
+    if name in (f"{M}sSup", f"{M}sSub", f"{M}sSubSup"):
+        return f"{_part(element, 'e', bare=True)}{_scripts(element)}"
+    return _inside(element)
+
+
+def _inside(element: Element) -> str:
+    return "".join(equation_text(child) for child in element if isinstance(child.tag, str))
+
+
+def _part(element: Element, name: str, bare: bool = False) -> str:
+    node = element.find(f"{M}{name}")
+    text = "" if node is None else _inside(node)
+    return text if bare or len(text) < 2 or text.isalnum() else f"({text})"
+
+
+def _scripts(element: Element) -> str:
+    below, above = _part(element, "sub"), _part(element, "sup")
+    return (f"_{below}" if below else "") + (f"^{above}" if above else "")

@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from rag_assets.steps.files.office.block_writer import Outcome
-from rag_assets.steps.files.office.drawings import DGM, C
-from rag_assets.steps.files.office.equations import M, equation_text
-from rag_assets.steps.files.office.lines import Line
+from rag_assets.steps.files.office.block_writer import Line, Outcome
+from rag_assets.steps.files.office.drawings import DGM, C, M, equation_text
 from rag_assets.steps.files.office.parts import Relation
 from rag_assets.steps.files.office.word_styles import Styles, W
 from rag_assets.steps.formats.blocks import clean

@@ -1,7 +1,7 @@
-"""Sheets as tables: blank rows part them, merged cells are repeated, hidden columns are gone.
+"""What slides and sheets have in common, whatever their format: the order of a slide, the tables of a sheet.
 
-Belongs here: from the cells of one sheet, in any format, to its tables.
-Does not belong here: reading cells (`xlsx`), which rows are headers (`header_rows`).
+Belongs here: how a slide is headed, its reading order by position, its notes; sheets as tables, parted by blank rows,
+merged cells repeated, hidden columns gone. Does not belong here: reading slides and cells (`pptx`, `xlsx`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,60 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from rag_assets.steps.files.office.block_writer import BlockWriter
-from rag_assets.steps.files.office.lines import Line
+from rag_assets.steps.files.office.block_writer import BlockWriter, Line
 from rag_assets.steps.formats.tables import Cell
+
+T = TypeVar("T")
+
+
+class Placed(NamedTuple, Generic[T]):
+    """Something on a slide: left, top and height in any one unit; one without a place stands where the file has it."""
+
+    what: T
+    x: float
+    y: float
+    height: float
+
+
+def in_reading_order(items: Sequence[Placed[T]], slide_height: float) -> list[T]:
+    """Return them in rows from top to bottom, each from left to right.
+
+    A row ends below the middle of its first item, at most a twelfth of the slide below its top.
+    """
+    ordered = sorted(items, key=lambda item: (item.y, item.x))
+    rows: list[list[Placed[T]]] = []
+    end = float("-inf")
+    for item in ordered:
+        if item.y >= end:
+            rows.append([])
+            end = item.y + max(min(item.height / 2, slide_height / 12), 1)
+        rows[-1].append(item)
+    return [item.what for row in rows for item in sorted(row, key=lambda each: (each.x, each.y))]
+
+
+NOTES = "Speaker notes:"
+
+
+def write_title(writer: BlockWriter, title: Line, number: int) -> None:
+    """Write the heading of a slide: its number and its title."""
+    words = " ".join(title.paragraphs())
+    heading = Line(f"Slide {number}: {words}" if words else f"Slide {number}")
+    writer.heading(heading, 1, names=(f"page={number}", f"slide={number}"))
+
+
+def write_notes(writer: BlockWriter, lines: Sequence[Line]) -> None:
+    """Write the speaker's notes of a slide, the first paragraph with what they are."""
+    first = True
+    for line in lines:
+        if line.empty():
+            continue
+        if first:
+            line.begin(f"{NOTES} ")
+        first = False
+        writer.paragraph(line)
+
 
 ROWS_MAX, COLUMNS_MAX = 1_048_576, 16_384
 """Of a sheet in Excel; what lies beyond is read by no program."""
