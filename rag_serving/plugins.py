@@ -10,6 +10,10 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from rag_serving.escaping.redaction import ConfigError
+
+HOOKS, ROUTES = "citelock.hooks", "citelock.routes"
+
 
 @cache
 def loaded(group: str) -> Mapping[str, EntryPoint]:
@@ -27,8 +31,10 @@ def one(group: str, name: str, extra: str | None = None) -> Any:
     """
     entry = loaded(group).get(name)
     if entry is None:
-        from rag_serving.config.loading import ConfigError  # takes a second, which `citelock --help` has not
-
-        extra = extra or group.rpartition(".")[2]
-        raise ConfigError(f"{name} needs citelock[{extra}]: pip install 'citelock[{extra}]'")
+        raise missing(name, extra or group.rpartition(".")[2])
     return entry.load()
+
+
+def missing(what: str, extra: str) -> ConfigError:
+    """Return the error of something that needs a plug-in which is not installed."""
+    return ConfigError(f"{what} needs citelock[{extra}]: pip install 'citelock[{extra}]'")

@@ -80,3 +80,25 @@ def test_the_doctor_names_a_plugin_that_is_missing(home: Path) -> None:
     ended = run(home, "doctor", "--json", CITELOCK_INDEX__KIND="qdrant", CITELOCK_INDEX__URL="http://127.0.0.1:1")
     found = {each["name"]: each for each in json.loads(ended.stdout)}
     assert (found["index"]["state"], found["index"]["mend"]) == ("fail", "pip install 'citelock[stores]'")
+
+
+GOVERNED = [("audit.mode: required", {"CITELOCK_AUDIT__MODE": "required"})]
+"""What is turned on, and by which variables."""
+
+
+@pytest.mark.parametrize(("setting", "variables"), GOVERNED)
+@pytest.mark.parametrize("command", ["ask How?", "search backup", "serve --port 0", "build", "chat", "mcp"])
+def test_nothing_runs_without_what_is_to_govern_it(
+    home: Path, setting: str, variables: dict[str, str], command: str
+) -> None:
+    ended = run(home, *command.split(), **variables)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f"citelock: {setting} needs citelock[governance]: pip install 'citelock[governance]'\n"
+
+
+@pytest.mark.parametrize("command", ["audit verify", "erase --tenant demo --yes", "forget --user ann"])
+def test_what_is_kept_is_not_removed_in_part(home: Path, command: str) -> None:
+    ended = run(home, *command.split())
+    assert (ended.returncode, ended.stderr.strip()) == (
+        2, f"citelock: {command.split()[0]} needs citelock[governance]: pip install 'citelock[governance]'",
+    )  # fmt: skip

@@ -53,7 +53,8 @@ def dotted(path: Path) -> str:
 
 DOTTED = {path: dotted(path) for path in MODULES}
 SERVING = [path for path in MODULES if "rag_serving" in path.parts or DOTTED[path].startswith(
-    tuple(f"citelock_stores.{name}" for name in ("command", "opensearch", "postgres", "qdrant", "remote"))
+    ("citelock_governance",
+     *(f"citelock_stores.{name}" for name in ("command", "opensearch", "postgres", "qdrant", "remote")))
 )]  # fmt: skip
 
 

@@ -198,7 +198,7 @@ def test_a_version_without_digests_and_another_torch_are_found(tmp_path: Path) -
 
 
 def test_the_demo_installs_what_each_of_its_doors_needs() -> None:
-    needed = {"assets", "formats", "mcp", "pdf", "sites", "weights"}
+    needed = {"assets", "formats", "governance", "mcp", "pdf", "sites", "weights"}
     installed = {name for name in needed if f"requirements/{name}.txt" in dry_run("demo")}
     assert installed == needed
 

@@ -1,7 +1,7 @@
 """Measure how many rows a second an audit log takes and verifies: `python -m evals.bench.audit [--url URL] [--rows N]`.
 
 Belongs here: appending by threads that each wait until their row is on disk, and following the chain afterwards.
-Does not belong here: the log (`rag_serving.audit`).
+Does not belong here: the log (`citelock_governance.audit`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rag_serving.audit.events import Event
-from rag_serving.audit.log import open_audit
-from rag_serving.audit.verification import Verifier
+from citelock_governance.audit.verification import Verifier
 from rag_serving.config.loading import parse_config
+from rag_serving.hooks import Event, open_audit
 
 
 def measure(home: Path, url: str | None, rows: int, threads: int) -> dict[str, Any]:

@@ -18,9 +18,8 @@ from rag_assets.resources import Installation, of_tenant, override_of, writing
 from rag_assets.state.records import read_checked, write_checked
 from rag_serving.artifacts.signed_files import read_signed, write_signed_text
 from rag_serving.artifacts.store import Store
-from rag_serving.audit.events import Event
-from rag_serving.audit.log import record
 from rag_serving.config.serving import Serving
+from rag_serving.hooks import Event, record
 from rag_serving.indexes.catalog import EVAL_REPORT
 from rag_serving.indexes.reports import EVAL_HTML, evaluation_name
 from rag_serving.models import open_embedder

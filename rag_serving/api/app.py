@@ -21,7 +21,6 @@ from pydantic import Field
 
 from rag_serving.access.principals import Principal
 from rag_serving.api.admission import Admission
-from rag_serving.api.audit_log import router as audit_log
 from rag_serving.api.background import BackgroundWork
 from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, Filters, Message, Name, Shown, Text
 from rag_serving.api.book_chat import check_books, selection_of, source_payload
@@ -76,6 +75,7 @@ from rag_serving.conversations.sessions import Exchange, Remembered
 from rag_serving.conversations.turns import conversation_of
 from rag_serving.indexes.current import BEING_OPENED
 from rag_serving.mcp.extra import require_mcp
+from rag_serving.plugins import ROUTES, loaded
 from rag_serving.query.filters import parse_filters
 from rag_serving.records.answers import Answer
 from rag_serving.records.occasion import Occasion, QuestionMode
@@ -286,7 +286,8 @@ def create_app(
     app.include_router(receipts)
     app.include_router(status)
     app.include_router(operations)
-    app.include_router(audit_log)
+    for entry in loaded(ROUTES).values():
+        app.include_router(entry.load())
     add_reports(app)
     app.state.mcp = None
     if config.serving.mcp:

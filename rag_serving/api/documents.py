@@ -14,20 +14,20 @@ from fastapi import APIRouter
 from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse
 
-from rag_serving.access.principals import EVERYONE, Principal
+from rag_serving.access.principals import EVERYONE
 from rag_serving.api.multipart import FILE, MAX_FIELD_BYTES
 from rag_serving.api.pages import PRIVATE
 from rag_serving.api.service import Caller, CurrentService, Service
 from rag_serving.api.uploads import FIELDS, PATH, Received
 from rag_serving.api.wire import RequestError
 from rag_serving.artifacts.store import Store
-from rag_serving.audit.events import MAX_SUBJECT_CHARS, Event, of_upload
 from rag_serving.budgets.budget import counted
 from rag_serving.documents.deletions import deletion_for
 from rag_serving.documents.grants import GrantError, grantable, granted, narrowest
 from rag_serving.documents.inbox import Inbox, NoSuchDocumentError, TooManyDocumentsError, Upload, inboxes_of
 from rag_serving.documents.kinds import ACCEPTS, KindError
 from rag_serving.documents.records import Entry
+from rag_serving.hooks import MAX_SUBJECT_CHARS, Event, of_upload
 from rag_serving.text.characters import fault_of
 
 router = APIRouter()
@@ -90,7 +90,7 @@ def document(document_id: str, caller: Caller, service: CurrentService) -> JSONR
 @router.delete(PATH + "/{document_id}")
 def delete(document_id: str, caller: Caller, service: CurrentService) -> JSONResponse:
     """Take a document away: it is shown as `deleting` until a generation without it is published."""
-    _log(service, caller, Event("document.deleted", caller.user, document_id[:MAX_SUBJECT_CHARS]))
+    service.pipelines[caller.tenant].log.record(Event("document.deleted", caller.user, document_id[:MAX_SUBJECT_CHARS]))
     for inbox in inboxes_of(service.config, caller.tenant):
         try:
             return JSONResponse(_short(inbox.delete(caller, document_id)), 202, PRIVATE)
@@ -120,7 +120,7 @@ def _kept(received: Received, service: Service) -> Entry:
         document_id=fields.get("document_id") or None,
         by=caller.user,
     )
-    _log(service, caller, of_upload(caller.user, inbox.key, sent))
+    service.pipelines[caller.tenant].log.record(of_upload(caller.user, inbox.key, sent))
     try:
         return inbox.receive(caller, sent, config.serving.max_documents)
     except KindError as error:
@@ -132,16 +132,6 @@ def _kept(received: Received, service: Service) -> Entry:
         raise RequestError(409, "TOO_MANY", message) from None
     except OSError as error:
         raise RequestError(507, "NO_SPACE", f"the file could not be kept here: {error.strerror}") from None
-
-
-def _log(service: Service, caller: Principal, event: Event) -> None:
-    """Write an act into the audit log before it is done.
-
-    Raises:
-        AuditUnavailableError: the log is required, and cannot be written.
-    """
-    if audit := service.pipelines[caller.tenant].log.audit:
-        audit.record(event)
 
 
 def _wanted(received: Received) -> Inbox:

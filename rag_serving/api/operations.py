@@ -16,16 +16,15 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from rag_serving.access.principals import Principal
 from rag_serving.api.bodies import Body, Name
 from rag_serving.api.errors import RETRY_AFTER_S
 from rag_serving.api.pages import PRIVATE
-from rag_serving.api.service import Caller, CurrentService, Service
+from rag_serving.api.service import Caller, CurrentService
 from rag_serving.api.wire import RequestError
 from rag_serving.artifacts.store import Store, StoreError
-from rag_serving.audit.events import Event
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.degradation.tenant_phases import ChosenPhases
+from rag_serving.hooks import Event
 from rag_serving.indexes.catalog import list_generations, published_generation, rollback
 from rag_serving.indexes.databases import RemoteError, open_database
 from rag_serving.object_home.leases import HeldError
@@ -60,9 +59,8 @@ def rollback_generation(body: RollbackBody, caller: Caller, service: CurrentServ
             message = f"generation {body.generation!r} was never published here; only published ones can be again"
             raise RequestError(409, "CONFLICT", message, "generation")
         before = published_generation(store, tenant, config)
-        _record(
-            service, caller, Event("generation.rolled_back", caller.user, body.generation, details={"from": before})
-        )
+        event = Event("generation.rolled_back", caller.user, body.generation, details={"from": before})
+        service.pipelines[tenant].log.record(event)
         now = rollback(store, tenant, config, body.generation)
     service.pipelines[tenant].published.follow()
     return JSONResponse({"tenant": tenant, "previous": before, "current": now}, headers=PRIVATE)
@@ -75,22 +73,12 @@ def choose_phase(body: PhaseBody, caller: Caller, service: CurrentService) -> JS
     store, phases = Store(service.config.home), service.pipelines[tenant].phases
     details = {"direction": "chosen", "phase": body.phase, "enabled": body.enabled}
     with _refusals(), written_with(service.config, store.tenant(tenant)):
-        _record(service, caller, Event("phase.changed", caller.user, details=details))
+        service.pipelines[tenant].log.record(Event("phase.changed", caller.user, details=details))
         ChosenPhases(store, tenant).choose(body.phase, body.enabled)
     phases.follow()
     settings = phases.settings
     state = {"phase": settings.phase, "enabled": settings.enabled, "chosen": phases.chosen is not None}
     return JSONResponse({"tenant": tenant, **state}, headers=PRIVATE)
-
-
-def _record(service: Service, caller: Principal, event: Event) -> None:
-    """Log an act that is about to be done.
-
-    Raises:
-        AuditUnavailableError: it is required, and was not written.
-    """
-    if audit := service.pipelines[caller.tenant].log.audit:
-        audit.record(event)
 
 
 def _published_before(store: Store, tenant: str, config: Config) -> set[str]:

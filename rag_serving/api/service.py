@@ -26,14 +26,13 @@ from rag_serving.api.status_series import status_series
 from rag_serving.api.stream_slots import ActiveStreams, Slots
 from rag_serving.api.wire import RequestError, bearer_token
 from rag_serving.ask import Pipeline
-from rag_serving.audit.events import Event
-from rag_serving.audit.log import AuditLog, open_audit
 from rag_serving.budgets.build_series import BuildSeries
 from rag_serving.budgets.opening import open_budgets
 from rag_serving.budgets.series import budget_series
 from rag_serving.config.loading import Config
 from rag_serving.config.phases import Canary
 from rag_serving.degradation.tenant_phases import OnChange
+from rag_serving.hooks import AuditLog, Event, open_audit
 from rag_serving.models.embedding.token_count import TokenCount
 from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder

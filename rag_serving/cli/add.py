@@ -53,10 +53,10 @@ def command(
     With --replace a document gets a new version; its id is what `citelock add` printed, and its readers stay unless
     --readers says others.
     """
-    from rag_serving.audit.log import AuditUnavailableError
     from rag_serving.budgets.budget import BudgetError, BudgetsAwayError, counted
     from rag_serving.budgets.opening import open_budgets
     from rag_serving.documents.kinds import KindError
+    from rag_serving.hooks import AuditUnavailableError
 
     if replace and len(files) > 1:
         raise UsageError("--replace takes one file: the new version of the document")
@@ -114,9 +114,8 @@ def _put(inbox: Inbox, file: Path, wanted: tuple[str | None, str | None], config
         KindError: it is of no kind that is read.
         UsageError: it is empty or too large, the inbox is full, or lacks the document to replace.
     """
-    from rag_serving.audit.events import of_upload
-    from rag_serving.audit.log import record
     from rag_serving.documents.inbox import NoSuchDocumentError, TooManyDocumentsError, Upload
+    from rag_serving.hooks import of_upload, record
 
     readers, replaced = wanted
     spool = inbox.files.spool()

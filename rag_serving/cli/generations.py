@@ -115,8 +115,7 @@ def rollback_command(
     as_json: AsJson = False,
 ) -> None:
     """Publish an earlier generation again."""
-    from rag_serving.audit.events import Event
-    from rag_serving.audit.log import record
+    from rag_serving.hooks import Event, record
     from rag_serving.object_home.shared_home import written_with
 
     settings = load_config(config)

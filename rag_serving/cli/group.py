@@ -26,7 +26,6 @@ FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 # Commands of other modules with the line that `citelock --help` shows: importing them for it would take seconds.
 _MODULES: Mapping[str, tuple[str, str]] = {
     "add": ("rag_serving.cli.add:command", "Put files into an upload inbox."),
-    "audit": ("rag_serving.cli.audit:app", "Verify, export or anchor the audit log."),
     "chat": ("rag_serving.cli.chat:command", "Ask in a conversation: a question may lean on those before it."),
     "generations": (
         "rag_serving.cli.generations:app",
@@ -34,8 +33,6 @@ _MODULES: Mapping[str, tuple[str, str]] = {
     ),
     "home": ("rag_serving.cli.home:app", "Look at a home in an object store, and delete what nothing needs."),
     "feedback": ("rag_serving.cli.feedback:command", "Say what an answer was: helpful, or not."),
-    "erase": ("rag_serving.cli.erase:command", "Remove everything that is kept of a tenant."),
-    "forget": ("rag_serving.cli.forget:command", "Delete what a user asked and judged."),
     "keys": ("rag_serving.cli.keys:app", "Create, list or revoke keys of machines."),
     "mcp": ("rag_serving.cli.mcp:command", "Let agents and chat clients ask over MCP."),
     "phase": ("rag_serving.cli.phase:command", "Show which phase of retrieval each tenant is asked in, and why."),
@@ -43,7 +40,10 @@ _MODULES: Mapping[str, tuple[str, str]] = {
     "rerank-service": ("rag_serving.rerank_service.command:command", "Serve a cross-encoder that reranks passages."),
 }
 _HELP = {
+    "audit": "Verify, export or anchor the audit log.",
     "bench": "Measure retrieval on any folder in BEIR layout.",
+    "erase": "Remove everything that is kept of a tenant.",
+    "forget": "Delete what a user asked and judged.",
     "evaluate": "Ask the questions of a gold set and measure the answers.",
     "gold": "Draft questions for gold sets.",
     "build": "Sync the sources that changed and publish the tenants they belong to.",
@@ -53,7 +53,9 @@ _HELP = {
     "worker": "Embed what builds enqueue.",
     "readers": "Say who may read a page, and by which restriction.",
 }
-_PLUGINS = {"index": "stores", "jobs": "scale", "worker": "scale"}
+_PLUGINS = {
+    **dict.fromkeys(("audit", "erase", "forget"), "governance"), "index": "stores", "jobs": "scale", "worker": "scale",
+}  # fmt: skip
 """Commands of plug-ins with the extra that installs them."""
 _WRITING = frozenset({"dagster", "evals", "rag_assets"})  # what a machine that only serves may lack
 _USAGE_ERRORS = frozenset({"ConfigError", "FilterError", "UsageError"})

@@ -25,8 +25,8 @@ from rag_serving.escaping.targets import for_log, for_terminal_line
 
 if TYPE_CHECKING:
     from rag_serving.api_keys.key import ApiKey
-    from rag_serving.audit.events import Event, Kind
     from rag_serving.config.loading import Config
+    from rag_serving.hooks import Event, Kind
 
 MAX_DAYS = 3650
 MAX_NAME_CHARS = 200
@@ -59,7 +59,7 @@ def create_key(
     """
     from rag_serving.api_keys.key import ApiKey, new_key
     from rag_serving.api_keys.store import KeyStore
-    from rag_serving.audit.log import record
+    from rag_serving.hooks import record
 
     settings = load_config(config)
     chosen = chosen_tenant(settings, tenant)
@@ -117,7 +117,7 @@ def revoke_keys(
     """
     from rag_serving.api_keys.key import parts_of
     from rag_serving.api_keys.store import KeyStore
-    from rag_serving.audit.log import record
+    from rag_serving.hooks import record
 
     settings = load_config(config)
     chosen, missing = chosen_tenant(settings, tenant), 0
@@ -158,7 +158,7 @@ def _check_address(settings: Config, address: str | None) -> None:
 
 def event_of(kind: Kind, key: ApiKey) -> Event:
     """Return what the audit log says of an act on a key."""
-    from rag_serving.audit.events import Event
+    from rag_serving.hooks import Event
 
     return Event(kind, subject=key.id, details={"roles": sorted(key.roles), "expires": _day(key.expires)})
 

@@ -54,7 +54,7 @@ def open_pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> 
         pipeline = Pipeline.open(config, name, embedder, telemetry=telemetry)
         pipeline.cited = cited
         if asks and config.audit.mode != "off":
-            from rag_serving.audit.log import open_audit
+            from rag_serving.hooks import open_audit
 
             pipeline.log.audit = open_audit(config, name)
         if asks:

@@ -1,4 +1,4 @@
-"""What `citelock doctor` finds of what is written and sent beside questions: audit log, names of people, jobs, traces.
+"""What `citelock doctor` finds of what is written and sent beside questions: names of people, jobs, traces.
 
 Belongs here: one function per thing looked at. Does not belong here: telemetry, and what questions need (`doctor`).
 """
@@ -6,7 +6,6 @@ Belongs here: one function per thing looked at. Does not belong here: telemetry,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,36 +16,13 @@ from rag_serving.config.loading import Config, ConfigError
 if TYPE_CHECKING:
     from rag_serving.telemetry.job_series import QueueFigures
 
-LOST_DAYS = 7
-
 
 def examine_records(config: Config) -> Iterator[Finding]:
     """Yield a finding of each; nothing is made or changed."""
-    yield _audit(config)
     if config.privacy.names_model and "names" in config.privacy.redact:
         yield _names(config.privacy.names_model)
     yield _jobs(config)
     yield _tracing(config)
-
-
-def _audit(config: Config) -> Finding:
-    if config.audit.mode == "off":
-        return Finding("audit", "ok", "no audit log is kept: audit.mode is off")
-    from rag_serving.audit.ledger import AuditError, NoAuditLogError
-    from rag_serving.audit.verification import Verifier, events_lost
-
-    since = datetime.now(UTC) - timedelta(days=LOST_DAYS)
-    try:
-        with Verifier(config.home, config.telemetry.url).reading() as connection:
-            rows, lost = events_lost(connection, since)
-    except NoAuditLogError:
-        return Finding("audit", "ok", f"{config.audit.mode}: the log is made by the first event")
-    except AuditError as error:
-        until = "nothing is answered" if config.audit.mode == "required" else "events wait in memory, and may be lost"
-        return Finding("audit", "fail", str(error), f"start the database or mend telemetry.url; until then {until}")
-    detail = f"{config.audit.mode}: {rows:,} rows, {lost:,} events lost in {LOST_DAYS} days"
-    mend = "see the server's log for the reason; audit.mode: required refuses instead"
-    return Finding("audit", "warn" if lost else "ok", detail, mend if lost else "")
 
 
 def _names(folder: Path) -> Finding:

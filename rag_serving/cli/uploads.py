@@ -122,8 +122,7 @@ def _found(config: Config, inboxes: Sequence[Inbox], document: str) -> Entry | D
 
 
 def _deleted(config: Config, inboxes: Sequence[Inbox], document: str) -> Entry | None:
-    from rag_serving.audit.events import Event
-    from rag_serving.audit.log import record
+    from rag_serving.hooks import Event, record
 
     for inbox in inboxes:
         if document in inbox.entries():

@@ -50,14 +50,12 @@ from rag_serving.config.sources import SLUG, Source
 from rag_serving.config.telemetry import Telemetry
 from rag_serving.config.tenants import Tenant
 from rag_serving.config.tracing import Tracing
-from rag_serving.escaping.redaction import RedactedError, hide
+from rag_serving.escaping.redaction import ConfigError as ConfigError
+from rag_serving.escaping.redaction import hide
+from rag_serving.plugins import HOOKS, loaded, missing
 from rag_serving.privacy.redactor import redact_logs
 
 DEFAULT_CONFIG = Path("config/app.yaml")
-
-
-class ConfigError(RedactedError):
-    """The configuration cannot be used; the message is one line: where, what, how to mend it."""
 
 
 class Config(BaseSettings):
@@ -317,10 +315,19 @@ def _validated(content: dict[str, Any], origin: str) -> Config:
         # A misspelt key first: that its right name is missing follows from it.
         first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
         raise ConfigError(f"{origin}: {_explain(first)}") from None
+    _refuse_missing(config)
     said = config.model_dump()
     redact_logs(config.privacy.redactor())
     hide({"CITELOCK_SECRET", "PGPASSWORD", *secret_variables(said)}, url_passwords(said))
     return config
+
+
+def _refuse_missing(config: Config) -> None:
+    """Refuse what the plug-in `governance` does where it is not installed: nothing runs without what is turned on."""
+    wanted = {"audit": f"audit.mode: {config.audit.mode}"} if config.audit.mode != "off" else {}
+    for hook, setting in wanted.items():
+        if hook not in loaded(HOOKS):
+            raise missing(setting, "governance")
 
 
 def _explain(fault: ErrorDetails) -> str:

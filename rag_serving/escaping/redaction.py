@@ -39,6 +39,10 @@ class RedactedError(Exception):
         super().__init__(*(redacted(word) if isinstance(word, str) else word for word in words))
 
 
+class ConfigError(RedactedError):
+    """The configuration cannot be used; the message is one line: where, what, how to mend it."""
+
+
 def hide(variables: Iterable[str] = (), passwords: Iterable[str] = ()) -> None:
     """Take the values of these environment variables, and these passwords, out of every text from now on."""
     global _variables, _passwords

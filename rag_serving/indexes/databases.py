@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
+from rag_serving.escaping.redaction import RedactedError
 from rag_serving.plugins import one
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ class RemoteTimeoutError(RemoteError):
 
 class RemoteDataError(RemoteError):
     """What the database holds is missing, damaged, or of another version."""
+
+
+class PublishedError(RedactedError):
+    """The database of `index` cannot be looked into, or not be emptied of a tenant; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Erasing a folder of the store: a head that says so, then its objects, whatever the store lists.
 
-Belongs here: what is deleted there, and that it is gone. Does not belong here: the proof (`rag_serving.erasure`), the
-copies of other machines, which delete them when they see the head (`shared_folder`).
+Belongs here: what is deleted there, and that it is gone. Does not belong here: the proof
+(`citelock_governance.erasing`), the copies of other machines, which delete them when they see the head
+(`shared_folder`).
 
 The head stays, with a higher number and without a tree in force: it takes the folder from its writer, and tells every
 machine to delete its copy. It names the last tree until no object is left, and each tree names the one before, so that

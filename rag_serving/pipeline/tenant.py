@@ -2,7 +2,7 @@
 
 Belongs here: opening, switching and closing it; the pages as one asker may see them, what a question leaves written
 down. Does not belong here: the order of a question's stages (`ask`), which generation is published (`indexes.current`),
-fetching it from an object store (`object_home.follower`), what logs keep (`audit.events`, `telemetry.events`).
+fetching it from an object store (`object_home.follower`), what logs keep (`hooks`, `telemetry.events`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, Self
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import Answering
 from rag_serving.artifacts.store import Store
-from rag_serving.audit.events import of_answer, of_search
-from rag_serving.audit.log import AuditLog
 from rag_serving.budgets.budget import TenantBudget
 from rag_serving.caching.memory import Memory
 from rag_serving.concurrency import search_limit
@@ -29,6 +27,7 @@ from rag_serving.config.phases import PhaseSettings
 from rag_serving.conversations.conversing import Conversing
 from rag_serving.degradation.phases import Phases
 from rag_serving.degradation.tenant_phases import OnChange, TenantPhases
+from rag_serving.hooks import AuditLog, Event
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.indexes.databases import RemoteError
 from rag_serving.indexes.protocols import ReaderView
@@ -109,17 +108,21 @@ class QuestionLog:
             usage = answer.usage
             self.budget.spend("questions", usage.prompt_tokens + usage.completion_tokens, usage.cost)
         if self.audit:
-            is_selected = kind == "selected_text"
-            self.audit.record(of_answer(principal, question, answer, trace.lock.chunk_ids, is_selected))
+            self.audit.answered(principal, question, answer, trace.lock.chunk_ids, kind == "selected_text")
         if self.telemetry:
             self.telemetry.answered(principal, question, answer, trace, kind)
 
     def searched(self, principal: Principal, query: str, results: SearchResults, trace: Trace) -> None:
         """Write down a search; errors as `answered`."""
         if self.audit:
-            self.audit.record(of_search(principal, query, results))
+            self.audit.searched(principal, query, results)
         if self.telemetry:
             self.telemetry.searched(principal, query, results, trace)
+
+    def record(self, event: Event) -> None:
+        """Log an act that is about to be done; errors as `answered`."""
+        if self.audit:
+            self.audit.record(event)
 
     def close(self) -> None:
         """Write what waits."""

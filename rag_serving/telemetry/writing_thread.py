@@ -1,7 +1,7 @@
 """Items on their way to one thread that writes them, which begins with the first.
 
 Belongs here: the queue of bounded length, the thread, waiting for it to be done, its end. Does not belong here: what is
-written, and what becomes of items whose writing fails (`recorder`, `rag_serving.audit.log`).
+written, and what becomes of items whose writing fails (`recorder`, `citelock_governance.audit.log`).
 """
 
 from __future__ import annotations

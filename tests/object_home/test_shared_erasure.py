@@ -12,9 +12,9 @@ import pytest
 from support.command_line import CITELOCK
 from support.s3_server import faulty
 
+from citelock_governance.erasing import TenantErasure
 from rag_serving.artifacts.store import read_json
 from rag_serving.config.loading import load_config
-from rag_serving.erasure.erasing import TenantErasure
 from rag_serving.object_home.followed_folder import FollowedFolder
 from rag_serving.object_home.leases import HeldError
 from rag_serving.object_home.objects import ObjectHomeError

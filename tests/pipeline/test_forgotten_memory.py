@@ -12,12 +12,12 @@ from support.command_line import QUESTION, run, write_config
 from support.server_process import serving
 from support.wiki import configuration, embedder, publish
 
+from citelock_governance.erasing import TenantErasure
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
 from rag_serving.caching import forgotten
 from rag_serving.caching.forgotten import ForgottenMarks, mark_forgotten
 from rag_serving.config.loading import Config
-from rag_serving.erasure.erasing import TenantErasure
 
 ANN, BOB = Principal("acme", "ann"), Principal("acme", "bob")
 OTHER = "May I restart a consumer while partitions are under-replicated?"

@@ -19,14 +19,14 @@ from sqlalchemy import select
 from support.tiny_names import NAME_PIECES, WORDS, save_names_model
 from support.wiki import configuration
 
+from citelock_governance.audit.export import exported
+from citelock_governance.audit.ledger import Ledger
+from citelock_governance.audit.verification import Verifier
 from rag_serving.access.principals import Principal
-from rag_serving.audit.events import Event
-from rag_serving.audit.export import exported
-from rag_serving.audit.ledger import Ledger
-from rag_serving.audit.verification import Verifier
 from rag_serving.cli.records_check import examine_records
 from rag_serving.config.loading import ConfigError, parse_config
 from rag_serving.config.logging import LineFormatter
+from rag_serving.hooks import Event
 from rag_serving.privacy.names import NameFinder, NamesError, _widened, name_finder
 from rag_serving.privacy.redactor import PersonalData, Redactor, redact_logs
 from rag_serving.records.answers import SearchResults

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -24,3 +25,10 @@ def run(*arguments: str) -> tuple[int, str, str]:
     """Run the command and return its exit code, standard output and standard error."""
     result = CliRunner().invoke(app, list(arguments), prog_name="citelock")
     return result.exit_code, result.stdout, result.stderr
+
+
+def finding(folder: Path, name: str, more: str = "") -> tuple[str, str, str]:
+    """Return state, detail and how to mend it of one line of `citelock doctor`."""
+    out = run("doctor", "--config", write_config(folder, folder / "home", more), "--json")[1]
+    found = {each["name"]: each for each in json.loads(out)}[name]
+    return found["state"], found["detail"], found["mend"]

@@ -142,8 +142,7 @@ def claims_command(
     output can read what the caller may read until the claims expire: treat it as a password. The audit log, where it is
     on, has whose claims were signed, and for how long.
     """
-    from rag_serving.audit.events import Event
-    from rag_serving.audit.log import record
+    from rag_serving.hooks import Event, record
 
     settings = _of_postgres(config)
     name, groups = chosen_tenant(settings, tenant), sorted(group or ())

@@ -59,7 +59,7 @@ from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.index import Index
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.escaping.targets import one_line
-from rag_serving.indexes.databases import Figures, RemoteDataError, RemoteError, StoredInfo
+from rag_serving.indexes.databases import Figures, PublishedError, RemoteDataError, RemoteError, StoredInfo
 
 _VECTOR_HEADER = 4  # bytes of vector_send before the components: dimension and an unused number, 16 bits each
 
@@ -539,8 +539,6 @@ class PostgresDatabase(SearchedDatabase):
 
     def _eraser(self, tenant: str) -> Publisher:
         if not self.config.index.writer_url:
-            from rag_serving.erasure.erasing import PublishedError  # with all that erasing needs
-
             raise PublishedError(
                 f"generations of {tenant} may be in the database of `index`, and index.writer_url is missing: set "
                 "CITELOCK_INDEX__WRITER_URL=postgresql://citelock_writer@host/name, or run this where generations are "

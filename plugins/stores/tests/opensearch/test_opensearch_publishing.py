@@ -16,6 +16,7 @@ from support.qdrant_corpus import TENANT, built, restricted_chunks
 from support.stand_in_http import Fault
 from support.synthetic import clustered_vectors
 
+from citelock_governance.erasing import TenantErasure
 from citelock_stores import opensearch
 from citelock_stores import publishing as publishing_room
 from citelock_stores.opensearch import reader as reader_module
@@ -30,7 +31,6 @@ from evals.evaluation.bench import with_column
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, ConfigError, parse_config
-from rag_serving.erasure.erasing import TenantErasure
 from rag_serving.indexes.databases import (
     BusyError,
     RemoteConnectionError,

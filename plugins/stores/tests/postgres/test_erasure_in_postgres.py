@@ -14,6 +14,7 @@ import yaml
 from support.postgres_index import APP, OWNER, WRITER, IndexServer, connected, publish_table, signer_of, tables_of
 from support.synthetic import chunk_table, clustered_vectors
 
+from citelock_governance.erasing import TenantErasure, count_published
 from citelock_stores.postgres import publisher
 from citelock_stores.postgres.publisher import Publisher
 from citelock_stores.postgres.store import PostgresStore
@@ -21,7 +22,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.signed_files import read_signed
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
-from rag_serving.erasure.erasing import PublishedError, TenantErasure, count_published
+from rag_serving.indexes.databases import PublishedError
 
 TENANTS = ("acme", "acme-b")
 NAME = "index (postgres)"
@@ -103,7 +104,7 @@ def test_all_generations_of_a_tenant_go_and_another_keeps_all_of_them(config: Co
 KILLED = """
 import os, signal, sys
 from rag_serving.config.loading import load_config
-from rag_serving.erasure import erasing
+from citelock_governance import erasing
 from citelock_stores.postgres import publisher
 name = sys.argv[2]
 room = publisher if hasattr(publisher, name) else erasing

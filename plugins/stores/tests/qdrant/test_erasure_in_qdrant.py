@@ -13,11 +13,12 @@ from support.qdrant_corpus import TENANT, built, publisher, qdrant_config, restr
 from support.qdrant_server import QdrantServer, started_qdrant
 from support.stand_in_http import Fault
 
+from citelock_governance.erasing import TenantErasure, count_published
 from citelock_stores.qdrant.store import QdrantDatabase
 from citelock_stores.remote import connections
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
-from rag_serving.erasure.erasing import PublishedError, TenantErasure, count_published
+from rag_serving.indexes.databases import PublishedError
 
 NAME = "index (qdrant)"
 NOTHING: dict[str, Any] = {"rows": {}, "folders": {}}

@@ -1,6 +1,6 @@
 """`citelock erase`: arguments and printing.
 
-Belongs here: the command. Does not belong here: removing anything (`erasure.erasing`).
+Belongs here: the command. Does not belong here: removing anything (`erasing`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def command(
     keys, jobs and its audit log go. Stop its builds and servers before, take it out of the configuration afterwards. A
     run that was killed is finished by the next one.
     """
-    from rag_serving.erasure.erasing import TenantErasure
+    from citelock_governance.erasing import TenantErasure
 
     settings = load_config(config)
     erasure = TenantErasure(settings, chosen_tenant(settings, tenant))

@@ -1,6 +1,6 @@
 """The route of the audit log, for auditors of its tenant.
 
-Belongs here: pages of rows. Does not belong here: the log (`rag_serving.audit`), who may call (`route_roles`).
+Belongs here: pages of rows. Does not belong here: the log (`ledger`), who may call (`route_roles`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
+from citelock_governance.audit.ledger import AuditError, NoAuditLogError
+from citelock_governance.audit.verification import Verifier, pages
 from rag_serving.api.errors import RETRY_AFTER_S
 from rag_serving.api.pages import PRIVATE
 from rag_serving.api.service import Caller, CurrentService
 from rag_serving.api.wire import RequestError
-from rag_serving.audit.events import Event
-from rag_serving.audit.ledger import AuditError, NoAuditLogError
-from rag_serving.audit.verification import Verifier, pages
+from rag_serving.hooks import Event
 
 MAX_ROWS = 1_000
 

@@ -19,20 +19,20 @@ from sqlalchemy import Connection, Engine, Table, delete, func, inspect, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.elements import ColumnElement
 
+from citelock_governance.audit.chain import head_of
+from citelock_governance.audit.tables import HEADS
+from citelock_governance.audit.tables import METADATA as AUDIT
 from rag_serving.api_keys.store import METADATA as API_KEYS
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.signed_files import read_signed, write_signed
 from rag_serving.artifacts.store import Store, StoreError, remove_folder
-from rag_serving.audit.chain import head_of
-from rag_serving.audit.tables import HEADS
-from rag_serving.audit.tables import METADATA as AUDIT
 from rag_serving.budgets.usage import METADATA as BUDGETS
 from rag_serving.caching.forgotten import mark_forgotten
 from rag_serving.config.loading import Config
 from rag_serving.conversations.sessions import METADATA as SESSIONS_METADATA
 from rag_serving.conversations.sessions import QUERIES, RESPONSES, SESSIONS
 from rag_serving.escaping.redaction import RedactedError
-from rag_serving.indexes.databases import RemoteError, open_database
+from rag_serving.indexes.databases import PublishedError, RemoteError, open_database
 from rag_serving.object_home.shared_home import shared_home
 from rag_serving.receipts.database_table import METADATA as RECEIPTS
 from rag_serving.telemetry.forgotten_table import METADATA as FORGOTTEN
@@ -40,10 +40,6 @@ from rag_serving.telemetry.job_tables import METADATA as JOBS
 from rag_serving.telemetry.recorder import TelemetryError
 from rag_serving.telemetry.tables import METADATA as TELEMETRY
 from rag_serving.telemetry.tables import error_line, open_engine
-
-
-class PublishedError(RedactedError):
-    """The database of `index` cannot be looked into, or not be emptied; the message says why."""
 
 
 def count_published(config: Config, tenant: str) -> dict[str, dict[str, int]]:

@@ -14,18 +14,17 @@ import yaml
 from sqlalchemy import select
 from typer.testing import CliRunner
 
+from citelock_governance import erasing
+from citelock_governance.audit.tables import PERSONS, ROWS
+from citelock_governance.audit.verification import Verifier
+from citelock_governance.erasing import EraseError, TenantErasure
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.signed_files import read_signed
 from rag_serving.artifacts.store import Store
-from rag_serving.audit.events import Event
-from rag_serving.audit.log import record
-from rag_serving.audit.tables import PERSONS, ROWS
-from rag_serving.audit.verification import Verifier
 from rag_serving.cli.main import app
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.conversations.sessions import Exchange, SessionStore
-from rag_serving.erasure import erasing
-from rag_serving.erasure.erasing import EraseError, TenantErasure
+from rag_serving.hooks import Event, record
 from rag_serving.receipts.store import open_receipts
 from rag_serving.records.answers import Answer
 from rag_serving.telemetry.events import Trace
@@ -33,7 +32,7 @@ from rag_serving.telemetry.tables import open_engine
 from rag_serving.telemetry.telemetry import open_telemetry
 
 SECRET = "Where is Project Kestrel of"
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture
@@ -159,10 +158,11 @@ def test_what_was_begun_by_somebody_else_is_not_believed(filled: Config) -> None
 def test_every_table_of_the_program_is_looked_in() -> None:
     """A room that makes a table has to be among those whose rows are erased."""
     declared = set()
-    for package in ("rag_serving", "rag_assets", "evals"):
-        for path in (ROOT / package).rglob("*.py"):
-            if "MetaData()" in path.read_text(encoding="utf-8"):
-                declared.add(path.relative_to(ROOT).as_posix())
+    for folder in (ROOT, *ROOT.glob("plugins/*/")):
+        for package in ("rag_serving", "rag_assets", "evals", f"citelock_{folder.name}"):
+            for path in (folder / package).rglob("*.py"):
+                if "MetaData()" in path.read_text(encoding="utf-8"):
+                    declared.add(path.relative_to(folder).as_posix())
     known = {module.replace(".", "/") + ".py" for module in _modules_of_tables()}
     assert declared == known
     names = {table.name for metadata in erasing.METADATAS for table in metadata.tables.values()}
@@ -170,7 +170,7 @@ def test_every_table_of_the_program_is_looked_in() -> None:
 
 
 def _modules_of_tables() -> set[str]:
-    source = (ROOT / "rag_serving" / "erasure" / "erasing.py").read_text(encoding="utf-8")
+    source = (ROOT / "plugins" / "governance" / "citelock_governance" / "erasing.py").read_text(encoding="utf-8")
     return set(re.findall(r"from (\S+) import METADATA as", source))
 
 

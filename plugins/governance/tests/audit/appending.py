@@ -6,9 +6,9 @@ from __future__ import annotations
 import sys
 import threading
 
-from rag_serving.audit.events import Event
-from rag_serving.audit.log import open_audit
+from citelock_governance.audit.log import opened
 from rag_serving.config.loading import parse_config
+from rag_serving.hooks import Event
 
 THREADS = 4
 
@@ -17,8 +17,7 @@ def main(home: str, url: str, rows: int) -> None:
     config = parse_config(
         {"home": home, "tenants": {"acme": {}}, "audit": {"mode": "required"}, "telemetry": {"url": url or None}}
     )
-    log = open_audit(config, "acme", wait_s=60)
-    assert log is not None
+    log = opened(config, "acme", wait_s=60)
 
     def append() -> None:
         for _ in range(rows // THREADS):

@@ -17,16 +17,15 @@ from support.databases import emptied
 from support.wiki import configuration
 from typer.testing import CliRunner
 
-from rag_serving.audit.checkpoints import make_checkpoint, read_checkpoints
-from rag_serving.audit.events import Event
-from rag_serving.audit.export import exported, verify_export
-from rag_serving.audit.ledger import AuditError, Ledger
-from rag_serving.audit.log import open_audit
-from rag_serving.audit.retention import cut_old, restart
-from rag_serving.audit.tables import HEADS, METADATA, PERSONS, ROWS
-from rag_serving.audit.verification import Verifier
+from citelock_governance.audit.checkpoints import make_checkpoint, read_checkpoints
+from citelock_governance.audit.export import exported, verify_export
+from citelock_governance.audit.ledger import AuditError, Ledger
+from citelock_governance.audit.retention import cut_old, restart
+from citelock_governance.audit.tables import HEADS, METADATA, PERSONS, ROWS
+from citelock_governance.audit.verification import Verifier
 from rag_serving.cli.main import app
 from rag_serving.config.audit import Audit
+from rag_serving.hooks import Event, open_audit
 from rag_serving.telemetry.tables import open_engine
 
 NOW = datetime.now(UTC)

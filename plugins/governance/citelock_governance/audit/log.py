@@ -12,47 +12,32 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
-from rag_serving.audit.events import Event, local_account
+from citelock_governance.audit.events import of_answer, of_search
+from rag_serving.hooks import AuditCounts, AuditUnavailableError, Event
 from rag_serving.models.breaker import Breaker
 from rag_serving.telemetry.writing_thread import WritingThread
 
 if TYPE_CHECKING:
-    from rag_serving.audit.ledger import Ledger
+    from citelock_governance.audit.ledger import Ledger
+    from rag_serving.access.principals import Principal
     from rag_serving.config.loading import Config
+    from rag_serving.records.answers import Answer, SearchResults
 
-AUDIT_DOWN = "What is asked cannot be logged at the moment, and is not answered without that. Try again in a minute."
 WAIT_S = 3.0
 BATCH = 500
 CAPACITY = 20_000
 _KEEP_S = 0.1
 _OPEN_S = 7.0  # that the first event waits longer: what reaches the database is imported, tables are made
-_COMMAND_S = 1.0  # that a command waits for a database that failed
 _FAILURES, _RETRY_S = 2, 5.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
 
 _log = logging.getLogger(__name__)
-
-
-class AuditUnavailableError(Exception):
-    """What was asked for cannot be logged, and is refused for that (`audit.mode: required`)."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"the audit log cannot be written, and nothing is answered without it ({reason})")
-
-
-@dataclass(frozen=True)
-class AuditCounts:
-    """Events so far."""
-
-    written: int
-    lost: int
-    waiting: int
 
 
 @dataclass(frozen=True)
@@ -61,7 +46,7 @@ class _Entry:
     done: Future[None] | None  # None: nobody waits, and it is tried again
 
 
-class AuditLog(WritingThread[_Entry]):
+class AuditWriter(WritingThread[_Entry]):
     """Writes events from one thread. Safe to use from several."""
 
     def __init__(
@@ -83,11 +68,7 @@ class AuditLog(WritingThread[_Entry]):
         self._written = self._lost = self._losses_logged = 0
 
     def record(self, event: Event) -> None:
-        """Log an event: in mode `required` it is on disk when this returns.
-
-        Raises:
-            AuditUnavailableError: it is required, and was not written.
-        """
+        """Log an event, as `rag_serving.hooks.AuditLog` says; errors as there."""
         if not self.is_required:
             self.note(event)
             return
@@ -113,6 +94,14 @@ class AuditLog(WritingThread[_Entry]):
         """Log an event soon, whatever the mode: nobody waits for it, and it may be lost."""
         if self._is_there():
             self._put(_Entry(event, None))
+
+    def answered(
+        self, principal: Principal | None, question: str, answer: Answer, locked: Sequence[str], is_selected: bool
+    ) -> None:
+        self.record(of_answer(principal, question, answer, locked, is_selected))
+
+    def searched(self, principal: Principal, query: str, results: SearchResults) -> None:
+        self.record(of_search(principal, query, results))
 
     def counts(self) -> AuditCounts:
         with self._news:
@@ -189,7 +178,7 @@ class AuditLog(WritingThread[_Entry]):
         if self._cut_on == today:
             return
         self._cut_on = today
-        from rag_serving.audit.retention import cut_old
+        from citelock_governance.audit.retention import cut_old
 
         cut_old(ledger, ledger.settings.retention_days)
 
@@ -216,40 +205,15 @@ class AuditLog(WritingThread[_Entry]):
             )
 
 
-def open_audit(config: Config, tenant: str, wait_s: float = WAIT_S) -> AuditLog | None:
-    """Return the audit log of a tenant, or None where it is switched off. Nothing is opened before the first event.
-
-    `wait_s`: how long an event waits for the database.
-    """
-    if config.audit.mode == "off":
-        return None
+def opened(config: Config, tenant: str, wait_s: float = WAIT_S) -> AuditWriter:
+    """Return the audit log of a tenant. Nothing is opened before the first event, which waits `wait_s` for it."""
 
     def ledger() -> Ledger:
-        from rag_serving.audit.ledger import Ledger
+        from citelock_governance.audit.ledger import Ledger
 
         return Ledger(config.home, config.telemetry.url, tenant, config.audit, config.privacy.redactor().redacted)
 
     def is_there() -> bool:  # asking must not make a home
         return config.telemetry.url is not None or config.home.is_dir()
 
-    return AuditLog(ledger, config.audit.mode == "required", is_there, wait_s)
-
-
-def record(config: Config, tenant: str, event: Event) -> None:
-    """Log one event of a command, on disk when this returns where it can be; nothing where the log is switched off.
-
-    Call it before the act that it tells of: in mode `required` an act that cannot be logged must not be done. `event`
-    without a user is of the account that runs the command.
-
-    Raises:
-        AuditUnavailableError: it is required, and was not written.
-    """
-    log = open_audit(config, tenant)
-    if log is None:
-        return
-    told = event if event.user else Event(**{**vars(event), "user": local_account()})
-    try:
-        log.record(told)
-        log.flush(WAIT_S)
-    finally:
-        log.close(_COMMAND_S)
+    return AuditWriter(ledger, config.audit.mode == "required", is_there, wait_s)

@@ -12,10 +12,10 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, select
 
-from rag_serving.audit.chain import GENESIS, Head
-from rag_serving.audit.events import Event
-from rag_serving.audit.ledger import Ledger
-from rag_serving.audit.tables import PERSONS, ROWS
+from citelock_governance.audit.chain import GENESIS, Head
+from citelock_governance.audit.ledger import Ledger
+from citelock_governance.audit.tables import PERSONS, ROWS
+from rag_serving.hooks import Event
 
 
 def cut_old(ledger: Ledger, keep_days: int, now: datetime | None = None) -> int:

@@ -40,10 +40,9 @@ def command(
     from rag_serving.access.principals import Principal
     from rag_serving.artifacts.secret import derived_key
     from rag_serving.artifacts.store import Store
-    from rag_serving.audit.events import Event
-    from rag_serving.audit.log import record
     from rag_serving.caching.forgotten import mark_forgotten
     from rag_serving.conversations.sessions import SessionStore
+    from rag_serving.hooks import Event, record
     from rag_serving.receipts.secrecy import Secrecy
     from rag_serving.receipts.store import open_receipts
     from rag_serving.telemetry.events import RowBuilder
@@ -80,8 +79,8 @@ def command(
 def _revoked(settings: Config, tenant: str, user: str) -> int:
     """Return how many keys asked in the user's name until now; the name goes from those that were revoked, too."""
     from rag_serving.api_keys.store import KeyStore
-    from rag_serving.audit.log import record
     from rag_serving.cli.keys import event_of
+    from rag_serving.hooks import record
 
     count = 0
     with closing(KeyStore(settings)) as store:
@@ -97,8 +96,8 @@ def _revoked(settings: Config, tenant: str, user: str) -> int:
 
 def _unlinked(settings: Config, tenant: str, user: str) -> int:
     """Return how many pseudonyms of a user the audit log had; it may have been switched off since."""
+    from citelock_governance.audit.ledger import Ledger
     from rag_serving.artifacts.store import Store
-    from rag_serving.audit.ledger import Ledger
 
     if settings.telemetry.url is None and not Store(settings.home).serving_db().exists():
         return 0

@@ -17,12 +17,12 @@ from support.mcp_calls import call, server_of
 from support.wiki import configuration, embedder
 from typer.testing import CliRunner
 
+from citelock_governance.audit.tables import HEADS, METADATA
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
-from rag_serving.audit.log import AUDIT_DOWN, open_audit
-from rag_serving.audit.tables import HEADS, METADATA
 from rag_serving.budgets.opening import open_budgets
 from rag_serving.cli.main import app
+from rag_serving.hooks import AUDIT_DOWN, open_audit
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 ANSWERING = {

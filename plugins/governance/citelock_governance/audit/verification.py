@@ -16,12 +16,12 @@ from typing import Any
 from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from citelock_governance.audit.anchor import Anchor, AnchorFile
+from citelock_governance.audit.chain import Head, Signer, head_of, row_hash
+from citelock_governance.audit.ledger import AuditError, NoAuditLogError
+from citelock_governance.audit.tables import HEADS, ROWS, has_log, open_audit_engine
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.store import Store, StoreError
-from rag_serving.audit.anchor import Anchor, AnchorFile
-from rag_serving.audit.chain import Head, Signer, head_of, row_hash
-from rag_serving.audit.ledger import AuditError, NoAuditLogError
-from rag_serving.audit.tables import HEADS, ROWS, has_log, open_audit_engine
 from rag_serving.telemetry.recorder import TelemetryError
 from rag_serving.telemetry.tables import error_line
 

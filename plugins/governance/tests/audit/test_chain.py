@@ -13,13 +13,13 @@ import pytest
 from sqlalchemy import Connection, Engine, delete, insert, select, text, update
 from support.databases import emptied
 
+from citelock_governance.audit.chain import CONTENT, GENESIS
+from citelock_governance.audit.ledger import AuditError, Ledger
+from citelock_governance.audit.tables import HEADS, METADATA, PERSONS, ROWS
+from citelock_governance.audit.verification import Verdict, Verifier
 from rag_serving.artifacts.signatures import canonical
-from rag_serving.audit.chain import CONTENT, GENESIS
-from rag_serving.audit.events import Event
-from rag_serving.audit.ledger import AuditError, Ledger
-from rag_serving.audit.tables import HEADS, METADATA, PERSONS, ROWS
-from rag_serving.audit.verification import Verdict, Verifier
 from rag_serving.config.audit import Audit
+from rag_serving.hooks import Event
 
 Tamper = Callable[[Connection], object]
 ACME = ROWS.c.tenant == "acme"

@@ -1,7 +1,7 @@
-"""`citelock audit`: arguments and printing.
+"""`citelock audit`, and what `citelock doctor` finds of the audit log: arguments and printing.
 
-Belongs here: the commands. Does not belong here: following a chain (`audit.verification`), exports (`audit.export`), a
-new chain (`audit.retention`).
+Belongs here: the commands, the check. Does not belong here: following a chain (`verification`), exports (`export`), a
+new chain (`retention`).
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rag_serving.cli.finding import Finding
 from rag_serving.cli.group import FAILED
 from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.config.loading import load_config
@@ -22,8 +23,10 @@ from rag_serving.config.logging import complain
 from rag_serving.escaping.targets import for_json, for_terminal_line
 
 if TYPE_CHECKING:
-    from rag_serving.audit.verification import Verdict, Verifier
+    from citelock_governance.audit.verification import Verdict, Verifier
     from rag_serving.config.loading import Config
+
+LOST_DAYS = 7
 
 app = typer.Typer(help="Verify, export or anchor the audit log.", no_args_is_help=True)
 
@@ -50,8 +53,8 @@ def verify_command(
     Exit code 1 where a row was deleted, inserted, moved or altered, or where rows were replaced by an older state than
     the home folder or a checkpoint knows. Nothing is changed.
     """
-    from rag_serving.audit.checkpoints import read_checkpoints
-    from rag_serving.audit.export import verify_export
+    from citelock_governance.audit.checkpoints import read_checkpoints
+    from citelock_governance.audit.export import verify_export
 
     settings = load_config(config)
     verifier = _verifier(settings)
@@ -84,7 +87,7 @@ def export_command(
     citelock audit export --output audit.jsonl
     citelock audit verify --file audit.jsonl
     """
-    from rag_serving.audit.export import exported
+    from citelock_governance.audit.export import exported
 
     settings = load_config(config)
     lines = exported(_verifier(settings), settings.home, chosen_tenant(settings, tenant), is_opened)
@@ -102,7 +105,7 @@ def checkpoint_command(config: ConfigPath = None, tenant: Tenant = None) -> None
     \b
     citelock audit checkpoint >> /mnt/vault/checkpoints.jsonl
     """
-    from rag_serving.audit.checkpoints import make_checkpoint
+    from citelock_governance.audit.checkpoints import make_checkpoint
 
     settings = load_config(config)
     name = chosen_tenant(settings, tenant)
@@ -122,9 +125,9 @@ def restart_command(
     """
     from hashlib import sha256
 
-    from rag_serving.audit.export import exported
-    from rag_serving.audit.ledger import Ledger
-    from rag_serving.audit.retention import restart
+    from citelock_governance.audit.export import exported
+    from citelock_governance.audit.ledger import Ledger
+    from citelock_governance.audit.retention import restart
 
     settings = load_config(config)
     name, verifier = chosen_tenant(settings, tenant), _verifier(settings)
@@ -144,7 +147,7 @@ def restart_command(
 
 
 def _verifier(settings: Config) -> Verifier:
-    from rag_serving.audit.verification import Verifier
+    from citelock_governance.audit.verification import Verifier
 
     return Verifier(settings.home, settings.telemetry.url)
 
@@ -173,3 +176,28 @@ def _write(file: Path, lines: Iterable[str]) -> None:
     make_private(file)
     with file.open("w", encoding="utf-8", newline="\n") as stream:
         stream.writelines(lines)
+
+
+def examine(config: Config) -> Iterator[Finding]:
+    """Yield what `citelock doctor` finds of the audit log; nothing is made or changed."""
+    yield _finding(config)
+
+
+def _finding(config: Config) -> Finding:
+    if config.audit.mode == "off":
+        return Finding("audit", "ok", "no audit log is kept: audit.mode is off")
+    from citelock_governance.audit.ledger import AuditError, NoAuditLogError
+    from citelock_governance.audit.verification import Verifier, events_lost
+
+    since = datetime.now(UTC) - timedelta(days=LOST_DAYS)
+    try:
+        with Verifier(config.home, config.telemetry.url).reading() as connection:
+            rows, lost = events_lost(connection, since)
+    except NoAuditLogError:
+        return Finding("audit", "ok", f"{config.audit.mode}: the log is made by the first event")
+    except AuditError as error:
+        until = "nothing is answered" if config.audit.mode == "required" else "events wait in memory, and may be lost"
+        return Finding("audit", "fail", str(error), f"start the database or mend telemetry.url; until then {until}")
+    detail = f"{config.audit.mode}: {rows:,} rows, {lost:,} events lost in {LOST_DAYS} days"
+    mend = "see the server's log for the reason; audit.mode: required refuses instead"
+    return Finding("audit", "warn" if lost else "ok", detail, mend if lost else "")

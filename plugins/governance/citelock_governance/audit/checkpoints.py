@@ -13,12 +13,12 @@ from typing import Any
 
 from sqlalchemy import select
 
+from citelock_governance.audit.anchor import Anchor
+from citelock_governance.audit.chain import Signer, head_of
+from citelock_governance.audit.ledger import AuditError
+from citelock_governance.audit.tables import HEADS
+from citelock_governance.audit.verification import Verifier
 from rag_serving.artifacts.signatures import FIELD, signature_fault, signature_of
-from rag_serving.audit.anchor import Anchor
-from rag_serving.audit.chain import Signer, head_of
-from rag_serving.audit.ledger import AuditError
-from rag_serving.audit.tables import HEADS
-from rag_serving.audit.verification import Verifier
 
 PURPOSE = "audit checkpoint"
 

@@ -12,14 +12,13 @@ from typing import get_args
 import pytest
 from typer.testing import CliRunner
 
-from rag_serving.audit.events import Event, Kind
-from rag_serving.audit.log import record
-from rag_serving.audit.tables import ROWS
+from citelock_governance.audit.tables import ROWS
 from rag_serving.cli.main import app
 from rag_serving.config.loading import load_config
+from rag_serving.hooks import Event, Kind, record
 from rag_serving.privacy.redactor import Redactor
 
-TEXT = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[4] / "docs" / "audit.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```console\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from citelock_governance.audit.chain import CONTENT, Head, Signer, head_of
+from citelock_governance.audit.ledger import AuditError, beside
+from citelock_governance.audit.persons import Persons
+from citelock_governance.audit.tables import HEADS
+from citelock_governance.audit.verification import Follower, Row, Verdict, Verifier, pages
 from rag_serving.artifacts.signatures import FIELD, signature_fault, signature_of
-from rag_serving.audit.chain import CONTENT, Head, Signer, head_of
-from rag_serving.audit.ledger import AuditError, beside
-from rag_serving.audit.persons import Persons
-from rag_serving.audit.tables import HEADS
-from rag_serving.audit.verification import Follower, Row, Verdict, Verifier, pages
 
 VERSION = 1
 _HEADER, _PROOF = "audit export header", "audit export"

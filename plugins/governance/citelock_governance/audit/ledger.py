@@ -24,15 +24,15 @@ from sqlalchemy import Connection, Engine, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
+from citelock_governance.audit.anchor import Anchor, AnchorFile
+from citelock_governance.audit.chain import Head, Signer, head_of
+from citelock_governance.audit.persons import Person, Persons
+from citelock_governance.audit.tables import HEADS, ROWS, open_audit_engine, prepare
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.store import Store, StoreError
-from rag_serving.audit.anchor import Anchor, AnchorFile
-from rag_serving.audit.chain import Head, Signer, head_of
-from rag_serving.audit.events import Event
-from rag_serving.audit.persons import Person, Persons
-from rag_serving.audit.tables import HEADS, ROWS, open_audit_engine, prepare
 from rag_serving.config.audit import Audit
 from rag_serving.escaping.redaction import RedactedError
+from rag_serving.hooks import Event
 from rag_serving.telemetry.recorder import TelemetryError
 from rag_serving.telemetry.tables import error_line
 

@@ -16,14 +16,13 @@ from support.databases import audit_rows, damage_audit, emptied
 from support.wiki import configuration, publish
 from typer.testing import CliRunner
 
+from citelock_governance.audit import log as log_module
+from citelock_governance.audit.tables import HEADS, METADATA
+from citelock_governance.audit.verification import Verifier
 from rag_serving.api.app import create_app
 from rag_serving.artifacts.store import Store
-from rag_serving.audit import log as log_module
-from rag_serving.audit.events import Event
-from rag_serving.audit.log import AuditUnavailableError, open_audit, record
-from rag_serving.audit.tables import HEADS, METADATA
-from rag_serving.audit.verification import Verifier
 from rag_serving.cli.main import app
+from rag_serving.hooks import AuditUnavailableError, Event, open_audit, record
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 TOKENS = {"ann": {"tenant": "acme", "user": "ann", "groups": ["staff"], "roles": ["reader", "editor"]}}

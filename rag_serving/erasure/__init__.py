@@ -1,1 +1,0 @@
-"""Removing all that an installation keeps of a tenant."""

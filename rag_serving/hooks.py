@@ -1,0 +1,151 @@
+"""The audit log as the rest of the program sees it: the plug-in `governance` brings it.
+
+Belongs here: what is handed to it, what is raised where it cannot be written. Does not belong here: keeping anything
+(`citelock_governance.audit`), that a configuration turns on what is not installed (`config.loading`).
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from rag_serving.plugins import HOOKS, one
+
+if TYPE_CHECKING:
+    from rag_serving.access.principals import Principal
+    from rag_serving.config.loading import Config
+    from rag_serving.documents.inbox import Upload
+    from rag_serving.records.answers import Answer, SearchResults
+
+GOVERNANCE = "governance"
+AUDIT_DOWN = "What is asked cannot be logged at the moment, and is not answered without that. Try again in a minute."
+MAX_SUBJECT_CHARS = 200
+_WAIT_S = 3.0
+_COMMAND_S = 1.0  # that a command waits for a database that failed
+
+Kind = Literal[
+    "question", "search", "selected_text", "document.uploaded", "document.deleted", "key.created", "key.revoked",
+    "generation.rolled_back", "index.claims_signed", "gates.overridden", "user.forgotten", "phase.changed",
+    "audit.lost", "audit.cut", "audit.read", "audit.restarted",
+]  # fmt: skip
+
+
+class AuditUnavailableError(Exception):
+    """What was asked for cannot be logged, and is refused for that (`audit.mode: required`)."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the audit log cannot be written, and nothing is answered without it ({reason})")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that was done, by whom and to what.
+
+    Attributes:
+        user: account id or name of who acted; None where there is none.
+        subject: id of what was acted on.
+        query: the words of a question; kept only where `audit.store_queries` says so.
+        facts: columns of a question's row: status, model, tokens_in, tokens_out, cost, latency_ms, generation.
+        details: anything else, as JSON; no personal data belongs there.
+    """
+
+    kind: Kind
+    user: str | None = None
+    subject: str | None = None
+    query: str | None = None
+    retrieved: Sequence[str] | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    at: datetime = field(default_factory=_now)
+
+
+@dataclass(frozen=True)
+class AuditCounts:
+    """Events so far."""
+
+    written: int
+    lost: int
+    waiting: int
+
+
+class AuditLog(Protocol):
+    """The audit log of one tenant. Safe to use from several threads."""
+
+    def record(self, event: Event) -> None:
+        """Log an event before the act that it is of: in mode `required` it is on disk when this returns.
+
+        Raises:
+            AuditUnavailableError: it is required, and was not written.
+        """
+
+    def note(self, event: Event) -> None:
+        """Log an event soon, whatever the mode: nobody waits for it, and it may be lost."""
+
+    def answered(
+        self, principal: Principal | None, question: str, answer: Answer, locked: Sequence[str], is_selected: bool
+    ) -> None:
+        """Log a question that was answered, or not; errors as `record`. `locked`: ids of the chunks that it was
+        answered from; `is_selected`: it was of a text that the caller gave."""
+
+    def searched(self, principal: Principal, query: str, results: SearchResults) -> None:
+        """Log a search; errors as `record`."""
+
+    def counts(self) -> AuditCounts: ...
+
+    def flush(self, timeout_s: float = 5.0) -> bool:
+        """Wait until everything handed over is written or lost; return whether that came to be."""
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Write what waits, for `timeout_s` at most."""
+
+
+def open_audit(config: Config, tenant: str) -> AuditLog | None:
+    """Return the audit log of a tenant, or None where it is switched off. Nothing is opened before the first event.
+
+    Raises:
+        ConfigError: the plug-in is not installed.
+    """
+    if config.audit.mode == "off":
+        return None
+    log: AuditLog = one(HOOKS, "audit", GOVERNANCE)(config, tenant)
+    return log
+
+
+def record(config: Config, tenant: str, event: Event) -> None:
+    """Log one event of a command, on disk when this returns where it can be; nothing where the log is switched off.
+
+    Call it before the act that it tells of: in mode `required` an act that cannot be logged must not be done. `event`
+    without a user is of the account that runs the command.
+
+    Raises:
+        AuditUnavailableError: it is required, and was not written.
+    """
+    log = open_audit(config, tenant)
+    if log is None:
+        return
+    try:
+        log.record(event if event.user else replace(event, user=local_account()))
+        log.flush(_WAIT_S)
+    finally:
+        log.close(_COMMAND_S)
+
+
+def of_upload(user: str | None, source: str, upload: Upload) -> Event:
+    """Return the event of a document that is put into the inbox of a source; its bytes are named by their digest."""
+    facts = {"source": source, "sha256": upload.spool.sha256, "bytes": upload.spool.size}
+    return Event("document.uploaded", user, upload.document_id, details=facts)
+
+
+def local_account() -> str | None:
+    """Return who runs a command on this machine, as `os:NAME`; None where the account has no name."""
+    try:
+        return f"os:{getpass.getuser()}"
+    except (KeyError, OSError):
+        return None
