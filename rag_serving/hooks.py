@@ -1,7 +1,7 @@
-"""The audit log as the rest of the program sees it: the plug-in `governance` brings it.
+"""The audit log and the keys of machines as the rest of the program sees them: the plug-in `governance` brings them.
 
-Belongs here: what is handed to it, what is raised where it cannot be written. Does not belong here: keeping anything
-(`citelock_governance.audit`), that a configuration turns on what is not installed (`config.loading`).
+Belongs here: what is handed to them, what is raised where they cannot be reached. Does not belong here: keeping
+anything (`citelock_governance`), that a configuration turns on what is not installed (`config.loading`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from rag_serving.plugins import HOOKS, one
+from rag_serving.plugins import HOOKS, loaded, one
 
 if TYPE_CHECKING:
     from rag_serving.access.principals import Principal
@@ -149,3 +149,46 @@ def local_account() -> str | None:
         return f"os:{getpass.getuser()}"
     except (KeyError, OSError):
         return None
+
+
+class KeysAwayError(Exception):
+    """Keys cannot be looked up; the message says why."""
+
+
+@dataclass(frozen=True)
+class MachineKey:
+    """A key of a machine that is in force."""
+
+    id: str
+    principal: Principal
+    expires: int
+    """Seconds since 1970."""
+    resource: str | None
+    """The only address that it opens; None: all."""
+
+
+class MachineKeys(Protocol):
+    """The keys of an installation, looked up by the event loop."""
+
+    def is_key(self, token: str) -> bool:
+        """Return whether a token is written as a key."""
+
+    async def of_token(self, token: str) -> MachineKey | None:
+        """Return the key in force that a token is.
+
+        Raises:
+            KeysAwayError: it cannot be told.
+        """
+
+    async def of_id(self, identifier: str) -> MachineKey | None:
+        """Return a key that is in force by its id; errors as `of_token`."""
+
+    def close(self) -> None: ...
+
+
+def open_keys(config: Config) -> MachineKeys | None:
+    """Return the keys of an installation; None where the plug-in is not installed: then none opens anything."""
+    if "keys" not in loaded(HOOKS):
+        return None
+    keys: MachineKeys = one(HOOKS, "keys", GOVERNANCE)(config)
+    return keys

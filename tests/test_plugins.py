@@ -82,6 +82,12 @@ def test_the_doctor_names_a_plugin_that_is_missing(home: Path) -> None:
     assert (found["index"]["state"], found["index"]["mend"]) == ("fail", "pip install 'citelock[stores]'")
 
 
+def test_where_all_have_keys_nothing_is_served_without_what_knows_them(home: Path) -> None:
+    ended = run(home, "serve", "--port", "0", CITELOCK_SERVING__AUTH="tokens", CITELOCK_TOKENS="{}")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "where all have keys of `citelock keys`, needs citelock[governance]: pip install" in ended.stderr
+
+
 GOVERNED = [("audit.mode: required", {"CITELOCK_AUDIT__MODE": "required"})]
 """What is turned on, and by which variables."""
 
@@ -96,7 +102,7 @@ def test_nothing_runs_without_what_is_to_govern_it(
     assert ended.stderr == f"citelock: {setting} needs citelock[governance]: pip install 'citelock[governance]'\n"
 
 
-@pytest.mark.parametrize("command", ["audit verify", "erase --tenant demo --yes", "forget --user ann"])
+@pytest.mark.parametrize("command", ["audit verify", "erase --tenant demo --yes", "forget --user ann", "keys list"])
 def test_what_is_kept_is_not_removed_in_part(home: Path, command: str) -> None:
     ended = run(home, *command.split())
     assert (ended.returncode, ended.stderr.strip()) == (

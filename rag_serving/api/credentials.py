@@ -1,7 +1,7 @@
 """Whom the credentials of a request name: static tokens, keys, JSON Web Tokens, sessions.
 
 Belongs here: telling the kinds apart, what each is counted by, whether it still holds. Does not belong here: what a
-request may do with it (`auth`), each kind's own rules (`static_tokens`, `api_keys`, `access.bearer_tokens`,
+request may do with it (`auth`), each kind's own rules (`static_tokens`, `hooks`, `access.bearer_tokens`,
 `access.sessions`).
 
 Used by the event loop alone: keys of an issuer and rows of the database are waited for here, once for a request.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 
 from rag_serving.access.bearer_tokens import Bearer, BearerTokens
@@ -22,10 +22,8 @@ from rag_serving.access.sessions import Session, Sessions
 from rag_serving.access.token_validation import ExpiredTokenError, TokenError
 from rag_serving.api.static_tokens import TokenHolder, read_tokens, token_digest
 from rag_serving.api.wire import RequestError
-from rag_serving.api_keys.key import ApiKey, parts_of
-from rag_serving.api_keys.lookup import KeyLookup
-from rag_serving.api_keys.store import KeyStore, KeyStoreError
 from rag_serving.config.loading import Config
+from rag_serving.hooks import KeysAwayError, MachineKey, open_keys
 
 RETRY_AFTER_S = 5
 SAID_AGAIN_S = 10.0
@@ -53,7 +51,7 @@ class Identity:
     """The only address that the credentials open."""
     bearer: Bearer | None = None
     """Of a JSON Web Token."""
-    key: ApiKey | None = None
+    key: MachineKey | None = None
 
 
 class Credentials:
@@ -67,7 +65,7 @@ class Credentials:
         """
         self._tenants = sorted(config.tenants)
         self._holders: Mapping[str, TokenHolder] = read_tokens(config)
-        self._keys = KeyLookup(KeyStore(config))
+        self._keys = open_keys(config)
         self._sessions = sessions
         settings = config.serving.jwt
         self._issuer = BearerTokens(settings, self._tenants) if settings is not None else None
@@ -90,9 +88,8 @@ class Credentials:
         digest = token_digest(token)
         if (holder := self._holders.get(digest)) is not None:
             return Identity(holder.principal, digest, holder.user_header, holder.resource)
-        if (parts := parts_of(token)) is not None:
-            key = await self._key(parts[0])
-            if key is None or not key.holds(parts[1]):
+        if self._keys is not None and self._keys.is_key(token):
+            if (key := await self._key(self._keys.of_token(token))) is None:
                 raise AuthError(401, "UNAUTHENTICATED", _UNKNOWN)
             return _of_key(key)
         if self._issuer is not None and self.is_issued(token):
@@ -108,7 +105,8 @@ class Credentials:
         holder = self._holders.get(session.token) if session.kind == "token" else None
         if holder is not None and holder.resource is None:
             return Identity(holder.principal, session.token)
-        key = await self._key(session.token) if session.kind == "key" else None
+        keys = self._keys if session.kind == "key" else None
+        key = await self._key(keys.of_id(session.token)) if keys is not None else None
         if key is not None and key.resource is None:
             return _of_key(key)
         if session.kind == "jwt" and session.principal is not None and await self._is_believed(session):
@@ -131,17 +129,17 @@ class Credentials:
         return self._sessions.begun_by_token(identity.counted_as)
 
     def close(self) -> None:
-        self._keys.close()
+        if self._keys is not None:
+            self._keys.close()
 
-    async def _key(self, identifier: str) -> ApiKey | None:
-        """Return a key that is in force, of a tenant that is still here."""
+    async def _key(self, looking_up: Awaitable[MachineKey | None]) -> MachineKey | None:
+        """Return a key that is looked up, where its tenant is still here."""
         try:
-            key = await self._keys.find(identifier)
-        except KeyStoreError as error:
+            key = await looking_up
+        except KeysAwayError as error:
             self._say(f"keys cannot be looked up: {error}")
             raise AuthError(503, "UNAVAILABLE", "keys cannot be looked up now", retry_after=RETRY_AFTER_S) from None
-        is_usable = key is not None and key.is_in_force(time.time()) and key.tenant in self._tenants
-        return key if is_usable else None
+        return key if key is not None and key.principal.tenant in self._tenants else None
 
     async def _of_bearer(self, issuer: BearerTokens, token: str) -> Identity:
         try:
@@ -179,7 +177,7 @@ class Credentials:
             _log.warning("%s", line)
 
 
-def _of_key(key: ApiKey) -> Identity:
+def _of_key(key: MachineKey) -> Identity:
     return Identity(key.principal, f"key {key.id}", resource=key.resource, key=key)
 
 

@@ -17,6 +17,8 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.wire import first_fault
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.config.oidc import Role
+from rag_serving.hooks import GOVERNANCE
+from rag_serving.plugins import HOOKS, loaded, missing
 
 
 class TokenHolder(BaseModel):
@@ -63,6 +65,9 @@ def read_tokens(config: Config) -> Mapping[str, TokenHolder]:
         raise ConfigError(
             f"{variable} is not a JSON object of token: {{tenant, user, groups, roles}} ({fault})"
         ) from None
+    is_alone = config.serving.oidc is None and config.serving.jwt is None
+    if not holders and is_alone and "keys" not in loaded(HOOKS):
+        raise missing(f"{variable}: {{}}, where all have keys of `citelock keys`,", GOVERNANCE)
     for holder in holders.values():
         if holder.tenant not in config.tenants:
             raise ConfigError(f"{variable}: tenant {holder.tenant!r} is not configured")

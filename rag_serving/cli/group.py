@@ -33,7 +33,6 @@ _MODULES: Mapping[str, tuple[str, str]] = {
     ),
     "home": ("rag_serving.cli.home:app", "Look at a home in an object store, and delete what nothing needs."),
     "feedback": ("rag_serving.cli.feedback:command", "Say what an answer was: helpful, or not."),
-    "keys": ("rag_serving.cli.keys:app", "Create, list or revoke keys of machines."),
     "mcp": ("rag_serving.cli.mcp:command", "Let agents and chat clients ask over MCP."),
     "phase": ("rag_serving.cli.phase:command", "Show which phase of retrieval each tenant is asked in, and why."),
     "uploads": ("rag_serving.cli.uploads:app", "List, show or delete uploaded documents."),
@@ -50,11 +49,13 @@ _HELP = {
     "generations.repair": "Restore the damaged parts of a generation, to the last bit as they were.",
     "index": "Prepare or look at the database of published generations.",
     "jobs": "List, show or retry embedding jobs; what embedding took.",
+    "keys": "Create, list or revoke keys of machines.",
     "worker": "Embed what builds enqueue.",
     "readers": "Say who may read a page, and by which restriction.",
 }
 _PLUGINS = {
-    **dict.fromkeys(("audit", "erase", "forget"), "governance"), "index": "stores", "jobs": "scale", "worker": "scale",
+    **dict.fromkeys(("audit", "erase", "forget", "keys"), "governance"),
+    **{"index": "stores", "jobs": "scale", "worker": "scale"},
 }  # fmt: skip
 """Commands of plug-ins with the extra that installs them."""
 _WRITING = frozenset({"dagster", "evals", "rag_assets"})  # what a machine that only serves may lack

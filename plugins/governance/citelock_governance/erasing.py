@@ -19,10 +19,10 @@ from sqlalchemy import Connection, Engine, Table, delete, func, inspect, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.elements import ColumnElement
 
+from citelock_governance.api_keys.store import METADATA as API_KEYS
 from citelock_governance.audit.chain import head_of
 from citelock_governance.audit.tables import HEADS
 from citelock_governance.audit.tables import METADATA as AUDIT
-from rag_serving.api_keys.store import METADATA as API_KEYS
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.signed_files import read_signed, write_signed
 from rag_serving.artifacts.store import Store, StoreError, remove_folder

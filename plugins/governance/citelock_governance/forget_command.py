@@ -78,8 +78,8 @@ def command(
 
 def _revoked(settings: Config, tenant: str, user: str) -> int:
     """Return how many keys asked in the user's name until now; the name goes from those that were revoked, too."""
-    from rag_serving.api_keys.store import KeyStore
-    from rag_serving.cli.keys import event_of
+    from citelock_governance.api_keys.command import event_of
+    from citelock_governance.api_keys.store import KeyStore
     from rag_serving.hooks import record
 
     count = 0

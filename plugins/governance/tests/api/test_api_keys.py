@@ -14,10 +14,10 @@ from fastapi.testclient import TestClient
 from support.api_client import QUESTION, bearer, client_of
 from support.wiki import configuration
 
+from citelock_governance.api_keys import lookup
+from citelock_governance.api_keys.key import ApiKey, new_key
+from citelock_governance.api_keys.store import KeyStore, KeyStoreError
 from rag_serving.api.rates import FREE_GUESSES
-from rag_serving.api_keys import lookup
-from rag_serving.api_keys.key import ApiKey, new_key
-from rag_serving.api_keys.store import KeyStore, KeyStoreError
 
 TENANTS: dict[str, Any] = {"acme": {}, "other": {}}
 PUBLIC = "http://127.0.0.1:8088"

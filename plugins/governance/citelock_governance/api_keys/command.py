@@ -1,7 +1,6 @@
 """`citelock keys`: create, list, revoke.
 
-Belongs here: arguments and printing. Does not belong here: what a key is (`api_keys.key`), keeping them
-(`api_keys.store`).
+Belongs here: arguments and printing. Does not belong here: what a key is (`key`), keeping them (`store`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from rag_serving.config.oidc import Role
 from rag_serving.escaping.targets import for_log, for_terminal_line
 
 if TYPE_CHECKING:
-    from rag_serving.api_keys.key import ApiKey
+    from citelock_governance.api_keys.key import ApiKey
     from rag_serving.config.loading import Config
     from rag_serving.hooks import Event, Kind
 
@@ -57,8 +56,8 @@ def create_key(
 
     A machine sends it as `Authorization: Bearer KEY`. Without --user and --group it reads what everyone may.
     """
-    from rag_serving.api_keys.key import ApiKey, new_key
-    from rag_serving.api_keys.store import KeyStore
+    from citelock_governance.api_keys.key import ApiKey, new_key
+    from citelock_governance.api_keys.store import KeyStore
     from rag_serving.hooks import record
 
     settings = load_config(config)
@@ -89,7 +88,7 @@ def list_keys(config: ConfigPath = None, tenant: Tenant = None, as_json: AsJson 
     \b
     citelock keys list --json | jq -r '.[] | select(.state == "in force") | .id'
     """
-    from rag_serving.api_keys.store import KeyStore
+    from citelock_governance.api_keys.store import KeyStore
 
     settings = load_config(config)
     with closing(KeyStore(settings)) as store:
@@ -115,8 +114,8 @@ def revoke_keys(
     \b
     citelock keys revoke 9f2c4e1ab07d5836
     """
-    from rag_serving.api_keys.key import parts_of
-    from rag_serving.api_keys.store import KeyStore
+    from citelock_governance.api_keys.key import parts_of
+    from citelock_governance.api_keys.store import KeyStore
     from rag_serving.hooks import record
 
     settings = load_config(config)

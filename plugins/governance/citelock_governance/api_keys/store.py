@@ -18,11 +18,12 @@ from typing import Any
 
 from sqlalchemy import JSON, BigInteger, Column, Connection, MetaData, String, Table, Text, insert, select, update
 
-from rag_serving.api_keys.key import ApiKey
+from citelock_governance.api_keys.key import ApiKey
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.signatures import FIELD, signature_fault, signature_of
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
+from rag_serving.hooks import KeysAwayError
 from rag_serving.telemetry.guarded import GuardedDatabase
 from rag_serving.telemetry.recorder import TelemetryError
 
@@ -48,7 +49,7 @@ _PURPOSE = "api keys"
 _log = logging.getLogger(__name__)
 
 
-class KeyStoreError(Exception):
+class KeyStoreError(KeysAwayError):
     """The keys cannot be read or written; the message says why."""
 
 

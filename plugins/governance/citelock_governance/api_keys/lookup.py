@@ -13,9 +13,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rag_serving.api_keys.key import ApiKey
-from rag_serving.api_keys.store import KeyStore, KeyStoreError
+from citelock_governance.api_keys.key import ApiKey, parts_of
+from citelock_governance.api_keys.store import KeyStore, KeyStoreError
+from rag_serving.config.loading import Config
 from rag_serving.deadline import run_in_thread
+from rag_serving.hooks import MachineKey
 
 FRESH_S = 2.0
 """Seconds after which a key is looked up again: a revoked one is refused no later, in each process."""
@@ -32,13 +34,29 @@ class _Found:
     key: ApiKey
 
 
+def opened(config: Config) -> KeyLookup:
+    """Return what finds the keys of an installation. Nothing is connected before the first one is looked up."""
+    return KeyLookup(KeyStore(config))
+
+
 class KeyLookup:
-    """Finds keys by their ids."""
+    """Finds keys by what is written and by their ids."""
 
     def __init__(self, store: KeyStore, clock: Callable[[], float] = time.monotonic) -> None:
         self._store, self._clock = store, clock
         self._found: OrderedDict[str, _Found] = OrderedDict()
         self._under_way: dict[str, asyncio.Task[ApiKey | None]] = {}
+
+    def is_key(self, token: str) -> bool:
+        return parts_of(token) is not None
+
+    async def of_token(self, token: str) -> MachineKey | None:
+        identifier, secret = parts_of(token) or ("", "")
+        key = await self.find(identifier)
+        return _in_force(key) if key is not None and key.holds(secret) else None
+
+    async def of_id(self, identifier: str) -> MachineKey | None:
+        return _in_force(await self.find(identifier))
 
     async def find(self, identifier: str) -> ApiKey | None:
         """Return a key, which may be over; None where there is none.
@@ -86,3 +104,9 @@ class KeyLookup:
         self._found.move_to_end(identifier)
         while len(self._found) > MAX_KEYS:
             self._found.popitem(last=False)
+
+
+def _in_force(key: ApiKey | None) -> MachineKey | None:
+    if key is None or not key.is_in_force(time.time()):
+        return None
+    return MachineKey(key.id, key.principal, key.expires, key.resource)
