@@ -88,14 +88,21 @@ def test_where_all_have_keys_nothing_is_served_without_what_knows_them(home: Pat
     assert "where all have keys of `citelock keys`, needs citelock[governance]: pip install" in ended.stderr
 
 
-GOVERNED = [("audit.mode: required", {"CITELOCK_AUDIT__MODE": "required"})]
-"""What is turned on, and by which variables."""
+NAMES = {"CITELOCK_PRIVACY__REDACT": '["names"]', "CITELOCK_PRIVACY__NAMES_MODEL": "models/ner"}
 
 
-@pytest.mark.parametrize(("setting", "variables"), GOVERNED)
-@pytest.mark.parametrize("command", ["ask How?", "search backup", "serve --port 0", "build", "chat", "mcp"])
+@pytest.mark.parametrize(
+    ("command", "setting", "variables"),
+    [
+        *((command, "audit.mode: required", {"CITELOCK_AUDIT__MODE": "required"})
+          for command in ("ask How?", "search backup", "serve --port 0", "build", "chat", "mcp")),
+        ("serve --port 0", "audit.mode: best_effort", {"CITELOCK_AUDIT__MODE": "best_effort"}),
+        ("serve --port 0", "privacy.regions", {"CITELOCK_PRIVACY__REGIONS": '["DE"]'}),
+        ("ask How?", "names in privacy.redact", NAMES),
+    ],
+)  # fmt: skip
 def test_nothing_runs_without_what_is_to_govern_it(
-    home: Path, setting: str, variables: dict[str, str], command: str
+    home: Path, command: str, setting: str, variables: dict[str, str]
 ) -> None:
     ended = run(home, *command.split(), **variables)
     assert (ended.returncode, ended.stdout) == (2, "")

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import yaml
 
-from rag_serving.privacy.names import NameFinder
-from rag_serving.privacy.redactor import PersonalData, Redactor
+from citelock_governance.privacy.names import NameFinder
+from rag_serving.privacy import PersonalData, Redactor
 
 TEXTS = Path(__file__).parents[1] / "gold" / "privacy" / "texts.yaml"
 REGIONS = ("US", "GB", "DE")

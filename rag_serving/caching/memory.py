@@ -30,7 +30,7 @@ from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.indexes.page_readers import classes_of_pages
 from rag_serving.models.embedding.recent_vectors import RecentVectors
 from rag_serving.models.protocols import Embedder, ModelError
-from rag_serving.privacy.redactor import Redactor
+from rag_serving.privacy import Redactor
 from rag_serving.receipts.recording import ReceiptWriter, Request
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import NEARLY_SPENT, REPEATED

@@ -1,4 +1,4 @@
-"""What `citelock doctor` finds of what is written and sent beside questions: names of people, jobs, traces.
+"""What `citelock doctor` finds of what is written and sent beside questions: jobs, traces.
 
 Belongs here: one function per thing looked at. Does not belong here: telemetry, and what questions need (`doctor`).
 """
@@ -6,7 +6,6 @@ Belongs here: one function per thing looked at. Does not belong here: telemetry,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rag_serving.artifacts.store import Store
@@ -19,21 +18,8 @@ if TYPE_CHECKING:
 
 def examine_records(config: Config) -> Iterator[Finding]:
     """Yield a finding of each; nothing is made or changed."""
-    if config.privacy.names_model and "names" in config.privacy.redact:
-        yield _names(config.privacy.names_model)
     yield _jobs(config)
     yield _tracing(config)
-
-
-def _names(folder: Path) -> Finding:
-    from rag_serving.privacy.names import NamesError, name_finder
-
-    try:
-        name_finder(folder).spans("Ann")
-    except NamesError as error:
-        mend = "set privacy.names_model to a model that opens; until then lines, questions and comments are withheld"
-        return Finding("names", "fail", str(error), mend)
-    return Finding("names", "ok", f"{folder} finds names of people")
 
 
 def _jobs(config: Config) -> Finding:

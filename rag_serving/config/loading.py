@@ -53,7 +53,7 @@ from rag_serving.config.tracing import Tracing
 from rag_serving.escaping.redaction import ConfigError as ConfigError
 from rag_serving.escaping.redaction import hide
 from rag_serving.plugins import HOOKS, loaded, missing
-from rag_serving.privacy.redactor import redact_logs
+from rag_serving.privacy import redact_logs
 
 DEFAULT_CONFIG = Path("config/app.yaml")
 
@@ -324,9 +324,13 @@ def _validated(content: dict[str, Any], origin: str) -> Config:
 
 def _refuse_missing(config: Config) -> None:
     """Refuse what the plug-in `governance` does where it is not installed: nothing runs without what is turned on."""
-    wanted = {"audit": f"audit.mode: {config.audit.mode}"} if config.audit.mode != "off" else {}
+    wanted = {
+        "audit": f"audit.mode: {config.audit.mode}" if config.audit.mode != "off" else "",
+        "names": "names in privacy.redact" if "names" in config.privacy.redact else "",
+        "phones": "privacy.regions" if config.privacy.regions else "",
+    }
     for hook, setting in wanted.items():
-        if hook not in loaded(HOOKS):
+        if setting and hook not in loaded(HOOKS):
             raise missing(setting, "governance")
 
 

@@ -10,7 +10,7 @@ import sys
 from types import TracebackType
 
 from rag_serving.escaping.targets import for_log
-from rag_serving.privacy.redactor import log_redacted
+from rag_serving.privacy import log_redacted
 
 _Raised = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 

@@ -12,8 +12,8 @@ from typing import Self, get_args
 from pydantic import Field, field_validator, model_validator
 
 from rag_serving.config.sources import Section
-from rag_serving.privacy.names import NamesError, check_names_model
-from rag_serving.privacy.redactor import PersonalKind, Redactor
+from rag_serving.plugins import HOOKS, loaded, one
+from rag_serving.privacy import NamesError, PersonalKind, Redactor
 
 _NAMES = "names"
 
@@ -42,11 +42,10 @@ class Privacy(Section):
     @classmethod
     def _known_regions(cls, regions: list[str]) -> list[str]:
         upper = [region.upper() for region in regions]
-        if not upper:
+        if not upper or "phones" not in loaded(HOOKS):  # which the configuration as a whole is refused for
             return upper
-        from phonenumbers import SUPPORTED_REGIONS
-
-        if unknown := [region for region in upper if region not in SUPPORTED_REGIONS]:
+        known = one(HOOKS, "phones").regions()
+        if unknown := [region for region in upper if region not in known]:
             raise ValueError(f"{unknown[0]!r} is no country of ISO 3166 with telephone numbers; DE and US are")
         return upper
 
@@ -56,8 +55,10 @@ class Privacy(Section):
             return self
         if self.names_model is None:
             raise ValueError("names in redact take a model; set names_model to its folder, or take names out")
+        if "names" not in loaded(HOOKS):  # as above
+            return self
         try:
-            check_names_model(self.names_model)
+            one(HOOKS, "names").check_names_model(self.names_model)
         except NamesError as error:
             raise ValueError(str(error)) from None
         return self

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
+from pathlib import Path
 
 import pytest
 from support.growth import steepness
 from support.wiki import configuration
 
 from evals.bench.privacy import MarkedText, compare, marked_texts, seconds_of
+from rag_serving import privacy
 from rag_serving.config.loading import ConfigError, parse_config
 from rag_serving.config.logging import LineFormatter
-from rag_serving.privacy.redactor import Redactor, redact_logs
+from rag_serving.privacy import Redactor, redact_logs
 
 EUROPE = Redactor(regions=("DE", "FR", "GB", "US", "NL", "ES"))
 
@@ -38,6 +40,32 @@ def test_only_the_configured_kinds_and_regions_are_found() -> None:
     assert Redactor(regions=("DE",)).redacted(text) == "[email] [phone] [phone] 536-90-4399"
     assert Redactor(regions=("US",)).redacted(text).endswith("[national_id]")
     assert Redactor(()).redacted(text) == text
+
+
+@pytest.fixture
+def without_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privacy, "loaded", lambda _: {})
+
+
+@pytest.mark.usefixtures("without_plugins")
+def test_without_the_plugin_more_is_taken_for_a_telephone_number_and_nothing_is_left() -> None:
+    text = "ann@example.com +49 30 901820, 0049 30 901820 (+1 202 4561111), 4111 1111 1111 1111, +999 1234567"
+    assert Redactor().redacted(text) == "[email] [phone], [phone] [phone]), [card], [phone]"
+
+
+@pytest.mark.parametrize("text", marked_texts(), ids=lambda text: text.text[:40])
+def test_what_the_plugin_finds_in_no_country_is_found_without_it(
+    text: MarkedText, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Redactor().find(text.text)
+    monkeypatch.setattr(privacy, "loaded", lambda _: {})
+    assert set(found) <= set(Redactor().find(text.text))
+
+
+@pytest.mark.usefixtures("without_plugins")
+def test_names_that_nothing_can_look_for_withhold_the_text() -> None:
+    told = Redactor(("names",), names_model=Path("models/ner")).redacted("Ann Miller is away.")
+    assert told == "[withheld: names needs citelock[governance]: pip install 'citelock[governance]']"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from citelock_governance.audit.tables import ROWS
 from rag_serving.cli.main import app
 from rag_serving.config.loading import load_config
 from rag_serving.hooks import Event, Kind, record
-from rag_serving.privacy.redactor import Redactor
+from rag_serving.privacy import Redactor
 
 TEXT = (Path(__file__).parents[4] / "docs" / "audit.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```console\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)

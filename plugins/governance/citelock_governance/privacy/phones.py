@@ -1,7 +1,7 @@
 """Telephone numbers in a text.
 
-Belongs here: what may be one, and what is one by the numbering plans of phonenumbers. Does not belong here: what takes
-its place (`redactor`).
+Belongs here: what is one by the numbering plans of phonenumbers. Does not belong here: what may be one, and what takes
+its place (`rag_serving.privacy`).
 
 A number that begins with + or 00 is known by itself. Any other is read as one of the configured regions, and must look
 like one: with the region's trunk prefix, in groups as people write them there, or behind a word such as "Tel". Plain
@@ -11,13 +11,10 @@ digits, dates, versions, addresses of machines and ids of chunks do not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-Span = tuple[int, int]
+from rag_serving.privacy import NUMBER, Span
 
-_CANDIDATE = re.compile(
-    r"(?<![\w+])(?:\+ ?|\(\+?)?\d(?:(?! 00\d{1,3} )[ \u00a0().\u2010-\u2014/-]{0,3}\d){6,16}(?![\w]|[.,:/-]\d)"
-)
 _WORD = re.compile(
     r"(?:tel(?:e[fp]h?on[eo]?)?|phone|mobile?|cell|call|fax|fon|ring|handy|rufnummer|nummer|number|whatsapp|sms|dial"
     r"|m[oó]vil|t[eé]l[eé]phone|portable)\W{0,3}(?:(?:is|ist|est|es|no|nr)\W{1,3})?\Z",
@@ -35,9 +32,16 @@ _OTHER = re.compile(
 _GROUPED = re.compile(r"\d[ \u00a0().\u2010-\u2014/-]+\d")
 
 
+def regions() -> Collection[str]:
+    """Return the countries with telephone numbers, by ISO 3166."""
+    from phonenumbers import SUPPORTED_REGIONS
+
+    return frozenset(SUPPORTED_REGIONS)
+
+
 def phone_spans(text: str, regions: Sequence[str]) -> Iterator[Span]:
     """Yield where the telephone numbers of a text begin and end. `regions`: ISO 3166 codes of countries."""
-    for match in _CANDIDATE.finditer(text):
+    for match in NUMBER.finditer(text):
         candidate = match[0]
         if _is_international(candidate) or _is_local(candidate, _before(text, match.start()), regions):
             yield match.span()

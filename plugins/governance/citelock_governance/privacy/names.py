@@ -1,7 +1,7 @@
 """Names of people in a text, by a token-classification model.
 
 Belongs here: checking and opening a checkpoint, windows over long texts, from its tokens to spans of a text. Does not
-belong here: what takes their place (`redactor`).
+belong here: what takes their place (`rag_serving.privacy`).
 
 torch and transformers are imported when the first text is read. A model that cannot be opened, or fails, is an error:
 the caller must not take that for a text without names.
@@ -18,11 +18,14 @@ from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rag_serving.escaping.redaction import RedactedError
+from rag_serving.cli.finding import Finding
+from rag_serving.privacy import NamesError, Span
 from rag_serving.text.characters import UNSPACED
 
-Span = tuple[int, int]
+if TYPE_CHECKING:
+    from rag_serving.config.loading import Config
 
 _PACKAGES = ("torch", "transformers")
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
@@ -37,10 +40,6 @@ _SURROGATE = re.compile("[\ud800-\udfff]")  # no character to a tokenizer
 _NO_SPACES = re.compile(f"[{UNSPACED}]")
 _BETWEEN = re.compile(r"[\s.'’-]{0,3}")
 """What may stand between two words of one name."""
-
-
-class NamesError(RedactedError):
-    """Names of people cannot be looked for; the message says why."""
 
 
 class NameFinder:
@@ -274,3 +273,17 @@ def _joined(text: str, spans: Iterator[Span]) -> Iterator[Span]:
         begun = start, end
     if begun:
         yield begun
+
+
+def examine(config: Config) -> Iterator[Finding]:
+    """Yield what `citelock doctor` finds of the model of names, where one is configured."""
+    folder = config.privacy.names_model
+    if folder is None or "names" not in config.privacy.redact:
+        return
+    try:
+        name_finder(folder).spans("Ann")
+    except NamesError as error:
+        mend = "set privacy.names_model to a model that opens; until then lines, questions and comments are withheld"
+        yield Finding("names", "fail", str(error), mend)
+    else:
+        yield Finding("names", "ok", f"{folder} finds names of people")

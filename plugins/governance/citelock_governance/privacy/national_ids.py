@@ -1,6 +1,6 @@
 """National ids of persons in a text: what they look like by country, and whether their check digits hold.
 
-Belongs here: shapes, and the check of each. Does not belong here: what takes their place (`redactor`).
+Belongs here: shapes, and the check of each. Does not belong here: what takes their place (`rag_serving.privacy`).
 
 Numbers whose shape and check digit any tenth number has count only behind a word that names them.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 
-Span = tuple[int, int]
+from rag_serving.privacy import Span
 
 _BEFORE_CHARS = 32
 _EDGES = r"(?<![\w.,:/#-]){}(?![\w]|[.,:/-]\d)"

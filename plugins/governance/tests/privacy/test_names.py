@@ -22,13 +22,12 @@ from support.wiki import configuration
 from citelock_governance.audit.export import exported
 from citelock_governance.audit.ledger import Ledger
 from citelock_governance.audit.verification import Verifier
+from citelock_governance.privacy.names import NameFinder, _widened, examine, name_finder
 from rag_serving.access.principals import Principal
-from rag_serving.cli.records_check import examine_records
 from rag_serving.config.loading import ConfigError, parse_config
 from rag_serving.config.logging import LineFormatter
 from rag_serving.hooks import Event
-from rag_serving.privacy.names import NameFinder, NamesError, _widened, name_finder
-from rag_serving.privacy.redactor import PersonalData, Redactor, redact_logs
+from rag_serving.privacy import NamesError, PersonalData, Redactor, redact_logs
 from rag_serving.records.answers import SearchResults
 from rag_serving.telemetry.events import Trace
 from rag_serving.telemetry.tables import QUESTIONS, open_engine
@@ -278,7 +277,7 @@ def test_who_would_wait_too_long_for_the_model_lets_no_text_through(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread that holds the lock of the log waits for one that needs it."""
-    monkeypatch.setattr("rag_serving.privacy.names._LONGEST_OPENING_S", 0.05)
+    monkeypatch.setattr("citelock_governance.privacy.names._LONGEST_OPENING_S", 0.05)
     finder = NameFinder(model)
     with finder._opening, pytest.raises(NamesError, match="is being opened"):
         finder.spans("ask Ann")
@@ -327,7 +326,7 @@ def test_the_doctor_opens_the_model(model: Path, tmp_path: Path) -> None:
 
 def named_by_the_doctor(home: Path, folder: Path | None) -> list[tuple[str, str]]:
     privacy = {"redact": ["names"], "names_model": str(folder)} if folder else {}
-    found = examine_records(configuration(home, privacy=privacy))
+    found = examine(configuration(home, privacy=privacy))
     return [(finding.name, finding.state) for finding in found if finding.name == "names"]
 
 
