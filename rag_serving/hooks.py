@@ -1,13 +1,14 @@
-"""The audit log and the keys of machines as the rest of the program sees them: the plug-in `governance` brings them.
+"""The audit log, the keys of machines and the budgets as the rest of the program sees them: a plug-in brings them.
 
-Belongs here: what is handed to them, what is raised where they cannot be reached. Does not belong here: keeping
-anything (`citelock_governance`), that a configuration turns on what is not installed (`config.loading`).
+Belongs here: what is handed to them, what is raised where they refuse or cannot be reached. Does not belong here:
+keeping anything (`citelock_governance`), that a configuration turns on what is not installed (`config.loading`).
 """
 
 from __future__ import annotations
 
 import getpass
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rag_serving.config.loading import Config
     from rag_serving.documents.inbox import Upload
     from rag_serving.records.answers import Answer, SearchResults
+    from rag_serving.telemetry.usage import Measure, Part
 
 GOVERNANCE = "governance"
 AUDIT_DOWN = "What is asked cannot be logged at the moment, and is not answered without that. Try again in a minute."
@@ -192,3 +194,77 @@ def open_keys(config: Config) -> MachineKeys | None:
         return None
     keys: MachineKeys = one(HOOKS, "keys", GOVERNANCE)(config)
     return keys
+
+
+class BudgetError(Exception):
+    """A hard limit is reached; the message says which, and when it begins anew."""
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class BudgetsAwayError(Exception):
+    """What was used cannot be looked up, and nothing that is limited is done without (`budgets.strict`)."""
+
+
+class TenantBudget(Protocol):
+    """What one tenant may use, and what it used. Safe to use from several threads; processes share it."""
+
+    def take(self, measure: Measure, part: Part) -> Sequence[object]:
+        """Count one question, or one document, that is about to be worked on; return the soft limits that are reached.
+
+        Raises:
+            BudgetError: a hard limit is reached; nothing is counted.
+            BudgetsAwayError: the database is away, and `budgets.strict` is set.
+        """
+
+    def check(self) -> Sequence[object]:
+        """Return the soft limits that tokens and money have reached, before a model is asked for more.
+
+        Raises:
+            BudgetError, BudgetsAwayError: as `take`.
+        """
+
+    def spend(self, part: Part, tokens: int, cost: float) -> None:
+        """Count what models took. Never fails: what cannot be written now is written with the next count."""
+
+    def give_back(self, measure: Measure, part: Part) -> None:
+        """Take back a count of something that was not done after all; written with the next count."""
+
+    def exposition(self) -> bytes:
+        """Return what is used of each limit in Prometheus' text format; nothing where the database is away."""
+
+    def close(self) -> None: ...
+
+
+def open_budgets(config: Config, tenants: Iterable[str], always: bool = False) -> Mapping[str, TenantBudget]:
+    """Return the budgets of those tenants for which something is limited; with `always` of all, so that what they use
+    is counted, where the plug-in is installed. Nothing is connected before the first count.
+
+    Raises:
+        ConfigError: something is limited, and the plug-in is not installed.
+    """
+    counts = always and "budgets" in loaded(HOOKS)
+    wanted = [tenant for tenant in tenants if counts or config.budgets_of(tenant).is_limited]
+    if not wanted:
+        return {}
+    budgets: Mapping[str, TenantBudget] = one(HOOKS, "budgets", GOVERNANCE)(config, wanted)
+    return budgets
+
+
+@contextmanager
+def counted(budget: TenantBudget | None, measure: Measure, part: Part) -> Iterator[None]:
+    """Count something while it is done; where that fails it is not counted. None: nothing is limited.
+
+    Raises:
+        BudgetError, BudgetsAwayError: as `TenantBudget.take`.
+    """
+    if budget:
+        budget.take(measure, part)
+    try:
+        yield
+    except BaseException:
+        if budget:
+            budget.give_back(measure, part)
+        raise

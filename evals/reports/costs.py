@@ -1,7 +1,7 @@
 """What a tenant's day cost, and which of its documents cost most.
 
 Belongs here: tables of an analyst's report, made of the database of the installation and of the contexts of the newest
-build. Does not belong here: what questions took (`telemetry`), limits (`rag_serving.budgets`), prices (`config`).
+build. Does not belong here: what questions took (`telemetry`), limits (`config.budgets`), prices (`config`).
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def read_build_costs(engine: Engine, tenant: str, day: str) -> BuildCosts:
     from sqlalchemy import func, inspect, select
     from sqlalchemy.exc import SQLAlchemyError
 
-    from rag_serving.budgets.usage import USAGE, by_part
     from rag_serving.telemetry.job_tables import USAGE as EMBEDDED
     from rag_serving.telemetry.tables import error_line
+    from rag_serving.telemetry.usage import USAGE, by_part
 
     parts: dict[str, Taken] = defaultdict(Taken)
     pages: dict[str, Taken] = defaultdict(Taken)

@@ -16,8 +16,8 @@ from rag_assets.resources import Installation, of_tenant, writing
 from rag_assets.steps.contexts.contextualize import VERSION, Template, build_contexts, contextualized, token_counter
 from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS, SELECTED_CHUNKS
 from rag_serving.artifacts.store import read_table, write_table
-from rag_serving.budgets.opening import open_budgets
 from rag_serving.config.loading import Config
+from rag_serving.hooks import open_budgets
 from rag_serving.models import open_tokenizer
 
 
@@ -53,7 +53,7 @@ def contexts(
             expected = plan.estimate(before)
             context.log.info(expected.line())
             observe("estimate", expected.facts())
-        budget = open_budgets(config, [tenant], always=True)[tenant] if plan else None
+        budget = open_budgets(config, [tenant], always=True).get(tenant) if plan else None
         results = write_contexts(plan, watch, budget)
         if budget:
             budget.close()

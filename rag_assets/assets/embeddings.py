@@ -25,9 +25,8 @@ from rag_assets.steps.contexts import embedded_windows
 from rag_serving.artifacts.manifest import EmbedderFacts
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import commit_folder, read_table, remove_folder, write_json, write_table
-from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
-from rag_serving.budgets.opening import open_budgets
 from rag_serving.config.loading import Config
+from rag_serving.hooks import BudgetError, BudgetsAwayError, open_budgets
 from rag_serving.models import open_embedder, open_input_limit
 from rag_serving.models.protocols import Embedder
 

@@ -25,8 +25,8 @@ from rag_assets.steps.contexts.contextualize import WrittenContext
 from rag_assets.steps.contexts.prompt import Document, build_documents
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.signatures import Seal
-from rag_serving.budgets.budget import TenantBudget
 from rag_serving.config.models import Context
+from rag_serving.hooks import TenantBudget
 from rag_serving.models.protocols import ModelError
 from rag_serving.records.passages import Chunk
 

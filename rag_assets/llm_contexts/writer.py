@@ -24,8 +24,8 @@ from rag_assets.state.throughput import Throughput, duration
 from rag_assets.steps.contexts.contextualize import NOT_ASKED, WrittenContext
 from rag_assets.steps.contexts.prompt import VERSION, Document, Passage, prompt, read_answer
 from rag_assets.steps.contexts.quality import QualityScore, inventions, score_contexts
-from rag_serving.budgets.budget import BudgetError, BudgetsAwayError, TenantBudget
 from rag_serving.config.models import Context
+from rag_serving.hooks import BudgetError, BudgetsAwayError, TenantBudget
 from rag_serving.models.chat.client import TooLateError
 from rag_serving.models.chat.messages import Message
 from rag_serving.models.protocols import ModelError

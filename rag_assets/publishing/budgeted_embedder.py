@@ -1,6 +1,6 @@
 """An embedding model within a tenant's budget: it is asked before each batch, and told what the batch took.
 
-Belongs here: asking and telling. Does not belong here: limits (`rag_serving.budgets`), what each page took
+Belongs here: asking and telling. Does not belong here: limits (`citelock_governance.budgets`), what each page took
 (`citelock_scale.embedding_jobs`).
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.budgets.budget import TenantBudget
 from rag_serving.config.models import Embedding
+from rag_serving.hooks import TenantBudget
 from rag_serving.models.embedding.token_count import TokenCount
 from rag_serving.models.protocols import Embedder, Progress
 

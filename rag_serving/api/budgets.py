@@ -1,13 +1,13 @@
 """What a request is answered that a budget refuses.
 
-Belongs here: status, code, when to come back. Does not belong here: limits (`rag_serving.budgets`), which error has
-which answer (`errors`).
+Belongs here: status, code, when to come back. Does not belong here: limits (`config.budgets`), which error has which
+answer (`errors`).
 """
 
 from __future__ import annotations
 
 from rag_serving.api.wire import RequestError
-from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
+from rag_serving.hooks import BudgetError, BudgetsAwayError
 
 BUDGETS_AWAY = "what was used of the budget cannot be looked up at the moment, and nothing is done without that"
 _RETRY_AFTER_S = 30

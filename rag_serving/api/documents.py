@@ -21,13 +21,12 @@ from rag_serving.api.service import Caller, CurrentService, Service
 from rag_serving.api.uploads import FIELDS, PATH, Received
 from rag_serving.api.wire import RequestError
 from rag_serving.artifacts.store import Store
-from rag_serving.budgets.budget import counted
 from rag_serving.documents.deletions import deletion_for
 from rag_serving.documents.grants import GrantError, grantable, granted, narrowest
 from rag_serving.documents.inbox import Inbox, NoSuchDocumentError, TooManyDocumentsError, Upload, inboxes_of
 from rag_serving.documents.kinds import ACCEPTS, KindError
 from rag_serving.documents.records import Entry
-from rag_serving.hooks import MAX_SUBJECT_CHARS, Event, of_upload
+from rag_serving.hooks import MAX_SUBJECT_CHARS, Event, counted, of_upload
 from rag_serving.text.characters import fault_of
 
 router = APIRouter()

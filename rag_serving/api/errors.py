@@ -21,10 +21,9 @@ from rag_serving.api.streams import INTERNAL
 from rag_serving.api.traced import HEADER, trace_of_request
 from rag_serving.api.wire import RequestError, error_response, first_fault
 from rag_serving.ask import RETRIEVAL_DOWN, RETRIEVAL_OFF
-from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
 from rag_serving.conversations.sessions import SessionError
 from rag_serving.degradation.phases import RetrievalOffError
-from rag_serving.hooks import AUDIT_DOWN, AuditUnavailableError
+from rag_serving.hooks import AUDIT_DOWN, AuditUnavailableError, BudgetError, BudgetsAwayError
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.databases import RemoteError
 from rag_serving.query.filters import FilterError

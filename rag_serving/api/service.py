@@ -26,19 +26,17 @@ from rag_serving.api.status_series import status_series
 from rag_serving.api.stream_slots import ActiveStreams, Slots
 from rag_serving.api.wire import RequestError, bearer_token
 from rag_serving.ask import Pipeline
-from rag_serving.budgets.build_series import BuildSeries
-from rag_serving.budgets.opening import open_budgets
-from rag_serving.budgets.series import budget_series
 from rag_serving.config.loading import Config
 from rag_serving.config.phases import Canary
 from rag_serving.degradation.tenant_phases import OnChange
-from rag_serving.hooks import AuditLog, Event, open_audit
+from rag_serving.hooks import AuditLog, Event, open_audit, open_budgets
 from rag_serving.models.embedding.token_count import TokenCount
 from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker_client import RemoteReranker
 from rag_serving.object_home.follower import Follower, open_server_follower
 from rag_serving.rendering.cited import CitedPlaces
+from rag_serving.telemetry.build_series import BuildSeries
 from rag_serving.telemetry.job_series import JobSeries
 from rag_serving.telemetry.metrics import Metrics
 from rag_serving.telemetry.telemetry import open_telemetry
@@ -152,8 +150,9 @@ class Service:
         if tenant not in self.pipelines:
             return self.metrics.exposition(tenant)
         pipeline = self.pipelines[tenant]
-        parts = [self.metrics.exposition(tenant), self._jobs.exposition(tenant), budget_series(pipeline.log.budget)]
-        parts.append(self._builds.exposition(tenant))
+        parts = [self.metrics.exposition(tenant), self._jobs.exposition(tenant), self._builds.exposition(tenant)]
+        if pipeline.log.budget:
+            parts.append(pipeline.log.budget.exposition())
         if of_operator:
             is_followed = None if self.follower is None else self.follower.problem_of(tenant) is None
             parts.append(status_series(pipeline, self._jobs, is_followed))

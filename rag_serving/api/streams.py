@@ -26,10 +26,9 @@ from rag_serving.api.budgets import budget_refusal
 from rag_serving.api.stream_slots import Slots
 from rag_serving.api.turns import end_turn
 from rag_serving.api.wire import ENDING, RequestError, error_body, error_response
-from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
 from rag_serving.deadline import Deadline, StoppedError, current
 from rag_serving.escaping.targets import for_json
-from rag_serving.hooks import AUDIT_DOWN, AuditUnavailableError
+from rag_serving.hooks import AUDIT_DOWN, AuditUnavailableError, BudgetError, BudgetsAwayError
 from rag_serving.records.answers import Answer
 from rag_serving.tracing import Listen
 

@@ -53,10 +53,8 @@ def command(
     With --replace a document gets a new version; its id is what `citelock add` printed, and its readers stay unless
     --readers says others.
     """
-    from rag_serving.budgets.budget import BudgetError, BudgetsAwayError, counted
-    from rag_serving.budgets.opening import open_budgets
     from rag_serving.documents.kinds import KindError
-    from rag_serving.hooks import AuditUnavailableError
+    from rag_serving.hooks import AuditUnavailableError, BudgetError, BudgetsAwayError, counted, open_budgets
 
     if replace and len(files) > 1:
         raise UsageError("--replace takes one file: the new version of the document")

@@ -175,9 +175,8 @@ def asked(
 ) -> Answer | None:
     """Return the answer to a question; None where Ctrl-C cancelled it, and where a budget is spent or it cannot be
     logged, which is told."""
-    from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
     from rag_serving.deadline import Deadline, StoppedError, run_in_thread, within
-    from rag_serving.hooks import AuditUnavailableError
+    from rag_serving.hooks import AuditUnavailableError, BudgetError, BudgetsAwayError
 
     deadline = Deadline(_LONGEST_S)
     with shown() as listen:

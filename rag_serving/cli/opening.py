@@ -58,7 +58,7 @@ def open_pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> 
 
             pipeline.log.audit = open_audit(config, name)
         if asks:
-            from rag_serving.budgets.opening import open_budgets
+            from rag_serving.hooks import open_budgets
 
             pipeline.log.budget = open_budgets(config, [name]).get(name)
         try:

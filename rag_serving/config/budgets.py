@@ -1,7 +1,7 @@
 """What tenants may use: questions, tokens, documents and money, each with a limit that warns and one that refuses.
 
-Belongs here: keys, types, defaults. Does not belong here: counting (`rag_serving.budgets`), prices (`models.Price`),
-requests of one caller (`serving`).
+Belongs here: keys, types, defaults. Does not belong here: counting (`citelock_governance.budgets`), prices
+(`models.Price`), requests of one caller (`serving`).
 """
 
 from __future__ import annotations
@@ -63,6 +63,11 @@ class Budgets(Section):
     strict: bool = False
     """Refuse requests with a limit while the database is unavailable. If false, each process uses its own counts
     meanwhile and stores them when the database is back."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit of anything."""
+        return any(value for _, value in self if isinstance(value, Limit))
 
     def of(self, own: TenantBudgets) -> Budgets:
         """Return what holds for a tenant with settings of its own."""

@@ -324,8 +324,10 @@ def _validated(content: dict[str, Any], origin: str) -> Config:
 
 def _refuse_missing(config: Config) -> None:
     """Refuse what the plug-in `governance` does where it is not installed: nothing runs without what is turned on."""
+    limited = config.budgets.is_limited or any(config.budgets_of(tenant).is_limited for tenant in config.tenants)
     wanted = {
         "audit": f"audit.mode: {config.audit.mode}" if config.audit.mode != "off" else "",
+        "budgets": "budgets" if limited else "",
         "names": "names in privacy.redact" if "names" in config.privacy.redact else "",
         "phones": "privacy.regions" if config.privacy.regions else "",
     }

@@ -20,10 +20,9 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 
 from rag_serving.ask import RETRIEVAL_DOWN, RETRIEVAL_OFF
-from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
 from rag_serving.deadline import StoppedError, within
 from rag_serving.degradation.phases import RetrievalOffError
-from rag_serving.hooks import AUDIT_DOWN, AuditUnavailableError
+from rag_serving.hooks import AUDIT_DOWN, AuditUnavailableError, BudgetError, BudgetsAwayError
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.databases import RemoteError
 from rag_serving.mcp.callers import Caller, Callers, Release

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Self
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import Answering
 from rag_serving.artifacts.store import Store
-from rag_serving.budgets.budget import TenantBudget
 from rag_serving.caching.memory import Memory
 from rag_serving.concurrency import search_limit
 from rag_serving.config.loading import Config
@@ -27,7 +26,7 @@ from rag_serving.config.phases import PhaseSettings
 from rag_serving.conversations.conversing import Conversing
 from rag_serving.degradation.phases import Phases
 from rag_serving.degradation.tenant_phases import OnChange, TenantPhases
-from rag_serving.hooks import AuditLog, Event
+from rag_serving.hooks import AuditLog, Event, TenantBudget
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.indexes.databases import RemoteError
 from rag_serving.indexes.protocols import ReaderView

@@ -26,7 +26,6 @@ from citelock_governance.audit.tables import METADATA as AUDIT
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.signed_files import read_signed, write_signed
 from rag_serving.artifacts.store import Store, StoreError, remove_folder
-from rag_serving.budgets.usage import METADATA as BUDGETS
 from rag_serving.caching.forgotten import mark_forgotten
 from rag_serving.config.loading import Config
 from rag_serving.conversations.sessions import METADATA as SESSIONS_METADATA
@@ -40,6 +39,7 @@ from rag_serving.telemetry.job_tables import METADATA as JOBS
 from rag_serving.telemetry.recorder import TelemetryError
 from rag_serving.telemetry.tables import METADATA as TELEMETRY
 from rag_serving.telemetry.tables import error_line, open_engine
+from rag_serving.telemetry.usage import METADATA as BUDGETS
 
 
 def count_published(config: Config, tenant: str) -> dict[str, dict[str, int]]:

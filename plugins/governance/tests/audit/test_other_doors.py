@@ -20,9 +20,8 @@ from typer.testing import CliRunner
 from citelock_governance.audit.tables import HEADS, METADATA
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
-from rag_serving.budgets.opening import open_budgets
 from rag_serving.cli.main import app
-from rag_serving.hooks import AUDIT_DOWN, open_audit
+from rag_serving.hooks import AUDIT_DOWN, open_audit, open_budgets
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 ANSWERING = {

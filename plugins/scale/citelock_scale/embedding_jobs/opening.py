@@ -29,8 +29,8 @@ from rag_assets.embedding_usage import (
 from rag_assets.state.vector_cache import EmbeddingObserver
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store
-from rag_serving.budgets.opening import open_budgets
 from rag_serving.config.loading import Config
+from rag_serving.hooks import open_budgets
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.object_home.shared_home import shared_home
 

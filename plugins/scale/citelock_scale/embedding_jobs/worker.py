@@ -25,7 +25,7 @@ from citelock_scale.embedding_jobs.results import Results
 from citelock_scale.embedding_jobs.worker_rows import WorkerRegister, new_name
 from rag_assets.embedding_usage import JobsError, PageUsage, UsageCounter
 from rag_serving.artifacts.store import StoreError
-from rag_serving.budgets.budget import BudgetError, BudgetsAwayError, TenantBudget
+from rag_serving.hooks import BudgetError, BudgetsAwayError, TenantBudget
 from rag_serving.models.protocols import Embedder, ModelError
 
 IDLE_S = 0.25

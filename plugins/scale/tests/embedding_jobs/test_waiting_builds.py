@@ -18,7 +18,7 @@ from citelock_scale.embedding_jobs import waiting
 from citelock_scale.embedding_jobs.queue import JobQueue
 from rag_assets.embedding_usage import DeadTextsError, PageUsage, WaitFigures, add_usage, build_vectors, read_usage
 from rag_assets.state.vector_cache import EmbeddedTexts
-from rag_serving.budgets.budget import BudgetError
+from rag_serving.hooks import BudgetError
 from rag_serving.models.protocols import ModelError
 
 TEXTS = [f"text {number:03} {'and more ' * (number % 7)}" for number in range(200)]

@@ -1,7 +1,7 @@
 """What builds of a tenant used of models on this day, for Prometheus.
 
 Belongs here: reading it from the database when it is asked for, the series. Does not belong here: what questions used
-(`telemetry.metrics`), limits (`series`), counting (`usage`, the writer's embedding jobs).
+(`metrics`), limits (`citelock_governance.budgets`), counting (`usage`, the writer's embedding jobs).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from sqlalchemy import Connection, func, inspect, select
 
 from rag_serving.artifacts.store import Store
-from rag_serving.budgets.usage import USAGE, by_part
 from rag_serving.config.loading import Config
 from rag_serving.telemetry.guarded import GuardedDatabase
 from rag_serving.telemetry.job_tables import METADATA
 from rag_serving.telemetry.job_tables import USAGE as EMBEDDED
 from rag_serving.telemetry.recorder import TelemetryError
 from rag_serving.telemetry.series import gauge_of
+from rag_serving.telemetry.usage import USAGE, by_part
 
 
 class BuildSeries:

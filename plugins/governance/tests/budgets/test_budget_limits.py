@@ -17,14 +17,14 @@ from support.postgres import Postgres
 from support.ticking import Clock
 from support.wiki import configuration
 
+from citelock_governance.budgets.budget import CountedBudget
+from citelock_governance.budgets.measures import limits_of, span_of
 from rag_serving.artifacts.store import Store
-from rag_serving.budgets.budget import BudgetError, BudgetsAwayError, TenantBudget, counted
-from rag_serving.budgets.measures import limits_of, span_of
-from rag_serving.budgets.opening import open_budgets
-from rag_serving.budgets.usage import METADATA, by_part
 from rag_serving.config.loading import Config, ConfigError, parse_config
+from rag_serving.hooks import BudgetError, BudgetsAwayError, counted, open_budgets
 from rag_serving.models.breaker import Breaker
 from rag_serving.telemetry.guarded import GuardedDatabase
+from rag_serving.telemetry.usage import METADATA, by_part
 
 NOON = 1_770_000_000.0 - 1_770_000_000.0 % 86_400 + 43_200
 _NAMES = itertools.count()
@@ -34,11 +34,11 @@ def config_of(home: Path, url: str | None = None, **budgets: Any) -> Config:
     return configuration(home, budgets=budgets, telemetry={"url": url})
 
 
-def opened(config: Config, tenant: str = "acme", clock: Clock | None = None) -> TenantBudget:
+def opened(config: Config, tenant: str = "acme", clock: Clock | None = None) -> CountedBudget:
     database = GuardedDatabase(
         config.telemetry.url, Store(config.home).serving_db(), METADATA, 3.0, Breaker(1000, 0.01)
     )
-    return TenantBudget(config, tenant, database, clock or Clock(NOON))
+    return CountedBudget(config, tenant, database, clock or Clock(NOON))
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_of_many_at_once_exactly_the_limit_is_let_through(tmp_path: Path, url: s
     budgets[0].used()  # the table is there
     let, refused = [], []
 
-    def ask(budget: TenantBudget) -> None:
+    def ask(budget: CountedBudget) -> None:
         for _ in range(10):
             try:
                 let.append(budget.take("questions", "questions"))
@@ -181,7 +181,7 @@ def test_a_database_that_is_down_stops_no_question_and_what_was_used_is_written_
 
 _CHILD = """
 import sys
-from rag_serving.budgets.opening import open_budgets
+from rag_serving.hooks import open_budgets
 from rag_serving.config.loading import parse_config
 content = {"home": sys.argv[1], "tenants": {"acme": {}}, "budgets": {"tokens_per_day": 1e9}}
 budget = open_budgets(parse_config(content), ["acme"])["acme"]

@@ -16,9 +16,8 @@ from support.wiki import RESTART, configuration, embedder
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.ask import Pipeline
-from rag_serving.budgets.budget import BudgetError
-from rag_serving.budgets.opening import open_budgets
 from rag_serving.cli.main import app
+from rag_serving.hooks import BudgetError, open_budgets
 
 MESSAGES = [{"role": "user", "content": QUESTION["question"]}]
 

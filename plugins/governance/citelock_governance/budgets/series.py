@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from rag_serving.budgets.budget import TenantBudget
+from citelock_governance.budgets.budget import CountedBudget
 from rag_serving.telemetry.series import gauge_of
 
 
-def budget_series(budget: TenantBudget | None) -> bytes:
+def budget_series(budget: CountedBudget) -> bytes:
     """Return the series in Prometheus' text format; nothing where nothing is limited, or the database is away."""
-    used = budget.used() if budget else {}
-    if budget is None or not used:
+    if not (used := budget.used()):
         return b""
     registry = CollectorRegistry()
     amounts, limits = gauge_of("budget_used", registry), gauge_of("budget_limit", registry)

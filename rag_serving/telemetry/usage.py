@@ -1,7 +1,7 @@
 """The table of what tenants used, the same in SQLite and in Postgres.
 
 Belongs here: counting in a transaction that the caller opened, reading sums, what is forgotten. Does not belong here:
-limits (`budget`), when the database is away (`telemetry.guarded`).
+limits (`citelock_governance.budgets`), when the database is away (`guarded`).
 
 A count is one statement that adds to a row and returns it: processes that count at once lose nothing, and each sees its
 own place in the order.
@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Column, Connection, Float, MetaData, String, Table, Text, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from rag_serving.budgets.measures import Measure, Part
+Measure = Literal["questions", "tokens", "cost", "documents"]
+Part = Literal["questions", "contexts", "embedding", "uploads"]
+"""What used something: answering, contexts that a model writes, vectors, uploads."""
 
 METADATA = MetaData()
 

@@ -1,6 +1,6 @@
 """What is counted, and over which time: measures, minutes and days.
 
-Belongs here: names and times, as pure functions. Does not belong here: counting (`usage`), limits (`budget`).
+Belongs here: names and times, as pure functions. Does not belong here: counting (`telemetry.usage`), limits (`budget`).
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import TYPE_CHECKING
 
-from rag_serving.config.budgets import Budgets, Limit
-
-Measure = Literal["questions", "tokens", "cost", "documents"]
-Part = Literal["questions", "contexts", "embedding", "uploads"]
-"""What used something: answering, contexts that a model writes, vectors, uploads."""
+if TYPE_CHECKING:
+    from rag_serving.config.budgets import Budgets, Limit
+    from rag_serving.telemetry.usage import Measure
 
 _LIMITS: Mapping[Measure, str] = {
     "questions": "questions_per_minute",

@@ -16,8 +16,8 @@ from evals.reports.costs import cost_tables, read_build_costs
 from evals.reports.telemetry import Day, Kpis, kpis, telemetry_report
 from rag_serving.artifacts.schema import CONTEXTS
 from rag_serving.artifacts.store import Store, write_table
-from rag_serving.budgets.opening import open_budgets
 from rag_serving.config.loading import Config
+from rag_serving.hooks import open_budgets
 from rag_serving.telemetry.job_tables import METADATA, USAGE
 from rag_serving.telemetry.tables import QUESTIONS, create_tables, opened
 

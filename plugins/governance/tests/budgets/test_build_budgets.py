@@ -15,9 +15,8 @@ from support.wiki import configuration
 from rag_assets.llm_contexts.tenant import plan_contexts, write_contexts
 from rag_assets.publishing.budgeted_embedder import BudgetedEmbedder
 from rag_assets.state.vector_cache import VectorCache
-from rag_serving.budgets.budget import BudgetError
-from rag_serving.budgets.opening import open_budgets
 from rag_serving.config.models import Context, Embedding
+from rag_serving.hooks import BudgetError, open_budgets
 from rag_serving.models.protocols import Progress
 
 

@@ -1,7 +1,7 @@
 """The budget of one tenant: what may still be done, and what was used.
 
 Belongs here: refusing and warning by limits, what is counted while the database is away. Does not belong here: the
-database (`usage`), HTTP (`api.errors`), which model costs what (`config.models.Price`).
+database (`telemetry.usage`), HTTP (`api.errors`), which model costs what (`config.models.Price`).
 
 A question, or a document, is counted before it is worked on, in the transaction that looks at the limits: of several
 processes no two get the last one. Tokens and money are known afterwards: what is under way when a limit is reached is
@@ -14,12 +14,12 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from rag_serving.budgets.measures import Measure, Part, Span, limits_of, span_of, told, until
+from citelock_governance.budgets.measures import Span, limits_of, span_of, told, until
+from rag_serving.hooks import BudgetError, BudgetsAwayError
 from rag_serving.telemetry.recorder import TelemetryError
 
 if TYPE_CHECKING:
@@ -28,26 +28,11 @@ if TYPE_CHECKING:
     from rag_serving.config.budgets import Limit
     from rag_serving.config.loading import Config
     from rag_serving.telemetry.guarded import GuardedDatabase
+    from rag_serving.telemetry.usage import Measure, Part
 
 _log = logging.getLogger(__name__)
 
-_Key = tuple[Measure, str, Part]
 Result = TypeVar("Result")
-
-
-class BudgetError(Exception):
-    """A hard limit is reached; the message says which, and when it begins anew."""
-
-    def __init__(self, measure: Measure, limit: float, span: Span, now: float) -> None:
-        self.measure = measure
-        self.retry_after_s, at = until(span, now)
-        super().__init__(
-            f"the budget of {told(measure, limit)} is spent; it begins anew at {at} (budgets in the configuration)"
-        )
-
-
-class BudgetsAwayError(Exception):
-    """What was used cannot be looked up, and nothing that is limited is done without (`budgets.strict`)."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +49,7 @@ class ReachedLimit:
         return f"{self.amount:,.6g} used of a budget that warns from {told(self.measure, self.limit)}"
 
 
-class TenantBudget:
+class CountedBudget:
     """Counts what one tenant uses. Safe to use from several threads; processes share it by the database."""
 
     def __init__(
@@ -76,25 +61,14 @@ class TenantBudget:
         self._strict, self._keep_days = budgets.strict, config.telemetry.retention_days
         self._database, self._clock = database, clock
         self._lock = threading.Lock()
-        self._unwritten: Counter[_Key] = Counter[_Key]()  # counted while the database was away
+        self._unwritten: Counter[tuple[Measure, str, Part]] = Counter()  # counted while the database was away
         self._known: dict[tuple[Measure, str], float] = {}  # what the database said last, and what came since
         self._told: set[tuple[Measure, str]] = set()  # warnings that the log has
 
     def take(self, measure: Measure, part: Part) -> list[ReachedLimit]:
-        """Count one question, or one document, that is about to be worked on; return the soft limits that are reached.
-
-        Raises:
-            BudgetError: a hard limit is reached; nothing is counted.
-            BudgetsAwayError: the database is away, and `budgets.strict` is set.
-        """
         return self._checked({measure, *self._spent}, measure, part)
 
     def check(self) -> list[ReachedLimit]:
-        """Return the soft limits that tokens and money have reached, before a model is asked for more.
-
-        Raises:
-            BudgetError, BudgetsAwayError: as `take`.
-        """
         return self._checked(set(self._spent), None, "questions")
 
     def spend(self, part: Part, tokens: int, cost: float) -> None:
@@ -130,6 +104,11 @@ class TenantBudget:
                 _log.warning("tenant %s: what was used since the database is away is lost: %s", self.tenant, error)
         self._database.close()
 
+    def exposition(self) -> bytes:
+        from citelock_governance.budgets.series import budget_series  # here: a command does not serve it
+
+        return budget_series(self)
+
     def used(self) -> dict[Measure, float]:
         """Return what was used of each limited measure in the present minute or day; empty where that is unknown."""
         now = self._clock()
@@ -158,7 +137,7 @@ class TenantBudget:
             self._away(error)
             amounts = self._take_by_memory(spans, counted, part)
         if spent := self._spent_of(amounts, counted):
-            raise BudgetError(spent, self.limits[spent].hard or 0.0, spans[spent], now)
+            raise self._spent_error(spent, spans[spent], now)
         return self._warnings(limited, spans, amounts)
 
     def _take(
@@ -166,7 +145,7 @@ class TenantBudget:
     ) -> dict[Measure, float]:
         """Return what is used of each measure, with the one that is counted now; where a limit is reached, nothing is
         counted."""
-        from rag_serving.budgets.usage import add, prune
+        from rag_serving.telemetry.usage import add, prune
 
         amounts = self._read(connection, {measure: span.name for measure, span in spans.items()})
         if counted is not None and counted in spans and not self._spent_of(amounts, None):
@@ -204,6 +183,12 @@ class TenantBudget:
                 return measure
         return None
 
+    def _spent_error(self, measure: Measure, span: Span, now: float) -> BudgetError:
+        retry_after_s, at = until(span, now)
+        spent = told(measure, self.limits[measure].hard or 0.0)
+        message = f"the budget of {spent} is spent; it begins anew at {at} (budgets in the configuration)"
+        return BudgetError(message, retry_after_s)
+
     def _warnings(
         self, limited: Mapping[Measure, Limit], spans: Mapping[Measure, Span], amounts: Mapping[Measure, float]
     ) -> list[ReachedLimit]:
@@ -220,14 +205,14 @@ class TenantBudget:
         return reached
 
     def _read(self, connection: Connection, spans: Mapping[Measure, str]) -> dict[Measure, float]:
-        from rag_serving.budgets.usage import used
+        from rag_serving.telemetry.usage import used
 
         return used(connection, self.tenant, spans)
 
     def _asked(self, work: Callable[[Connection], Result]) -> Result:
         """Return what some work in one transaction returns, which first writes what waits; that waits on where the
         transaction fails."""
-        from rag_serving.budgets.usage import add
+        from rag_serving.telemetry.usage import add
 
         with self._lock:
             waiting, self._unwritten = self._unwritten, Counter()
@@ -246,20 +231,3 @@ class TenantBudget:
 
     def _away(self, error: TelemetryError) -> None:
         _log.warning("tenant %s: budgets go by this process alone: %s", self.tenant, error)
-
-
-@contextmanager
-def counted(budget: TenantBudget | None, measure: Measure, part: Part) -> Iterator[None]:
-    """Count something while it is done; where that fails it is not counted. None: nothing is limited.
-
-    Raises:
-        BudgetError, BudgetsAwayError: as `TenantBudget.take`.
-    """
-    if budget:
-        budget.take(measure, part)
-    try:
-        yield
-    except BaseException:
-        if budget:
-            budget.give_back(measure, part)
-        raise
