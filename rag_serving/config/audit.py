@@ -14,7 +14,8 @@ from rag_serving.config.sources import Section
 
 
 class Audit(Section):
-    """The audit log: a signed, append-only chain of rows for each tenant, in the database of `telemetry.url`."""
+    """The audit log: a signed, append-only chain of rows for each tenant, in the database of `telemetry.url`.
+    Needs `citelock[governance]`."""
 
     mode: Literal["off", "best_effort", "required"] = "off"
     """`off`: no log. `best_effort`: rows that cannot be written are counted, and the count is logged when the database

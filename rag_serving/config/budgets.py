@@ -50,7 +50,8 @@ class TenantBudgets(Section):
 
 
 class Budgets(Section):
-    """What each tenant may use, counted over all processes in the installation's database."""
+    """What each tenant may use, counted over all processes in the installation's database. Needs
+    `citelock[governance]`."""
 
     questions_per_minute: Limit | None = None
     """Questions of all its users per minute: a mapping of `soft` and `hard`, or only the hard limit."""

@@ -27,8 +27,9 @@ class Privacy(Section):
     names_model: Path | None = Field(None)
     """Folder of the model that `names` needs. Needs citelock[names]."""
     regions: list[str] = Field([])
-    """Countries whose telephone numbers and ids are recognized. Numbers that begin with + are always recognized.
-    National ids: AT, AU, BE, BR, CA, CH, DE, DK, ES, FI, FR, GB, IE, IN, IT, MX, NL, NO, PL, PT, SE, US."""
+    """Countries whose telephone numbers and ids are recognized, with `citelock[governance]`. Numbers that begin with +
+    are always recognized. National ids: AT, AU, BE, BR, CA, CH, DE, DK, ES, FI, FR, GB, IE, IN, IT, MX, NL, NO, PL, PT,
+    SE, US."""
 
     @field_validator("redact")
     @classmethod

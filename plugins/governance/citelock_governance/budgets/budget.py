@@ -14,11 +14,12 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from citelock_governance.budgets.measures import Span, limits_of, span_of, told, until
+from rag_serving.artifacts.store import Store
 from rag_serving.hooks import BudgetError, BudgetsAwayError
 from rag_serving.telemetry.recorder import TelemetryError
 
@@ -33,6 +34,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+
+
+def opened(config: Config, tenants: Iterable[str]) -> dict[str, CountedBudget]:
+    """Return the budgets of tenants. Nothing is connected before the first count."""
+    from rag_serving.telemetry.guarded import GuardedDatabase
+    from rag_serving.telemetry.usage import METADATA  # here: SQLAlchemy takes as long to import as a question takes
+
+    database = GuardedDatabase(config.telemetry.url, Store(config.home).serving_db(), METADATA)
+    return {tenant: CountedBudget(config, tenant, database) for tenant in tenants}
 
 
 @dataclass(frozen=True)
@@ -105,9 +115,21 @@ class CountedBudget:
         self._database.close()
 
     def exposition(self) -> bytes:
-        from citelock_governance.budgets.series import budget_series  # here: a command does not serve it
+        # Read when it is asked for: processes of one server would add up what they all see.
+        from prometheus_client import CollectorRegistry, generate_latest
 
-        return budget_series(self)
+        from rag_serving.telemetry.series import gauge_of
+
+        if not (used := self.used()):
+            return b""
+        registry = CollectorRegistry()
+        amounts, limits = gauge_of("budget_used", registry), gauge_of("budget_limit", registry)
+        for measure, amount in used.items():
+            amounts.labels(self.tenant, measure).set(amount)
+            for name in ("soft", "hard"):
+                if (limit := getattr(self.limits[measure], name)) is not None:
+                    limits.labels(self.tenant, measure, name).set(limit)
+        return generate_latest(registry)
 
     def used(self) -> dict[Measure, float]:
         """Return what was used of each limited measure in the present minute or day; empty where that is unknown."""
