@@ -53,13 +53,10 @@ def open_pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> 
     with _cited(config) if asks else nullcontext() as cited:
         pipeline = Pipeline.open(config, name, embedder, telemetry=telemetry)
         pipeline.cited = cited
-        if asks and config.audit.mode != "off":
-            from rag_serving.hooks import open_audit
+        if asks:
+            from rag_serving.hooks import open_audit, open_budgets
 
             pipeline.log.audit = open_audit(config, name)
-        if asks:
-            from rag_serving.hooks import open_budgets
-
             pipeline.log.budget = open_budgets(config, [name]).get(name)
         try:
             yield pipeline

@@ -36,6 +36,8 @@ def installed(image: str) -> set[str]:
 def test_serving_has_neither_dagster_nor_torch_and_assets_has_what_workers_need() -> None:
     serving = installed("serving")
     assert {"fastapi", "chromadb", "psycopg", "obstore", "mcp", "qdrant-client", "opensearch-py"} <= serving
+    assert "phonenumbers" in serving
+    assert {"./plugins/governance", "./plugins/stores"} <= set(text("serving").split())
     assert not {name for name in serving if name.startswith(("dagster", "torch", "nvidia", "triton", "matplotlib"))}
     assets = installed("assets")
     assert {"dagster", "dagster-celery", "dagster-k8s", "dagster-postgres", "redis"} <= assets
