@@ -1,7 +1,7 @@
 """The audit log, the keys of machines and the budgets as the rest of the program sees them: a plug-in brings them.
 
 Belongs here: what is handed to them, what is raised where they refuse or cannot be reached. Does not belong here:
-keeping anything (`citelock_governance`), that a configuration turns on what is not installed (`config.loading`).
+keeping anything (plug-ins), that a configuration turns on what is not installed (`config.loading`).
 """
 
 from __future__ import annotations

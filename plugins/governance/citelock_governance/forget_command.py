@@ -1,7 +1,7 @@
 """`citelock forget`: arguments and printing.
 
 Belongs here: the command. Does not belong here: deleting rows (`telemetry.writer`, `receipts.store`,
-`conversations.sessions`), keys (`api_keys.store`), pseudonyms (`audit.persons`), the memory of servers (`caching`).
+`conversations.sessions`), keys (`api_keys.store`), pseudonyms (`audit.persons`), servers' memory (`caching.memory`).
 """
 
 from __future__ import annotations

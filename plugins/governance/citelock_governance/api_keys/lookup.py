@@ -1,6 +1,7 @@
 """Looking keys up for requests: how long what was found serves.
 
-Belongs here: caching for seconds, a database that is away. Does not belong here: rows (`store`), requests (`api`).
+Belongs here: caching for seconds, a database that is away. Does not belong here: rows (`store`), requests
+(`api.credentials`).
 
 Used by the event loop alone, and so without locks.
 """
