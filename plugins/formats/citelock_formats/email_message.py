@@ -1,6 +1,6 @@
 """E-mails as files (EML, MSG): the head as a table, the text, what is attached (RFC 5322, 2045 to 2047, 3676).
 
-Belongs here: which part of a message is its text, quoted replies, messages within messages.
+Belongs here: which part of a message is its text, which of it answers and which is quoted, messages within messages.
 Does not belong here: the text of what is attached (`files.file_text`), the form of MSG (`outlook_message`).
 """
 
@@ -12,14 +12,35 @@ from email import message_from_bytes, policy
 from email.header import decode_header
 from email.message import EmailMessage, Message
 
-from citelock_formats import quoted_mail
 from citelock_formats.rtf import rtf_text
 from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.decoding import decoded
 from rag_assets.steps.files.file_text import web_page
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
 from rag_assets.steps.formats.blocks import clean
+from rag_assets.steps.formats.element_tree import Element, PageError, parse_html
 from rag_assets.steps.formats.tables import row_line
+
+_ATTRIBUTION = re.compile(
+    r"[^\n]{0,300}\b(?:wrote|writes|schrieb|schreibt|a écrit|escribió|ha scritto|schreef|escreveu|napisał)\b"
+    r"[^\n]{0,200}:\s*\Z"
+)
+_ORIGINAL = re.compile(
+    r"^[ \t]*-{2,20} ?(?:Original(?: Message|nachricht| Appointment)|Ursprüngliche Nachricht|Message d.origine"
+    r"|Mensaje original|Messaggio originale|Oorspronkelijk bericht)[^\n]{0,80}$"
+    r"|^[ \t]*\*?(?:From|Von|De|Da|Van):\*? [^\n]{1,300}\n"
+    r"[ \t]*\*?(?:Sent|Date|Gesendet|Datum|Envoyé|Enviado|Inviato|Verzonden)(?: [a-z]{1,3})?:\*? ",
+    re.MULTILINE,
+)
+_FORWARDED = re.compile(r"\s*(?:fwd?|wg|tr|rv|i|enc)\s*:", re.IGNORECASE)
+_MARKED = ("gmail_quote", "yahoo_quoted", "moz-cite-prefix", "protonmail_quote", "zmail_extra")
+_QUOTED = "//blockquote[@type='cite' or @cite]" + "".join(f"|//*[contains(@class, '{name}')]" for name in _MARKED)
+_BEGINS = (  # Outlook's: what follows is quoted
+    "//*[@id='divRplyFwdMsg' or @id='appendonsend' or contains(@class, 'OutlookMessageHeader')]"
+    "|//div[contains(@style, 'border-top:solid')]"
+    "[.//b[normalize-space()][contains('From:|Von:|De:|De :|Da:', normalize-space())]]"
+)
+_MAY_QUOTE = re.compile(r"<blockquote|border-top:solid|_quote|divRplyFwdMsg|appendonsend|moz-cite|Outlook|zmail_extra")
 
 HEAD = ("From", "To", "Cc", "Date", "Subject")
 MOST_PARTS = 1_000
@@ -70,9 +91,9 @@ class _Reader:
         composed.heading(header(message, "Subject") or "Message without a subject", level)
         composed.body(FileText(head_table({name: header(message, name) for name in HEAD}), "markdown"), level)
         texts, attached, nested = _sorted_parts(message, self)
-        is_forwarded = quoted_mail.is_forwarded(header(message, "Subject"))
+        forwarded = is_forwarded(header(message, "Subject"))
         for part in texts:
-            self._text(part, level, is_forwarded)
+            self._text(part, level, forwarded)
         self._attachments(attached, level)
         for inner in nested:
             self.take(inner, min(level + 1, 6))
@@ -90,7 +111,7 @@ class _Reader:
             case "html":
                 html, count = web_page(content, charset).body, 0
                 if not is_forwarded:
-                    html, count = quoted_mail.without_quoted_elements(html)
+                    html, count = without_quoted_elements(html)
                 self.composed.body(FileText(html, "html"), level)
                 self.composed.hidden("quoted mail", count)
                 return
@@ -98,7 +119,7 @@ class _Reader:
                 self.composed.body(rtf_text(content, self.composed), level)
                 return
         text = unfolded(decoded(_without_nul(content), charset), str(part.get_param("format", "")).lower() == "flowed")
-        own, count = (text, 0) if is_forwarded else quoted_mail.without_quoted_lines(text)
+        own, count = (text, 0) if is_forwarded else without_quoted_lines(text)
         self.composed.body(FileText(self._said_once(own), "text"), level)
         self.composed.hidden("quoted mail", count)
 
@@ -259,3 +280,69 @@ def _without_nul(content: bytes) -> bytes:
 def _escaped(value: str) -> str:
     """Return a value whose characters mean nothing in Markdown."""
     return re.sub(r"([\\`*_\[\]<>#~])", r"\\\1", value)
+
+
+def is_forwarded(subject: str) -> bool:
+    """Return whether a message passes another one on, which is then what it says."""
+    return bool(_FORWARDED.match(subject))
+
+
+def without_quoted_lines(text: str) -> tuple[str, int]:
+    """Return the sender's own lines of a plain text, and how many quotes were left out."""
+    text = text.replace("\r\n", "\n")
+    original = _ORIGINAL.search(text)
+    own, count = (text[: original.start()], 1) if original else (text, 0)
+    kept: list[str] = []
+    is_quoted = False
+    for line in own.split("\n"):
+        if line.startswith(">"):
+            count += not is_quoted
+            _drop_attribution(kept)
+            is_quoted = True
+        elif line.strip() or not is_quoted:
+            kept.append(line)
+            is_quoted = False
+    return "\n".join(kept), count
+
+
+def _drop_attribution(kept: list[str]) -> None:
+    """Take the line that says who wrote what follows, which may be broken in two, from the end of a text."""
+    while kept and not kept[-1].strip():
+        kept.pop()
+    for lines in (1, 2):
+        if _ATTRIBUTION.fullmatch(" ".join(kept[-lines:])):
+            del kept[-lines:]
+            return
+
+
+def without_quoted_elements(html: str) -> tuple[str, int]:
+    """Return HTML without what the program of its sender marks as quoted, and how many quotes were left out."""
+    from lxml import etree
+
+    if not _MAY_QUOTE.search(html):
+        return html, 0
+    try:
+        root = parse_html(html, huge=False)
+    except PageError:
+        return html, 0
+    begins = root.xpath(_BEGINS)[:1]
+    for begin in begins:
+        _drop_rest(begin)
+    found = root.xpath(_QUOTED)
+    inner = {one for each in found for one in each.iterdescendants()}
+    outer = [one for one in found if one not in inner]
+    for element in outer:
+        element.drop_tree()
+    said = [one for one in outer if "moz-cite-prefix" not in (one.get("class") or "")]
+    return str(etree.tostring(root, encoding="unicode", method="html")), len(begins) + len(said)
+
+
+def _drop_rest(begin: Element) -> None:
+    """Take an element and all that follows it from its tree."""
+    node = begin
+    while (above := node.getparent()) is not None:
+        for later in list(node.itersiblings()):
+            above.remove(later)
+        node.tail = None
+        node = above
+    begin.drop_tree()

@@ -20,8 +20,7 @@ from support.compound_files import (
     outlook,
 )
 
-from citelock_formats.compressed_rtf import decompressed
-from citelock_formats.outlook_message import DEEPEST_MESSAGE, encoding
+from citelock_formats.outlook_message import DEEPEST_MESSAGE, decompressed, encoding
 from rag_assets.steps.files.file_text import FileError, file_text
 from rag_assets.steps.formats.block_json import blocks_content
 from rag_assets.steps.formats.blocks import Content

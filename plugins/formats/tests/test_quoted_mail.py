@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from citelock_formats.quoted_mail import without_quoted_elements, without_quoted_lines
+from citelock_formats.email_message import without_quoted_elements, without_quoted_lines
 from rag_assets.steps.files.file_text import file_text
 from rag_assets.steps.formats.block_json import blocks_content
 from rag_assets.steps.formats.blocks import joined

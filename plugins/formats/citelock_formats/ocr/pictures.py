@@ -1,21 +1,25 @@
 """A page of a PDF as a picture that an engine reads, and an image file as a PDF.
 
-Belongs here: rendering in shades of gray, whether anything is on a page, PNG, JPEG and TIFF as pages. Pure; called in a
-process with limits.
+Belongs here: rendering in shades of gray, whether anything is on a page, PNG, JPEG and TIFF as pages, saving a PDF to
+the same bytes each time. Pure; called in a process with limits.
 Does not belong here: pictures for readers (`rag_serving.rendering`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
+import re
 import struct
 import time
 from typing import Any
 
 from citelock_formats.ocr.records import PagePicture
-from citelock_formats.ocr.saving import saved
 from rag_assets.steps.files.records import FileError
+
+_TAIL = 4096
+_IDENTIFIER = re.compile(rb"/ID ?\[<([0-9A-Fa-f]{32})><([0-9A-Fa-f]{32})>\]")
 
 POINTS = 72.0
 """In an inch."""
@@ -133,3 +137,20 @@ def _resolution(image: Any, dpi: int) -> float:
     if _LEAST_DPI <= across <= _MOST_DPI:
         return across
     return dpi if max(image.size) >= _SMALL else dpi / 2
+
+
+def saved(document: Any) -> bytes:
+    """Return the document as a file whose identifier is made from its content.
+
+    ISO 32000-1, 14.4, asks for an identifier that two files hardly share; the digest of the rest is one.
+    """
+    target = io.BytesIO()
+    document.save(target)
+    content = target.getvalue()
+    found = _IDENTIFIER.search(content, max(len(content) - _TAIL, 0))
+    if found is None:
+        return content
+    rest = content[: found.start()] + content[found.end() :]
+    name = hashlib.sha256(rest).hexdigest()[:32].upper().encode()
+    (first, end), (second, last) = found.span(1), found.span(2)
+    return content[:first] + name + content[end:second] + name + content[last:]

@@ -1,6 +1,7 @@
 """The scanned pages of one document, recognized: several at once, in its language, each picture only once.
 
-Belongs here: which page is read in which languages, how it lies, what is tried again, what is given up and why.
+Belongs here: which page is read in which languages (tesseract's codes), how it lies, what is tried again, what is given
+up and why.
 Does not belong here: the engine's command (`engine`), what is kept (`cache`), the document's new file (`searchable`).
 """
 
@@ -11,17 +12,48 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from citelock_formats.ocr.cache import OcrCache, picture_key
 from citelock_formats.ocr.child import PdfFile
 from citelock_formats.ocr.engine import EngineError, Tesseract
-from citelock_formats.ocr.languages import AT_ONCE, first_languages, language_of
 from citelock_formats.ocr.records import PagePicture, PageWords, ScannedPage
 from rag_assets.steps.files.records import FileError
 from rag_serving.config.documents import Ocr
+from rag_serving.models.language_detector import shares_of_languages
 
-DOUBTFUL, ILLEGIBLE = 65.0, 35.0
-"""Mean confidence below which a page is read in other ways as well, and below which it counts as not read."""
+AT_ONCE = 3
+"""Languages that a page is read in while its own is not known; each makes it slower."""
+
+_CODES = MappingProxyType(
+    {
+        **{"ar": ("ara",), "bg": ("bul",), "ca": ("cat",), "cs": ("ces",), "da": ("dan",), "de": ("deu",)},
+        **{"el": ("ell",), "en": ("eng",), "es": ("spa",), "et": ("est",), "fa": ("fas",), "fi": ("fin",)},
+        **{"fr": ("fra",), "he": ("heb",), "hi": ("hin",), "hr": ("hrv",), "hu": ("hun",), "id": ("ind",)},
+        **{"it": ("ita",), "ja": ("jpn",), "ko": ("kor",), "lt": ("lit",), "lv": ("lav",), "nl": ("nld",)},
+        **{"no": ("nor",), "pl": ("pol",), "pt": ("por",), "ro": ("ron",), "ru": ("rus",), "sk": ("slk",)},
+        **{"sl": ("slv",), "sr": ("srp", "srp_latn"), "sv": ("swe",), "th": ("tha",), "tr": ("tur",)},
+        **{"uk": ("ukr",), "vi": ("vie",), "zh": ("chi_sim", "chi_tra")},
+    }
+)
+"""Tesseract's codes of a language of ISO 639-1."""
+_SCRIPTS = MappingProxyType(
+    {
+        "Arabic": frozenset({"ara", "fas"}),
+        "Cyrillic": frozenset({"bul", "rus", "srp", "ukr"}),
+        "Devanagari": frozenset({"hin"}),
+        "Greek": frozenset({"ell"}),
+        "Han": frozenset({"chi_sim", "chi_tra", "jpn"}),
+        "Hangul": frozenset({"kor"}),
+        "Hebrew": frozenset({"heb"}),
+        "Japanese": frozenset({"jpn"}),
+        "Korean": frozenset({"kor"}),
+        "Thai": frozenset({"tha"}),
+    }
+)
+"""What each script is read with; all else is Latin."""
+
+
 NOTHING_LEGIBLE = "OCR finds no words in it that it is sure of"
 _STRIKES = 3  # pages that fail one after the other, none read: the engine is broken, not the page
 _LANGUAGE_PAGES = 2  # that are read in several languages, which tell the document's own
@@ -168,3 +200,21 @@ def cores() -> int:
 
 def _certainty(words: PageWords) -> float:
     return sum(len(word.text) * word.confidence for word in words.words if word.confidence >= DOUBTFUL)
+
+
+def first_languages(installed: Sequence[str], script: str) -> tuple[str, ...]:
+    """Return the languages that a document's first page is read in: of its script, English first, `AT_ONCE` at most."""
+    others = frozenset[str]().union(*_SCRIPTS.values())
+    of_script = _SCRIPTS.get(script)
+    fitting = [name for name in installed if (name in of_script if of_script else name not in others)]
+    return tuple(sorted(fitting or installed, key=lambda name: (name != "eng", name))[:AT_ONCE])
+
+
+def language_of(text: str, installed: Sequence[str]) -> tuple[str, ...]:
+    """Return the installed language that a text is in; nothing where that is none of them, or cannot be told."""
+    likeliest = next(iter(shares_of_languages([text])), "")
+    return tuple(name for name in _CODES.get(likeliest, ()) if name in installed)
+
+
+DOUBTFUL, ILLEGIBLE = 65.0, 35.0
+"""Mean confidence below which a page is read in other ways as well, and below which it counts as not read."""

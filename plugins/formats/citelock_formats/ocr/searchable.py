@@ -2,7 +2,7 @@
 
 Belongs here: text objects in render mode 3 (ISO 32000-1, 9.3.6) in a font whose characters are all the same empty box,
 pages turned upright, pages whose own text is broken. Pure; called in a process with limits.
-Does not belong here: recognizing (`engine`), which pages (`text_layers`).
+Does not belong here: recognizing (`engine`), which pages (`worker`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from itertools import groupby
 from statistics import median
 from typing import Any, NamedTuple
 
+from citelock_formats.ocr.pictures import saved
 from citelock_formats.ocr.records import PageWords, ScannedPage
-from citelock_formats.ocr.saving import saved
 from rag_assets.steps.files.records import OcrPage, OcrWord
 
 _ADVANCE = 0.5
