@@ -14,7 +14,7 @@ from pptx.util import Inches
 from rapidfuzz.distance import LCSseq
 
 from evals.bench.office import content_of
-from rag_assets.steps.files.office.pages import Placed, in_reading_order
+from rag_assets.steps.files.office.pages import PlacedShape, in_reading_order
 from rag_assets.steps.files.office.pptx import pptx_text
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.blocks import Content, clean
@@ -123,7 +123,12 @@ def test_a_presentation_whose_slide_is_missing_is_refused() -> None:
 
 
 def test_two_columns_are_read_one_after_the_other() -> None:
-    boxes = [Placed("left", 0, 10, 80), Placed("right", 50, 12, 80), Placed("title", 20, 0, 8), Placed("end", 0, 95, 5)]
+    boxes = [
+        PlacedShape("left", 0, 10, 80),
+        PlacedShape("right", 50, 12, 80),
+        PlacedShape("title", 20, 0, 8),
+        PlacedShape("end", 0, 95, 5),
+    ]
     assert in_reading_order(boxes, 100) == ["title", "left", "right", "end"]
 
 

@@ -74,11 +74,11 @@ def outlook_text(content: bytes, composed: Composed, _pages_done: PagesDone | No
 
 
 def _shown(message: Message, composed: Composed) -> FileText:
-    _Reader(composed).take(message, 1)
+    _MailReader(composed).take(message, 1)
     return composed.text()
 
 
-class _Reader:
+class _MailReader:
     """Reads one message and those inside it; what was quoted from one of them already is not said again."""
 
     def __init__(self, composed: Composed) -> None:
@@ -198,7 +198,9 @@ def unfolded(text: str, is_flowed: bool) -> str:
     return "\n".join(lines)
 
 
-def _sorted_parts(message: Message, reader: _Reader) -> tuple[list[Message], list[tuple[str, Message]], list[Message]]:
+def _sorted_parts(
+    message: Message, reader: _MailReader
+) -> tuple[list[Message], list[tuple[str, Message]], list[Message]]:
     """Return the parts that are the message's text, what is attached by name, and messages inside it."""
     texts: list[Message] = []
     attached: list[tuple[str, Message]] = []
@@ -217,7 +219,7 @@ def _sorted_parts(message: Message, reader: _Reader) -> tuple[list[Message], lis
     return texts, attached, nested
 
 
-def _leaves(part: Message, reader: _Reader) -> Iterator[Message]:
+def _leaves(part: Message, reader: _MailReader) -> Iterator[Message]:
     """Yield the parts that hold something; of alternatives the one that says most."""
     stack = [part]
     while stack:

@@ -28,7 +28,7 @@ _TITLE = "Title"
 
 
 @dataclass(frozen=True)
-class Level:
+class ListLevel:
     """How one level of a list or of headings is numbered."""
 
     form: str = ""  # empty: no number
@@ -40,7 +40,7 @@ class Level:
 
 
 @dataclass
-class _Style:
+class _OpenStyle:
     parent: str
     hidden: bool
     list_style: str
@@ -52,9 +52,9 @@ class _Style:
 class OpenStyles:
     """The styles of one file."""
 
-    outline: dict[int, Level] = field(default_factory=dict)
-    lists: dict[str, dict[int, Level]] = field(default_factory=dict)
-    _styles: dict[tuple[str, str], _Style] = field(default_factory=dict)
+    outline: dict[int, ListLevel] = field(default_factory=dict)
+    lists: dict[str, dict[int, ListLevel]] = field(default_factory=dict)
+    _styles: dict[tuple[str, str], _OpenStyle] = field(default_factory=dict)
 
     def read(self, tree: Element | None) -> None:
         """Add the styles of a part."""
@@ -101,23 +101,23 @@ class OpenStyles:
 class HeadingNumbers:
     """Counts the headings of a document."""
 
-    outline: dict[int, Level]
+    outline: dict[int, ListLevel]
     _counts: list[int] = field(default_factory=list)
 
     def label(self, level: int) -> str:
         """Count a heading and return its number as shown; empty where its level has none."""
-        definition = self.outline.get(level, Level())
+        definition = self.outline.get(level, ListLevel())
         counts = self._counts
         counts[level:] = []
         while len(counts) < level - 1:  # levels that are left out count as begun
-            counts.append(self.outline.get(len(counts) + 1, Level()).start)
+            counts.append(self.outline.get(len(counts) + 1, ListLevel()).start)
         if len(counts) < level:
             counts.append(definition.start - 1)
         counts[level - 1] += 1
         return label_of(definition, counts, self.outline) if definition.form else ""
 
 
-def label_of(definition: Level, counts: list[int], levels: dict[int, Level]) -> str:
+def label_of(definition: ListLevel, counts: list[int], levels: dict[int, ListLevel]) -> str:
     """Return the number of the last of the counts as shown, with those of the levels above it where they are shown."""
     first = max(len(counts) - definition.shown, 0)
     numbers = []
@@ -148,12 +148,12 @@ def open_document(content: bytes, noun: str, body: str) -> tuple[Package, Elemen
     return package, found, styles
 
 
-def _style(node: Element) -> _Style:
+def _style(node: Element) -> _OpenStyle:
     hidden = any(each.get(f"{TEXT}display") == "none" for each in node.iterchildren(f"{STYLE}text-properties"))
     unseen = any(each.get(f"{TABLE}display") == "false" for each in node.iterchildren(f"{STYLE}table-properties"))
     unseen |= any(each.get(f"{PRESENTATION}visibility") == "hidden" for each in node)
     unseen |= any(each.get(f"{TEXT}display") == "none" for each in node.iterchildren(f"{STYLE}section-properties"))
-    return _Style(
+    return _OpenStyle(
         node.get(f"{STYLE}parent-style-name", ""), hidden, node.get(f"{STYLE}list-style-name", ""), unseen, _mark(node)
     )
 
@@ -172,11 +172,11 @@ def _mark(node: Element) -> Mark | None:
     return mark
 
 
-def _levels(node: Element) -> dict[int, Level]:
+def _levels(node: Element) -> dict[int, ListLevel]:
     levels = {}
     for each in node:
         place = small_int(each.get(f"{TEXT}level")) or 1
-        levels[place] = Level(
+        levels[place] = ListLevel(
             _FORMS.get(each.get(f"{STYLE}num-format", ""), ""),
             each.get(f"{STYLE}num-prefix", ""),
             each.get(f"{STYLE}num-suffix", ""),

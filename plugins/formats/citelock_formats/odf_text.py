@@ -18,7 +18,7 @@ from citelock_formats.odf_styles import (
     TEXT,
     XLINK,
     HeadingNumbers,
-    Level,
+    ListLevel,
     OpenStyles,
     label_of,
 )
@@ -44,7 +44,7 @@ _INDEXES = frozenset(
 ) | {f"{TEXT}user-index"}
 
 
-class _Place(NamedTuple):
+class _ListPlace(NamedTuple):
     """The list that an item stands in."""
 
     depth: int
@@ -59,9 +59,9 @@ class OpenText:
         self.package = package
         self.styles = styles
         self._headings = HeadingNumbers(styles.outline)
-        self._lists: list[tuple[str, dict[int, Level], list[int]]] = []  # those that are open, with their counts
+        self._lists: list[tuple[str, dict[int, ListLevel], list[int]]] = []  # those that are open, with their counts
         self._continued: dict[str, list[int]] = {}  # counts of lists that are closed, by style
-        self._item: _Place | None = None
+        self._item: _ListPlace | None = None
         self._line = Line()
         self._mark: Mark = ""
         self._after: list[Element] = []  # frames that stand after the paragraph
@@ -259,7 +259,7 @@ class OpenText:
         counts = [*above[2], 0] if above else [(self._continued.get(name) or [0])[0] if continues else 0]
         levels = self.styles.lists.get(name, {})
         if not continues:
-            counts[-1] = levels.get(len(counts), Level()).start - 1
+            counts[-1] = levels.get(len(counts), ListLevel()).start - 1
         self._lists.append((name, levels, counts))
         item = self._item
         for child in node:
@@ -282,14 +282,14 @@ class OpenText:
         if self._notes and (following is None or following.tag != f"{TEXT}list"):
             self.write_notes()
 
-    def _list_item(self, node: Element, counts: list[int], levels: dict[int, Level]) -> None:
-        definition = levels.get(len(counts), Level(bullet=True))
+    def _list_item(self, node: Element, counts: list[int], levels: dict[int, ListLevel]) -> None:
+        definition = levels.get(len(counts), ListLevel(bullet=True))
         marker = ""
         if node.tag == f"{TEXT}list-item" and not _only_list(node):
             start = small_int(node.get(f"{TEXT}start-value"))
             counts[-1] = counts[-1] + 1 if start is None else start
             marker = "-" if definition.bullet or not definition.form else label_of(definition, counts, levels)
-        self._item = _Place(len(counts) - 1, marker)
+        self._item = _ListPlace(len(counts) - 1, marker)
         self.container(node)
 
 

@@ -13,7 +13,7 @@ from citelock_formats.odf_styles import DRAW, OFFICE, PRESENTATION, SVG, TEXT, O
 from citelock_formats.odf_text import OpenText, write_frame
 from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.office.block_writer import BlockWriter, Line
-from rag_assets.steps.files.office.pages import Placed, in_reading_order, write_notes, write_title
+from rag_assets.steps.files.office.pages import PlacedShape, in_reading_order, write_notes, write_title
 from rag_assets.steps.files.records import FileText, PagesDone
 from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.element_tree import Element
@@ -66,7 +66,7 @@ def _write(writer: BlockWriter, text: OpenText, slide: Element, number: int, sty
     writer.count("comment", "hidden", sum(1 for _ in slide.iterchildren(f"{OFFICE}annotation")))
 
 
-def _placed(slide: Element) -> Iterator[Placed[Element]]:
+def _placed(slide: Element) -> Iterator[PlacedShape[Element]]:
     """Yield what stands on a slide and in its groups; one without a place of its own stands where the one before
     does."""
     y = 0.0
@@ -75,7 +75,7 @@ def _placed(slide: Element) -> Iterator[Placed[Element]]:
             yield from _placed(node)
         elif str(node.tag).startswith(DRAW):
             y = _length(node.get(f"{SVG}y"), y)
-            yield Placed(node, _length(node.get(f"{SVG}x"), 0), y, _length(node.get(f"{SVG}height"), 0))
+            yield PlacedShape(node, _length(node.get(f"{SVG}x"), 0), y, _length(node.get(f"{SVG}height"), 0))
 
 
 def _length(value: str | None, default: float) -> float:

@@ -12,7 +12,7 @@ from citelock_formats.odf_styles import DRAW, OFFICE, TABLE, TEXT, OpenStyles, o
 from citelock_formats.odf_text import OpenText, table_rows, write_frame
 from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.office.block_writer import BlockWriter, Line
-from rag_assets.steps.files.office.pages import COLUMNS_MAX, ROWS_MAX, Merged, SheetRow, SheetShape, write_sheet
+from rag_assets.steps.files.office.pages import COLUMNS_MAX, ROWS_MAX, MergedCell, SheetRow, SheetShape, write_sheet
 from rag_assets.steps.files.office.word_styles import small_int
 from rag_assets.steps.files.records import FileText, PagesDone
 from rag_assets.steps.formats.blocks import clean
@@ -42,7 +42,7 @@ def _write(writer: BlockWriter, text: OpenText, sheet: Element, styles: OpenStyl
         return
     writer.heading(Line(sheet.get(f"{TABLE}name", "")), 1)
     shape = SheetShape(merged=[])
-    rows = _Rows(text, sheet, shape)
+    rows = _OpenRows(text, sheet, shape)
     write_sheet(writer, rows.read(), shape)
     writer.count("hidden column", "hidden", len(rows.hidden_columns))
     writer.count("hidden row", "hidden", rows.hidden)
@@ -51,12 +51,12 @@ def _write(writer: BlockWriter, text: OpenText, sheet: Element, styles: OpenStyl
         write_frame(text, frame)
 
 
-class _Rows:
+class _OpenRows:
     """Reads the rows of one sheet."""
 
     def __init__(self, text: OpenText, sheet: Element, shape: SheetShape) -> None:
         self._text, self._sheet, self._shape, self._columns = text, sheet, shape, _hidden_columns(sheet)
-        self._merged: list[Merged] = []
+        self._merged: list[MergedCell] = []
         shape.merged = self._merged
         self.hidden_columns: set[int] = set()  # those with text
         self.hidden = 0
@@ -98,7 +98,7 @@ class _Rows:
         columns = small_int(cell.get(f"{TABLE}number-columns-spanned")) or 1
         rows = small_int(cell.get(f"{TABLE}number-rows-spanned")) or 1
         if columns > 1 or rows > 1:
-            self._merged.append(Merged(row, column, row + rows - 1, column + columns - 1))
+            self._merged.append(MergedCell(row, column, row + rows - 1, column + columns - 1))
 
 
 def _text(text: OpenText, cell: Element) -> str:

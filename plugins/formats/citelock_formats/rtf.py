@@ -17,13 +17,13 @@ from citelock_formats.rtf_parts import (
     SKIPPED,
     SYMBOLS,
     CellShape,
-    Field,
+    GroupState,
+    RtfField,
     RtfHead,
     RtfRow,
+    RtfShape,
     RtfTable,
-    Shape,
-    State,
-    Token,
+    RtfToken,
     code_page,
     tokens,
 )
@@ -41,17 +41,17 @@ def rtf_text(content: bytes, composed: Composed, _pages_done: PagesDone | None =
     if not content.lstrip().startswith(b"{\\rtf"):
         raise FileError("it is not a readable rich text")
     writer = BlockWriter(composed.budget)
-    return writer.file_text(lambda: _Reader(writer).read(content))
+    return writer.file_text(lambda: _RtfReader(writer).read(content))
 
 
-class _Reader:
+class _RtfReader:
     """Reads one file."""
 
     def __init__(self, writer: BlockWriter) -> None:
         self._writer = writer
         self._head = RtfHead()
-        self._state = State()
-        self._stack: list[State] = []
+        self._state = GroupState()
+        self._stack: list[GroupState] = []
         self._default = "cp1252"
         self._line = Line()
         self._marker: str | None = None  # of the paragraph, where it is in a list
@@ -136,7 +136,7 @@ class _Reader:
         if ended.link is not None and ended.field is not None:
             self._line.link(ended.link, field_address(ended.field.instruction))
 
-    def _word(self, token: Token) -> None:
+    def _word(self, token: RtfToken) -> None:
         word, number, state = token.word, token.number, self._state
         self._flush(keep=word == "u")
         if self._skipping:
@@ -177,13 +177,13 @@ class _Reader:
         elif word == "footnote":
             self._begin_note()
         elif word == "shp":
-            state.shape, state.is_shape = Shape(), True
+            state.shape, state.is_shape = RtfShape(), True
         elif word in ("sn", "sv") and state.shape is not None:
             self._property(word, state.shape)
         elif word == "nesttableprops":
             state.where = "inner"
         elif word == "field":
-            state.field = Field()
+            state.field = RtfField()
         elif word == "fldrslt":
             self._begin_result()
         elif starred and word not in KEPT_THOUGH_STARRED:
@@ -193,7 +193,7 @@ class _Reader:
             return False
         return True
 
-    def _property(self, word: str, shape: Shape) -> None:
+    def _property(self, word: str, shape: RtfShape) -> None:
         """Begin the name or the value of a property; of values only the description is text."""
         if word == "sn":
             self._state.where, shape.name = "name", ""
@@ -226,7 +226,7 @@ class _Reader:
         elif symbol == "*":
             self._state.starred = True
         elif symbol in "\r\n":
-            self._word(Token("word", "par"))
+            self._word(RtfToken("word", "par"))
         elif symbol in SYMBOLS:
             self._write(SYMBOLS[symbol])
 

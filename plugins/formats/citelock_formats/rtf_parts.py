@@ -40,12 +40,12 @@ SYMBOLS = {"~": "\u00a0", "_": "-", "\\": "\\", "{": "{", "}": "}", "\t": "\t"}
 
 
 @dataclass
-class Field:
+class RtfField:
     instruction: str = ""
 
 
 @dataclass
-class Shape:
+class RtfShape:
     """A drawing: the property that is being read, whether it is a picture, and whether words describe it."""
 
     name: str = ""
@@ -54,7 +54,7 @@ class Shape:
 
 
 @dataclass
-class State:
+class GroupState:
     """What holds inside a group, and ends with it."""
 
     where: str = "text"  # or skip, fonts, styles, instruction, marker, inner (a row's definition), name (a property's)
@@ -69,10 +69,10 @@ class State:
     in_table: bool = False
     nesting: int = 0
     list_level: int = 0
-    field: Field | None = None
+    field: RtfField | None = None
     note: Line | None = None  # the line that goes on after this note
     link: int | None = None  # where the result of a field began
-    shape: Shape | None = None
+    shape: RtfShape | None = None
     is_shape: bool = False  # whether the drawing ends with this group
 
 
@@ -80,7 +80,7 @@ _DEPTH_MAX = 30
 
 
 @dataclass
-class _Style:
+class _RtfStyle:
     outline: int | None = None
     below: int | None = None
     name: str = ""
@@ -91,9 +91,9 @@ class RtfHead:
     """Fonts and styles of one file, gathered as their tables are read."""
 
     codecs: dict[int, str] = field(default_factory=dict)
-    _styles: dict[int, _Style] = field(default_factory=dict)
+    _styles: dict[int, _RtfStyle] = field(default_factory=dict)
     _font: int = 0
-    _style: _Style = field(default_factory=_Style)
+    _style: _RtfStyle = field(default_factory=_RtfStyle)
 
     def font(self, word: str, number: int | None) -> None:
         """Take a control word of the table of fonts."""
@@ -105,9 +105,9 @@ class RtfHead:
     def style(self, word: str, number: int | None) -> None:
         """Take a control word of the table of styles."""
         if word == "s":
-            self._style = self._styles[number or 0] = _Style()
+            self._style = self._styles[number or 0] = _RtfStyle()
         elif word in ("cs", "ts", "ds"):
-            self._style = _Style()
+            self._style = _RtfStyle()
         elif word == "outlinelevel":
             self._style.outline = number
         elif word == "sbasedon":
@@ -128,8 +128,8 @@ class RtfHead:
         """Return whether paragraphs of a style are code."""
         return is_code([each.name.strip(" ;") for each in self._chain(style)])
 
-    def _chain(self, style: int) -> list[_Style]:
-        chain: list[_Style] = []
+    def _chain(self, style: int) -> list[_RtfStyle]:
+        chain: list[_RtfStyle] = []
         number: int | None = style
         while number is not None and (found := self._styles.get(number)) is not None and len(chain) < _DEPTH_MAX:
             chain.append(found)
@@ -222,7 +222,7 @@ _CHARSETS = {
 }  # fmt: skip
 
 
-class Token(NamedTuple):
+class RtfToken(NamedTuple):
     """One token: `{`, `}`, a control word (its number None where it has none), `text`, or `byte`."""
 
     kind: str
@@ -231,7 +231,7 @@ class Token(NamedTuple):
     raw: bytes = b""
 
 
-def tokens(content: bytes) -> Iterator[Token]:
+def tokens(content: bytes) -> Iterator[RtfToken]:
     """Yield the tokens of an RTF file; pictures and other data between them are skipped by their length (`bin`)."""
     position = 0
     while position < len(content):
@@ -245,15 +245,15 @@ def tokens(content: bytes) -> Iterator[Token]:
             if word == b"bin":
                 position += min(max(value or 0, 0), len(content))
             else:
-                yield Token("word", word.decode("ascii"), value)
+                yield RtfToken("word", word.decode("ascii"), value)
         elif byte is not None:
-            yield Token("byte", raw=bytes([int(byte, 16)]))
+            yield RtfToken("byte", raw=bytes([int(byte, 16)]))
         elif symbol is not None:
-            yield Token("symbol", symbol.decode("latin-1"))
+            yield RtfToken("symbol", symbol.decode("latin-1"))
         elif brace is not None:
-            yield Token(brace.decode("ascii"))
+            yield RtfToken(brace.decode("ascii"))
         elif text is not None:
-            yield Token("byte", raw=text)
+            yield RtfToken("byte", raw=text)
 
 
 def code_page(number: int | None) -> str:

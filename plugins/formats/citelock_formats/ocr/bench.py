@@ -28,7 +28,7 @@ import pypdfium2
 
 from citelock_formats.ocr.engine import Tesseract
 from citelock_formats.ocr.recognition import cores
-from citelock_formats.ocr.records import PagePicture, PageWords
+from citelock_formats.ocr.records import PagePicture, RecognizedPage
 from citelock_formats.ocr.scans import Scans
 from evals.bench.pdf_questions import judged_questions, ranks, read_pages
 from evals.bench.real_text import DATA
@@ -40,7 +40,7 @@ _EDGES = re.compile(r"^\W+|\W+$")
 
 
 @dataclass
-class Read:
+class BenchPage:
     """The words and figures read of one file. Times in seconds; `engine_s`: of all pages one after the other."""
 
     name: str
@@ -96,7 +96,7 @@ class TimedEngine(Tesseract):
         super().__init__(settings)
         self.times: list[float] = []
 
-    def words(self, picture: PagePicture, languages: Sequence[str]) -> PageWords:
+    def words(self, picture: PagePicture, languages: Sequence[str]) -> RecognizedPage:
         """See `Tesseract`."""
         began = time.perf_counter()
         try:
@@ -124,13 +124,13 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def read_file(path: Path, most: int, dpi: int) -> Read:
+def read_file(path: Path, most: int, dpi: int) -> BenchPage:
     """Read pictures of some of a file's pages, spread over it, twice, and compare the first reading."""
     with pypdfium2.PdfDocument(path) as document:
         numbers = sampled(len(document), most)
         content = pictured(document, numbers, dpi)
         true = [bag(seen(document[number])) for number in numbers]
-    result = Read(path.name, pages=len(numbers))
+    result = BenchPage(path.name, pages=len(numbers))
     own, others = _cpu(resource.RUSAGE_SELF), _cpu(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder:
         settings = Documents()
@@ -160,9 +160,9 @@ def _cpu(whose: int) -> float:
     return used.ru_utime + used.ru_stime
 
 
-def summed(every: Sequence[Read]) -> Read:
+def summed(every: Sequence[BenchPage]) -> BenchPage:
     """Return the figures of all files together."""
-    total = Read("all")
+    total = BenchPage("all")
     for read in every:
         for name, value in vars(read).items():
             if name != "name":

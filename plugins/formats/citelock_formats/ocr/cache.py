@@ -12,7 +12,7 @@ import logging
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from citelock_formats.ocr.records import PagePicture, PageWords, words_of_json
+from citelock_formats.ocr.records import PagePicture, RecognizedPage, words_of_json
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.signatures import SEAL_BYTES, Seal
 from rag_serving.artifacts.store import open_file, write_bytes
@@ -38,7 +38,7 @@ class OcrCache:
         """`folder`: `Store.source(key) / FOLDER`; made when something is kept."""
         self._folder = folder
 
-    def words(self, key: str) -> PageWords | None:
+    def words(self, key: str) -> RecognizedPage | None:
         """Return what was kept; None where there is nothing, or what is there was altered."""
         content = self._read(_PAGES, key)
         try:
@@ -46,7 +46,7 @@ class OcrCache:
         except ValueError:
             return None
 
-    def keep(self, key: str, words: PageWords) -> None:
+    def keep(self, key: str, words: RecognizedPage) -> None:
         """Keep what was read of a picture; a folder that cannot be written costs time alone."""
         self._write(_PAGES, key, json.dumps(words, ensure_ascii=False).encode())
 

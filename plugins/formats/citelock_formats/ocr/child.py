@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from citelock_formats.ocr.records import PagePicture, PageWords, ScannedPage
+from citelock_formats.ocr.records import PagePicture, RecognizedPage, ScannedPage
 from rag_assets.steps.files.records import FileError, OcrPage, OcrWord
 from rag_serving.isolation.child import Child, ParseError, module_command
 from rag_serving.isolation.frames import Frame
@@ -87,7 +87,7 @@ class PdfFile:
             return None
         return PagePicture(int(facts["width"]), int(facts["height"]), answer.content, float(facts["dpi"]))
 
-    def searchable(self, pages: Mapping[ScannedPage, PageWords], dpi: int) -> tuple[bytes, dict[int, OcrPage]]:
+    def searchable(self, pages: Mapping[ScannedPage, RecognizedPage], dpi: int) -> tuple[bytes, dict[int, OcrPage]]:
         """Return the PDF with what was read on its pages, and the words as those show them, by page."""
         sent = [[*scanned, words] for scanned, words in pages.items()]
         answer = self._ask({"do": "searchable", "pages": sent, "dpi": dpi})

@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import IO, NamedTuple
 
-from citelock_formats.ocr.records import PagePicture, PageWords, Word
+from citelock_formats.ocr.records import PagePicture, RecognizedPage, RecognizedWord
 from rag_serving.config.documents import Ocr
 
 NOT_LANGUAGES = frozenset({"osd", "equ", "snum"})
@@ -81,11 +81,11 @@ class Tesseract:
             return ()
         return tuple(sorted({name.strip() for name in names} - NOT_LANGUAGES - {""}))
 
-    def words(self, picture: PagePicture, languages: Sequence[str]) -> PageWords:
+    def words(self, picture: PagePicture, languages: Sequence[str]) -> RecognizedPage:
         """Return the words of a picture. Raises EngineError."""
         options = ["-l", "+".join(languages), "--psm", "3", "-c", "tessedit_create_tsv=1"]
         table = self._read(picture, options)
-        return PageWords(picture.width, picture.height, 0, tuple(words_of_table(table, picture)))
+        return RecognizedPage(picture.width, picture.height, 0, tuple(words_of_table(table, picture)))
 
     def orientation(self, picture: PagePicture) -> Orientation:
         """Return how a picture lies, (0, '') where that cannot be told."""
@@ -162,9 +162,9 @@ class Tesseract:
         process.wait()
 
 
-def words_of_table(table: str, picture: PagePicture) -> list[Word]:
+def words_of_table(table: str, picture: PagePicture) -> list[RecognizedWord]:
     """Return the words of tesseract's table (TSV), numbered by line; what it is not sure of at all is left out."""
-    words: list[Word] = []
+    words: list[RecognizedWord] = []
     lines: dict[tuple[str, ...], int] = {}
     for row in table.split("\n"):
         cells = row.rstrip("\r").split("\t", _COLUMNS - 1)
@@ -179,7 +179,7 @@ def words_of_table(table: str, picture: PagePicture) -> list[Word]:
         x1, y1 = min(left + width, picture.width), min(top + height, picture.height)
         if confidence > 0 and x0 < x1 and y0 < y1:
             line = lines.setdefault(tuple(cells[1:5]), len(lines))
-            words.append(Word(" ".join(cells[-1].split()), x0, y0, x1, y1, min(confidence, 100), line))
+            words.append(RecognizedWord(" ".join(cells[-1].split()), x0, y0, x1, y1, min(confidence, 100), line))
     return words
 
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from citelock_formats.ocr.cache import OcrCache, picture_key
 from citelock_formats.ocr.child import PdfFile
 from citelock_formats.ocr.engine import EngineError, Tesseract
-from citelock_formats.ocr.records import PagePicture, PageWords, ScannedPage
+from citelock_formats.ocr.records import PagePicture, RecognizedPage, ScannedPage
 from rag_assets.steps.files.records import FileError
 from rag_serving.config.documents import Ocr
 from rag_serving.models.language_detector import shares_of_languages
@@ -63,7 +63,7 @@ _LANGUAGE_PAGES = 2  # that are read in several languages, which tell the docume
 class Recognized:
     """What became of scanned pages. Each is in `words`, `unread` (with the reason), or empty."""
 
-    words: dict[ScannedPage, PageWords] = field(default_factory=dict)
+    words: dict[ScannedPage, RecognizedPage] = field(default_factory=dict)
     unread: dict[int, str] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)  # of their pictures
     empty: int = 0
@@ -153,7 +153,7 @@ class _Document:
             self._languages = first_languages(self._installed, self._engine.orientation(picture).script)
         return self._languages
 
-    def _words(self, picture: PagePicture, languages: tuple[str, ...]) -> PageWords:
+    def _words(self, picture: PagePicture, languages: tuple[str, ...]) -> RecognizedPage:
         """Return what is read of a picture, or was. Raises EngineError."""
         key = picture_key(picture, self._engine.version or "", languages)
         with self._lock:
@@ -165,7 +165,7 @@ class _Document:
                 self._cache.keep(key, words)
         return words
 
-    def _recognized(self, picture: PagePicture, languages: tuple[str, ...]) -> PageWords:
+    def _recognized(self, picture: PagePicture, languages: tuple[str, ...]) -> RecognizedPage:
         """Return the reading that the engine is most sure of: as the page lies, turned, in other languages."""
         best = self._engine.words(picture, languages)
         if best.confidence >= DOUBTFUL and not best.is_lying:
@@ -198,7 +198,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _certainty(words: PageWords) -> float:
+def _certainty(words: RecognizedPage) -> float:
     return sum(len(word.text) * word.confidence for word in words.words if word.confidence >= DOUBTFUL)
 
 

@@ -31,7 +31,7 @@ class PagePicture(NamedTuple):
     dpi: float
 
 
-class Word(NamedTuple):
+class RecognizedWord(NamedTuple):
     """A word with its box in pixels from the top left of the picture; `line`: number of its line."""
 
     text: str
@@ -43,13 +43,13 @@ class Word(NamedTuple):
     line: int
 
 
-class PageWords(NamedTuple):
+class RecognizedPage(NamedTuple):
     """What an engine read of a picture, turned clockwise by `turn` degrees first so that its lines are level."""
 
     width: int  # of the turned picture, in pixels
     height: int
     turn: int  # 0, 90, 180 or 270
-    words: tuple[Word, ...]
+    words: tuple[RecognizedWord, ...]
 
     @property
     def text(self) -> str:
@@ -69,11 +69,11 @@ class PageWords(NamedTuple):
         return sum(word.y1 - word.y0 > word.x1 - word.x0 for word in long) * 2 > len(long)
 
 
-def words_of_json(payload: Any) -> PageWords:
+def words_of_json(payload: Any) -> RecognizedPage:
     """Return what JSON made of page words. Raises ValueError where it holds something else."""
     try:
         width, height, turn, words = payload
-        read = tuple(Word(str(text), *map(int, numbers)) for text, *numbers in words)
-        return PageWords(int(width), int(height), int(turn), read)
+        read = tuple(RecognizedWord(str(text), *map(int, numbers)) for text, *numbers in words)
+        return RecognizedPage(int(width), int(height), int(turn), read)
     except (TypeError, ValueError):
         raise ValueError("it holds something else than words of a page") from None

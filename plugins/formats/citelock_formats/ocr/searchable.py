@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from citelock_formats.ocr.pictures import saved
-from citelock_formats.ocr.records import PageWords, ScannedPage
+from citelock_formats.ocr.records import RecognizedPage, ScannedPage
 from rag_assets.steps.files.records import OcrPage, OcrWord
 
 _ADVANCE = 0.5
@@ -65,7 +65,7 @@ class _Plane(NamedTuple):
 
 
 def searchable_pdf(
-    document: Any, pages: Mapping[int, tuple[ScannedPage, PageWords]], dpi: int
+    document: Any, pages: Mapping[int, tuple[ScannedPage, RecognizedPage]], dpi: int
 ) -> tuple[bytes, list[OcrPage]]:
     """Return the document with the words on their pages, and the words with boxes as the pages show them.
 
@@ -94,7 +94,7 @@ def searchable_pdf(
     return saved(document), recognized
 
 
-def _placed(page: Any, read: PageWords) -> Iterator[tuple[OcrWord, float]]:
+def _placed(page: Any, read: RecognizedPage) -> Iterator[tuple[OcrWord, float]]:
     """Yield the words with boxes in points, and the size of their letters: words of a level line have one height."""
     width, height = page.get_size()
     across, down = width / read.width, height / read.height

@@ -34,7 +34,7 @@ _GRID = 32  # a page is looked at in so many rows and columns
 _PLAIN = frozenset("\t\r\n\x02\ufffe")  # PDFium writes the last two for hyphens
 
 
-class Worker:
+class OcrWorker:
     """Answers what is asked of a document; it is sent once, and then named."""
 
     def __init__(self) -> None:
@@ -169,4 +169,4 @@ def _drawn(page: Any) -> tuple[float, int]:
 
 
 if __name__ == "__main__":
-    run(Worker().answer, ("pypdfium2", "pypdfium2.raw", "numpy", records.__name__))
+    run(OcrWorker().answer, ("pypdfium2", "pypdfium2.raw", "numpy", records.__name__))

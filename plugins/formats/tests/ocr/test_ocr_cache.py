@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scanning import Opened, counting, joined, lines, need_tesseract, scanned, text_pdf
 
 from citelock_formats.ocr.cache import OcrCache, picture_key
-from citelock_formats.ocr.records import PagePicture, PageWords, Word, words_of_json
+from citelock_formats.ocr.records import PagePicture, RecognizedPage, RecognizedWord, words_of_json
 from rag_assets.parsing.scanned import FOLDER
 
-WORDS = PageWords(40, 20, 90, (Word("Straße", 1, 2, 30, 12, 93, 0),))
+WORDS = RecognizedPage(40, 20, 90, (RecognizedWord("Straße", 1, 2, 30, 12, 93, 0),))
 KEY = "k" * 64
 
 

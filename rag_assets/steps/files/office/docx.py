@@ -36,11 +36,11 @@ def docx_text(content: bytes, budget: Budget, _pages_done: PagesDone | None = No
     if body is None:
         raise FileError("it is not a readable Word document: its text is missing")
     writer = BlockWriter(budget)
-    reader = _Reader(package, main, writer)
+    reader = _WordReader(package, main, writer)
     return writer.file_text(lambda: reader.read(body))
 
 
-class _Reader:
+class _WordReader:
     """Reads one document."""
 
     def __init__(self, package: Package, main: str, writer: BlockWriter) -> None:
@@ -205,7 +205,7 @@ def _notes(tree: Element | None, kind: str) -> dict[str, Element]:
     return {node.get(f"{W}id", ""): node for node in nodes if node.get(f"{W}type", "normal") == "normal"}
 
 
-def _write_table(document: _Reader, table: Element) -> None:
+def _write_table(document: _WordReader, table: Element) -> None:
     """Write a table."""
     rows: list[list[Cell]] = []
     headers = 0
@@ -221,7 +221,9 @@ def _write_table(document: _Reader, table: Element) -> None:
     document.write_notes()
 
 
-def _row(document: _Reader, node: Element, rows: list[list[Cell]], covering: dict[int, tuple[int, int]]) -> list[Cell]:
+def _row(
+    document: _WordReader, node: Element, rows: list[list[Cell]], covering: dict[int, tuple[int, int]]
+) -> list[Cell]:
     """Return the cells of a row; a cell that goes on with the one above makes that one longer."""
     cells: list[Cell] = []
     properties = node.find(f"{W}trPr")
@@ -250,7 +252,7 @@ def _row(document: _Reader, node: Element, rows: list[list[Cell]], covering: dic
     return cells
 
 
-def _is_gone(document: _Reader, properties: Element) -> bool:
+def _is_gone(document: _WordReader, properties: Element) -> bool:
     """Return whether a row is deleted or hidden, and count it."""
     if properties.find(f"{W}del") is not None:
         document.count("deleted text", "hidden")

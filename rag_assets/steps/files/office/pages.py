@@ -18,7 +18,7 @@ from rag_assets.steps.formats.tables import Cell
 T = TypeVar("T")
 
 
-class Placed(NamedTuple, Generic[T]):
+class PlacedShape(NamedTuple, Generic[T]):
     """Something on a slide: left, top and height in any one unit; one without a place stands where the file has it."""
 
     what: T
@@ -27,13 +27,13 @@ class Placed(NamedTuple, Generic[T]):
     height: float
 
 
-def in_reading_order(items: Sequence[Placed[T]], slide_height: float) -> list[T]:
+def in_reading_order(items: Sequence[PlacedShape[T]], slide_height: float) -> list[T]:
     """Return them in rows from top to bottom, each from left to right.
 
     A row ends below the middle of its first item, at most a twelfth of the slide below its top.
     """
     ordered = sorted(items, key=lambda item: (item.y, item.x))
-    rows: list[list[Placed[T]]] = []
+    rows: list[list[PlacedShape[T]]] = []
     end = float("-inf")
     for item in ordered:
         if item.y >= end:
@@ -71,7 +71,7 @@ _MERGED_MAX = 10_000
 _DEFAULT_NAME = re.compile(r"(?:Table|Tabelle|Tableau|Tabla|__Anonymous_Sheet_DB__)_?\d{0,9}")
 
 
-class Merged(NamedTuple):
+class MergedCell(NamedTuple):
     """A merged cell: its first and last row and column, from 0."""
 
     row: int
@@ -91,13 +91,13 @@ class SheetRow(NamedTuple):
 class SheetShape:
     """What is known of a sheet beside its cells."""
 
-    merged: Sequence[Merged] = ()
+    merged: Sequence[MergedCell] = ()
     hidden_rows: set[int] = field(default_factory=set)  # they part nothing
     names: Mapping[int, str] = field(default_factory=dict)  # of defined tables, by their first row
-    _starting: dict[tuple[int, int], Merged] = field(default_factory=dict)
+    _starting: dict[tuple[int, int], MergedCell] = field(default_factory=dict)
     _indexed: int = 0
 
-    def starting(self) -> Mapping[tuple[int, int], Merged]:
+    def starting(self) -> Mapping[tuple[int, int], MergedCell]:
         """Return the merged cells by their first row and column."""
         new = self.merged[self._indexed : _MERGED_MAX]
         self._starting.update({(merged.row, merged.column): merged for merged in new})
@@ -149,9 +149,9 @@ def _write_part(writer: BlockWriter, part: list[SheetRow], shape: SheetShape) ->
 class _Covering:
     """The merged cells of a part, met row by row."""
 
-    def __init__(self, starting: Mapping[tuple[int, int], Merged], rows: list[int], columns: list[int]) -> None:
+    def __init__(self, starting: Mapping[tuple[int, int], MergedCell], rows: list[int], columns: list[int]) -> None:
         self._starting, self._rows, self._columns = starting, rows, columns
-        self._covered: dict[int, Merged] = {}  # by column: the cell that goes on from above
+        self._covered: dict[int, MergedCell] = {}  # by column: the cell that goes on from above
 
     def cells(self, row: SheetRow) -> list[Cell]:
         """Return the cells of a row, without those that another one covers."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from rag_assets.steps.files.office.block_writer import BlockWriter, Line, cell_text
 from rag_assets.steps.files.office.drawings import DGM, A, C, M, equation_text, write_chart, write_diagram, write_run
-from rag_assets.steps.files.office.pages import Placed, in_reading_order, write_notes, write_title
+from rag_assets.steps.files.office.pages import PlacedShape, in_reading_order, write_notes, write_title
 from rag_assets.steps.files.office.parts import Package, Relation
 from rag_assets.steps.files.office.word_styles import is_on, number_text, small_int
 from rag_assets.steps.files.office.word_text import MC, R
@@ -100,7 +100,7 @@ class _Slide:
                 self._shape(shape)
         self._beside()
 
-    def _placed(self, tree: Element, view: _View) -> Iterator[Placed[_Shape]]:
+    def _placed(self, tree: Element, view: _View) -> Iterator[PlacedShape[_Shape]]:
         """Yield the shapes of a tree and of the groups in it."""
         above = 0.0
         for node in tree:
@@ -114,7 +114,7 @@ class _Slide:
                 kind = None if holder is None else holder.get("type", "obj")
                 box = _box(node) or self._inherited.get(_key(holder)) or self._inherited.get((kind or "", ""))
                 x, y, height = box or (0.0, above, 0.0)
-                placed = Placed(
+                placed = PlacedShape(
                     _Shape(node, kind),
                     view.x + x * view.scale_x,
                     view.y + y * view.scale_y,

@@ -47,7 +47,7 @@ class ParagraphKind(NamedTuple):
 
 
 @dataclass
-class _Style:
+class _WordStyle:
     name: str
     based_on: str
     outline: int | None = None  # 0: level 1; 9: body text
@@ -61,7 +61,7 @@ class Styles:
     """The styles of one document; without a part of styles there is none, which is no fault."""
 
     def __init__(self, tree: Element | None) -> None:
-        self._styles: dict[str, _Style] = {}
+        self._styles: dict[str, _WordStyle] = {}
         self._default = ""
         for node in () if tree is None else tree.iterchildren(f"{W}style"):
             name = node.get(f"{W}styleId", "")
@@ -71,7 +71,7 @@ class Styles:
 
     def paragraph(self, properties: Element | None) -> ParagraphKind:
         """Return what a paragraph of these properties (`w:pPr`) is."""
-        own = _Style("", "")
+        own = _WordStyle("", "")
         style_id = self._default
         if properties is not None:
             _properties(own, properties)
@@ -96,12 +96,12 @@ class Styles:
         shifts = () if run is None else (style.shift for style in self._looks(run))
         return _SHIFTS.get(next(filter(None, shifts), ""), "")
 
-    def _looks(self, run: Element) -> list[_Style]:
-        return [_look(_Style("", ""), run), *self._chain(value_of(run, "rStyle"))]
+    def _looks(self, run: Element) -> list[_WordStyle]:
+        return [_look(_WordStyle("", ""), run), *self._chain(value_of(run, "rStyle"))]
 
-    def _chain(self, style_id: str) -> list[_Style]:
+    def _chain(self, style_id: str) -> list[_WordStyle]:
         """Return a style and those below it; a ring of styles ends where it begins."""
-        chain: list[_Style] = []
+        chain: list[_WordStyle] = []
         while (style := self._styles.get(style_id)) is not None and len(chain) < _DEPTH_MAX:
             chain.append(style)
             style_id = style.based_on
@@ -129,14 +129,14 @@ def is_code(names: list[str]) -> bool:
     return any(_CODE_NAME.fullmatch(name) for name in names)
 
 
-def _style(node: Element) -> _Style:
-    style = _Style(value_of(node, "name").strip(), value_of(node, "basedOn"))
+def _style(node: Element) -> _WordStyle:
+    style = _WordStyle(value_of(node, "name").strip(), value_of(node, "basedOn"))
     if (properties := node.find(f"{W}pPr")) is not None:
         _properties(style, properties)
     return style if (run := node.find(f"{W}rPr")) is None else _look(style, run)
 
 
-def _look(style: _Style, run: Element) -> _Style:
+def _look(style: _WordStyle, run: Element) -> _WordStyle:
     """Take what the properties of a run say of its look."""
     for name, reason in _LEFT_OUT.items():
         if (switch := run.find(f"{W}{name}")) is not None:
@@ -145,7 +145,7 @@ def _look(style: _Style, run: Element) -> _Style:
     return style
 
 
-def _left_out(chain: list[_Style], around: str) -> str:
+def _left_out(chain: list[_WordStyle], around: str) -> str:
     """Return why text of these styles, the nearest first, is left out; where none says so, as the text around it."""
     for reason in ("hidden text", STRUCK):
         found = next((style.switches[reason] for style in chain if reason in style.switches), None)
@@ -154,7 +154,7 @@ def _left_out(chain: list[_Style], around: str) -> str:
     return ""
 
 
-def _properties(style: _Style, properties: Element) -> None:
+def _properties(style: _WordStyle, properties: Element) -> None:
     style.outline = small_int(value_of(properties, "outlineLvl"))
     numbering = properties.find(f"{W}numPr")
     if numbering is not None:
@@ -175,7 +175,7 @@ def heading_level(outline: int | None, names: list[str]) -> int:
 
 
 @dataclass
-class _Level:
+class _NumberLevel:
     form: str = "decimal"
     text: str = ""
     start: int = 1
@@ -186,7 +186,7 @@ class _Level:
 class _List:
     """A list's levels, and the counters that all its instances go on with."""
 
-    levels: dict[int, _Level]
+    levels: dict[int, _NumberLevel]
     counts: dict[int, int] = field(default_factory=dict)
 
 
@@ -219,7 +219,7 @@ class Numbering:
 
     def _with_overrides(self, name: str, node: Element, base: _List) -> _List:
         """Return the list of an instance: the shared one, unless it defines levels of its own."""
-        levels: dict[int, _Level] = {}
+        levels: dict[int, _NumberLevel] = {}
         for override in node.iterchildren(f"{W}lvlOverride"):
             place = small_int(override.get(f"{W}ilvl")) or 0
             if (own := override.find(f"{W}lvl")) is not None:
@@ -238,13 +238,13 @@ class Numbering:
         if numbers is None:
             return None
         level = min(level, LEVELS - 1)
-        definition = numbers.levels.get(level, _Level(form="bullet"))
+        definition = numbers.levels.get(level, _NumberLevel(form="bullet"))
         self._step(list_id, numbers, level, definition)
         if definition.form in ("bullet", "none") or not _PLACE.search(definition.text):
             return definition.text if definition.form == "none" else "-", definition.form != "none"
         return _PLACE.sub(lambda place: self._shown(numbers, int(place[1]) - 1, level), definition.text).strip(), False
 
-    def _step(self, list_id: str, numbers: _List, level: int, definition: _Level) -> None:
+    def _step(self, list_id: str, numbers: _List, level: int, definition: _NumberLevel) -> None:
         first = (list_id, level) not in self._started
         self._started.add((list_id, level))
         override = self._overrides.get(list_id, {}).get(level)
@@ -253,12 +253,12 @@ class Numbering:
         else:
             numbers.counts[level] = numbers.counts.get(level, definition.start - 1) + 1
         for lower in range(level + 1, LEVELS):
-            restart = numbers.levels.get(lower, _Level()).restart
+            restart = numbers.levels.get(lower, _NumberLevel()).restart
             if restart is None or (restart and level < restart):
                 numbers.counts.pop(lower, None)
 
     def _shown(self, numbers: _List, place: int, level: int) -> str:
-        definition = numbers.levels.get(place, _Level())
+        definition = numbers.levels.get(place, _NumberLevel())
         count = numbers.counts.get(place)
         if count is None:
             count = numbers.counts[place] = definition.start
@@ -266,10 +266,10 @@ class Numbering:
         return number_text(count, "decimal" if legal else definition.form)
 
 
-def _level(node: Element) -> tuple[int, _Level]:
+def _level(node: Element) -> tuple[int, _NumberLevel]:
     start, restart = small_int(value_of(node, "start")), small_int(value_of(node, "lvlRestart"))
     form = value_of(node, "numFmt") or "decimal"
-    definition = _Level(form, value_of(node, "lvlText"), 1 if start is None else start, restart)
+    definition = _NumberLevel(form, value_of(node, "lvlText"), 1 if start is None else start, restart)
     return small_int(node.get(f"{W}ilvl")) or 0, definition
 
 

@@ -29,7 +29,7 @@ O = "{urn:schemas-microsoft-com:office:office}"  # noqa: E741
 GENERATED_FIELDS = ("TOC", "INDEX", "TOA", "BIBLIOGRAPHY_INDEX")
 
 
-class Page(Protocol):
+class ParagraphPage(Protocol):
     """What the text of a paragraph may leave beside it."""
 
     def count(self, name: str, outcome: Outcome, number: int = 1) -> None: ...
@@ -52,7 +52,7 @@ class _Field:
 class TextReader:
     """Reads the text of paragraphs in their order; a field may go over several."""
 
-    def __init__(self, page: Page, styles: Styles, relations: Mapping[str, Relation]) -> None:
+    def __init__(self, page: ParagraphPage, styles: Styles, relations: Mapping[str, Relation]) -> None:
         self._page = page
         self._styles = styles
         self._relations = relations

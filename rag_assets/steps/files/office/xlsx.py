@@ -17,7 +17,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 
 from rag_assets.steps.files.office.block_writer import BlockWriter, Line
 from rag_assets.steps.files.office.drawings import A, C, paragraph_text, write_chart
-from rag_assets.steps.files.office.pages import COLUMNS_MAX, ROWS_MAX, Merged, SheetRow, SheetShape, write_sheet
+from rag_assets.steps.files.office.pages import COLUMNS_MAX, ROWS_MAX, MergedCell, SheetRow, SheetShape, write_sheet
 from rag_assets.steps.files.office.parts import Package, pulled
 from rag_assets.steps.files.office.word_styles import is_on, small_int
 from rag_assets.steps.files.office.word_text import PIC, R
@@ -129,7 +129,7 @@ class _Workbook:
 
     def _sheet(self, name: str) -> None:
         shape = SheetShape(merged=[*_merged(self._package, name)], names=self._tables(name))
-        rows = _Rows(self._package, name, self._shown, shape)
+        rows = _SheetRows(self._package, name, self._shown, shape)
         write_sheet(self._writer, rows.read(), shape)
         self._writer.count("hidden row", "hidden", rows.hidden_rows)
         self._writer.count("hidden column", "hidden", rows.hidden_columns)
@@ -182,7 +182,7 @@ class _Workbook:
         return self._package.xml(name) if name else None
 
 
-class _Rows:
+class _SheetRows:
     """Reads the rows of one sheet piece by piece, as far as they are asked for."""
 
     def __init__(self, package: Package, name: str, values: _Shown, shape: SheetShape) -> None:
@@ -236,7 +236,7 @@ class _Rows:
                 self.unknown += 1
 
 
-def _merged(package: Package, name: str) -> Iterator[Merged]:
+def _merged(package: Package, name: str) -> Iterator[MergedCell]:
     """Yield the merged cells of a sheet, which stand behind its rows: found without reading those."""
     before = b""
     for chunk in package.chunks(name):
@@ -247,12 +247,12 @@ def _merged(package: Package, name: str) -> Iterator[Merged]:
         before = piece[-_OVERLAP:]
 
 
-def _range(reference: str) -> Merged | None:
+def _range(reference: str) -> MergedCell | None:
     first, _, last = reference.partition(":")
     begin, end = _PLACE.fullmatch(first), _PLACE.fullmatch(last or first)
     if not begin or not end:
         return None
-    return Merged(int(begin[2]) - 1, _column_number(begin[1]), int(end[2]) - 1, _column_number(end[1]))
+    return MergedCell(int(begin[2]) - 1, _column_number(begin[1]), int(end[2]) - 1, _column_number(end[1]))
 
 
 def _column_number(letters: str) -> int:
