@@ -3,8 +3,8 @@
 An order is one by where it stands: at the beginning of a sentence or clause, or behind words such as `please` and `can
 you`. What is quoted, or stands in a question about such words, is mentioned and not ordered.
 
-Belongs here: whether a text orders the assistant about. Does not belong here: the words (`order_words`,
-`order_languages`), what becomes of it (`answering.gates`, `answering.selection.selector`, `injections`).
+Belongs here: whether a text orders the assistant about. Does not belong here: the words (`phrases/orders.txt`), what
+becomes of it (`answering.gates`, `answering.selection.selector`, `injections`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from functools import cache, lru_cache
 
 from rapidfuzz.distance import OSA
 
-from rag_serving.text.assistant_words import ADDRESSES, MAY_ADDRESS
 from rag_serving.text.disguises import plain, readings, spelled_out
-from rag_serving.text.order_languages import OPENERS_ABROAD, ORDERS_ABROAD, REQUESTS_ABROAD, UNSPACED
-from rag_serving.text.order_signs import has_sign
-from rag_serving.text.order_words import OPENERS, ORDERS, REQUESTS, YOU
+from rag_serving.text.patterns import patterns
 
+_ANY_GAP = r"[^\w?]{1,6}"
+_OTHER_LETTERS = r"[\u0370-\u1fff\u3000-\ud7ff\uf900-\ufffd\U00010000-\U0010ffff]"
 _CLAUSE = (
     r"(?:\A|[.!?;:,\n…|>*#(){}\[\]~=/\\\"'«»–—-]"
     r"|(?<!\w)(?:and|then|but|so|or|also|please|now|plus|und|et|и)(?=\W))\W{0,4}"
@@ -30,17 +29,6 @@ _QUOTED = re.compile(
     r"|「[^」\n]{0,400}」|『[^』\n]{0,400}』|(?<!\w)['‘](?=\w)[^‘’'\n]{0,400}(?<=[\w.!?])['’](?!\w)"
 )
 
-# Of which one is in every order to an assistant, wherever that stands.
-_STEMS_OF_ORDERS = """
-ignor|disregard|forget|forgot|overrid|overrul|bypass|overlook|neglect|dismiss|disobey|circumvent|violat|abandon|unlearn
-discard|mind|aside|throw|get rid|let go|attention|notice of|follow|obey|listen|heed|apply|adhere|comply|respect|stick
-abide|care about|prompt|instruct|programming|directives|you are|from now on|cite|citing|use|quote|mention|reveal|repeat
-disclose|dear|note|message
-vergiss|vergess|missacht|überschreib|umgeh|verwirf|beachte|befolge|halte dich|oubli|contourn|ne tiens|ne tenez|ne suis
-olvid|omit|caso omiso|no sigas|desobed|elude|esque|desconsid|não siga|contorn|dimentic|trascur|non seguire|scavalca
-aggira|non tenere|negeer|vergeet|omzeil|overschrijf|volg niet|zapomnij|pomiń|omiń|nie przestrz|игнор|забуд|отброс
-наруш|не следуй|обойди|glöm|glem|bortse|strunta|se bort
-"""
 # What may stand beside a quoted order that is meant to be followed: nothing that asks anything.
 _FOLLOW = re.compile(
     r"(?:\W|\b(?:please|now|do|this|that|what|it|says?|follow|obey|execute|run|apply|perform|just|the|following|order|as"
@@ -60,15 +48,6 @@ _MENTIONS = re.compile(
 # What makes an order of an imperative behind a question: `How do I restart, and ignore old messages` is none.
 _RULES = re.compile(r"\b(?:you|your|ur|instruct\w{0,6}|prompts?|rules|guidelines|act|pretend|roleplay)\b|[^\W_a-z]")
 _UNQUOTED = {ord(mark): " " for mark in "\"'“”„«»`「」『』‘’"}
-_STEMS = tuple(_STEMS_OF_ORDERS.strip().replace("\n", "|").split("|"))
-# Beside an order: what an assistant is told to say or to do.
-_CONTINUED = re.compile(
-    rf"{_CLAUSE}{OPENERS}(?:reply|answer|respond|say|state|tell|print|output|reveal|show|display|add|include|insert|append"
-    r"|cite|mention|recommend|send|e?mail|post|visit|click|open|follow|call|use|give|write|repeat|list|end|begin|start"
-    r"|never|always|only|do not|don't|you (?:must|should|shall|will|are|have))\b"
-    r"|\b(?:system|assistant|developer) ?:|\b(?:says?|answers?|reply|replies|tells?)\b[^.!?\n]{0,40}(?::|\bthat\b)"
-    r"|\byour (?:answer|reply|response|output)\b"
-)
 # What ends so says that the next sentence is what is to be said.
 _ANNOUNCES = re.compile(
     r"(?:\b(?:this|these words|the following|below|your (?:answer|reply|response)|listen)\W{0,4}|:\W{0,4})\Z"
@@ -76,7 +55,6 @@ _ANNOUNCES = re.compile(
 # Of which two are in what is spelled out, one letter after the other, for an assistant.
 _ORDERED = "ignore disregard forget instruction previous rules prompt assistant answer reply output tell your user"
 _SPELLED = tuple(_ORDERED.split())
-_MAY_ADDRESS = re.compile(MAY_ADDRESS)
 # Words that are read where a word is a slip away from them.
 _WORDS_OF_ORDERS = """
 your ignore ignoring disregard forget override bypass instruction instructions previous prompt system reveal guidelines
@@ -87,28 +65,67 @@ _SLIPPING = frozenset(_WORDS_OF_ORDERS.split())
 _SENTENCE_END = re.compile(r"[.!?\n]")
 
 
+def order_patterns(*names: str) -> tuple[str, ...]:
+    """Return expressions of `phrases/orders.txt` in order, in which a space stands for any gap between words."""
+    return tuple(pattern.replace(" ", _ANY_GAP) for name in names for pattern in patterns("orders")[name])
+
+
 @cache
 def _question_orders() -> re.Pattern[str]:
-    english = rf"{_CLAUSE}{OPENERS}{YOU}{OPENERS}(?P<order>{'|'.join((*ORDERS, *REQUESTS))})"
-    abroad = rf"{_CLAUSE}{OPENERS_ABROAD}(?P<abroad>{'|'.join((*ORDERS_ABROAD, *REQUESTS_ABROAD))})"
-    return re.compile(rf"{english}|{abroad}|(?P<unspaced>{'|'.join(UNSPACED)})")
+    """Compile what is an order in a question; this takes 0.05 s, and most questions have no sign of one."""
+    openers, you, abroad = (order_patterns(name)[0] for name in ("OPENERS", "YOU", "OPENERS_ABROAD"))
+    english = "|".join(order_patterns("ORDERS", "REQUESTS"))
+    others = "|".join(order_patterns("ORDERS_ABROAD", "FORGET_ALL", "REVEAL", "ROLES"))
+    return re.compile(
+        rf"{_CLAUSE}{openers}{you}{openers}(?P<order>{english})|{_CLAUSE}{abroad}(?P<abroad>{others})"
+        rf"|(?P<unspaced>{'|'.join(patterns('orders')['UNSPACED'])})"
+    )
 
 
 @cache
 def _page_orders() -> re.Pattern[str]:
-    """Orders to an assistant in a page, where other imperatives are meant for people."""
-    return re.compile(rf"{_CLAUSE}{OPENERS}(?:{YOU}{OPENERS})?(?P<order>{'|'.join((*ORDERS, *ORDERS_ABROAD))})")
+    """Compile what is an order to an assistant in a page, where other imperatives are meant for people."""
+    openers, you = (order_patterns(name)[0] for name in ("OPENERS", "YOU"))
+    orders = "|".join(order_patterns("ORDERS", "ORDERS_ABROAD"))
+    return re.compile(rf"{_CLAUSE}{openers}(?:{you}{openers})?(?P<order>{orders})")
 
 
 @cache
 def _addresses() -> re.Pattern[str]:
-    """Return what a page says to an assistant alone."""
-    return re.compile("|".join(f"(?:{pattern})" for pattern in ADDRESSES))
+    """Compile what a page says to an assistant alone."""
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns("orders")["ADDRESSES"]))
+
+
+@cache
+def _may_address() -> re.Pattern[str]:
+    return re.compile(*patterns("orders")["MAY_ADDRESS"])
 
 
 @cache
 def _mentioned_orders() -> re.Pattern[str]:
-    return re.compile(rf"\b(?:{'|'.join((*ORDERS, *ORDERS_ABROAD))})")
+    return re.compile(rf"\b(?:{'|'.join(order_patterns('ORDERS', 'ORDERS_ABROAD'))})")
+
+
+@cache
+def _continued() -> re.Pattern[str]:
+    """Compile what an assistant is told to say or to do beside an order."""
+    verbs, elsewhere = order_patterns("OPENERS")[0], patterns("orders")["CONTINUED_ELSEWHERE"][0]
+    return re.compile(rf"{_CLAUSE}{verbs}{patterns('orders')['CONTINUED'][0]}|{elsewhere}")
+
+
+@cache
+def _signs() -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{order_patterns('SIGNS')[0]})|{_OTHER_LETTERS}", re.DOTALL)
+
+
+@cache
+def _stems(name: str) -> tuple[str, ...]:
+    return tuple(patterns("orders")[name][0].split("|"))
+
+
+def has_sign(text: str) -> bool:
+    """Return whether a text in lower case has a sign without which it holds no order to an assistant."""
+    return any(stem in text for stem in _stems("SIGN_STEMS")) or _signs().search(text) is not None
 
 
 def is_order(question: str) -> bool:
@@ -126,7 +143,7 @@ def orders_assistant(sentence: str) -> bool:
     signed = [reading for reading in possible if has_sign(reading)]
     if any(_page_orders().search(_without_mentions(reading, _page_orders())) for reading in signed):
         return True
-    lines = [" ".join(reading.split()) for reading in possible if _MAY_ADDRESS.search(reading)]
+    lines = [" ".join(reading.split()) for reading in possible if _may_address().search(reading)]
     if any(_addresses().search(_without_mentions(reading, _addresses())) for reading in lines):
         return True
     return any(sum(word in run for word in _SPELLED) > 1 for run in spelled_out(sentence))
@@ -140,7 +157,7 @@ def directed(sentences: Sequence[str], is_ordered: bool = False) -> frozenset[in
     """
     orders = {place for place, sentence in enumerate(sentences) if orders_assistant(sentence)}
     if orders or is_ordered:
-        orders |= {place for place, sentence in enumerate(sentences) if _CONTINUED.search(plain(sentence))}
+        orders |= {place for place, sentence in enumerate(sentences) if _continued().search(plain(sentence))}
     for place in range(len(sentences) - 1):
         if place in orders and announces(sentences[place]):
             orders.add(place + 1)
@@ -155,7 +172,7 @@ def announces(sentence: str) -> bool:
 def may_order(text: str) -> bool:
     """Return whether a text has a word that an order needs; most paragraphs have none, and are not searched further."""
     return bool(spelled_out(text)) or any(
-        any(stem in reading for stem in _STEMS) or _MAY_ADDRESS.search(reading) is not None
+        any(stem in reading for stem in _stems("PAGE_STEMS")) or _may_address().search(reading) is not None
         for reading in readings(text)
     )
 

@@ -12,11 +12,11 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rag_serving.text.order_languages import ORDERS_ABROAD, REQUESTS_ABROAD, UNSPACED
-from rag_serving.text.order_signs import has_sign
-from rag_serving.text.order_words import ORDERS, REQUESTS
+from rag_serving.text.orders import has_sign, order_patterns
+from rag_serving.text.patterns import patterns
 
-PATTERNS = (*ORDERS, *REQUESTS, *ORDERS_ABROAD, *REQUESTS_ABROAD, *UNSPACED)
+EVERY_ORDER = ("ORDERS", "REQUESTS", "ORDERS_ABROAD", "FORGET_ALL", "REVEAL", "ROLES")
+PATTERNS = (*order_patterns(*EVERY_ORDER), *patterns("orders")["UNSPACED"])
 GOLD = Path(__file__).parents[2] / "evals" / "gold" / "sample.yaml"
 
 
