@@ -98,7 +98,7 @@ def _addresses() -> re.Pattern[str]:
 
 @cache
 def _may_address() -> re.Pattern[str]:
-    return re.compile(*patterns("orders")["MAY_ADDRESS"])
+    return re.compile(patterns("orders")["MAY_ADDRESS"][0])
 
 
 @cache
