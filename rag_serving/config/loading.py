@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -227,7 +228,16 @@ def load_config(path: Path | None = None) -> Config:
     Raises:
         ConfigError: the file is missing, is not YAML, or says something that is not allowed.
     """
-    return parse_config(*_read(path))
+    path = config_path(path)
+    config = _loaded(_text(path), str(path), frozenset(os.environ.items()))
+    redact_logs(config.privacy.redactor())
+    return config
+
+
+@lru_cache(maxsize=4)
+def _loaded(text: str, origin: str, environment: frozenset[tuple[str, str]]) -> Config:  # noqa: ARG001
+    """Return a file's text as a configuration: each step of a build reads the file anew, and few find it altered."""
+    return parse_config(_content(text, origin), origin)
 
 
 def load_usable(path: Path | None = None) -> tuple[Config, dict[str, str]]:
@@ -241,7 +251,8 @@ def load_usable(path: Path | None = None) -> tuple[Config, dict[str, str]]:
     Raises:
         ConfigError: something else than a source is at fault.
     """
-    content, origin = _read(path)
+    path = config_path(path)
+    content, origin = _content(_text(path), str(path)), str(path)
     _refuse_unknown_variable(content)
     sources = content.get("sources")
     if not isinstance(sources, dict):
@@ -256,22 +267,27 @@ def load_usable(path: Path | None = None) -> tuple[Config, dict[str, str]]:
     return _validated({**content, "sources": usable}, origin), faults
 
 
-def _read(path: Path | None) -> tuple[dict[str, Any], str]:
-    """Return the content of the configuration file, and its name for messages."""
-    path = config_path(path)
+def _text(path: Path) -> str:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(
             f"configuration {path} cannot be read ({error.strerror}); give one with --config or CITELOCK_CONFIG"
         ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"configuration {path} is not valid YAML: {' '.join(str(error).split())}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"configuration {path} is not valid YAML: {error}") from None
+
+
+def _content(text: str, origin: str) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"configuration {origin} is not valid YAML: {' '.join(str(error).split())}") from None
     if content is None:
-        content = {}
+        return {}
     if not isinstance(content, dict):
-        raise ConfigError(f"configuration {path} must be a mapping of keys, not a {type(content).__name__}")
-    return content, str(path)
+        raise ConfigError(f"configuration {origin} must be a mapping of keys, not a {type(content).__name__}")
+    return content
 
 
 def config_path(path: Path | None = None) -> Path:
