@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.envelopes import Wiki
 
-ROOT = Path(__file__).parents[1]
 WITHOUT = """
 import sys
 from importlib.metadata import entry_points
@@ -34,25 +34,26 @@ main()
 """Runs `citelock` in a Python in which no plug-in is installed."""
 
 
-def run(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    variables = {**os.environ, "CITELOCK_HOME": str(home), **more}
+def run(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, "CITELOCK_CONFIG": str(folder / "app.yaml"), **more}
     return subprocess.run(
-        [sys.executable, "-c", WITHOUT, *arguments], capture_output=True, text=True, cwd=ROOT, env=variables
+        [sys.executable, "-c", WITHOUT, *arguments], capture_output=True, text=True, cwd=folder, env=variables
     )
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample, built where no plug-in is installed."""
+    """The folder of a small wiki, built where no plug-in is installed."""
     folder = tmp_path_factory.mktemp("without")
+    Wiki(folder)
     built = run(folder, "build", "--json")
     assert built.returncode == 0, built.stderr
     assert json.loads(built.stdout)["tenants"]["demo"]["published"]
     return folder
 
 
-def test_the_sample_is_built_and_asked_without_plugins(home: Path) -> None:
-    asked = run(home, "ask", "How long can a release be rolled back?", "--json")
+def test_a_wiki_is_built_and_asked_without_plugins(home: Path) -> None:
+    asked = run(home, "ask", "How do I roll back a release?", "--json")
     assert asked.returncode == 0, asked.stderr
     answer = json.loads(asked.stdout)
     assert (answer["status"], bool(answer["citations"])) == ("answered", True)
