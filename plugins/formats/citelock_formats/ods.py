@@ -52,8 +52,6 @@ def _write(writer: BlockWriter, text: OpenText, sheet: Element, styles: OpenStyl
 
 
 class _OpenRows:
-    """Reads the rows of one sheet."""
-
     def __init__(self, text: OpenText, sheet: Element, shape: SheetShape) -> None:
         self._text, self._sheet, self._shape, self._columns = text, sheet, shape, _hidden_columns(sheet)
         self._merged: list[MergedCell] = []

@@ -130,34 +130,36 @@ class _File:
         """Return the message of a storage."""
         if _PROPERTIES not in self.inside(path):
             raise FileError("it holds no message of Outlook")
-        told = _Properties(self, path, place)
+        properties = _Properties(self, path, place)
         made = Message()
-        for name, value in self._head(path, told):
+        for name, value in self._head(path, properties):
             if value:
                 made[name] = value
         made["Content-Type"] = "multipart/mixed"
         made.set_payload([])
-        if (text := _text(told)) is not None:
+        if (text := _text(properties)) is not None:
             made.attach(text)
         for name in self.inside(path, _ATTACHED):
-            made.attach(self._attached((*path, name), told.code_page, depth))
+            made.attach(self._attached((*path, name), properties.code_page, depth))
         return made
 
-    def _head(self, path: tuple[str, ...], told: _Properties) -> Iterator[tuple[str, str]]:
-        recipients = self._recipients(path, told.code_page)
-        yield "From", _sender(told)
+    def _head(self, path: tuple[str, ...], properties: _Properties) -> Iterator[tuple[str, str]]:
+        recipients = self._recipients(path, properties.code_page)
+        yield "From", _sender(properties)
         for kind, (name, shown) in _SHOWN.items():
-            yield name, ", ".join(recipients.get(kind, [])) or told.text(shown)
-        yield "Date", next((date for one in _TIMES if (date := told.date(one))), "")
-        yield "Subject", told.text(_SUBJECT)
+            yield name, ", ".join(recipients.get(kind, [])) or properties.text(shown)
+        yield "Date", next((date for one in _TIMES if (date := properties.date(one))), "")
+        yield "Subject", properties.text(_SUBJECT)
 
     def _recipients(self, path: tuple[str, ...], code_page: str) -> dict[int, list[str]]:
         """Return how a message's recipients are named, by whether it is to them or a copy."""
         found: dict[int, list[str]] = {}
         for name in self.inside(path, _RECIPIENT)[:_MOST_RECIPIENTS]:
-            told = _Properties(self, (*path, name), "part", code_page)
-            address = told.text(_SMTP) or told.text(_ADDRESS)
-            found.setdefault(told.integer(_RECIPIENT_TYPE) & 0xF, []).append(_named(told.text(_NAME), address))
+            properties = _Properties(self, (*path, name), "part", code_page)
+            address = properties.text(_SMTP) or properties.text(_ADDRESS)
+            found.setdefault(properties.integer(_RECIPIENT_TYPE) & 0xF, []).append(
+                _named(properties.text(_NAME), address)
+            )
         return found
 
     def _attached(self, path: tuple[str, ...], code_page: str, depth: int) -> Message:
@@ -165,22 +167,22 @@ class _File:
         self._parts += 1
         if self._parts > MOST_PARTS:
             raise FileError(f"the e-mail has more than {MOST_PARTS:,} parts")
-        told = _Properties(self, path, "part", code_page)
+        properties = _Properties(self, path, "part", code_page)
         part = Message()
         inner = (*path, _EMBEDDED)
-        name = told.text(_LONG_NAME) or told.text(_SHORT_NAME) or told.text(_NAME)
+        name = properties.text(_LONG_NAME) or properties.text(_SHORT_NAME) or properties.text(_NAME)
         if _PROPERTIES in self.inside(inner) and depth < DEEPEST_MESSAGE:
             part["Content-Type"] = "message/rfc822"
             part.set_payload([self.message(inner, "message", depth + 1)])
             return part
-        media = told.text(_MEDIA_TYPE)
+        media = properties.text(_MEDIA_TYPE)
         if media.lower() == _SIGNED:
-            return message_from_bytes(told.binary(_DATA))
+            return message_from_bytes(properties.binary(_DATA))
         part["Content-Type"] = media if _MEDIA.match(media) else "application/octet-stream"
-        if identifier := told.text(_CONTENT_ID):
+        if identifier := properties.text(_CONTENT_ID):
             part["Content-ID"] = identifier
         part.add_header("Content-Disposition", "attachment", filename=name or None)
-        _fill(part, told.binary(_DATA))
+        _fill(part, properties.binary(_DATA))
         return part
 
 
@@ -249,14 +251,14 @@ def _fixed(stream: bytes, header: int) -> dict[tuple[int, int], bytes]:
     return {(identifier, kind): value for kind, identifier, _, value in entries}
 
 
-def _text(told: _Properties) -> Message | None:
+def _text(properties: _Properties) -> Message | None:
     """Return the body of a message as a part: the richest form that has words."""
-    html, declared = told.html()
+    html, declared = properties.html()
     if html.strip(b"\0 \r\n\t"):
         return _body(html, "html", declared)
-    plain = told.text(_BODY)
+    plain = properties.text(_BODY)
     try:
-        rtf = decompressed(told.binary(_RTF))
+        rtf = decompressed(properties.binary(_RTF))
     except FileError:
         rtf = b""
     if rtf and not (plain.strip() and _IS_TEXT_AS_RTF.search(rtf[:_HEAD_OF_RTF])):
@@ -281,9 +283,9 @@ def _fill(part: Message, content: bytes) -> None:
     part.set_payload(content.decode("ascii", "surrogateescape"))
 
 
-def _sender(told: _Properties) -> str:
+def _sender(properties: _Properties) -> str:
     for name, addresses in _SENDERS:
-        shown = _named(told.text(name), next((found for one in addresses if (found := told.text(one))), ""))
+        shown = _named(properties.text(name), next((found for one in addresses if (found := properties.text(one))), ""))
         if shown:
             return shown
     return ""

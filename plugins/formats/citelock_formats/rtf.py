@@ -45,8 +45,6 @@ def rtf_text(content: bytes, composed: Composed, _pages_done: PagesDone | None =
 
 
 class _RtfReader:
-    """Reads one file."""
-
     def __init__(self, writer: BlockWriter) -> None:
         self._writer = writer
         self._head = RtfHead()

@@ -35,8 +35,7 @@ def file_text(
     name: str, content: bytes, budget: Budget = BUDGET, pages_done: PagesDone | None = None, depth: int = 0
 ) -> FileText:
     """Return the text of a file; one that is longer than the budget is cut, and its body ends with the reason
-    (`noted`). `pages_done` is told how far a paged file is; `depth`: how many files
-    it lies in.
+    (`noted`). `pages_done` follows a paged file; `depth`: how many files it lies in.
 
     Raises:
         FileError: it is of no kind that is read, is not what its name says, or is broken.

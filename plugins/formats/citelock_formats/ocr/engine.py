@@ -30,7 +30,7 @@ MEMORY_MB = 1500
 """Address space of one process; a page of 300 dpi takes a fifth of it."""
 _MEGABYTE = 1024**2
 _MOST_OUTPUT = 32 * _MEGABYTE
-_ASKED_S = 10.0  # for its version and languages
+_QUERY_S = 10.0  # for its version and languages
 _WORD_LEVEL = "5"
 _COLUMNS = 12
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "TESSDATA_PREFIX", "SYSTEMROOT")
@@ -46,7 +46,7 @@ class EngineError(Exception):
 
 
 class Orientation(NamedTuple):
-    """Degrees by which a picture is to be turned clockwise, and the script of its letters ('': not told)."""
+    """Degrees by which a picture is to be turned clockwise, and the script of its letters ('': unknown)."""
 
     turn: int
     script: str
@@ -66,17 +66,17 @@ class Tesseract:
     def version(self) -> str | None:
         """The version of the program; None where it is not installed, or does not say."""
         try:
-            told = self._run(["--version"], b"", _ASKED_S)
+            output = self._run(["--version"], b"", _QUERY_S)
         except EngineError:
             return None
-        found = _VERSION.search(told)
+        found = _VERSION.search(output)
         return found[1] if found else None
 
     @cached_property
     def languages(self) -> tuple[str, ...]:
         """The languages whose trained data is installed, by tesseract's codes."""
         try:
-            _, *names = self._run(["--list-langs"], b"", _ASKED_S).split("\n")
+            _, *names = self._run(["--list-langs"], b"", _QUERY_S).split("\n")
         except (EngineError, ValueError):
             return ()
         return tuple(sorted({name.strip() for name in names} - NOT_LANGUAGES - {""}))
@@ -88,12 +88,12 @@ class Tesseract:
         return RecognizedPage(picture.width, picture.height, 0, tuple(words_of_table(table, picture)))
 
     def orientation(self, picture: PagePicture) -> Orientation:
-        """Return how a picture lies, (0, '') where that cannot be told."""
+        """Return how a picture lies, (0, '') where that is unknown."""
         try:
-            told = self._read(picture, ["-l", "osd", "--psm", "0"])
+            output = self._read(picture, ["-l", "osd", "--psm", "0"])
         except EngineError:  # too few letters, or its data is not installed
             return Orientation(0, "")
-        turn, sure, script = _TURN.search(told), _TURN_CONFIDENCE.search(told), _SCRIPT.search(told)
+        turn, sure, script = _TURN.search(output), _TURN_CONFIDENCE.search(output), _SCRIPT.search(output)
         is_sure = sure is not None and float(sure[1]) >= _CERTAIN
         return Orientation(int(turn[1]) % 360 if turn and is_sure else 0, script[1] if script else "")
 
@@ -206,5 +206,5 @@ def _reason(status: int, said: IO[bytes]) -> str:
         return f"ended by {names.get(-status, -status)}"
     said.seek(0)
     lines = said.read(4096).decode("utf-8", "replace").split("\n")
-    told = " ".join(next((line for line in reversed(lines) if line.strip()), "").split())
-    return told[:200] if told.isprintable() and told else f"exit status {status}"
+    output = " ".join(next((line for line in reversed(lines) if line.strip()), "").split())
+    return output[:200] if output.isprintable() and output else f"exit status {status}"

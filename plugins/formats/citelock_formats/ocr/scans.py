@@ -65,7 +65,7 @@ class Scans:
             return as_it_came
         if why := self._obstacle():
             return as_it_came._replace(unread=dict.fromkeys((page.page for page in pages), why))
-        return self._recognized(file, as_it_came, received, pages, _Told(pages_done, count, count - len(pages)))
+        return self._recognized(file, as_it_came, received, pages, _PagesDone(pages_done, count, count - len(pages)))
 
     @property
     def manner(self) -> str:
@@ -81,10 +81,10 @@ class Scans:
         return f"({SETTINGS}" in reason and not any(one in reason for one in now if one)
 
     def _recognized(
-        self, file: PdfFile, as_it_came: Prepared, received: str, pages: list[ScannedPage], told: _Told
+        self, file: PdfFile, as_it_came: Prepared, received: str, pages: list[ScannedPage], done: _PagesDone
     ) -> Prepared:
         most = self._settings.max_pages
-        result = Recognizer(self._settings, self._engine, self._cache).read(file, pages[:most], told)
+        result = Recognizer(self._settings, self._engine, self._cache).read(file, pages[:most], done)
         unread = {**result.unread, **dict.fromkeys((page.page for page in pages[most:]), self._too_many())}
         if self._cache:
             self._cache.name_pages(received, result.keys)
@@ -117,7 +117,7 @@ def obstacle(settings: Ocr, engine: Tesseract) -> str | None:
     return None
 
 
-class _Told:
+class _PagesDone:
     """Tells how many pages of a document are done, those that need no OCR first."""
 
     def __init__(self, pages_done: PagesDone | None, count: int, before: int) -> None:

@@ -41,8 +41,6 @@ def docx_text(content: bytes, budget: Budget, _pages_done: PagesDone | None = No
 
 
 class _WordReader:
-    """Reads one document."""
-
     def __init__(self, package: Package, main: str, writer: BlockWriter) -> None:
         self.writer = writer
         self._package = package
@@ -206,7 +204,6 @@ def _notes(tree: Element | None, kind: str) -> dict[str, Element]:
 
 
 def _write_table(document: _WordReader, table: Element) -> None:
-    """Write a table."""
     rows: list[list[Cell]] = []
     headers = 0
     covering: dict[int, tuple[int, int]] = {}  # column → row and place of the cell that still covers it

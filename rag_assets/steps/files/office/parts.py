@@ -182,7 +182,7 @@ def _usual(content: bytes) -> bytes:
 
 
 def pulled(package: Package, name: str, *tags: str) -> Iterator[Element]:
-    """Yield the elements of these tags of a part as they end, each gone when the next one is asked for.
+    """Yield the elements of these tags of a part as they end, each freed before the next one.
 
     Raises:
         FileError: the part is no XML; what stands before the fault was yielded.

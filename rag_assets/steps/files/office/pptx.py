@@ -75,8 +75,6 @@ class _Shape:
 
 
 class _Slide:
-    """Reads one slide."""
-
     def __init__(self, package: Package, name: str, writer: BlockWriter, height: float) -> None:
         self._package, self._writer, self._height = package, writer, height
         self._relations = package.relations(name)

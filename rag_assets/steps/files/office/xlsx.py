@@ -101,8 +101,6 @@ class _Shown:
 
 
 class _Workbook:
-    """Reads one workbook."""
-
     def __init__(self, package: Package, main: str, tree: Element, writer: BlockWriter) -> None:
         self._package = package
         self._writer = writer
@@ -183,7 +181,7 @@ class _Workbook:
 
 
 class _SheetRows:
-    """Reads the rows of one sheet piece by piece, as far as they are asked for."""
+    """Reads the rows of one sheet piece by piece, as far as they are needed."""
 
     def __init__(self, package: Package, name: str, values: _Shown, shape: SheetShape) -> None:
         self._package, self._name, self._shown, self._shape = package, name, values, shape
