@@ -96,7 +96,7 @@ NAMES = {"CITELOCK_PRIVACY__REDACT": '["names"]', "CITELOCK_PRIVACY__NAMES_MODEL
     ("command", "setting", "variables"),
     [
         *((command, "audit.mode: required", {"CITELOCK_AUDIT__MODE": "required"})
-          for command in ("ask How?", "search backup", "serve --port 0", "build", "chat", "mcp")),
+          for command in ("ask How?", "serve --port 0", "build", "mcp")),
         ("serve --port 0", "audit.mode: best_effort", {"CITELOCK_AUDIT__MODE": "best_effort"}),
         ("ask How?", "budgets", {"CITELOCK_BUDGETS__TOKENS_PER_DAY": "7"}),
         ("build", "budgets", {"CITELOCK_TENANTS__DEMO__BUDGETS__COST_PER_DAY": "7"}),

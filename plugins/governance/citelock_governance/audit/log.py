@@ -1,7 +1,7 @@
 """The audit log of one tenant as the rest of the program sees it: events go in, by the configured mode.
 
-Belongs here: waiting, refusing, counting what is lost. Does not belong here: the queue and its thread
-(`telemetry.writing_thread`), what an event says (`events`), the transaction (`ledger`).
+Belongs here: waiting, refusing, counting what is lost; what a row says of a question. Does not belong here: the queue
+and its thread (`telemetry.writing_thread`), what other events say (whoever records them), the transaction (`ledger`).
 
 Whatever waits while a transaction is committed goes with the next one: a commit serves many callers. In mode `required`
 a caller waits until its event is on disk; in mode `best_effort` nobody waits, events stay in memory while the database
@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
-from citelock_governance.audit.events import of_answer, of_search
-from rag_serving.hooks import AuditCounts, AuditUnavailableError, Event
+from rag_serving.hooks import AuditCounts, AuditUnavailableError, Event, Kind
 from rag_serving.models.breaker import Breaker
 from rag_serving.telemetry.writing_thread import WritingThread
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from rag_serving.config.loading import Config
     from rag_serving.records.answers import Answer, SearchResults
 
+MAX_RETRIEVED = 100
 WAIT_S = 3.0
 BATCH = 500
 CAPACITY = 20_000
@@ -217,3 +217,35 @@ def opened(config: Config, tenant: str, wait_s: float = WAIT_S) -> AuditWriter:
         return config.telemetry.url is not None or config.home.is_dir()
 
     return AuditWriter(ledger, config.audit.mode == "required", is_there, wait_s)
+
+
+def of_answer(
+    principal: Principal | None, question: str, answer: Answer, locked: Sequence[str], is_selected: bool = False
+) -> Event:
+    """Return the event of a question that was answered, or not. `locked`: ids of the chunks that it was answered from;
+    `is_selected`: it was of a text that the caller gave."""
+    usage = answer.usage
+    facts = {
+        "status": answer.status,
+        "model": answer.generator,
+        "tokens_in": usage.prompt_tokens if usage else 0,
+        "tokens_out": usage.completion_tokens if usage else 0,
+        "cost": float(usage.cost) if usage else 0.0,
+        "latency_ms": float(answer.timings_ms.get("total", 0.0)),
+        "generation": answer.generation or None,
+    }
+    details = {"receipt_id": answer.receipt_id, "flags": list(answer.flags)}
+    user = principal.user if principal else None
+    kind: Kind = "selected_text" if is_selected else "question"
+    return Event(kind, user, None, question, list(locked)[:MAX_RETRIEVED], facts, details)
+
+
+def of_search(principal: Principal, query: str, results: SearchResults) -> Event:
+    """Return the event of a search."""
+    facts = {
+        "status": "found" if results.results else "not_found",
+        "latency_ms": float(results.timings_ms.get("total", 0.0)),
+        "generation": results.generation,
+    }
+    chunks = [candidate.chunk.chunk_id for candidate in results.results[:MAX_RETRIEVED]]
+    return Event("search", principal.user, None, query, chunks, facts, {"flags": list(results.degraded)})

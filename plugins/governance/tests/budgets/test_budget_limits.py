@@ -17,8 +17,7 @@ from support.postgres import Postgres
 from support.ticking import Clock
 from support.wiki import configuration
 
-from citelock_governance.budgets.budget import CountedBudget
-from citelock_governance.budgets.measures import limits_of, span_of
+from citelock_governance.budgets import CountedBudget, limits_of, span_of
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, ConfigError, parse_config
 from rag_serving.hooks import BudgetError, BudgetsAwayError, counted, open_budgets

@@ -1,7 +1,7 @@
 """The budget of one tenant: what may still be done, and what was used.
 
-Belongs here: refusing and warning by limits, what is counted while the database is away. Does not belong here: the
-database (`telemetry.usage`), HTTP (`api.errors`), which model costs what (`config.models.Price`).
+Belongs here: refusing and warning by limits of minutes and days, what is counted while the database is away. Does not
+belong here: the database (`telemetry.usage`), HTTP (`api.errors`), which model costs what (`config.models.Price`).
 
 A question, or a document, is counted before it is worked on, in the transaction that looks at the limits: of several
 processes no two get the last one. Tokens and money are known afterwards: what is under way when a limit is reached is
@@ -11,14 +11,15 @@ finished. A process that is killed loses what its questions under way had used.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from citelock_governance.budgets.measures import Span, limits_of, span_of, told, until
 from rag_serving.artifacts.store import Store
 from rag_serving.hooks import BudgetError, BudgetsAwayError
 from rag_serving.telemetry.recorder import TelemetryError
@@ -26,7 +27,7 @@ from rag_serving.telemetry.recorder import TelemetryError
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from rag_serving.config.budgets import Limit
+    from rag_serving.config.budgets import Budgets, Limit
     from rag_serving.config.loading import Config
     from rag_serving.telemetry.guarded import GuardedDatabase
     from rag_serving.telemetry.usage import Measure, Part
@@ -34,6 +35,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+_LIMITS: Mapping[Measure, str] = {
+    "questions": "questions_per_minute",
+    "tokens": "tokens_per_day",
+    "cost": "cost_per_day",
+    "documents": "documents_per_day",
+}
 
 
 def opened(config: Config, tenants: Iterable[str]) -> dict[str, CountedBudget]:
@@ -253,3 +260,39 @@ class CountedBudget:
 
     def _away(self, error: TelemetryError) -> None:
         _log.warning("tenant %s: budgets go by this process alone: %s", self.tenant, error)
+
+
+@dataclass(frozen=True)
+class Span:
+    """A minute or a day (UTC): `2026-01-31T09:59` or `2026-01-31`."""
+
+    name: str
+    ends_at: float  # seconds since 1970
+
+
+def span_of(measure: Measure, now: float) -> Span:
+    """Return the time in which a measure is counted; `now`: seconds since 1970."""
+    at = datetime.fromtimestamp(now, UTC)
+    if measure == "questions":
+        begin = at.replace(second=0, microsecond=0)
+        return Span(begin.strftime("%Y-%m-%dT%H:%M"), (begin + timedelta(minutes=1)).timestamp())
+    begin = at.replace(hour=0, minute=0, second=0, microsecond=0)
+    return Span(begin.date().isoformat(), (begin + timedelta(days=1)).timestamp())
+
+
+def limits_of(budgets: Budgets) -> dict[Measure, Limit]:
+    """Return the limits that are set."""
+    limits: dict[Measure, Limit | None] = {measure: getattr(budgets, name) for measure, name in _LIMITS.items()}
+    return {measure: limit for measure, limit in limits.items() if limit}
+
+
+def told(measure: Measure, amount: float) -> str:
+    """Return an amount of a measure in words."""
+    per = "a minute" if measure == "questions" else "a day"
+    number = f"{amount:,.2f}" if measure == "cost" else f"{amount:,.0f}"
+    return f"{'a cost of ' if measure == 'cost' else ''}{number}{'' if measure == 'cost' else f' {measure}'} {per}"
+
+
+def until(span: Span, now: float) -> tuple[int, str]:
+    """Return the whole seconds until a span ends, at least 1, and when that is, in words."""
+    return max(1, math.ceil(span.ends_at - now)), datetime.fromtimestamp(span.ends_at, UTC).strftime("%H:%M UTC")

@@ -1,1 +1,0 @@
-"""What tenants use of models and of the installation, and where that ends."""
