@@ -133,7 +133,7 @@ def record(config: Config, tenant: str, event: Event) -> None:
     if log is None:
         return
     try:
-        log.record(event if event.user else replace(event, user=local_account()))
+        log.record(event if event.user else replace(event, user=_local_account()))
         log.flush(_WAIT_S)
     finally:
         log.close(_COMMAND_S)
@@ -145,7 +145,7 @@ def of_upload(user: str | None, source: str, upload: Upload) -> Event:
     return Event("document.uploaded", user, upload.document_id, details=facts)
 
 
-def local_account() -> str | None:
+def _local_account() -> str | None:
     """Return who runs a command on this machine, as `os:NAME`; None where the account has no name."""
     try:
         return f"os:{getpass.getuser()}"
