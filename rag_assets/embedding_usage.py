@@ -26,7 +26,7 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.config.models import Embedding
 from rag_serving.escaping.redaction import RedactedError
-from rag_serving.models.embedding.token_count import TokenCount
+from rag_serving.models.embedding.vocabulary import TokenCount
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.plugins import one
 from rag_serving.telemetry.job_tables import METADATA, USAGE

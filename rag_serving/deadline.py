@@ -4,7 +4,7 @@ The deadline is found by the context, so that no stage hands it on. Work in a th
 `contextvars.copy_context`.
 
 Belongs here: the deadline, looking whether it is over, waiting no longer. Does not belong here: requests
-(`api.deadlines`).
+(`api.turns`).
 """
 
 from __future__ import annotations

@@ -13,13 +13,21 @@ from collections.abc import Callable, Iterator
 import pytest
 from support.growth import FACTOR, steepness
 
-from rag_serving.answering.citations import CONTINUES, MOST_CHARS, MOST_LINES, answer_text, citations_of
+from rag_serving.answering.citations import (
+    CONTINUES,
+    MOST_CHARS,
+    MOST_LINES,
+    answer_text,
+    citations_of,
+    fragment_url,
+    is_repeated,
+    plain,
+)
 from rag_serving.answering.comparing.conflicts import Comparison, differing
 from rag_serving.answering.gates import gate_question
 from rag_serving.answering.lock import completed, lock_selection
 from rag_serving.answering.selection.selector import select
 from rag_serving.answering.selection.signs import QuestionFeatures
-from rag_serving.answering.text_fragments import fragment_url, is_repeated, plain
 from rag_serving.answering.verification import VerificationRules, verify
 from rag_serving.answering.writing.parsing import parse
 from rag_serving.query.parsing import read_query

@@ -18,7 +18,7 @@ _MADE_AT_RUN_TIME = {
     "citelock_sites.sphinx_config": "the same",
     "rag_serving.text.question_types": "of a table of this module; its values are walked",
     "rag_serving.text.analyzer": "the same",
-    "rag_serving.caching.question_signature": "the same",
+    "rag_serving.caching.answers": "the same",
     "rag_serving.text.orders": "in cached functions, whose results are walked",
     "rag_serving.text.small_talk": "the same",
     "evals.evaluation.gold_drafts": "a word of letters in a sentence of gold questions, which people wrote",

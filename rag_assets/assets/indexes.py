@@ -12,13 +12,13 @@ from rag_assets.publishing.vector_files import load_vectors
 from rag_assets.resources import Installation, of_tenant, writing
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import read_json, read_table
-from rag_serving.indexes import lexical, shard_collections
+from rag_serving.indexes import chroma, lexical
 
 
 @publish_asset(
     deps=["embeddings"],
     kinds={"chroma"},
-    code_version=str(shard_collections.FORMAT),
+    code_version=str(chroma.FORMAT),
 )
 def dense_index(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]

@@ -27,7 +27,7 @@ from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.models import open_embedder, open_input_limit
-from rag_serving.models.embedding.token_count import TokenCount
+from rag_serving.models.embedding.vocabulary import TokenCount
 from rag_serving.models.protocols import ModelError
 
 _DIMENSION = 8  # of vectors that nobody compares

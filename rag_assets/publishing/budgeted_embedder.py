@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rag_serving.config.models import Embedding
 from rag_serving.hooks import TenantBudget
-from rag_serving.models.embedding.token_count import TokenCount
+from rag_serving.models.embedding.vocabulary import TokenCount
 from rag_serving.models.protocols import Embedder, Progress
 
 

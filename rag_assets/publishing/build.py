@@ -46,7 +46,7 @@ from rag_serving.artifacts.manifest import EmbedderFacts, Manifest, Shard, Sourc
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS
 from rag_serving.artifacts.store import Store, StoreError, commit_folder, remove_folder
 from rag_serving.config.loading import Config
-from rag_serving.indexes import bm25, lexical, sentence_vectors, shard_collections
+from rag_serving.indexes import bm25, chroma, lexical, sentence_vectors
 from rag_serving.indexes.chroma import ChromaLocation, DenseError, one_line
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.generation import Generation, place_of
@@ -283,7 +283,7 @@ def shard_content(rows: pa.Table, vectors: Vectors, embedder: str) -> ShardConte
 
 def _hnsw() -> dict[str, int]:
     return {
-        "format": shard_collections.FORMAT,
+        "format": chroma.FORMAT,
         "ef_construction": shard_writer.EF_CONSTRUCTION,
         "ef_search": shard_writer.EF_SEARCH,
         "max_neighbors": shard_writer.MAX_NEIGHBORS,
@@ -311,7 +311,7 @@ def _content_facts(
         "pages": _pages(table),
         "formats": {
             "chunks": GENERATION_CHUNKS.version,
-            "dense": shard_collections.FORMAT,
+            "dense": chroma.FORMAT,
             "lexical": lexical.FORMAT,
             "analyzer": terms.ANALYZER_VERSION,
             "keyword": keyword_tables.FORMAT,

@@ -21,11 +21,10 @@ from rag_serving.artifacts.manifest import file_facts
 from rag_serving.artifacts.signed_files import write_signed
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
-from rag_serving.indexes.chroma import ChromaLocation, DenseError
+from rag_serving.indexes.chroma import ChromaLocation, DenseError, ShardCollections, stored_readers
 from rag_serving.indexes.exact import Vectors, VectorTable
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.hits import Hit
-from rag_serving.indexes.shard_collections import ShardCollections, stored_readers
 from rag_serving.indexes.window_map import chunk_id_of
 
 ALL_BELOW, SAMPLE, CODED_SAMPLE = 500, 300, 60

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from rag_assets.state.vector_cache import Progress, TextVectors
 from rag_assets.steps.contexts.contextualize import with_vector_keys
 from rag_assets.steps.contexts.embedded_windows import embedded_windows
-from rag_serving.indexes.exact import Vectors
-from rag_serving.indexes.joined import JoinedVectors
+from rag_serving.indexes.exact import JoinedVectors, Vectors
 from rag_serving.indexes.window_map import WindowMap, window_counts
 from rag_serving.models.protocols import Embedder, InputLimit
 

@@ -49,13 +49,12 @@ from rag_serving.config.loading import Config
 from rag_serving.indexes import keyword_index
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.indexes.exact import FILE as VECTORS_FILE
-from rag_serving.indexes.exact import VectorsError
+from rag_serving.indexes.exact import JoinedVectors, VectorsError
 from rag_serving.indexes.generation import place_of
 from rag_serving.indexes.generation_files import LEXICAL_FOLDER
 from rag_serving.indexes.generation_parts import CHUNKS_FILE, MAPPED_FILE, Part, map_chunks, parts_of
 from rag_serving.indexes.generation_parts import FOLDER as PARTS_FOLDER
 from rag_serving.indexes.integrity import MARK, Damage, find_damage, find_dense_damage
-from rag_serving.indexes.joined import JoinedVectors
 from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
 from rag_serving.indexes.page_readers import FILE as READERS_FILE
 from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE

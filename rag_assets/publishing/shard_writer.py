@@ -1,7 +1,7 @@
 """Dense shards are built as Chroma collections, named by the digest of their content and never changed afterwards.
 
 Belongs here: building, reusing and removing a tenant's collections, and the notes of their files.
-Does not belong here: searching them (`rag_serving.indexes.shard_collections`), which pages a shard holds (`shards`).
+Does not belong here: searching them (`rag_serving.indexes.chroma`), which pages a shard holds (`shards`).
 
 Deletes and upserts leave live records unreachable in Chroma (chroma-core/chroma#7758, #4275), so a collection is only
 ever added to while it is called `building-…`; renaming it is the commit.
@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from rag_assets.publishing.manifest_writer import folder_facts
 from rag_assets.publishing.zeroed_memory import zeroed_allocations
 from rag_serving.artifacts.store import StoreError, read_json, remove_folder, write_json
-from rag_serving.indexes.chroma import DenseError
-from rag_serving.indexes.shard_collections import ShardCollections
+from rag_serving.indexes.chroma import DenseError, ShardCollections
 from rag_serving.indexes.shard_files import database_fault, graph_folders, note_of
 
 # Recall@80 over 5,183 sentences of real text, for claims and questions (the worst query in brackets): 0.979 (0.888) at

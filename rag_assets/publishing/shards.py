@@ -1,6 +1,6 @@
 """Which dense shard holds which page, and what a shard's content is called.
 
-Belongs here: pure decisions over ids. Does not belong here: Chroma (`indexes.dense`).
+Belongs here: pure decisions over ids. Does not belong here: Chroma (`indexes.chroma`).
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from rag_serving.answering.citations import claims_of, gap_before_markers, page_read, place_told
-from rag_serving.answering.text_fragments import plain
+from rag_serving.answering.citations import claims_of, gap_before_markers, page_read, place_told, plain
 from rag_serving.escaping.markdown import for_markdown, markdown_text
 from rag_serving.escaping.targets import for_link
 from rag_serving.records.answers import Answer, Citation

@@ -26,27 +26,21 @@ from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, Filters, Message, 
 from rag_serving.api.book_chat import check_books, selection_of, source_payload
 from rag_serving.api.book_chat import router as book_chat
 from rag_serving.api.connections import UNREAD
-from rag_serving.api.conversation_sessions import router as conversation_sessions
 from rag_serving.api.counted_responses import CountedResponses
-from rag_serving.api.deadlines import Deadlines, Running
-from rag_serving.api.document_events import router as document_events
 from rag_serving.api.documents import router as documents
 from rag_serving.api.drain import Drain
 from rag_serving.api.errors import RETRY_AFTER_S, add_error_handlers
-from rag_serving.api.feedback import router as feedback
+from rag_serving.api.history import router as history
 from rag_serving.api.openai.completions import router as completions
-from rag_serving.api.openai.embeddings import router as embeddings
 from rag_serving.api.openai.models import router as openai_models
 from rag_serving.api.openai.responses import router as responses
+from rag_serving.api.operations import challenge_browsers
 from rag_serving.api.operations import router as operations
 from rag_serving.api.origins import SESSION_PATH
-from rag_serving.api.page_images import router as page_images
 from rag_serving.api.pages import router as pages
 from rag_serving.api.rates import Guesses
 from rag_serving.api.readiness import Readiness, TenantState, leaving_response, readiness_response
-from rag_serving.api.receipts import router as receipts
 from rag_serving.api.reload import NOT_USED, ConfigFile, Reload, Watch
-from rag_serving.api.reports import add_reports
 from rag_serving.api.route_roles import check_role
 from rag_serving.api.service import (
     Caller,
@@ -62,11 +56,10 @@ from rag_serving.api.service import (
 from rag_serving.api.session import MAX_SIGN_IN_BYTES
 from rag_serving.api.session import router as session
 from rag_serving.api.sign_in import router as sign_in
-from rag_serving.api.status import router as status
 from rag_serving.api.stream_slots import ActiveStreams
 from rag_serving.api.streams import EventStream, events_of
 from rag_serving.api.traced import Traced
-from rag_serving.api.turns import InTurn
+from rag_serving.api.turns import Deadlines, InTurn, Running
 from rag_serving.api.uploads import Uploads
 from rag_serving.api.wire import BodyLimit, RequestError, error_body
 from rag_serving.ask import Pipeline
@@ -273,22 +266,17 @@ def create_app(
     app.add_middleware(Traced)  # the last one added is the first one asked
     app.include_router(router)
     app.include_router(book_chat)
-    for openai in (completions, responses, openai_models, embeddings):
+    for openai in (completions, responses, openai_models):
         app.include_router(openai)
     app.include_router(session)
     app.include_router(sign_in)
-    app.include_router(conversation_sessions)
-    app.include_router(feedback)
+    app.include_router(history)
     app.include_router(documents)
-    app.include_router(document_events)
-    app.include_router(page_images)
     app.include_router(pages)
-    app.include_router(receipts)
-    app.include_router(status)
     app.include_router(operations)
     for entry in loaded(ROUTES).values():
         app.include_router(entry.load())
-    add_reports(app)
+    challenge_browsers(app)
     app.state.mcp = None
     if config.serving.mcp:
         _add_mcp(app, file)

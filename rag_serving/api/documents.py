@@ -1,35 +1,48 @@
 """The routes of uploaded documents: put in, list, look at, take away, for editors.
 
-Belongs here: shapes and status codes. Does not belong here: receiving a file (`uploads`), what becomes of it
-(`rag_serving.documents`), reading it (the build), telling of changes (`document_events`).
+Belongs here: shapes and status codes; `GET /v1/events`, a stream of changes. Does not belong here: receiving a file
+(`uploads`), what becomes of it (`rag_serving.documents`), reading it (the build), answers as streams (`streams`).
 
 A document that is not there and one that the caller may not read are the same answer.
+
+A stream ends with the deadline of its request, or when the server is told to end, and its reader connects again: who he
+is, and what he may read, is then looked at again.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
-from rag_serving.access.principals import EVERYONE
+from rag_serving.access.principals import EVERYONE, Principal
 from rag_serving.api.multipart import FILE, MAX_FIELD_BYTES
 from rag_serving.api.pages import PRIVATE
-from rag_serving.api.service import Caller, CurrentService, Service
+from rag_serving.api.service import Caller, CurrentService, Service, slots_within
+from rag_serving.api.stream_slots import Slots
+from rag_serving.api.streams import HEADERS, MEDIA_TYPE, event
+from rag_serving.api.turns import end_turn
 from rag_serving.api.uploads import FIELDS, PATH, Received
-from rag_serving.api.wire import RequestError
+from rag_serving.api.wire import RequestError, error_response
 from rag_serving.artifacts.store import Store
+from rag_serving.deadline import current
 from rag_serving.documents.deletions import deletion_for
 from rag_serving.documents.grants import GrantError, grantable, granted, narrowest
 from rag_serving.documents.inbox import Inbox, NoSuchDocumentError, TooManyDocumentsError, Upload, inboxes_of
 from rag_serving.documents.kinds import ACCEPTS, KindError
-from rag_serving.documents.records import Entry
+from rag_serving.documents.records import UNFINISHED, Entry
 from rag_serving.hooks import MAX_SUBJECT_CHARS, Event, counted, of_upload
 from rag_serving.text.characters import fault_of
 
 router = APIRouter()
+
 
 _LABELS = {EVERYONE: "Everyone"}
 
@@ -165,3 +178,85 @@ def _label(name: str) -> str:
 
 def _not_found() -> RequestError:
     return RequestError(404, "NOT_FOUND", "there is no such document for you")
+
+
+LOOK_S = 0.5
+"""Seconds between two looks at the inboxes; each costs two calls of `stat` where nothing changed."""
+PING_S = 15.0
+RETRY = "retry: 2000\n\n"
+PING = ": ping\n\n"
+
+
+@router.get("/v1/events")
+def events(request: HttpRequest, caller: Caller, service: CurrentService) -> Response:
+    """Stream `document` events: at first of what is under way, then of what changes."""
+    inboxes = [inbox for inbox in inboxes_of(service.config, caller.tenant) if inbox.is_open_to(caller)]
+    slots = slots_within(request, request.app.state.event_streams)
+    drain, deadline = request.app.state.drain, current()
+
+    def is_over() -> bool:
+        return bool((drain and drain.is_draining) or (deadline and deadline.left <= 0))
+
+    return DocumentStream(changes(inboxes, caller, is_over), slots)
+
+
+class DocumentStream(StreamingResponse):
+    """The response; it holds a slot until it ends."""
+
+    def __init__(self, events: AsyncIterator[str], slots: Slots) -> None:
+        super().__init__(events, media_type=MEDIA_TYPE, headers=HEADERS)
+        self._slots = slots
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if refusal := self._slots.take():
+            await error_response(scope["path"], refusal)(scope, receive, send)
+            return
+        ended = self._slots.ended_twice()
+        ended()
+        end_turn(scope)
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            ended()
+
+
+async def changes(inboxes: Sequence[Inbox], caller: Principal, is_over: Callable[[], bool]) -> AsyncIterator[str]:
+    """Yield events until it is over: one for each document that changed for the caller, a comment in between."""
+    yield RETRY
+    told: dict[str, dict[str, Any]] = {}
+    stamps: list[tuple[int, ...]] = []
+    is_first, silent_s = True, 0.0
+    while not is_over():
+        now = await run_in_threadpool(_stamps, inboxes)
+        is_silent = silent_s >= PING_S  # two changes within one tick of the file system's clock look like one
+        if now != stamps or is_silent:
+            stamps = now
+            payloads = await run_in_threadpool(_payloads, inboxes, caller)
+            for payload in _news(told, payloads, is_first):
+                yield event("document", payload)
+            told, is_first = payloads, False
+            if is_silent:
+                yield PING
+            silent_s = 0.0
+        await asyncio.sleep(LOOK_S)
+        silent_s += LOOK_S
+
+
+def _news(
+    told: Mapping[str, dict[str, Any]], now: Mapping[str, dict[str, Any]], is_first: bool
+) -> list[dict[str, Any]]:
+    """Return what to tell: of a new listener what is under way, then what differs; what is gone is `deleted`."""
+    if is_first:
+        return [payload for payload in now.values() if payload["status"] in UNFINISHED]
+    changed = [payload for name, payload in now.items() if told.get(name) != payload]
+    gone = [{**payload, "status": "deleted", "page_id": None} for name, payload in told.items() if name not in now]
+    return changed + gone
+
+
+def _stamps(inboxes: Sequence[Inbox]) -> list[tuple[int, ...]]:
+    return [inbox.files.stamp() for inbox in inboxes]
+
+
+def _payloads(inboxes: Sequence[Inbox], caller: Principal) -> dict[str, dict[str, Any]]:
+    entries: list[Entry] = [entry for inbox in inboxes for entry in inbox.entries_for(caller).values()]
+    return {entry.document.document_id: entry.payload() for entry in entries}

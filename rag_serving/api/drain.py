@@ -1,6 +1,6 @@
 """The end of a process that serves: what is under way may finish, for so long, and nothing that hangs keeps it alive.
 
-Belongs here: the order and the bounds of ending. Does not belong here: what each part does to end (`deadlines`,
+Belongs here: the order and the bounds of ending. Does not belong here: what each part does to end (`turns`,
 `service`), several processes (`processes`).
 
 uvicorn closes the listening socket and waits for requests. A thread that hangs in a model, a socket or a disk it cannot

@@ -1,38 +1,47 @@
 """`GET /v1/pages/{page_id}`, `/v1/passages/{chunk_id}`, `/v1/filters`: what the caller may read, as it is read.
 
-Belongs here: routes and their headers. Does not belong here: putting a page together (`rag_serving.reading.page`),
-pictures of pages.
+Belongs here: routes and their headers, also of a PDF's page as it looks (`/image`) and the words on it (`/layer`). Does
+not belong here: putting a page together (`rag_serving.reading.page`), rendering (`rag_serving.rendering.pictures`).
 
 What is not there and what is not for the caller is one answer, and takes the same work.
 """
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-from fastapi.responses import JSONResponse
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
 
+from fastapi import APIRouter, Query
+from fastapi import Request as HttpRequest
+from fastapi.responses import JSONResponse, Response
+
+from rag_serving.access.principals import Principal
 from rag_serving.api.bodies import MAX_NAME_CHARS
-from rag_serving.api.service import Caller, CurrentService
+from rag_serving.api.service import Caller, CurrentService, Service
 from rag_serving.api.wire import RequestError
+from rag_serving.artifacts.store import StoreError
+from rag_serving.indexes.originals import Original
 from rag_serving.reading.page import read_page
-from rag_serving.reading.passage import read_passage
+from rag_serving.reading.passage import media_of, read_passage
+from rag_serving.rendering.finding import Wanted
+from rag_serving.rendering.pictures import Pictures
+from rag_serving.rendering.processes import BusyError, MissingRendererError, RenderError
 from rag_serving.retrieval.examples import example_questions
 from rag_serving.text.characters import fault_of
 
 router = APIRouter()
 
+
 PRIVATE = {"Cache-Control": "private, no-store", "Vary": "Authorization, Cookie", "X-Content-Type-Options": "nosniff"}
 """Of everything that depends on who asks: no cache keeps it."""
+MOST_QUOTE_CHARS = 2_000
+RETRY_AFTER_S = 2
 
+_log = logging.getLogger(__name__)
 
-@router.get("/v1/pages/{page_id:path}")
-def page(page_id: str, caller: Caller, service: CurrentService) -> JSONResponse:
-    """Return a page's sections in order, with the passages that the caller may read."""
-    with service.pipelines[caller.tenant].reading(caller) as view:
-        found = read_page(view, checked_id(page_id))
-        if found is None:
-            raise not_there()
-        return JSONResponse(found.payload(), headers=PRIVATE)
+PageNumber = Annotated[int, Query(ge=1, le=100_000)]
 
 
 @router.get("/v1/passages/{chunk_id:path}")
@@ -67,3 +76,83 @@ def checked_id(identifier: str) -> str:
     if len(identifier) > MAX_NAME_CHARS or fault_of(identifier):
         raise not_there()
     return identifier
+
+
+@router.get("/v1/pages/{page_id:path}/image")
+def image(
+    page_id: str,
+    request: HttpRequest,
+    caller: Caller,
+    service: CurrentService,
+    page: PageNumber = 1,
+    scale: Annotated[int, Query(ge=1, le=3)] = 2,
+) -> Response:
+    """Return a page of a document as a picture."""
+    original = _original(service, caller, page_id, page)
+    with _refusals():
+        content = _pictures(request).image(caller.tenant, caller.user or "", original, page, scale)
+    headers = {
+        **PRIVATE,
+        "Content-Security-Policy": "default-src 'none'",
+        "Cross-Origin-Resource-Policy": "same-origin",
+    }
+    return Response(content, media_type="image/png", headers=headers)
+
+
+@router.get("/v1/pages/{page_id:path}/layer")
+def layer(
+    page_id: str,
+    request: HttpRequest,
+    caller: Caller,
+    service: CurrentService,
+    page: PageNumber = 1,
+    quote: Annotated[str, Query(max_length=MOST_QUOTE_CHARS)] = "",
+    before: Annotated[str, Query(max_length=MOST_QUOTE_CHARS)] = "",
+    after: Annotated[str, Query(max_length=MOST_QUOTE_CHARS)] = "",
+) -> JSONResponse:
+    """Return the words on a page with their places, and the rectangles of a quote; `before` and `after` tell it from
+    the same words elsewhere on the page."""
+    original = _original(service, caller, page_id, page)
+    with _refusals():
+        words = _pictures(request).layer(caller.tenant, caller.user or "", original, page)
+    return JSONResponse(words.payload(page, Wanted(quote, before, after)), headers=PRIVATE)
+
+
+@router.get("/v1/pages/{page_id:path}")  # behind its pictures: a page id may hold slashes
+def page(page_id: str, caller: Caller, service: CurrentService) -> JSONResponse:
+    """Return a page's sections in order, with the passages that the caller may read."""
+    with service.pipelines[caller.tenant].reading(caller) as view:
+        found = read_page(view, checked_id(page_id))
+        if found is None:
+            raise not_there()
+        return JSONResponse(found.payload(), headers=PRIVATE)
+
+
+def _pictures(request: HttpRequest) -> Pictures:
+    pictures: Pictures = request.app.state.pictures
+    return pictures
+
+
+def _original(service: Service, caller: Principal, page_id: str, page: int) -> Original:
+    """Return the file of a page whose whole text the caller may read; it has so many pages."""
+    with service.pipelines[caller.tenant].reading(caller) as view:
+        original = view.original(checked_id(page_id))
+    if original is None or media_of(original) != "pdf" or page > (original.page_count or page):
+        raise not_there()
+    return original
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn what keeps a page from being shown into an answer that tells nothing of the server's inside."""
+    try:
+        yield
+    except RenderError as error:
+        raise RequestError(422, "NOT_SHOWN", str(error)) from None
+    except BusyError as error:
+        raise RequestError(503, "BUSY", f"{error}; try again", retry_after=RETRY_AFTER_S) from None
+    except MissingRendererError as error:
+        raise RequestError(501, "NOT_INSTALLED", str(error)) from None
+    except StoreError as error:
+        _log.error("%s", error)
+        raise RequestError(503, "UNAVAILABLE", "the file of this page cannot be read at the moment") from None

@@ -22,15 +22,15 @@ from rag_serving.api.auth import Authenticator, Request, as_bearer
 from rag_serving.api.cookies import SESSION, cookie_of
 from rag_serving.api.credentials import Identity
 from rag_serving.api.static_tokens import token_digest
-from rag_serving.api.status_series import status_series
 from rag_serving.api.stream_slots import ActiveStreams, Slots
+from rag_serving.api.tenant_status import status_series
 from rag_serving.api.wire import RequestError, bearer_token
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config
 from rag_serving.config.phases import Canary
 from rag_serving.degradation.tenant_phases import OnChange
 from rag_serving.hooks import AuditLog, Event, open_audit, open_budgets
-from rag_serving.models.embedding.token_count import TokenCount
+from rag_serving.models.embedding.vocabulary import TokenCount
 from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker_client import RemoteReranker

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from rag_serving.access.principals import Principal
-from rag_serving.api.feedback import citation_fault
+from rag_serving.api.history import citation_fault
 from rag_serving.cli.group import UsageError
 from rag_serving.cli.options import ConfigPath, Tenant, chosen_tenant
 from rag_serving.config.loading import ConfigError, load_config

@@ -1,7 +1,7 @@
 """Answers that are given again: to whom, for how long, how alike two questions must be.
 
 Belongs here: keys, types, defaults. Does not belong here: what must be equal in two questions
-(`caching.question_signature`), earlier answers for when search fails (`config.phases`).
+(`caching.answers`), earlier answers for when search fails (`config.phases`).
 """
 
 from __future__ import annotations

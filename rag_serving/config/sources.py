@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Union
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from rag_serving.config.cron import check_cron
+from rag_serving.config.ticks import check_cron
 
 SLUG = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 

@@ -20,17 +20,16 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.indexing import DenseSearch
 from rag_serving.config.loading import Config
 from rag_serving.indexes import exact
-from rag_serving.indexes.chroma import ChromaLocation
-from rag_serving.indexes.dense import DenseIndex, ShardRows
-from rag_serving.indexes.duplicates import DuplicateLocations
+from rag_serving.indexes.chroma import ChromaLocation, DenseIndex, ShardRows
 from rag_serving.indexes.generation_files import GenerationFiles, read_files
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.indexed_chunks import IndexedChunks
 from rag_serving.indexes.originals import Original
+from rag_serving.indexes.page_contents import DuplicateLocations
 from rag_serving.indexes.parts import Parts
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.indexes.readable_rows import ReadableRows
-from rag_serving.indexes.source_dates import newest_pages
+from rag_serving.indexes.served import newest_pages
 from rag_serving.indexes.view import GenerationView
 from rag_serving.indexes.window_map import vector_ids
 

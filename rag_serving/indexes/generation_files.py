@@ -21,9 +21,8 @@ from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS
 from rag_serving.artifacts.store import Store, StoreError, table_of
 from rag_serving.indexes import keyword_index, lexical
 from rag_serving.indexes.exact import FILE as VECTORS_FILE
-from rag_serving.indexes.exact import Vectors, VectorsError, VectorTable, vectors_of
+from rag_serving.indexes.exact import JoinedCodes, JoinedVectors, Vectors, VectorsError, VectorTable, vectors_of
 from rag_serving.indexes.generation_parts import MAPPED_FILE, Part, parts_of
-from rag_serving.indexes.joined import JoinedCodes, JoinedVectors
 from rag_serving.indexes.keyword_index import KeywordIndex
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.originals import FILE as ORIGINALS_FILE

@@ -19,10 +19,9 @@ from rag_serving.artifacts.manifest import Manifest
 from rag_serving.indexes.bm25 import idf
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.keyword_index import ReadableKeywords
-from rag_serving.indexes.page_contents import PageContents
+from rag_serving.indexes.page_contents import PageContents, ReadingOrder
 from rag_serving.indexes.parts import Parts
 from rag_serving.indexes.readable_rows import ReadableRows
-from rag_serving.indexes.reading_order import ReadingOrder
 from rag_serving.models.language_detector import shares_of_languages
 from rag_serving.query.spelling import Speller
 from rag_serving.query.vocabulary import NAMED, Names, names_of

@@ -16,12 +16,11 @@ from rag_serving.artifacts.signed_files import read_signed, read_signed_text
 from rag_serving.artifacts.store import Store, StoreError, read_json
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import EVAL_REPORT
-from rag_serving.indexes.chroma import ChromaLocation, DenseError
+from rag_serving.indexes.chroma import ChromaLocation, DenseError, ShardCollections, stored_readers
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.originals import FILE as ORIGINALS
 from rag_serving.indexes.originals import read_originals
 from rag_serving.indexes.reports import EVAL_HTML
-from rag_serving.indexes.shard_collections import ShardCollections, stored_readers
 from rag_serving.indexes.shard_files import DATABASE, database_fault, fault_of, file_fault
 
 MARK = "damaged.json"

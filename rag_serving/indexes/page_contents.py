@@ -1,7 +1,10 @@
-"""The pages of a generation: what was dropped from them, what there is to filter by.
+"""The pages of a generation: their reading order, where their texts stand as well, what there is to filter by.
 
-Belongs here: reading a generation's table by page. Does not belong here: who may read what (`view`), chunks as records
-(`generation`).
+Belongs here: reading a generation's table by page; the places of chunks that were dropped as near-duplicates. Does not
+belong here: who may read what (`view`), chunks as records (`generation`), what a duplicate is (the build says).
+
+A place is shown only to callers who may read it, whatever they may read of the chunk itself. Books are read from cover
+to cover, other pages by themselves.
 """
 
 from __future__ import annotations
@@ -16,9 +19,97 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.columns import numbers_of, take_rows
-from rag_serving.indexes.duplicates import DuplicateLocations
+from rag_serving.artifacts.columns import dictionary_encode, members_of, numbers_of, rows_in, strings, take_rows
+from rag_serving.records.places import Location
 from rag_serving.records.queries import Facets
+
+
+class DuplicateLocations:
+    """The places of all chunks of a generation. Safe to use from several threads."""
+
+    def __init__(self, table: pa.Table, chunks: int, elsewhere: pa.Table | None = None) -> None:
+        """`table`: the fields of a place of GENERATION_CHUNKS and the `row` of its chunk, ascending, of so many chunks;
+        `elsewhere`: the same without `row`, of chunks that are not among those."""
+        self._table, self._elsewhere = table, elsewhere
+        self._borders = np.searchsorted(numbers_of(table["row"]), np.arange(chunks + 1)).tolist()
+        others = elsewhere["readers"].to_pylist() if elsewhere is not None else ()
+        self.classes: frozenset[str] = frozenset((*pc.unique(table["readers"]).to_pylist(), *others))
+        self.readable = lru_cache(maxsize=64)(self._readable)
+
+    @classmethod
+    def of_column(cls, column: pa.ChunkedArray) -> DuplicateLocations:
+        """Return the places in the column `places` of GENERATION_CHUNKS."""
+        return cls(members_of(column), len(column))
+
+    def of(self, row: int, classes: frozenset[str]) -> tuple[Location, ...]:
+        """Return the places of a row's chunk that these reader classes open, each link once."""
+        first, last = self._borders[row], self._borders[row + 1]
+        if first == last or self.classes.isdisjoint(classes):
+            return ()
+        places = self._table.slice(first, last - first).to_pylist()
+        locations = {place["url"]: place for place in places if place["readers"] in classes}
+        return tuple(Location(place["heading"], place["url"], place["space"]) for place in locations.values())
+
+    def readers_of_page(self, page_id: str) -> frozenset[str]:
+        """Return the reader classes of a page's dropped chunks; empty where it has none."""
+        tables = [self._table] if self._elsewhere is None else [self._table, self._elsewhere]
+        found = (table.filter(pc.starts_with(table["chunk_id"], f"{page_id}:"))["readers"] for table in tables)
+        return frozenset(readers for column in found for readers in column.to_pylist())
+
+    def told(self, classes: frozenset[str]) -> list[pa.Table]:
+        """Return the places that these reader classes open (space, title, labels, …), whatever became of their
+        chunks."""
+        return [
+            self.readable(classes),
+            *([self._opened(self._elsewhere, classes)] if self._elsewhere is not None else []),
+        ]
+
+    def _readable(self, classes: frozenset[str]) -> pa.Table:
+        """Return the places that these reader classes open (space, title, labels, …), each with the `row` of its
+        chunk."""
+        return self._opened(self._table, classes)
+
+    def _opened(self, table: pa.Table, classes: frozenset[str]) -> pa.Table:
+        known = strings(sorted(self.classes & classes))
+        return table.filter(pc.is_in(table["readers"], value_set=known))
+
+
+Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+class ReadingOrder:
+    """The rows of a chunk table as one reads them. Safe to use from several threads."""
+
+    def __init__(self, table: pa.Table) -> None:
+        """`table`: the columns source, page_id, page_order, chunk_idx and passage_id of GENERATION_CHUNKS."""
+        _, sources = dictionary_encode(table["source"])
+        _, pages = dictionary_encode(table["page_id"])
+        page_orders = numbers_of(pc.fill_null(table["page_order"], 0))
+        self._order: Numbers = np.lexsort((numbers_of(table["chunk_idx"]), pages, page_orders, sources))
+        # Rows of one text have the same number: those of a book, or of a page that is in none.
+        self._texts = np.where(page_orders > 0, sources.astype(np.int64), -1 - pages.astype(np.int64))
+        self._passage_ids = table["passage_id"]
+
+    def ranks(self, rows: Numbers, readable: Mask) -> Numbers:
+        """Return the place of some rows among the readable ones [chunks], as they are read, from 0."""
+        ranks = np.empty(len(self._order), np.int64)
+        ranks[self._order] = np.cumsum(readable[self._order]) - 1
+        return ranks[rows]
+
+    def around(self, row: int, before: int, after: int, readable: Mask) -> tuple[Numbers, Numbers]:
+        """Return up to so many readable rows of the same text before a row, and after it, as they are read."""
+        same = self._order[(self._texts == self._texts[row])[self._order]]
+        same = same[readable[same] | (same == row)]
+        place = int(np.flatnonzero(same == row)[0])
+        return same[max(place - before, 0) : place], same[place + 1 : place + 1 + after]
+
+    def of_passage(self, passage_id: str) -> Numbers:
+        """Return the rows of a passage id, ascending: one for each book that has it."""
+        if not len(self._order):
+            return np.empty(0, np.int64)
+        return np.flatnonzero(rows_in(self._passage_ids, [passage_id]))
+
 
 MOST_LABELS = 50
 _FACETS = ["page_id", "space", "labels", "source", "kind", "category"]

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from rag_serving.artifacts.columns import Read
 from rag_serving.indexes.bm25 import Bm25
-from rag_serving.indexes.duplicates import DuplicateLocations
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.keyword_index import KeywordIndex
 from rag_serving.indexes.originals import Original
+from rag_serving.indexes.page_contents import DuplicateLocations
 from rag_serving.indexes.readable_rows import Readable
 
 Vector = NDArray[np.float32]  # [d]

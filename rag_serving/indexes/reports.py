@@ -1,7 +1,7 @@
 """The reports of a tenant that lie in its folder: what there is, and reading one.
 
 Belongs here: which files are reports, their names and titles. Does not belong here: making them (`rag_assets`), who may
-see them and how they go over the wire (`api.reports`).
+see them and how they go over the wire (`api.operations`).
 """
 
 from __future__ import annotations

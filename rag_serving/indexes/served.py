@@ -1,17 +1,43 @@
-"""What a server holds open to answer questions from, wherever it is kept.
+"""What a server holds open to answer questions from, wherever it is kept, and which sources it was made of.
 
-Belongs here: the protocol. Does not belong here: what one reader may ask of it (`protocols`), opening it (`sources`).
+Belongs here: the protocol; pages and newest page of each source, for those who run it. Does not belong here: what one
+reader may ask of it (`protocols`), opening it (`sources`), when a source was synced (`artifacts.sync_times`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
+
+import pyarrow as pa
 
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.manifest import Manifest
 from rag_serving.indexes.protocols import ReaderView
+
+
+@dataclass(frozen=True)
+class SourcePages:
+    """What a generation has of one source."""
+
+    pages: int
+    newest: datetime | None  # when the version of its newest page was made
+
+
+def source_pages(generation: ServedGeneration) -> dict[str, SourcePages]:
+    """Return the sources of a generation by their keys, restricted pages included."""
+    newest = generation.newest
+    return {key: SourcePages(each.pages, newest.get(key)) for key, each in generation.manifest.pages.items()}
+
+
+def newest_pages(chunks: pa.Table) -> dict[str, datetime]:
+    """Return when the newest page of each source was made, by a table of GENERATION_CHUNKS; without sources that do not
+    say."""
+    dates = chunks.select(["source", "updated_at"]).group_by("source").aggregate([("updated_at", "max")])
+    pairs = zip(dates["source"].to_pylist(), dates["updated_at_max"].to_pylist(), strict=True)
+    return {source: newest for source, newest in pairs if newest is not None}
 
 
 class ServedGeneration(Protocol):

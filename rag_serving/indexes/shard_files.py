@@ -1,7 +1,7 @@
 """The files of a shard's graph and their digests: Chroma itself does not notice a damaged one, or dies of it.
 
 Belongs here: comparing the files with what was noted of them when the shard was built, a database file that is none.
-Does not belong here: what a collection holds (`shard_collections`), connections (`chroma`).
+Does not belong here: collections and connections (`chroma`).
 
 Chroma keeps each graph in files that it never changes once the shard is built. Reading a truncated or altered one can
 end the process, so they are compared before Chroma reads them. A server's files are the server's own.

@@ -1,7 +1,8 @@
 """What all model servers have in common over HTTP: when to come back, how to say who asks, what went wrong.
 
-Belongs here: transient failures, `Retry-After`, backoff, bearer keys, naming a request's trace, the server's own words.
-Does not belong here: what is asked of a server (`embedding.remote` for embeddings, `chat` for text).
+Belongs here: transient failures, `Retry-After`, backoff, bearer keys, naming a request's trace, the server's own words;
+names of models on an Ollama server. Does not belong here: what is asked of a server (`embedding.remote` for
+embeddings, `chat` for text).
 """
 
 from __future__ import annotations
@@ -26,6 +27,16 @@ from rag_serving.tracing.spans import Value, carried, outgoing
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
+
+
+def with_tag(model: str) -> str:
+    """Return a name as the server lists it, `name:tag`; `latest` may be left out."""
+    return model if ":" in model.rpartition("/")[2] else f"{model}:latest"
+
+
+def missing(model: str, base_url: str) -> str:
+    """Return the line for a model that the server does not have."""
+    return f"model {model!r} is not on the Ollama server at {base_url}; run `ollama pull {model}`"
 
 
 Result = TypeVar("Result")

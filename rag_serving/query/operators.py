@@ -1,7 +1,7 @@
 """What is written into a query in signs: `space:ENG`, `label:howto`, `title:"…"`, and quoted phrases.
 
 Belongs here: finding and removing them. Does not belong here: what they mean for a search (`filters`,
-`retrieval.boosts`).
+`retrieval.hybrid`).
 """
 
 from __future__ import annotations

@@ -14,8 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from rag_serving.models.breaker import Breaker
 from rag_serving.receipts.receipt import ReceiptsAwayError
-from rag_serving.receipts.rows import StoredReceipt, asker_mark
-from rag_serving.receipts.shares import StoredShare
+from rag_serving.receipts.rows import StoredReceipt, StoredShare, asker_mark
 from rag_serving.telemetry.guarded import WAIT_S, GuardedDatabase
 from rag_serving.telemetry.recorder import TelemetryError
 

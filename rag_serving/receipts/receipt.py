@@ -4,7 +4,7 @@ A receipt is a JSON document in canonical form. Its id is the digest of that for
 (HMAC-SHA256, RFC 2104) of the row it is stored as, so that who can write to the database cannot make one up.
 
 Belongs here: what a receipt says, its id and signature.
-Does not belong here: where receipts lie (`store`), whether they still hold (`replay`).
+Does not belong here: where receipts lie (`store`), whether they still hold (`proofs`).
 """
 
 from __future__ import annotations

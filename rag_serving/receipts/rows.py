@@ -1,16 +1,43 @@
-"""A receipt as a row of a table, and what keeps such rows.
+"""A receipt, or that its asker shares it, as a row of a table, and what keeps such rows.
 
-Belongs here: the row, what a table must do. Does not belong here: databases (`*_table`), signing (`store`).
+Belongs here: the rows, the signature of a share, so that who can write to the database shares nothing; what a table
+must do. Does not belong here: databases (`*_table`), signing receipts (`store`), who may share (`proofs`).
 """
 
 from __future__ import annotations
 
+import hmac
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from rag_serving.receipts.receipt import ReceiptError
-from rag_serving.receipts.shares import StoredShare
+from rag_serving.receipts.receipt import ReceiptError, signature
+
+KEY_PURPOSE = "receipt shares"
+
+
+@dataclass(frozen=True)
+class StoredShare:
+    """A row as it lies in the database: a receipt of a tenant is shared since a time."""
+
+    id: str
+    tenant: str
+    shared_at: str
+    signature: str = ""
+
+    @classmethod
+    def now(cls, identifier: str, tenant: str, key: bytes) -> StoredShare:
+        """Return the signed row of a receipt that is shared from now on."""
+        share = cls(identifier, tenant, datetime.now(UTC).isoformat(timespec="milliseconds"))
+        return replace(share, signature=share.signed(key))
+
+    def holds(self, key: bytes) -> bool:
+        """Return whether the row was made here and not changed."""
+        return hmac.compare_digest(self.signed(key).encode(), self.signature.encode())
+
+    def signed(self, key: bytes) -> str:
+        return signature(key, self.id, self.tenant, self.shared_at)
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 from rag_serving.artifacts.secret import SecretError, derived_key
 from rag_serving.artifacts.store import Store, make_private
 from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError, canonical, receipt_id, signature
-from rag_serving.receipts.rows import ReceiptTable, StoredReceipt, asker_mark
-from rag_serving.receipts.shares import KEY_PURPOSE as SHARES
-from rag_serving.receipts.shares import StoredShare
+from rag_serving.receipts.rows import KEY_PURPOSE as SHARES
+from rag_serving.receipts.rows import ReceiptTable, StoredReceipt, StoredShare, asker_mark
 
 if TYPE_CHECKING:
     from rag_serving.config.loading import Config

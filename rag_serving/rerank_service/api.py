@@ -25,8 +25,7 @@ from rag_serving.api.wire import NO_TOKEN, BodyLimit, RequestError, bearer_token
 from rag_serving.config.reranking import RerankService
 from rag_serving.rerank_service.batches import ScoringError
 from rag_serving.rerank_service.cross_encoder import SHORTEST_SEQ_LEN
-from rag_serving.rerank_service.engine import Engine, Model, NotReadyError
-from rag_serving.rerank_service.metrics import Meters
+from rag_serving.rerank_service.engine import Engine, Meters, Model, NotReadyError
 from rag_serving.tracing.names import REQUEST_MODEL, TEXTS
 from rag_serving.tracing.spans import span
 

@@ -1,7 +1,7 @@
 """Evidence of the passages that were locked: where each stands, what matched, what speaks for it.
 
-Belongs here: putting the records together from the columns that the stages left. Does not belong here: reasons
-(`reasons`), their order beside what was left out (`why`).
+Belongs here: putting the records together from the columns that the stages left. Does not belong here: reasons, and
+their order beside what was left out (`why`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from functools import lru_cache
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.records.evidence import Evidence, Source
 from rag_serving.records.passages import Candidate, Chunk, Lock
-from rag_serving.retrieval.reasons import QueryWords
 from rag_serving.retrieval.search import Search
-from rag_serving.retrieval.why import passage_reasons
+from rag_serving.retrieval.why import QueryWords, passage_reasons
 from rag_serving.text.directed import MASK, without_directed
 from rag_serving.text.injections import REPLACED, neutralized
 from rag_serving.text.keyword_words import words_in

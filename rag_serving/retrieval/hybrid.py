@@ -1,21 +1,34 @@
-"""Candidates of both indexes: each searched alone, what they found put together.
+"""Candidates of both indexes and their order: each index searched alone, what they found put together, one score.
 
-Belongs here: searching an index, which of its rows are candidates, the query's vector.
-Does not belong here: who may read what (the view knows), fusing what the indexes say (`retrieval.fusion`).
+Belongs here: searching an index, which of its rows are candidates, the query's vector; fusion of ranks and of scores;
+evidence from a candidate's page, the page above and the passages beside it; diversity; quoted phrases and named pages.
+Does not belong here: who may read what (the view knows), the order of the stages (`stages`).
+
+Scores say how much better one candidate is, ranks only that it is. So scores are fused by default, each brought to
+mean 0 and deviation 1 over the candidates first; ranks are what is left where scores of the indexes mean nothing.
+
+All evidence comes from what the reader may see: a page that is hidden raises nothing. What a query contains to the
+letter comes before what is only alike.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rag_serving.config.sections import Retrieval
 from rag_serving.indexes.bm25 import best_of
 from rag_serving.indexes.protocols import ReaderView, Vector
 from rag_serving.models.protocols import Embedder, ModelError
-from rag_serving.retrieval.ranking import Ranking
+from rag_serving.records.passages import Chunk
+from rag_serving.records.queries import Query
+from rag_serving.retrieval.ranking import RANK_SUFFIX, SCORE, Ranking, Scores, min_max, standard
 from rag_serving.retrieval.stage import SearchContext
+from rag_serving.text.normalization import caseless, holds
 
 Mode = Literal["hybrid", "dense", "lexical", "keyword_documents", "keyword_chunks"]
 """What passages are found by; the last two by words of titles, labels and text alone."""
@@ -93,3 +106,212 @@ class Candidates:
         if "bm25" in columns:
             columns["bm25"] = context.lexical_scores[rows].astype(np.float64)
         return Ranking(rows, columns)
+
+
+Method = Literal["zscore", "minmax", "rrf"]
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """One score of what both indexes say, or of what the only one says that answered; column `fused`."""
+
+    settings: Retrieval
+
+    def __call__(self, _: SearchContext, ranking: Ranking) -> Ranking:
+        fused = standard(self._fused(ranking))
+        return Ranking(ranking.rows, {**ranking.columns, "fused": fused, SCORE: fused})
+
+    def _fused(self, ranking: Ranking) -> Scores:
+        if self.settings.fusion == "rrf":
+            ranks = (values for name, values in ranking.columns.items() if name.endswith(RANK_SUFFIX))
+            return reciprocal_rank_fusion(ranks, self.settings.rrf_k)
+        weights = {"dense": self.settings.dense_weight, "bm25": 1 - self.settings.dense_weight}
+        scores = {name: ranking.columns[name] for name in weights if name in ranking.columns}
+        return weighted_sum(scores, weights, self.settings.fusion)
+
+
+@dataclass(frozen=True)
+class SingleIndex:
+    """The scores of one index as they are."""
+
+    column: str
+
+    def __call__(self, _: SearchContext, ranking: Ranking) -> Ranking:
+        return ranking.with_scores(SCORE, ranking.column(self.column))
+
+
+def reciprocal_rank_fusion(ranks: Iterable[Scores], k: int = 60) -> Scores:
+    """Return the sum [n] of 1 / (k + rank) over the ranks [n] in each index, counted from 1; NaN: not found by it.
+
+    Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
+    Methods", SIGIR 2009.
+    """
+    shares = [np.nan_to_num(1.0 / (k + values), nan=0.0) for values in ranks]
+    total: Scores = np.sum(shares, axis=0)
+    return total
+
+
+def weighted_sum(scores: Mapping[str, Scores], weights: Mapping[str, float], method: Method = "zscore") -> Scores:
+    """Return the weighted mean [n] of the normalized scores [n] of every index, which all score the same n candidates.
+
+    Fox and Shaw, "Combination of Multiple Searches", TREC-2 (1994), CombSUM; normalized as compared by Montague and
+    Aslam, "Relevance Score Normalization for Metasearch", CIKM 2001.
+    """
+    normalize = min_max if method == "minmax" else standard
+    total = sum(weights[index] for index in scores)
+    shares = [weights[index] / total * normalize(values) for index, values in scores.items()]
+    mean: Scores = np.sum(shares, axis=0)
+    return mean
+
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PageEvidence:
+    """What is added to the fused score; columns `page`, `document`, `parent`, `neighbours`, none for a weight of 0."""
+
+    settings: Retrieval
+
+    def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
+        """`ranking`: in the order of the rows, with the column `fused`."""
+        worth = self._worth(context, ranking)
+        score = np.sum([ranking.columns["fused"], *worth.values()], axis=0)
+        return Ranking(ranking.rows, {**ranking.columns, **worth, SCORE: score})
+
+    def _worth(self, context: SearchContext, ranking: Ranking) -> dict[str, Scores]:
+        view, rows, fused, settings = context.view, ranking.rows, ranking.columns["fused"], self.settings
+        worth: dict[str, Scores] = {}
+        pages = view.pages(rows)
+        if settings.page_weight:
+            worth["page"] = settings.page_weight * of_page(fused, pages)
+        if settings.document_weight and "bm25" in ranking.columns:
+            means = view.page_means(context.lexical_scores, rows)
+            worth["document"] = settings.document_weight * standard(means)
+        if settings.parent_weight:
+            so_far = fused + worth.get("page", 0.0)
+            worth["parent"] = settings.parent_weight * of_parent(so_far, pages, view.parents(rows))
+        if settings.neighbour_weight:
+            worth["neighbours"] = settings.neighbour_weight * of_neighbours(fused, pages, view.positions(rows))
+        return worth
+
+
+def of_page(scores: Scores, pages: Numbers) -> Scores:
+    """Return the best score of a candidate's page, as a standard score [n].
+
+    Passages of a page that has a good one are better than the same passages elsewhere: document evidence in passage
+    retrieval, Callan, "Passage-Level Evidence in Document Retrieval", SIGIR 1994, turned around.
+    """
+    numbers, places = np.unique(pages, return_inverse=True)
+    return standard(_best(scores, places, len(numbers))[places])
+
+
+def of_parent(scores: Scores, pages: Numbers, parents: Numbers) -> Scores:
+    """Return the best score of the page above a candidate's own [n], 0 where that has none above 0 or is not among
+    them.
+
+    Who asks in words of an overview page means one of the pages below it. `parents` are page numbers, below zero where
+    there is none.
+    """
+    numbers, places = np.unique(pages, return_inverse=True)
+    best = np.maximum(_best(scores, places, len(numbers)), 0.0)
+    found = np.minimum(np.searchsorted(numbers, parents), max(len(numbers) - 1, 0))
+    worth: Scores = np.where(numbers[found] == parents, best[found], 0.0) if len(numbers) else np.zeros(0)
+    return worth
+
+
+def of_neighbours(scores: Scores, pages: Numbers, places: Numbers) -> Scores:
+    """Return the sum of the scores above 0 of the passages directly before and after a candidate in its page [n].
+
+    Candidates of a page stand together in the order of their `places` in it. Places, not rows, tell neighbours: a
+    passage that is hidden between two others must not bring them together.
+    """
+    positive = np.maximum(scores, 0.0)
+    beside = (np.diff(places) == 1) & (np.diff(pages) == 0)
+    worth = np.zeros(len(scores))
+    worth[1:] += np.where(beside, positive[:-1], 0.0)
+    worth[:-1] += np.where(beside, positive[1:], 0.0)
+    return worth
+
+
+def _best(scores: Scores, places: Numbers, count: int) -> Scores:
+    best = np.full(count, -np.inf)
+    np.maximum.at(best, places, scores)
+    return best
+
+
+@dataclass(frozen=True)
+class Diversity:
+    """All candidates in the order of maximal marginal relevance; their scores stay."""
+
+    balance: float
+
+    def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
+        relevance, vectors = min_max(ranking.score).tolist(), context.view.vectors(ranking.rows.tolist())
+        return ranking.take(maximal_marginal_relevance(relevance, vectors, len(ranking), self.balance))
+
+
+def maximal_marginal_relevance(
+    relevance: Sequence[float], vectors: NDArray[np.float32], count: int, balance: float = 0.5
+) -> list[int]:
+    """Positions of up to `count` items, chosen one by one for `balance * relevance - (1 - balance) * max similarity`.
+
+    Carbonell and Goldstein, "The Use of MMR, Diversity-Based Reranking", SIGIR 1998. `relevance` should lie in
+    [0, 1] and `vectors` [n, d] be L2-normalized, so that both terms have one scale. Ties go to the earlier item.
+    """
+    if len(relevance) != len(vectors):
+        raise ValueError(f"{len(relevance)} relevance scores do not fit {len(vectors)} vectors")
+    gain = balance * np.asarray(relevance, dtype=np.float64)
+    nearest = np.zeros(len(gain))
+    open_ = np.ones(len(gain), dtype=bool)
+    chosen: list[int] = []
+    while open_.any() and len(chosen) < count:
+        best = int(np.argmax(np.where(open_, gain - (1 - balance) * nearest, -np.inf)))
+        chosen.append(best)
+        open_[best] = False
+        nearest = np.maximum(nearest, vectors @ vectors[best])
+    return chosen
+
+
+ASKED_FOR = "asked for"
+
+
+# In spans between the best and the last score: each phrase outweighs whatever ranked the candidates; words that name a
+# page may be meant otherwise.
+_PHRASE, _PAGE = 1.1, 0.5
+
+
+# Passages with a quoted phrase that are added where the indexes ranked others before them.
+_ADDED = 20
+
+
+def add_quoted(context: SearchContext, ranking: Ranking) -> Ranking:
+    """Return the ranking, and at its end rows with a quoted phrase that it lacks, scored as its last."""
+    if context.holders is None:
+        return ranking
+    among = context.holders if context.among is None else context.holders & context.among
+    hits = Ranking.of_hits("bm25", "lexical_rank", context.view.lexical(context.query.terms, _ADDED, among))
+    added = hits.where(~np.isin(hits.rows, ranking.rows))
+    last = float(ranking.score.min()) if len(ranking) else 0.0
+    scores = {"bm25": added.columns["bm25"], SCORE: np.full(len(added), last)}
+    return ranking.joined(Ranking(added.rows, scores))
+
+
+def boost(context: SearchContext, ranking: Ranking) -> Ranking:
+    """Return the rows best first, those with quoted phrases or of the named page raised; column `asked for`.
+
+    Other rows keep score and order. No passage is read where the query names neither.
+    """
+    query = context.query
+    if not len(ranking) or not (query.phrases or query.page):
+        return ranking
+    span = float(np.ptp(ranking.score)) or 1.0
+    worth = np.array([_worth(chunk, query) for chunk in context.passages.read(ranking.rows)])
+    raised = np.where(worth > 0, ranking.score + worth * span, np.nan)
+    return ranking.scored(ASKED_FOR, raised).ordered_by(SCORE)
+
+
+def _worth(chunk: Chunk, query: Query) -> float:
+    text = caseless(f"{' '.join(chunk.heading_path)}\n{chunk.text}")
+    phrases = sum(holds(text, caseless(phrase)) for phrase in query.phrases)
+    return _PHRASE * phrases + _PAGE * (chunk.title == query.page)

@@ -1,12 +1,18 @@
-"""Candidates that must not become passages: boilerplate, excluded labels, no shared words.
+"""Which candidates become passages: no boilerplate, no excluded labels, shared words, the newest of several versions.
 
-Belongs here: one stage per rule. Does not belong here: ordering.
+Belongs here: one stage per rule. Does not belong here: scores, what a version is (`text.currency`), near-duplicates
+that are dropped before anything is indexed.
+
+Of near-identical sections of several versions the newest comes first, or the one of the version that the query names.
+Rows change places among themselves: where an older version stood first the newest stands, and no other row moves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections import defaultdict
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +21,20 @@ from rag_serving.records.passages import Chunk
 from rag_serving.records.queries import Query
 from rag_serving.retrieval.ranking import Ranking
 from rag_serving.retrieval.stage import SearchContext
+from rag_serving.text.analyzer import analyze_passage
+from rag_serving.text.currency import (
+    Version,
+    are_comparable,
+    docs_version,
+    family_of,
+    is_of_version,
+    mark_of_labels,
+    mark_of_title,
+    names_version,
+    version_of,
+    versions_in,
+    without_versions,
+)
 
 # The source document's exemption: code and tables answer with few words of prose.
 _UNGATED_TYPES = frozenset({"code", "table"})
@@ -82,3 +102,97 @@ def shares_words(chunk: Chunk, query: Query, min_overlap: int, weights: Mapping[
     if len(shared) >= min(min_overlap, len(terms)):
         return True
     return sum(weights.get(term, 0.0) for term in shared) >= _ENOUGH_WEIGHT * sum(weights.values()) > 0
+
+
+VERSION = "version"
+"""The column of the scores of rows that changed places."""
+
+
+_ALIKE = 0.5  # Jaccard similarity of two texts that are versions of one
+
+
+@dataclass(frozen=True)
+class NewestVersion:
+    """The first rows with the newest of several versions in front; column `version`.
+
+    Attributes:
+        pool: how many rows are looked at.
+    """
+
+    pool: int
+
+    def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
+        chunks = context.passages.read(ranking.head(self.pool).rows)
+        asked, text = versions_in(context.query.text), context.query.text
+        order = list(range(len(ranking)))
+        for places in _sections(chunks, asked):
+            keys = {place: _currency(chunks[place], asked, text, _have_versions(chunks, places)) for place in places}
+            best = sorted(places, key=lambda place: keys[place], reverse=True)
+            for place, chosen in zip(places, best, strict=True):
+                order[place] = chosen
+        moved = np.array(order) != np.arange(len(ranking))
+        if moved.any():
+            ranking = ranking.take(order).scored(VERSION, np.where(moved, ranking.score, np.nan))
+        others = _others(chunks, asked, text)
+        return ranking.take([at for at, place in enumerate(order) if place not in others]) if others else ranking
+
+
+def _others(chunks: Sequence[Chunk], asked: Sequence[Version], text: str) -> set[int]:
+    """Return the places of chunks about another version of a documentation than the one that the query names; none
+    where it names none that was found."""
+    told = [place for place, chunk in enumerate(chunks) if docs_version(chunk.title)]
+    wanted = {place for place in told if _is_asked(chunks[place], asked, text)}
+    return set(told) - wanted if wanted else set()
+
+
+def _is_asked(chunk: Chunk, asked: Sequence[Version], text: str) -> bool:
+    name = docs_version(chunk.title)
+    by_name = name is not None and names_version(text, name)
+    return by_name or any(is_of_version(_version(chunk), wanted) for wanted in asked)
+
+
+def _sections(chunks: Sequence[Chunk], asked: Sequence[Version]) -> list[list[int]]:
+    """Return the places, in their order, of chunks that are versions of one section, each of another page."""
+    alike: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for place, chunk in enumerate(chunks):
+        heading = without_versions(chunk.heading_path[-1] if chunk.heading_path else "")
+        alike[(*family_of(chunk.title, chunk.space), heading)].append(place)
+    found = []
+    for places in alike.values():
+        versions = [place for place in places if _is_version(chunks[place], chunks[places[0]], asked)]
+        if len(versions) > 1:
+            found.append(versions)
+    return found
+
+
+def _is_version(chunk: Chunk, first: Chunk, asked: Sequence[Version]) -> bool:
+    """Return whether a chunk is the first one, or the same section of another page in another version."""
+    if chunk is first:
+        return True
+    if chunk.page_id == first.page_id:
+        return False
+    told = docs_version(chunk.title), docs_version(first.title)
+    return bool(asked or all(told)) or _jaccard(chunk, first) >= _ALIKE
+
+
+def _currency(chunk: Chunk, asked: Sequence[Version], text: str, have_versions: bool) -> tuple[Any, ...]:
+    """Return what a version is ordered by: more is more current."""
+    version, is_asked = _version(chunk), _is_asked(chunk, asked, text)
+    is_marked = bool(mark_of_title(chunk.title) or mark_of_labels(chunk.labels))
+    updated = chunk.updated_at.timestamp() if chunk.updated_at else 0.0
+    return is_asked, not is_marked, version if have_versions else (), updated
+
+
+def _have_versions(chunks: Sequence[Chunk], places: Sequence[int]) -> bool:
+    """Return whether all of them that are in force name a version, and in the same way."""
+    versions = [_version(chunks[place]) for place in places if not mark_of_title(chunks[place].title)]
+    return bool(versions) and all(versions) and all(are_comparable(versions[0], version) for version in versions)
+
+
+def _version(chunk: Chunk) -> Version:
+    return version_of(chunk.heading_path, chunk.title, chunk.space) or ()
+
+
+def _jaccard(one: Chunk, two: Chunk) -> float:
+    first, second = set(analyze_passage(one.text)), set(analyze_passage(two.text))
+    return len(first & second) / (len(first | second) or 1)

@@ -1,11 +1,12 @@
 """A ranking: rows of the chunk table in order, and what each stage said of them in named columns.
 
-Belongs here: adding columns, ordering, narrowing and joining. Does not belong here: what a score means (the stages),
-reading chunks (`retrieval.passages`).
+Belongs here: adding columns, ordering, narrowing and joining; scores brought to a common scale. Does not belong here:
+what a score means (the stages), reading chunks (`retrieval.passages`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,24 @@ from numpy.typing import NDArray
 
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.protocols import Rows
+
+_EPSILON = np.finfo(np.float32).eps  # below it scores are equal
+
+
+def standard(scores: Scores) -> Scores:
+    """Return standard scores [n]: mean 0, deviation 1; all 0 where all are equal."""
+    centred: Scores = scores - scores.sum() / max(len(scores), 1)
+    deviation = math.sqrt((centred * centred).sum() / max(len(scores), 1))
+    return centred / deviation if deviation > _EPSILON else np.zeros(len(scores))
+
+
+def min_max(scores: Scores) -> Scores:
+    """Return scores [n] brought to 0 … 1; all 0 where all are equal."""
+    if not len(scores) or not np.ptp(scores) > _EPSILON:
+        return np.zeros(len(scores))
+    scaled: Scores = (scores - scores.min()) / np.ptp(scores)
+    return scaled
+
 
 Scores = NDArray[np.float64]
 

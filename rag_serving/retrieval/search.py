@@ -22,9 +22,9 @@ from rag_serving.records.decisions import Decision
 from rag_serving.records.queries import Filters, Query
 from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, query_vector
 from rag_serving.retrieval.keyword.question import KeywordQuestion, QuestionReader
-from rag_serving.retrieval.keyword.quoted import rows_holding
 from rag_serving.retrieval.keyword.scoring import By
 from rag_serving.retrieval.keyword.search import keyword_run
+from rag_serving.retrieval.keyword.stages import rows_holding
 from rag_serving.retrieval.lexical_reranker import HEURISTIC
 from rag_serving.retrieval.ranking import Ranking
 from rag_serving.retrieval.rerank import RERANK

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rag_serving.retrieval.normalization import standard
-from rag_serving.retrieval.ranking import SCORE, Ranking, Scores
+from rag_serving.retrieval.ranking import SCORE, Ranking, Scores, standard
 from rag_serving.retrieval.stage import SearchContext
 
 HEADING, SENTENCE = "heading", "sentence"

@@ -14,28 +14,28 @@ from rag_serving.config.keyword import Keyword
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Retrieval
 from rag_serving.records.queries import Filters
-from rag_serving.retrieval.boosts import add_quoted, boost
-from rag_serving.retrieval.fusion import Fusion, SingleIndex
 from rag_serving.retrieval.hybrid import (
     COLUMNS,
     DENSE_UNAVAILABLE,
     LEXICAL_UNAVAILABLE,
     Candidates,
     DenseSearch,
+    Diversity,
+    Fusion,
     LexicalSearch,
     Mode,
+    PageEvidence,
+    SingleIndex,
+    add_quoted,
+    boost,
 )
-from rag_serving.retrieval.hygiene import Hygiene, KeywordGate
-from rag_serving.retrieval.keyword.quoted import add_holders
+from rag_serving.retrieval.hygiene import Hygiene, KeywordGate, NewestVersion
 from rag_serving.retrieval.keyword.scoring import By
-from rag_serving.retrieval.keyword.stages import KeywordSearch, PerDocument
+from rag_serving.retrieval.keyword.stages import KeywordSearch, PerDocument, add_holders
 from rag_serving.retrieval.lexical_reranker import POOL, LexicalReranker
-from rag_serving.retrieval.mmr import Diversity
-from rag_serving.retrieval.page_evidence import PageEvidence
 from rag_serving.retrieval.rerank import RERANKER_DOWN, CrossEncoder, Sidecar
 from rag_serving.retrieval.sentence_evidence import SentenceEvidence
 from rag_serving.retrieval.stage import First, Stage, best_first, in_turn
-from rag_serving.retrieval.versions import NewestVersion
 
 _SCORED: Mapping[Mode, By] = MappingProxyType({"keyword_documents": "documents", "keyword_chunks": "chunks"})
 

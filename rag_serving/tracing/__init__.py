@@ -1,5 +1,82 @@
-"""What a question does, and how long each part takes: timings and flags of its answer, spans of a trace."""
+"""Parts of a question, timed, a span of the trace each; a part that may fail leaves a flag instead of an error.
 
-from rag_serving.tracing.stages import Listen, StageTrace, coarse
+Belongs here: timing, progress and flags. Does not belong here: spans (`spans`), what a part does, or what is done
+without it.
+"""
 
-__all__ = ["Listen", "StageTrace", "coarse"]
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rag_serving.deadline import check
+from rag_serving.tracing.names import FLAG
+from rag_serving.tracing.spans import part_span
+
+Listen = Callable[[str, str], None]
+"""Called with the part that begins, or goes on, and a detail or nothing."""
+
+_BUCKET_MS = 10
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class StageTrace:
+    """What was degraded so far, and how long each part took; `listen` hears of each part when it begins, for whoever
+    waits; `watch` as well, for whoever bounds its time."""
+
+    listen: Listen | None = None
+    flags: list[str] = field(default_factory=list)
+    timings_ms: dict[str, float] = field(default_factory=dict)
+    watch: Callable[[str], None] | None = None
+
+    @contextmanager
+    def part(self, name: str, flag: str | None = None) -> Iterator[None]:
+        """Time a part. With a flag its failure is remembered instead of raised: a question never fails for it.
+
+        Raises:
+            StoppedError: nobody waits for the answer any more.
+        """
+        check()
+        if self.watch:
+            self.watch(name)
+        self.tell(name)
+        start = time.perf_counter()
+        with part_span(name) as opened:
+            try:
+                yield
+            except Exception as error:  # models, servers and databases fail in errors of any class
+                if flag is None:
+                    raise
+                self.raise_flag(flag)
+                opened.set({FLAG: flag})
+                opened.fail(type(error).__name__)
+                _log.warning("%s: %s: %s", flag, type(error).__name__, error)
+            finally:
+                self.timings_ms[name] = round((time.perf_counter() - start) * 1000, 3)
+
+    def tell(self, part: str, detail: str = "") -> None:
+        """Let whoever waits know how far it is."""
+        if self.listen:
+            self.listen(part, detail)
+
+    def include(self, other: StageTrace) -> None:
+        """Add what another trace noted."""
+        self.timings_ms.update(other.timings_ms)
+        for flag in other.flags:
+            self.raise_flag(flag)
+
+    def raise_flag(self, flag: str) -> None:
+        """Note what was degraded, once."""
+        if flag not in self.flags:
+            self.flags.append(flag)
+
+
+def coarse(timings_ms: Mapping[str, float]) -> dict[str, float]:
+    """Return times rounded up to 10 ms: the work that one hidden word makes is not told by them."""
+    return {part: math.ceil(value / _BUCKET_MS) * _BUCKET_MS for part, value in timings_ms.items()}

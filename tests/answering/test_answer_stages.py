@@ -6,10 +6,9 @@ import pyarrow as pa
 import pytest
 from support.passages import candidate_of, chunk_of, lock_of
 
-from rag_serving.answering.citations import MAX_QUOTE_WORDS, answer_text, citations_of, shown_quote
+from rag_serving.answering.citations import MAX_QUOTE_WORDS, answer_text, citations_of, plain, shown_quote
 from rag_serving.answering.lock import freeze, has_anchor
 from rag_serving.answering.markdown import markdown
-from rag_serving.answering.text_fragments import plain
 from rag_serving.query.filters import FilterError, matching_rows, parse_filters
 from rag_serving.records.answers import Answer
 from rag_serving.records.claims import Claim, Verdict

@@ -15,7 +15,7 @@ from support.stand_in_chat import MODEL, StandInChat, served
 from support.wiki import configuration, embedder
 
 from rag_serving.access.principals import Principal
-from rag_serving.answering.writing.pointing import make_pointing, named_units, numbers_of
+from rag_serving.answering.writing.prompt import make_pointing, named_units, numbers_of
 from rag_serving.ask import Pipeline
 from rag_serving.text.characters import OMISSION
 from rag_serving.text.fences import Fence

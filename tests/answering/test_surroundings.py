@@ -13,8 +13,7 @@ from support.passages import lock_of
 from support.stand_in_chat import MODEL, StandInChat, served
 from support.wiki import RESTART
 
-from rag_serving.answering.writing.estimates import CUT, tokens
-from rag_serving.answering.writing.prompt import Material, make_prompt, surroundings
+from rag_serving.answering.writing.prompt import CUT, Material, make_prompt, surroundings, tokens
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.prompting import Prompt
 from rag_serving.records.occasion import PLAIN, Occasion

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from support.passages import candidate_of
 from support.wiki import Passage, configuration, publish
 
-from rag_serving.answering.citations import citations_of, pinpointed
+from rag_serving.answering.citations import citations_of, fragment_url, is_repeated, pinpointed
 from rag_serving.answering.markdown import markdown
-from rag_serving.answering.text_fragments import fragment_url, is_repeated
 from rag_serving.answering.verification import verify
 from rag_serving.artifacts.store import Store
 from rag_serving.indexes.generation import Generation

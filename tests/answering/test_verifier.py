@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.passages import lock_of
 
-from rag_serving.answering.citations import citations_of
+from rag_serving.answering.citations import citations_of, fragment_url
 from rag_serving.answering.quotes import find_quote
-from rag_serving.answering.text_fragments import fragment_url
 from rag_serving.answering.verification import VerificationRules, verify
 from rag_serving.records.claims import Claim, Draft, Verdict
 from rag_serving.records.passages import Lock

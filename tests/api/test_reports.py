@@ -18,7 +18,7 @@ from support.wiki import configuration
 from evals.reports.files import write_report
 from evals.reports.report import Case, Report, Table
 from rag_serving.api.app import create_app
-from rag_serving.api.reports import policy_of
+from rag_serving.api.operations import policy_of
 from rag_serving.artifacts.signed_files import write_signed, write_signed_text
 from rag_serving.artifacts.store import Store, write_text
 from rag_serving.config.loading import ConfigError

@@ -20,7 +20,7 @@ from support.api_client import client_of
 from support.examples import examples
 
 from rag_serving.api.app import router
-from rag_serving.api.feedback import router as feedback
+from rag_serving.api.history import router as feedback
 from rag_serving.api.openai.completions import router as completions
 
 LONE = "\ud800"

@@ -17,8 +17,8 @@ from rag_assets.publishing.publish import Pruned, PublishError, prune, publish
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import list_generations, published_ids, rollback, show_generation
+from rag_serving.indexes.chroma import ShardCollections
 from rag_serving.indexes.generation import Generation, place_of
-from rag_serving.indexes.shard_collections import ShardCollections
 
 NAMES = [
     "opens", "files", "ids", "vectors", "embedder", "found_by_own_vector", "ann_recall", "page_versions", "coverage",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.caching.question_signature import LONGEST, digest_of, signature_of
+from rag_serving.caching.answers import LONGEST, digest_of, signature_of
 
 ONE = [
     ("How do I reset my password?", "Hi! Could you please tell me how to reset our password"),

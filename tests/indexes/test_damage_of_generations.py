@@ -25,10 +25,9 @@ from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.cli.main import app
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import move_current
-from rag_serving.indexes.chroma import close_clients
+from rag_serving.indexes.chroma import ShardCollections, close_clients
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.integrity import MARK, find_damage
-from rag_serving.indexes.shard_collections import ShardCollections
 
 CHUNKS = 60
 

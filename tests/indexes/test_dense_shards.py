@@ -17,10 +17,9 @@ from rag_assets.publishing.build import build_dense, build_generation
 from rag_assets.publishing.shard_writer import ShardContent, ShardWriter, is_sound
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
-from rag_serving.indexes import shard_collections
-from rag_serving.indexes.chroma import ChromaLocation, DenseError
+from rag_serving.indexes import chroma
+from rag_serving.indexes.chroma import ChromaLocation, DenseError, stored_readers
 from rag_serving.indexes.generation import Generation, place_of
-from rag_serving.indexes.shard_collections import stored_readers
 
 VECTORS = clustered_vectors(40)
 CONTENT = ShardContent("d" * 32, [f"{n}:1:0" for n in range(40)], VECTORS, ["everyone"] * 30 + ["group:ops"] * 10)
@@ -173,11 +172,9 @@ def test_a_search_returns_exactly_the_nearest_of_what_may_be_read(tmp_path: Path
 def test_the_setting_says_who_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, limit: int, asked: bool
 ) -> None:
-    calls = []
-    monkeypatch.setattr("rag_serving.indexes.dense.EXACT_ROWS", limit)
-    monkeypatch.setattr(
-        "rag_serving.indexes.dense.query", lambda *given: calls.append(given) or shard_collections.query(*given)
-    )
+    calls, ask = [], chroma.query
+    monkeypatch.setattr("rag_serving.indexes.chroma.EXACT_ROWS", limit)
+    monkeypatch.setattr("rag_serving.indexes.chroma.query", lambda *given: calls.append(given) or ask(*given))
     generation = restricted(tmp_path, config_for(tmp_path, dense_search=mode))
     vector = clustered_vectors(1)[0]
     assert generation.dense(vector, 30, frozenset(READERS)) == generation.exact(vector, 30, frozenset(READERS))

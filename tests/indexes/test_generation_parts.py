@@ -28,9 +28,9 @@ from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, read_json
 from rag_serving.indexes import exact, generation_files
 from rag_serving.indexes.catalog import move_current, rollback
+from rag_serving.indexes.exact import JoinedVectors
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.integrity import find_damage
-from rag_serving.indexes.joined import JoinedVectors
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.records.queries import Filters
 

@@ -17,9 +17,9 @@ from rag_assets.steps.readers import readers
 from rag_assets.steps.sections import transclusion
 from rag_serving.access import principals as access
 from rag_serving.ask import Pipeline
-from rag_serving.indexes.duplicates import DuplicateLocations
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.lexical import LexicalIndex
+from rag_serving.indexes.page_contents import DuplicateLocations
 from rag_serving.indexes.protocols import HiddenRowError
 from rag_serving.indexes.readable_rows import ReadableRows
 from rag_serving.indexes.view import GenerationView

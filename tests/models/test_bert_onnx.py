@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from support.numpy_bert import encode
 
-from rag_serving.models.embedding.onnx_bert import Bert, read_header
+from rag_serving.models.embedding.local import Bert, read_header
 from rag_serving.models.embedding.weights import Weights, find_weights
 from rag_serving.models.protocols import ModelError
 

@@ -9,7 +9,7 @@ import pytest
 
 from rag_serving.models.embedding import onnx_bert as bert_onnx
 from rag_serving.models.embedding.graph_cache import GraphCache
-from rag_serving.models.embedding.onnx_bert import Bert
+from rag_serving.models.embedding.local import Bert
 from rag_serving.models.embedding.weights import Weights
 
 IDS, LENGTHS = np.array([[101, 2129, 2146, 102]], np.int64), np.array([4], np.int32)

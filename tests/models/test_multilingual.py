@@ -16,8 +16,7 @@ from rag_serving.config.loading import Config
 from rag_serving.config.models import Embedding
 from rag_serving.models.embedding import weights
 from rag_serving.models.embedding.factory import open_embedder, open_tokenizer
-from rag_serving.models.embedding.scale import Scale
-from rag_serving.models.embedding.weights import MULTILINGUAL, MULTILINGUAL_WHEEL, find_weights
+from rag_serving.models.embedding.weights import MULTILINGUAL, MULTILINGUAL_WHEEL, Scale, find_weights
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.records.flags import LANGUAGE_NOT_SERVED
 

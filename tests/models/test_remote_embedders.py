@@ -13,9 +13,7 @@ import pytest
 from support.stand_in_embeddings import DIGEST, Fault, StandIn, true_vector
 
 from rag_serving.config.models import Embedding
-from rag_serving.models.embedding.ollama import OllamaEmbedder
-from rag_serving.models.embedding.openai import OpenAIEmbedder
-from rag_serving.models.embedding.remote import RemoteEmbedder
+from rag_serving.models.embedding.remote import OllamaEmbedder, OpenAIEmbedder, RemoteEmbedder
 from rag_serving.models.protocols import ModelError
 
 KINDS = ["ollama", "openai"]

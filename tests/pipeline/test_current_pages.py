@@ -11,7 +11,7 @@ from support.passages import candidate_of
 from support.wiki import PASSAGES, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
-from rag_serving.answering.currency_notes import told_out_of_force
+from rag_serving.answering.answerer import told_out_of_force
 from rag_serving.answering.verification import verify
 from rag_serving.ask import Pipeline
 from rag_serving.records.claims import Claim, Draft

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rag_serving.retrieval.fusion import Method, reciprocal_rank_fusion, weighted_sum
-from rag_serving.retrieval.normalization import min_max, standard
+from rag_serving.retrieval.hybrid import Method, reciprocal_rank_fusion, weighted_sum
+from rag_serving.retrieval.ranking import min_max, standard
 
 RANKINGS = st.lists(st.lists(st.integers(0, 30), unique=True, max_size=20), min_size=1, max_size=4)
 

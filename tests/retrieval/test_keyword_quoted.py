@@ -14,9 +14,9 @@ from rag_serving.config.sections import Retrieval
 from rag_serving.indexes.view import GenerationView
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.hybrid import Mode
-from rag_serving.retrieval.reasons import QueryWords, Reason, line_of, reasons_of
 from rag_serving.retrieval.search import Search, search_candidates
 from rag_serving.retrieval.stages import SearchOptions
+from rag_serving.retrieval.why import QueryWords, Reason, line_of, reasons_of
 
 FILLER = "Cranes and berths and ropes and more of the harbour day by day"
 ROWS = [

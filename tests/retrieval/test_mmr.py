@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rag_serving.retrieval.mmr import maximal_marginal_relevance
+from rag_serving.retrieval.hybrid import maximal_marginal_relevance
 
 VECTORS = np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)
 

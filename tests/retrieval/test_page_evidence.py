@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_serving.indexes.indexed_chunks import PageTree
-from rag_serving.retrieval.page_evidence import of_neighbours, of_page, of_parent
+from rag_serving.retrieval.hybrid import of_neighbours, of_page, of_parent
 
 SCORES = np.array([2.0, -1.0, 0.5, 0.0])
 PAGES = np.array([7, 7, 3, 3])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.retrieval.rm3 import expanded
+from rag_serving.retrieval.stage import expanded
 
 TERMS = st.lists(st.sampled_from(["crane", "berth", "seal", "hook"]), min_size=1, max_size=6)
 

@@ -18,8 +18,7 @@ from support.wiki import PASSAGES, Passage, configuration, publish
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
 from rag_serving.records.queries import Query
-from rag_serving.retrieval.reasons import QueryWords
-from rag_serving.retrieval.why import MOST
+from rag_serving.retrieval.why import MOST, QueryWords
 
 EVERYONE, HR = Principal("acme"), Principal("acme", "ann", frozenset({"hr"}))
 RESTARTING = "May I restart a broker while partitions are under-replicated?"

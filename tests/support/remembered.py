@@ -12,7 +12,7 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
-from rag_serving.models.embedding.onnx_bert import Bert
+from rag_serving.models.embedding.local import Bert
 from rag_serving.web import bundle
 
 _FOLDER = "session.model_external_initializers_file_folder_path"

@@ -2,7 +2,7 @@
 
 Belongs here: which units of other pages differ from one that is cited, which of them is the more current.
 Does not belong here: what a unit gives as a value (`values`), what makes a page current (`precedence`), what the reader
-is told of it (`answering.currency_notes`), what a claim is worth (`answering.verification`).
+is told of it (`answering.answerer`), what a claim is worth (`answering.verification`).
 
 Two units differ only where they speak of the same: nearly the same words beside the figure, the same cell of two
 tables, or the default of one setting. Two settings, two products, a minimum and a maximum are no difference.

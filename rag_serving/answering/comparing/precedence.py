@@ -1,7 +1,7 @@
 """Which of two passages is the more current, and why.
 
 Belongs here: comparing the marks, versions and dates of two passages. Does not belong here: reading these signs
-(`text.currency`), which passages are compared (`conflicts`), what the reader is told of it (`currency_notes`).
+(`text.currency`), which passages are compared (`conflicts`), what the reader is told of it (`answerer`).
 
 In this order: the version that was asked for, a mark of being no longer in force, the version that the page is about,
 the date of its last change. A page's own word counts for itself alone.

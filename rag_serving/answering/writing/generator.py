@@ -14,8 +14,16 @@ from dataclasses import dataclass, replace
 from threading import Lock as Mutex
 from typing import TYPE_CHECKING
 
-from rag_serving.answering.writing.pointing import SCHEMA, Pointing, make_pointing, named_units, numbers_of
-from rag_serving.answering.writing.prompt import Material, Prompt, make_prompt
+from rag_serving.answering.writing.prompt import (
+    SCHEMA,
+    Material,
+    Pointing,
+    Prompt,
+    make_pointing,
+    make_prompt,
+    named_units,
+    numbers_of,
+)
 from rag_serving.answering.writing.sanitizing import without_links
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.prompting import Prompt as Budgets

@@ -3,8 +3,8 @@
 The last message of the user is the question; the answer comes as Markdown with its sources, and as annotations.
 Streamed or not, nothing is sent that was not verified. https://platform.openai.com/docs/api-reference/chat
 
-Belongs here: the shapes of that format. Does not belong here: what is asked (`conversation`), the reply's text
-(`replies`).
+Belongs here: the shapes of that format. Does not belong here: what is asked, and the reply's text
+(`exchange`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from rag_serving.api.bodies import MAX_MESSAGES, Message, Name
-from rag_serving.api.openai.client_tasks import task_reply
-from rag_serving.api.openai.conversation import Turn, answer_to, dialogue_of
+from rag_serving.api.openai.exchange import Counter, Reply, Turn, answer_to, dialogue_of, task_reply
 from rag_serving.api.openai.models import asked_of
-from rag_serving.api.openai.replies import Counter, Reply
 from rag_serving.api.service import CurrentService, RequireCaller, slots_of
 from rag_serving.api.streams import KEEP_ALIVE, EventStream, Progress, StreamItem
 from rag_serving.api.wire import RequestError, openai_error

@@ -2,8 +2,8 @@
 
 https://platform.openai.com/docs/api-reference/responses
 
-Belongs here: its shapes, whole and streamed. Does not belong here: what is asked (`conversation`), the reply's text
-(`replies`). Nothing is stored: a client sends the conversation with each request.
+Belongs here: its shapes, whole and streamed. Does not belong here: what is asked, and the reply's
+text (`exchange`). Nothing is stored: a client sends the conversation with each request.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from rag_serving.api.bodies import MAX_MESSAGES, Message, Name, Text
-from rag_serving.api.openai.client_tasks import task_reply
-from rag_serving.api.openai.conversation import Turn, answer_to, dialogue_of
+from rag_serving.api.openai.exchange import Counter, Reply, Turn, Usage, answer_to, dialogue_of, task_reply
 from rag_serving.api.openai.models import asked_of
-from rag_serving.api.openai.replies import Counter, Reply, Usage
 from rag_serving.api.service import CurrentService, RequireCaller, slots_of
 from rag_serving.api.streams import KEEP_ALIVE, EventStream, Progress, StreamItem, event
 from rag_serving.api.wire import RequestError, openai_error

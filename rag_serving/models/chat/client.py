@@ -5,7 +5,7 @@ and characters are limited, and a loop is cut. All of it runs in an event loop o
 can a request be abandoned at any point, a name look-up included.
 
 Belongs here: what is asked of any chat server, the reply, tokens, when to give up.
-Does not belong here: what goes over the wire (`ollama`, `openai`), prompts, what a reply means.
+Does not belong here: what goes over the wire (`providers`), prompts, what a reply means.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ def open_chat(
         ModelError: no model is named, or a named API key is not set.
     """
     if provider == "ollama":
-        from rag_serving.models.chat.ollama import OllamaChat
+        from rag_serving.models.chat.providers import OllamaChat
 
         return OllamaChat(settings, section, schema)
-    from rag_serving.models.chat.openai import OpenAIChat
+    from rag_serving.models.chat.providers import OpenAIChat
 
     return OpenAIChat(settings, section, schema)

@@ -1,6 +1,6 @@
 """The processor that the local encoder runs on: a CUDA GPU where there is one that onnxruntime can use, else the CPU.
 
-Belongs here: the choice, and what is said of it. Does not belong here: sessions (`onnx_bert`), torch
+Belongs here: the choice, and what is said of it. Does not belong here: sessions (`local`), torch
 (`flag_embedding`).
 """
 

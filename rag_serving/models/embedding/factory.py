@@ -33,11 +33,11 @@ def open_embedder(config: Embedding, graphs: GraphCache | None = None) -> Embedd
         ModelError: the local model's files are missing or wrong, or a named API key is not set.
     """
     if config.provider == "ollama":
-        from rag_serving.models.embedding.ollama import OllamaEmbedder
+        from rag_serving.models.embedding.remote import OllamaEmbedder
 
         return OllamaEmbedder(config)
     if config.provider == "openai":
-        from rag_serving.models.embedding.openai import OpenAIEmbedder
+        from rag_serving.models.embedding.remote import OpenAIEmbedder
 
         return OpenAIEmbedder(config)
     if config.provider == "flagembedding":

@@ -20,10 +20,15 @@ from numpy.typing import NDArray
 
 from rag_serving.escaping.targets import one_line
 from rag_serving.models.embedding.device import Device
-from rag_serving.models.embedding.prompts import prompts_digest
-from rag_serving.models.embedding.token_batches import CPU_TOKENS, GPU_TOKENS, batch_slices
+from rag_serving.models.embedding.inputs import (
+    CPU_TOKENS,
+    GPU_TOKENS,
+    TENSOR_CORES,
+    batch_slices,
+    padded,
+    prompts_digest,
+)
 from rag_serving.models.embedding.weights import file_digest
-from rag_serving.models.padding import TENSOR_CORES, padded
 from rag_serving.models.protocols import ModelError, Progress
 
 _M3_FILE = "colbert_linear.pt"  # which only BGE-M3 and its descendants have

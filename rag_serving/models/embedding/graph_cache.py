@@ -2,7 +2,7 @@
 does, and the digests of a model's files.
 
 Belongs here: a file for each, named by what it is made from and signed by the installation.
-Does not belong here: the graphs (`onnx_bert`, `indexes.quantization`), the weights, which stay in their own file
+Does not belong here: the graphs (`local`, `indexes.quantization`), the weights, which stay in their own file
 (`weights`).
 """
 

@@ -1,26 +1,46 @@
 """What embedding servers have in common: batches, patience, and distrust of what comes back.
 
 Belongs here: prompts, batching, retries, checks of the answered vectors.
-Does not belong here: what goes over the wire (`ollama`, `openai`), or what every model server does (`http`).
+The wire: `/api/embed` and `/api/tags` of Ollama (https://github.com/ollama/ollama/blob/main/docs/api.md) by its
+package, and `POST {base_url}/embeddings` (https://platform.openai.com/docs/api-reference/embeddings/create) of LM
+Studio, vLLM, llama.cpp and OpenAI itself. Does not belong here: what every model server does (`http`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
-from typing import NoReturn
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import httpx
 import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.config.models import Embedding
-from rag_serving.models.embedding.prompts import prompts_digest
-from rag_serving.models.http import TRANSIENT, bearer, in_time, server_of, wait_s
+from rag_serving.escaping.targets import one_line
+from rag_serving.models.embedding.inputs import prompts_digest
+from rag_serving.models.http import (
+    TRANSIENT,
+    BadAnswerError,
+    bearer,
+    hooks,
+    in_time,
+    key_refused,
+    missing,
+    server_of,
+    server_text,
+    tls_context,
+    wait_s,
+    with_tag,
+)
 from rag_serving.models.protocols import ModelError, Progress
 from rag_serving.tracing.names import EMBEDDINGS, OPERATION, PROVIDER, REQUEST_MODEL, TEXTS
 from rag_serving.tracing.spans import Attributes, span
+
+if TYPE_CHECKING:
+    import ollama
+
 
 QUERY_TIMEOUT_S = 10.0
 _QUERY_WAIT_S = 1.0
@@ -159,3 +179,114 @@ class RemoteEmbedder(ABC):
         self._known_dimension = int(vectors.shape[1])
         normalized: NDArray[np.float32] = (vectors / lengths).astype(np.float32)
         return normalized
+
+
+OLLAMA_URL = "http://127.0.0.1:11434"
+
+
+class OllamaEmbedder(RemoteEmbedder):
+    """A model of an Ollama server; pulling other weights under the same tag gives it another name."""
+
+    kind = "ollama"
+
+    def __init__(self, config: Embedding) -> None:
+        """Raises ModelError where the API key's environment variable is named but not set; connects to nothing."""
+        super().__init__(config, config.base_url or OLLAMA_URL)
+        headers = self.headers()
+        self._client = lru_cache(maxsize=2)(lambda timeout_s: _open(self.base_url, headers, timeout_s))
+
+    def revision(self) -> str:
+        """model:tag@digest, as the server lists it."""
+        import ollama
+
+        tag = with_tag(self.model)
+        try:
+            listed = self._client(min(self._config.timeout_s, QUERY_TIMEOUT_S)).list().models
+        except (*TRANSIENT, ollama.ResponseError, TypeError, ValueError) as error:
+            self.give_up(error, 1)
+        for model in listed:
+            if model.model == tag and model.digest:
+                return f"{tag}@{model.digest.removeprefix('sha256:')[:12]}"
+        raise ModelError(missing(self.model, self.base_url))
+
+    def _ask(self, texts: list[str], timeout_s: float) -> list[list[float]]:
+        import ollama
+
+        try:
+            answer = self._client(timeout_s).embed(self.model, texts)
+        except ollama.ResponseError as error:
+            raise self._refusal(error) from error
+        except (TypeError, ValueError) as error:
+            raise BadAnswerError(f"no embeddings in the answer ({type(error).__name__})") from error
+        return cast("list[list[float]]", answer.embeddings)
+
+    def _refusal(self, error: ollama.ResponseError) -> ModelError:
+        if error.status_code == 404 and "not found" in error.error:
+            return ModelError(missing(self.model, self.base_url))
+        said = f"HTTP {error.status_code}: {one_line(error.error)}"
+        if error.status_code in (401, 403):
+            return key_refused(self.base_url, said, "embedding.api_key_env")
+        return ModelError(
+            f"the Ollama server at {self.base_url} refuses to embed with {self.model!r} ({said}); correct embedding.*"
+        )
+
+
+def _open(base_url: str, headers: dict[str, str], timeout_s: float) -> ollama.Client:
+    import ollama
+
+    return ollama.Client(
+        base_url,
+        headers=headers,
+        timeout=timeout_s,
+        event_hooks=hooks(),
+        verify=tls_context(),
+    )
+
+
+OPENAI_URL = "http://127.0.0.1:1234/v1"
+
+
+class OpenAIEmbedder(RemoteEmbedder):
+    """A model of an OpenAI-compatible server, named as that server names it."""
+
+    kind = "openai"
+
+    def __init__(self, config: Embedding) -> None:
+        """Raises ModelError where the API key's environment variable is named but not set; connects to nothing."""
+        super().__init__(config, config.base_url or OPENAI_URL)
+        self._client = httpx.Client(
+            headers=self.headers(),
+            event_hooks=hooks(),
+            verify=tls_context(),
+        )
+
+    def _ask(self, texts: list[str], timeout_s: float) -> list[list[float]]:
+        body = {"model": self.model, "input": texts, "encoding_format": "float"}
+        response = self._client.post(f"{self.base_url}/embeddings", json=body, timeout=timeout_s)
+        if not response.is_success:
+            raise self._refusal(response)
+        try:
+            return _in_order(response.json()["data"], len(texts))
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadAnswerError(f"no embeddings in the answer ({type(error).__name__}: {error})") from error
+
+    def _refusal(self, response: httpx.Response) -> ModelError:
+        said = f"HTTP {response.status_code}: {server_text(response)}"
+        if response.status_code in (401, 403):
+            return key_refused(self.base_url, said, "embedding.api_key_env")
+        if response.status_code == 404:
+            return ModelError(
+                f"model {self.model!r} or the path is not known at {self.base_url} ({said}); load the model there, "
+                f"see {self.base_url}/models, and let embedding.base_url end in /v1"
+            )
+        return ModelError(
+            f"{self.base_url} refuses to embed with {self.model!r} ({said}); correct embedding.* or the text"
+        )
+
+
+def _in_order(data: list[dict[str, Any]], count: int) -> list[list[float]]:
+    """Return the vectors by their `index`, which servers that batch internally do not always answer in order."""
+    vectors = {int(item["index"]): item["embedding"] for item in data}
+    if sorted(vectors) != list(range(count)):
+        raise ValueError(f"indexes of {len(data)} vectors do not fit {count} texts")
+    return [vectors[index] for index in range(count)]

@@ -1,19 +1,44 @@
-"""Which words are words, for whoever would call them misspelt: those that a model's vocabulary has whole.
+"""What the local model's tokenizer says of texts: which words are whole in its vocabulary, how many tokens a text has.
 
-Belongs here: asking the tokenizer. Does not belong here: corrections (`query.spelling`).
+Belongs here: asking the tokenizer. Does not belong here: corrections (`query.spelling`), what a language model's server
+counts.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from rag_serving.config.models import Embedding
 from rag_serving.models.embedding.factory import installed_tokenizer
 from rag_serving.models.protocols import Tokenizer
 
 if TYPE_CHECKING:
     from rag_serving.config.models import Embedding
     from rag_serving.models.embedding.graph_cache import GraphCache
+
+
+_CHARS_PER_TOKEN = 4
+
+
+class TokenCount:
+    """Counts tokens of the local model's vocabulary, whose tokenizer is opened when first needed."""
+
+    def __init__(self, config: Embedding) -> None:
+        self._config = config
+
+    def __call__(self, texts: Iterable[str]) -> int:
+        """Return the tokens of some texts; without a tokenizer a token for every four characters of a text."""
+        texts = list(texts)
+        if self._tokenizer is None:
+            return sum(math.ceil(len(text) / _CHARS_PER_TOKEN) for text in texts)
+        return sum(len(offsets) for offsets in self._tokenizer.offsets(texts))
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer | None:
+        return installed_tokenizer(self._config)
 
 
 class Words:

@@ -1,6 +1,8 @@
 """Stages of a search by keywords.
 
-Belongs here: rows from the keyword tier, how many of one document. Does not belong here: their scores (`scoring`).
+Belongs here: rows from the keyword tier, how many of one document, rows that hold a quoted phrase. Does not belong
+here: their scores (`scoring`), how much a phrase is worth (`retrieval.hybrid`), reading quotation marks
+(`query.operators`).
 """
 
 from __future__ import annotations
@@ -8,8 +10,47 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from rag_serving.retrieval.ranking import Ranking
+import numpy as np
+
+from rag_serving.indexes.protocols import ReaderView, Rows
+from rag_serving.retrieval.keyword.search import KEYWORD
+from rag_serving.retrieval.ranking import SCORE, Ranking
 from rag_serving.retrieval.stage import SearchContext
+from rag_serving.text.keyword_words import words_in
+from rag_serving.text.normalization import caseless, holds
+
+_READ_AT_MOST = 1000  # rows whose text is looked at
+_ADDED = 20  # rows with a phrase that are added where others were ranked before them
+
+
+def rows_holding(view: ReaderView, phrase: str) -> Rows:
+    """Return the rows that hold a phrase to the letter, ascending, of the first 1,000 that have all its words in
+    content or title."""
+    keywords = view.keywords
+    has_all = keywords.readable.copy()
+    words = set(words_in(phrase))
+    keywords.expect(words)
+    for word in words:
+        has_word = np.zeros(len(has_all), np.bool_)
+        has_word[keywords.rows_with({word})] = True
+        titled = np.zeros(keywords.size[1], np.bool_)
+        titled[keywords.pages_titled({word}, frozenset())] = True
+        has_all &= has_word | titled[keywords.page_of]
+    rows = np.flatnonzero(has_all)[:_READ_AT_MOST].tolist() if words else []
+    wanted = caseless(phrase)
+    return np.array([row for row in rows if holds(caseless(view.indexed_text(row)), wanted)], np.int64)
+
+
+def add_holders(context: SearchContext, ranking: Ranking) -> Ranking:
+    """Return the ranking, and at its end the best rows with a quoted phrase that it lacks, with their own scores."""
+    if context.holders is None or context.keywords is None:
+        return ranking
+    held = context.holders if context.among is None else context.holders & context.among
+    rows = np.setdiff1d(np.flatnonzero(held), ranking.rows)
+    scores = context.keywords.scored.scores_of(rows)
+    best = np.argsort(-scores, kind="stable")[:_ADDED]
+    added = {KEYWORD: scores[best], SCORE: scores[best]}
+    return ranking.joined(Ranking(rows[best], added))
 
 
 @dataclass(frozen=True)

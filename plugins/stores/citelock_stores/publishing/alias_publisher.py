@@ -44,7 +44,7 @@ from rag_serving.config.loading import Config
 from rag_serving.indexes import exact
 from rag_serving.indexes.databases import RemoteDataError, RemoteError
 from rag_serving.indexes.generation_files import GenerationFiles, read_files
-from rag_serving.indexes.source_dates import newest_pages
+from rag_serving.indexes.served import newest_pages
 
 PIECE = 512 << 10
 """Bytes of an original in one point."""

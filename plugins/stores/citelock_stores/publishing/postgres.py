@@ -43,7 +43,7 @@ from rag_serving.artifacts.store import Store, StoreError, open_file
 from rag_serving.config.loading import Config
 from rag_serving.indexes.databases import RemoteDataError, RemoteTimeoutError
 from rag_serving.indexes.generation_files import GenerationFiles, read_files
-from rag_serving.indexes.source_dates import newest_pages
+from rag_serving.indexes.served import newest_pages
 from rag_serving.text.page_marks import page_at
 from rag_serving.text.structure import decode
 

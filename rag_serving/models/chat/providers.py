@@ -1,8 +1,10 @@
-"""Text from any OpenAI-compatible server: LM Studio, vLLM, llama.cpp, OpenAI itself.
+"""Text from an Ollama server, or any OpenAI-compatible one: LM Studio, vLLM, llama.cpp, OpenAI itself.
 
-Belongs here: the wire format of `POST {base_url}/chat/completions` with server-sent events
-(https://platform.openai.com/docs/api-reference/chat-streaming) and of `GET {base_url}/models`.
-Does not belong here: patience, retries and limits (`chat`).
+Belongs here: `/api/chat` and `/api/tags` by the `ollama` package
+(https://github.com/ollama/ollama/blob/main/docs/api.md#generate-a-chat-completion); the wire format of
+`POST {base_url}/chat/completions` with server-sent events
+(https://platform.openai.com/docs/api-reference/chat-streaming) and of `GET {base_url}/models`; how servers say that a
+prompt is too long. Does not belong here: patience, retries and limits (`client`).
 """
 
 from __future__ import annotations
@@ -10,17 +12,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from rag_serving.config.models import ChatModel
 from rag_serving.escaping.targets import one_line
 from rag_serving.models.chat.client import RemoteChat, Schema
-from rag_serving.models.chat.context_length import says_too_long
 from rag_serving.models.chat.messages import Message, Piece
-from rag_serving.models.http import BadAnswerError, key_refused
+from rag_serving.models.http import BadAnswerError, key_refused, missing, with_tag
 from rag_serving.models.protocols import ModelError
+
+if TYPE_CHECKING:
+    import ollama
+
 
 # Parameters that some models refuse, with what they take instead; None: they do without.
 _SPARED: dict[str, str | None] = {
@@ -192,3 +198,93 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
             yield line.decode(errors="replace")
     for line in _LINE_END.split(rest):
         yield line.decode(errors="replace")
+
+
+class OllamaChat(RemoteChat):
+    """A model of an Ollama server.
+
+    The context length is sent with every request: Ollama's own default is short, and it drops the beginning of a
+    prompt, our rules, without a word.
+    """
+
+    kind = "ollama"
+    default_url = "http://127.0.0.1:11434"
+
+    async def stream(self, messages: Sequence[Message]) -> AsyncIterator[Piece]:
+        import ollama
+
+        sent = [ollama.Message(role=message.role, content=message.content) for message in messages]
+        options = {
+            "num_ctx": self.settings.context_tokens,
+            "num_predict": self.settings.max_output_tokens,
+            "temperature": self.settings.temperature,
+        }
+        async with self._client() as client:
+            try:
+                form = dict(self.schema) if self.schema else None
+                answered = await client.chat(self.model, sent, stream=True, options=options, format=form)
+                async with aclosing(answered) as parts:
+                    async for part in parts:
+                        yield _piece(part)
+            except ollama.ResponseError as error:
+                raise self._failure(error) from error
+            except (TypeError, ValueError, AttributeError) as error:
+                raise BadAnswerError(f"no chat message in the answer ({type(error).__name__})") from error
+
+    async def models(self) -> list[str] | None:
+        import ollama
+
+        async with self._client() as client:
+            try:
+                return [model.model or "" for model in (await client.list()).models]
+            except ollama.ResponseError as error:
+                raise self._failure(error) from error
+            except (TypeError, ValueError) as error:
+                raise BadAnswerError(f"no list of models ({type(error).__name__})") from error
+
+    def is_among(self, listed: Sequence[str]) -> bool:
+        return with_tag(self.model) in listed
+
+    def missing(self) -> str:
+        return missing(self.model, self.base_url)
+
+    def _client(self) -> ollama.AsyncClient:
+        import ollama
+
+        return ollama.AsyncClient(self.base_url, **self.client_options())
+
+    def _failure(self, error: ollama.ResponseError) -> Exception:
+        """Return what a refusal means; an error within a stream has no status and may not be met again."""
+        said = one_line(error.error)
+        if says_too_long(said):
+            return self.context_too_long(said)
+        if error.status_code == 404 and "not found" in said:
+            return ModelError(self.missing())
+        if error.status_code in (401, 403):
+            return key_refused(self.base_url, f"HTTP {error.status_code}: {said}", f"{self.section}.api_key_env")
+        if error.status_code < 0:
+            return BadAnswerError(said)
+        return ModelError(
+            f"the Ollama server at {self.base_url} refuses to write with {self.model!r} "
+            f"(HTTP {error.status_code}: {said}); correct {self.section}.*"
+        )
+
+
+def _piece(part: ollama.ChatResponse) -> Piece:
+    return Piece(part.message.content or "", part.done_reason, part.prompt_eval_count, part.eval_count)
+
+
+# OpenAI, vLLM: "maximum context length is 4096 tokens", code context_length_exceeded; llama.cpp: "exceeds the available
+# context size", exceed_context_size_error; LM Studio: "keep the first 111490 tokens when context the overflows";
+# Ollama: "input length exceeds the context length"; others: "prompt is too long", "too many tokens".
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|exceed_context_size|maximum (?:context|model) length|context the overflows"
+    r"|context (?:length|size|window).{0,40}exceed|exceed\w{0,4}.{0,40}context (?:length|size|window)"
+    r"|prompt is too long|too many tokens|reduce the length",
+    re.IGNORECASE,
+)
+
+
+def says_too_long(text: str) -> bool:
+    """Return whether an error message says that the prompt has more tokens than the model reads."""
+    return _TOO_LONG.search(text) is not None

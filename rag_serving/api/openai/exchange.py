@@ -1,0 +1,223 @@
+"""A conversation in OpenAI's format as what Citelock can be asked, and what a chat client is shown of the answer.
+
+Belongs here: which message is the question, what the others are used for, asking; an answer's Markdown, where its
+citations stand in it, how long it is; prompts that chat clients send on their own. Does not belong here: the shapes of
+requests and answers (`completions`, `responses`).
+
+Clients ask for a title, tags, questions to go on with, behind the conversation. Such prompts ask nothing of the pages:
+they are answered here, at once, from the conversation that they quote, and cite nothing. Known are the prompts of Open
+WebUI (`### Task:` … `<chat_history>`, an answer in JSON) and of LibreChat and others (a title for the conversation, in
+plain text).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from rag_serving.answering.markdown import linked_markdown
+from rag_serving.api.bodies import MAX_SELECTION_CHARS
+from rag_serving.api.errors import RETRY_AFTER_S
+from rag_serving.api.openai.models import Asked
+from rag_serving.api.service import Service, checked_text, timings_for
+from rag_serving.api.wire import RequestError
+from rag_serving.conversations.sessions import Exchange, Remembered
+from rag_serving.conversations.turns import Conversation, conversation_of
+from rag_serving.models.embedding.vocabulary import TokenCount
+from rag_serving.records.answers import Answer
+from rag_serving.records.flags import INSTRUCTIONS_UNUSED
+from rag_serving.tracing import Listen
+
+_INSTRUCTING = frozenset({"system", "developer"})
+
+
+class Turn(NamedTuple):
+    """A message of a conversation."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Dialogue:
+    """A question with what was said before."""
+
+    question: str
+    earlier: tuple[str, ...]  # what the asker said before, oldest first
+    conversation: Conversation  # the same with what the client says was answered
+    has_instructions: bool  # a system prompt: how to answer is not for clients to say
+
+
+def dialogue_of(turns: Iterable[Turn], service: Service, param: str) -> Dialogue:
+    """Return what the last message of the user asks, with the messages of the user before it.
+
+    Raises:
+        RequestError: there is no such message, or it is empty or too long; `param` names where messages come from.
+    """
+    turns = list(turns)
+    said = [turn.text for turn in turns if turn.role == "user"]
+    if not said:
+        raise RequestError(400, "BAD_REQUEST", f"'{param}' has no message of the role 'user'", param)
+    has_instructions = any(turn.role in _INSTRUCTING and turn.text.strip() for turn in turns)
+    last = max(at for at, turn in enumerate(turns) if turn.role == "user")
+    question = checked_text(param, said[-1], service.config)
+    return Dialogue(question, tuple(said[:-1]), conversation_of(turns[:last]), has_instructions)
+
+
+def answer_to(
+    dialogue: Dialogue, asked: Asked, service: Service, listen: Listen | None = None, session_id: str | None = None
+) -> Answer:
+    """Return the answer to a conversation in the mode that its model names.
+
+    Raises:
+        RequestError: the mode answers from a text, and the conversation brings none, or one that is too long.
+    """
+    pipeline = service.pipelines[asked.caller.tenant]
+    remembered = Remembered(pipeline.sessions, asked.caller, session_id)
+    said, selection = remembered.conversation(dialogue.conversation), None
+    if asked.mode == "selected_text":
+        selection = selection_of(dialogue)
+        answer = pipeline.ask_selection(dialogue.question, selection, False, listen, asked.caller)
+    else:
+        answer = pipeline.ask(asked.caller, dialogue.question, listen=listen, conversation=said)
+    answer = remembered.kept(Exchange(dialogue.question, answer, context=selection, mode=asked.mode))
+    if dialogue.has_instructions:
+        answer = replace(answer, flags=(*answer.flags, INSTRUCTIONS_UNUSED))
+    return replace(answer, timings_ms=timings_for(asked.caller, answer.timings_ms))
+
+
+def selection_of(dialogue: Dialogue) -> str:
+    """Return the text that the mode `selected_text` answers from: what the user sent before the question.
+
+    Raises:
+        RequestError: there is none, or it is too long.
+    """
+    text = "\n\n".join(dialogue.earlier)
+    if not text.strip():
+        raise RequestError(400, "BAD_REQUEST", "this model answers from a text: send it first, then ask", "messages")
+    if len(text) > MAX_SELECTION_CHARS:
+        message = f"the text has {len(text)} characters, at most {MAX_SELECTION_CHARS} are read"
+        raise RequestError(400, "TOO_LONG", message, "messages")
+    return text
+
+
+_TASK = re.compile(r"\A\s*#{1,4} ?Task:?\s", re.IGNORECASE)
+_HISTORY = ("<chat_history>", "Chat History:")  # what stands before the conversation
+_SAID = re.compile(r"^[ \t]{0,8}(?:USER|User|Human|user):[ \t]{0,8}(\S.*)$", re.MULTILINE)
+_TITLE = re.compile(
+    r"\b(?:concise|short|brief|5[- ]words?[- ]or[- ]less|(?:3|4|5|6)-(?:5|6|7|8) words?)\b[^\n]{0,120}\btitle\b"
+    r"|\btitle\b[^\n]{0,120}\b(?:concise|short|brief|\d words? or (?:less|fewer)"
+    r"|max(?:imum)? \d+ (?:words?|characters))\b",
+    re.IGNORECASE,
+)
+_CONVERSATION = re.compile(r"\b(?:conversation|chat|dialogue|exchange)\b", re.IGNORECASE)
+_ONLY = re.compile(
+    r"\b(?:only|just|nothing else|no (?:punctuation|quot\w+|other text|additional text))\b", re.IGNORECASE
+)
+_JSON_KEY = re.compile(r"\{\s*\"(title|tags|follow_ups|queries|text|prompt|emoji)\"")
+_TITLE_WORDS, _TITLE_CHARS = 6, 60
+_LONGEST = 20_000  # characters that are looked at
+
+
+def task_reply(text: str) -> str | None:
+    """Return what a client's own prompt gets, or None where the text is somebody's question."""
+    text = text[:_LONGEST]
+    if _TASK.match(text):
+        keys = _JSON_KEY.findall(text)
+        return json.dumps(_REPLIES[keys[0]](text), ensure_ascii=False) if keys else None
+    head = text[:1000]
+    if _TITLE.search(head) and _CONVERSATION.search(head) and _ONLY.search(head):
+        return _title(text)
+    return None
+
+
+def _title(text: str) -> str:
+    """Return the first words that somebody said in the conversation that the prompt quotes."""
+    start = next((place for sign in _HISTORY if (place := text.find(sign)) >= 0), 0)
+    said = _SAID.search(text, start)
+    words = " ".join((said[1] if said else "").split()[:_TITLE_WORDS])[:_TITLE_CHARS].rstrip(" ?!.,;:")
+    return words or "Conversation"
+
+
+_REPLIES: dict[str, Callable[[str], dict[str, object]]] = {
+    "title": lambda text: {"title": _title(text)},
+    "tags": lambda _: {"tags": ["Documentation"]},
+    "follow_ups": lambda _: {"follow_ups": []},
+    "queries": lambda _: {"queries": []},
+    "text": lambda _: {"text": ""},
+    "prompt": lambda _: {"prompt": ""},
+    "emoji": lambda _: {"emoji": "📄"},
+}
+
+
+class Usage(NamedTuple):
+    """Tokens that were read and written."""
+
+    read: int = 0
+    written: int = 0
+
+    def chat(self) -> dict[str, int]:
+        """Return the shape of chat completions."""
+        return {
+            "prompt_tokens": self.read,
+            "completion_tokens": self.written,
+            "total_tokens": self.read + self.written,
+        }
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A text with its citations."""
+
+    text: str
+    citations: tuple[dict[str, Any], ...] = ()  # of type url_citation: offsets of the marker, address, title
+    answer: Answer | None = None  # None: a client's own prompt was answered
+
+    @classmethod
+    def of(cls, answer: Answer) -> Reply:
+        """Return an answer as a reply."""
+        linked = linked_markdown(answer)
+        citations = tuple(
+            {
+                "start_index": marker.start,
+                "end_index": marker.end,
+                "url": marker.citation.fragment_url,
+                "title": marker.citation.title,
+            }
+            for marker in linked.markers
+            if marker.citation.fragment_url.startswith(("https://", "http://"))
+        )
+        return cls(linked.text, citations, answer)
+
+    @property
+    def refusal(self) -> RequestError | None:
+        """The error of an answer that is not available now."""
+        if self.answer is None or self.answer.status != "unavailable":
+            return None
+        return RequestError(503, "UNAVAILABLE", self.answer.answer, retry_after=RETRY_AFTER_S)
+
+    @property
+    def structured(self) -> dict[str, Any]:
+        """The whole answer, in a field of its own that other clients ignore."""
+        return {"citelock": self.answer.payload()} if self.answer else {}
+
+
+@dataclass
+class Counter:
+    """Counts the tokens of one exchange, once."""
+
+    read: Sequence[str]
+    tokens: TokenCount
+    usage: Usage = field(default_factory=Usage)
+
+    def count(self, reply: Reply) -> Usage:
+        """Return the tokens that a model behind the answer took, as its server says; else those of what came in and
+        went out."""
+        if reply.answer and (used := reply.answer.usage):
+            self.usage = Usage(used.prompt_tokens, used.completion_tokens)
+        else:
+            self.usage = Usage(self.tokens(self.read), self.tokens([reply.text]))
+        return self.usage
