@@ -32,7 +32,7 @@ from rag_serving.pipeline.locked import Locked, both_of, shows_both, tells_both
 from rag_serving.pipeline.tenant import TenantServices
 from rag_serving.query.languages import is_of_pages
 from rag_serving.reading.passage import numbered
-from rag_serving.receipts.recording import Request, answer_trace
+from rag_serving.receipts.recording import QuestionRequest, answer_trace
 from rag_serving.records.answers import Answer, SearchResults
 from rag_serving.records.flags import NO_SHARED_WORDS, RETRIEVAL_DISABLED
 from rag_serving.records.occasion import PLAIN, Occasion
@@ -357,7 +357,7 @@ class Pipeline(TenantServices):
         turns = conversation.last_turns if conversation else ()
         if turns:
             occasion = replace(occasion, questions=tuple(turn.question for turn in reversed(turns)))
-        request = Request(principal, question, filters, explain, occasion=occasion)
+        request = QuestionRequest(principal, question, filters, explain, occasion=occasion)
         inquiry = Inquiry(self, request, StageTrace(listen), STAGES[occasion.mode])
         if conversation and turns:
             inquiry.conversation, inquiry.is_read = conversation, False
@@ -374,7 +374,7 @@ class Pipeline(TenantServices):
     ) -> Answer:
         """Return an answer from the given text alone: nothing is retrieved, and citations are offsets into that
         text."""
-        request = Request(principal or Principal(self.tenant), question, explain=explain)
+        request = QuestionRequest(principal or Principal(self.tenant), question, explain=explain)
         inquiry = Inquiry(self, request, StageTrace(listen), SELECTION, selection=selection)
         return self._answered(inquiry, principal, "selected_text")
 
@@ -388,7 +388,7 @@ class Pipeline(TenantServices):
             UnpublishedError: there is no generation to search.
             RetrievalError: no phase can answer, or retrieval is switched off.
         """
-        inquiry = Inquiry(self, Request(principal, query, filters, explain), StageTrace(), SEARCH, count=k)
+        inquiry = Inquiry(self, QuestionRequest(principal, query, filters, explain), StageTrace(), SEARCH, count=k)
         with self.memory.asked():
             run(inquiry)
             self.log.searched(principal, query, inquiry.results, inquiry.recorded)

@@ -26,7 +26,7 @@ import numpy as np
 import yaml
 
 from evals.bench.real_text import DATA
-from rag_serving.caching.answers import AnswerCache, CachedAnswer, Scope, Vector
+from rag_serving.caching.answers import AnswerCache, AnswerScope, CachedAnswer, Vector
 from rag_serving.config.caching import Cache
 from rag_serving.config.models import Embedding
 from rag_serving.models import open_embedder
@@ -152,7 +152,7 @@ def _spread(cosines: Sequence[float]) -> dict[str, float]:
 
 
 def _outcome(pair: Pair, first: Vector, second: Vector, settings: Cache) -> Outcome:
-    cache, scope = AnswerCache(settings), Scope("bench", "one", "g", frozenset(), {})
+    cache, scope = AnswerCache(settings), AnswerScope("bench", "one", "g", frozenset(), {})
     answer = CachedAnswer(Answer("answered", "An answer."), {}, Lock(()))
     cache.put(scope, pair.first, answer, lambda: first)
     return Outcome(pair, float(first @ second), cache.get(scope, pair.second, lambda: second) is not None)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from rag_serving.answering.citations import claims_of
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.models.chat.factory import open_chat
-from rag_serving.models.chat.messages import Message
+from rag_serving.models.chat.messages import PromptMessage
 from rag_serving.models.protocols import ModelError
 from rag_serving.records.answers import Answer
 from rag_serving.text.fences import Fence
@@ -116,8 +116,8 @@ def open_judge(settings: AnswerGeneration) -> Entails | None:
 
     @lru_cache(maxsize=_REMEMBERED)
     def entails(premise: str, hypothesis: str) -> bool:
-        message = Message("user", question(premise, hypothesis, Fence.new()))
-        word = chat.reply([Message("system", _SYSTEM), message]).text.strip().strip(".*\"'").upper()
+        message = PromptMessage("user", question(premise, hypothesis, Fence.new()))
+        word = chat.reply([PromptMessage("system", _SYSTEM), message]).text.strip().strip(".*\"'").upper()
         if word not in ("YES", "NO"):
             raise ModelError(f"{chat.name} says {word[:40]!r} where only YES or NO was asked for")
         return word == "YES"

@@ -14,7 +14,7 @@ from rag_serving.config.models import ChatModel, Context, ContextFallback, Price
 from rag_serving.models.breaker import Breaker
 from rag_serving.models.chat.client import RemoteChat, TooLateError
 from rag_serving.models.chat.factory import open_chat
-from rag_serving.models.chat.messages import Message, Reply
+from rag_serving.models.chat.messages import PromptMessage, Reply
 from rag_serving.models.protocols import ContextTooLongError, ModelError
 
 BACKOFF_S = 1.0
@@ -68,7 +68,7 @@ class ContextServer:
     breaker: Breaker = field(default_factory=lambda: Breaker(FAILURES, RESET_S))
     failure: str = ""  # the last one
 
-    async def ask(self, messages: Sequence[Message], brief: bool) -> Answer:
+    async def ask(self, messages: Sequence[PromptMessage], brief: bool) -> Answer:
         """Return what the model answers; a failure is counted.
 
         Raises:
@@ -94,7 +94,7 @@ class ContextServers:
     def __init__(self, servers: Sequence[ContextServer]) -> None:
         self._servers = servers
 
-    async def ask(self, messages: Sequence[Message], brief: bool = False) -> Answer:
+    async def ask(self, messages: Sequence[PromptMessage], brief: bool = False) -> Answer:
         """Return the first answer; `brief` asks for fewer tokens.
 
         Raises:

@@ -27,7 +27,7 @@ from rag_assets.steps.contexts.quality import QualityScore, inventions, score_co
 from rag_serving.config.models import Context
 from rag_serving.hooks import BudgetError, BudgetsAwayError, TenantBudget
 from rag_serving.models.chat.client import TooLateError
-from rag_serving.models.chat.messages import Message
+from rag_serving.models.chat.messages import PromptMessage
 from rag_serving.models.protocols import ModelError
 from rag_serving.text.fences import Fence
 
@@ -315,7 +315,7 @@ class _Run:
             self.tally.retries += attempt > 0
             text = prompt(call.document, open_, self._fence, advice)
             try:
-                answer = await self._servers.ask([Message("user", text)], brief)
+                answer = await self._servers.ask([PromptMessage("user", text)], brief)
             except TooLateError as error:
                 brief = True
                 self._count_failure(error, best, open_)

@@ -18,7 +18,7 @@ from rag_serving.artifacts.store import Store, StoreError, read_table
 from rag_serving.config.loading import Config
 from rag_serving.documents.deletions import write_deletion
 from rag_serving.documents.inbox import Inbox, inboxes_of
-from rag_serving.documents.records import Entry, State
+from rag_serving.documents.records import Entry, ReadState
 from rag_serving.indexes.generation_parts import map_chunks, parts_of
 
 _ON_THEIR_WAY = frozenset({"chunking", "embedding"})
@@ -131,10 +131,10 @@ def _settle(
     return [entries[name] for name in gone]
 
 
-def _state(entry: Entry, versions: Mapping[str, int], explained: Mapping[str, str]) -> State | None:
+def _state(entry: Entry, versions: Mapping[str, int], explained: Mapping[str, str]) -> ReadState | None:
     shown, state = versions.get(entry.page_id), entry.state
     if shown is not None and shown == entry.document.current.version:
-        return State(version=shown, stage="published", shown=shown)
+        return ReadState(version=shown, stage="published", shown=shown)
     if state is None:
         return None
     if shown is None and state.stage in _ON_THEIR_WAY | {"published"} and (why := explained.get(entry.page_id)):

@@ -52,7 +52,7 @@ from rag_serving.indexes.exact import FILE as VECTORS_FILE
 from rag_serving.indexes.exact import JoinedVectors, VectorsError
 from rag_serving.indexes.generation import place_of
 from rag_serving.indexes.generation_files import LEXICAL_FOLDER
-from rag_serving.indexes.generation_parts import CHUNKS_FILE, MAPPED_FILE, Part, map_chunks, parts_of
+from rag_serving.indexes.generation_parts import CHUNKS_FILE, MAPPED_FILE, GenerationPart, map_chunks, parts_of
 from rag_serving.indexes.generation_parts import FOLDER as PARTS_FOLDER
 from rag_serving.indexes.integrity import MARK, Damage, find_damage, find_dense_damage
 from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
@@ -252,11 +252,11 @@ class _Parts:
             name = f"{PARTS_FOLDER}/*/{Path(name).name}"
         yield from sorted(self._store.generations(self._tenant).glob(f"[!.]*/{name}"))
 
-    def _having(self, *names: str) -> list[Part]:
+    def _having(self, *names: str) -> list[GenerationPart]:
         """Return the parts of which one of these files is damaged and not made again yet."""
         return [part for part in self._parts if self.wanted.intersection(map(part.file, names))]
 
-    def _made(self, part: Part) -> Path:
+    def _made(self, part: GenerationPart) -> Path:
         """Return the folder in which the files of a part are made again."""
         folder = part.folder(self.working)
         folder.mkdir(parents=True, exist_ok=True)
@@ -268,7 +268,7 @@ class _Parts:
         found = [table for table in tables if table is not None]
         return pa.concat_tables(found) if len(found) == len(tables) else None
 
-    def _rows(self, part: Part) -> pa.Table | None:
+    def _rows(self, part: GenerationPart) -> pa.Table | None:
         """Return the rows of a part from either of their files, None where both are damaged."""
         try:
             if path := self._sound.get(part.file(MAPPED_FILE)):

@@ -35,7 +35,7 @@ from rag_serving.artifacts.store import (
 )
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.generation_files import LEXICAL_FOLDER
-from rag_serving.indexes.generation_parts import CHUNKS_FILE, MAPPED_FILE, Part, map_chunks, named_parts
+from rag_serving.indexes.generation_parts import CHUNKS_FILE, MAPPED_FILE, GenerationPart, map_chunks, named_parts
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
 
@@ -182,7 +182,7 @@ def _write_parts(folder: Path, table: pa.Table, vectors: Vectors, sizes: Sequenc
         place += part.vectors
 
 
-def write_chunk_parts(folder: Path, table: pa.Table, parts: Sequence[Part]) -> None:
+def write_chunk_parts(folder: Path, table: pa.Table, parts: Sequence[GenerationPart]) -> None:
     """Write the rows of every part of a generation's chunk table below its folder."""
     row = 0
     for part in parts:

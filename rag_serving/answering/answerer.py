@@ -35,7 +35,7 @@ from rag_serving.answering.gates import (
 from rag_serving.answering.selection.scorer import Tables, WeightsError, calibrated
 from rag_serving.answering.selection.selector import (
     MODEL,
-    Part,
+    QuestionPart,
     Quoting,
     Selecting,
     Similarity,
@@ -83,7 +83,7 @@ class Question:
     gates: Gates | None = None  # None: those of the configuration
     occasion: Occasion = PLAIN
     analyze: Analyze = analyze  # gives the terms of a text as `weights` have them
-    parts: tuple[Part, ...] = ()  # what is asked of runs of passages, each by itself; none: all is asked of all
+    parts: tuple[QuestionPart, ...] = ()  # what is asked of runs of passages, each by itself; none: all is asked of all
     decision: Decision | None = None  # whether it is clear what it means, where that was decided
 
 
@@ -199,7 +199,7 @@ class Answering:
         """
         settings = self._config.generation
 
-        def options_of(compared: Question | Part) -> Selecting:
+        def options_of(compared: Question | QuestionPart) -> Selecting:
             similarity = self._similarity(compared) if by_meaning else None
             return Selecting(similarity, settings.max_citations, settings.quote_max_words, self._tables)
 
@@ -207,7 +207,7 @@ class Answering:
             return selected_apart(asked.parts, lock, asked.analyze, options_of)
         return select(asked.text, lock, asked.weights, asked.analyze, options_of(asked))
 
-    def _similarity(self, asked: Question | Part) -> Similarity | None:
+    def _similarity(self, asked: Question | QuestionPart) -> Similarity | None:
         """Return what compares texts with a question by meaning; None without its vector."""
         vector = asked.vector
         return None if vector is None else lambda texts: self._similarities(asked.stored, vector, texts)

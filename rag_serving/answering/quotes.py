@@ -31,7 +31,7 @@ _FIGURE, _IN_WORDS = 4.0, 1.0  # what a word counts for as the answer, in weight
 _WORD = re.compile(r"\w")
 
 
-class Asked(Protocol):
+class Focus(Protocol):
     """What a window is chosen by: the kind of answer that is asked for, the question's words, weights of its terms."""
 
     @property
@@ -44,7 +44,7 @@ class Asked(Protocol):
     def weights(self) -> Mapping[str, float]: ...
 
 
-def best_window(unit: str, asked: Asked, analyze: Callable[[str], Sequence[str]], count: int) -> tuple[int, int]:
+def best_window(unit: str, asked: Focus, analyze: Callable[[str], Sequence[str]], count: int) -> tuple[int, int]:
     """Return the range of up to `count` words that holds most of the weight; the first among equals.
 
     Words are what white space parts. The best word of the kind that is asked for (a figure, a time, a name) counts
@@ -67,7 +67,7 @@ def best_window(unit: str, asked: Asked, analyze: Callable[[str], Sequence[str]]
     return trimmed(unit, spans[first : first + count])
 
 
-def _answers(asked: Asked, word: str) -> float:
+def _answers(asked: Focus, word: str) -> float:
     """Return what a word counts for as the answer: a figure or a name more than a number in words."""
     if asked.kind not in ("quantity", "time", "person") or not holds(asked.kind, word, asked.words):
         return 0.0
@@ -138,7 +138,7 @@ class QuoteSpan:
     ratio: float = 100.0
 
 
-class Passage:
+class QuotedText:
     """A text that quotes are looked for in; it is folded once."""
 
     def __init__(self, text: str, structure: Structure | None = None) -> None:
@@ -159,15 +159,15 @@ class Passage:
         return fold(self.text)
 
 
-def find_quote(quote: str, text: str | Passage, fuzzy_min: float = 90.0) -> QuoteSpan | None:
+def find_quote(quote: str, text: str | QuotedText, fuzzy_min: float = 90.0) -> QuoteSpan | None:
     """Return where the quote stands in the text: exactly, else nearly with the same figures and turns, else None."""
-    passage = Passage(text) if isinstance(text, str) else text
+    passage = QuotedText(text) if isinstance(text, str) else text
     return find_exact(quote, passage) or find_near(quote, passage, fuzzy_min)
 
 
-def find_exact(quote: str, text: str | Passage) -> QuoteSpan | None:
+def find_exact(quote: str, text: str | QuotedText) -> QuoteSpan | None:
     """Return the first place where the quote stands between word borders, white space and typography folded away."""
-    passage, needle = Passage(text) if isinstance(text, str) else text, needle_of(quote)
+    passage, needle = QuotedText(text) if isinstance(text, str) else text, needle_of(quote)
     if not needle:
         return None
     if (start := _between_borders(needle, passage.text)) is not None:
@@ -178,9 +178,9 @@ def find_exact(quote: str, text: str | Passage) -> QuoteSpan | None:
     return QuoteSpan(first, last, "exact")
 
 
-def find_near(quote: str, text: str | Passage, ratio_min: float) -> QuoteSpan | None:
+def find_near(quote: str, text: str | QuotedText, ratio_min: float) -> QuoteSpan | None:
     """Return the best near match, widened to word borders, if nothing that matters differs from the quote."""
-    folded = (Passage(text) if isinstance(text, str) else text).folded
+    folded = (QuotedText(text) if isinstance(text, str) else text).folded
     needle = needle_of(quote)
     if not needle or not folded.text:
         return None

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from rag_serving.answering.quotes import MIN_QUOTE_BYTES, Passage, QuoteSpan, best_part, find_quote, weight
+from rag_serving.answering.quotes import MIN_QUOTE_BYTES, QuotedText, QuoteSpan, best_part, find_quote, weight
 from rag_serving.answering.selection.completion import kept_together
 from rag_serving.answering.selection.layout import Layout
 from rag_serving.deadline import check
@@ -143,14 +143,14 @@ class _Locked:
         return Layout(self.candidate.chunk)
 
     @cached_property
-    def passage(self) -> Passage:
+    def passage(self) -> QuotedText:
         """What it says to readers: what is meant for an assistant proves nothing."""
         chunk = self.candidate.chunk
         structure = chunk.parts
         text = without_directed(chunk.text, structure, chunk.headings)
         if any(map(orders_assistant, (structure.table_header, structure.introduction))):
             structure = structure._replace(table_header="", introduction="")
-        return Passage(text, structure)
+        return QuotedText(text, structure)
 
     def is_made_of(self, claim: Claim) -> bool:
         """Return whether a selected claim is nothing but words of this passage, each part to the letter."""
@@ -240,12 +240,12 @@ class _Judge:
         reason = f"{_reason(place)}, in passage {index} instead of {claim.index}"
         return Verdict(claim, "swapped", reason, index, place.start, place.end)
 
-    def _find(self, quote: str, passage: Passage) -> QuoteSpan | None:
+    def _find(self, quote: str, passage: QuotedText) -> QuoteSpan | None:
         """Return where a quote stands in what a passage says to readers."""
         place = find_quote(quote, passage, self.rules.fuzzy_min)
         return place if place and MASK not in passage.text[place.start : place.end] else None
 
-    def _passage(self, index: int) -> Passage | None:
+    def _passage(self, index: int) -> QuotedText | None:
         return self.locked[index - 1].passage if 1 <= index <= len(self.locked) else None
 
 

@@ -50,7 +50,7 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Part(BaseModel):
+class MessagePart(BaseModel):
     """A part of a message."""
 
     type: Name
@@ -76,7 +76,7 @@ class Shown(Body):
         return Occasion(mode, text, tuple(self.widgets.items()))
 
 
-Parts = Annotated[list[Part], Field(max_length=MAX_PARTS)]
+Parts = Annotated[list[MessagePart], Field(max_length=MAX_PARTS)]
 
 
 class Message(BaseModel):

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ErrorResponse:
     """What is answered to errors of a class, and how the log has them."""
 
     status: int
@@ -52,11 +52,11 @@ class Refusal:
         return error_response(request.url.path, refused)
 
 
-_AWAY = partial(Refusal, 503, retry_after=RETRY_AFTER_S)
-_REFUSALS: dict[type[Exception], Refusal] = {
-    FilterError: Refusal(400, "BAD_REQUEST"),
-    ReceiptError: Refusal(404, "NOT_FOUND", "there is no such receipt", level=logging.INFO),
-    NotTheAskerError: Refusal(403, "FORBIDDEN", "only who asked, or an operator, may share an answer"),
+_AWAY = partial(ErrorResponse, 503, retry_after=RETRY_AFTER_S)
+_REFUSALS: dict[type[Exception], ErrorResponse] = {
+    FilterError: ErrorResponse(400, "BAD_REQUEST"),
+    ReceiptError: ErrorResponse(404, "NOT_FOUND", "there is no such receipt", level=logging.INFO),
+    NotTheAskerError: ErrorResponse(403, "FORBIDDEN", "only who asked, or an operator, may share an answer"),
     ReceiptsAwayError: _AWAY("UNAVAILABLE", "receipts cannot be read at the moment", level=logging.ERROR),
     AuditUnavailableError: _AWAY("AUDIT_UNAVAILABLE", AUDIT_DOWN, level=logging.ERROR),
     SessionError: _AWAY("UNAVAILABLE", "sessions cannot be read at the moment", level=logging.ERROR),
@@ -102,7 +102,7 @@ def add_error_handlers(app: FastAPI) -> None:
         return response
 
 
-def _answering(refusal: Refusal) -> Callable[[HttpRequest, Exception], Awaitable[JSONResponse]]:
+def _answering(refusal: ErrorResponse) -> Callable[[HttpRequest, Exception], Awaitable[JSONResponse]]:
     async def answer(request: HttpRequest, error: Exception) -> JSONResponse:
         return refusal.answer(request, error)
 

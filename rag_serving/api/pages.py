@@ -25,9 +25,9 @@ from rag_serving.artifacts.store import StoreError
 from rag_serving.indexes.originals import Original
 from rag_serving.reading.page import read_page
 from rag_serving.reading.passage import media_of, read_passage
-from rag_serving.rendering.finding import Wanted
+from rag_serving.rendering.finding import QuoteContext
 from rag_serving.rendering.pictures import Pictures
-from rag_serving.rendering.processes import BusyError, MissingRendererError, RenderError
+from rag_serving.rendering.processes import MissingRendererError, RenderError, RenderersBusyError
 from rag_serving.retrieval.examples import example_questions
 from rag_serving.text.characters import fault_of
 
@@ -115,7 +115,7 @@ def layer(
     original = _original(service, caller, page_id, page)
     with _refusals():
         words = _pictures(request).layer(caller.tenant, caller.user or "", original, page)
-    return JSONResponse(words.payload(page, Wanted(quote, before, after)), headers=PRIVATE)
+    return JSONResponse(words.payload(page, QuoteContext(quote, before, after)), headers=PRIVATE)
 
 
 @router.get("/v1/pages/{page_id:path}")  # behind its pictures: a page id may hold slashes
@@ -149,7 +149,7 @@ def _refusals() -> Iterator[None]:
         yield
     except RenderError as error:
         raise RequestError(422, "NOT_SHOWN", str(error)) from None
-    except BusyError as error:
+    except RenderersBusyError as error:
         raise RequestError(503, "BUSY", f"{error}; try again", retry_after=RETRY_AFTER_S) from None
     except MissingRendererError as error:
         raise RequestError(501, "NOT_INSTALLED", str(error)) from None

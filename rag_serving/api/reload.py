@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 _Stamp = tuple[int, int, int] | None
 
 
-class State(Protocol):
+class ServiceHolder(Protocol):
     """Where requests find the service."""
 
     service: Service
@@ -102,7 +102,9 @@ class Reload:
     `problem` says why it is not used, `waiting` what of it needs a restart.
     """
 
-    def __init__(self, state: State, file: ConfigFile, retired_s: float = RETIRED_S, exchanges: bool = True) -> None:
+    def __init__(
+        self, state: ServiceHolder, file: ConfigFile, retired_s: float = RETIRED_S, exchanges: bool = True
+    ) -> None:
         """`exchanges`: False where this process is one of several, which the first one replaces."""
         self._state, self._file, self._retired_s, self._exchanges = state, file, retired_s, exchanges
         self._changes = Changes(file)

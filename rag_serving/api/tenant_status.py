@@ -28,11 +28,11 @@ from rag_serving.config.freshness import judge
 from rag_serving.config.loading import Config
 from rag_serving.escaping.redaction import redacted
 from rag_serving.indexes.current import UnpublishedError
-from rag_serving.indexes.served import SourcePages, source_pages
+from rag_serving.indexes.served import DatedPages, source_pages
 from rag_serving.telemetry.job_series import JobSeries
 from rag_serving.telemetry.series import gauge_of
 
-_NO_PAGES = SourcePages(0, None)
+_NO_PAGES = DatedPages(0, None)
 
 
 def status_of(pipeline: Pipeline, behind: str | None = None, now: datetime | None = None) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _why_off(is_configured: bool) -> str:
 
 def _published(
     pipeline: Pipeline, store: Store
-) -> tuple[dict[str, Any] | None, Mapping[str, SourcePages], tuple[str, ...]]:
+) -> tuple[dict[str, Any] | None, Mapping[str, DatedPages], tuple[str, ...]]:
     """Return the generation that answers, what it has of each source, and what of it does not work."""
     stale: list[str] = []
     try:
@@ -151,7 +151,7 @@ def _source_state(config: Config, store: Store, key: str, now: datetime) -> Sour
     return SourceState(synced, judged.overdue)
 
 
-def _sources(config: Config, tenant: str, pages: Mapping[str, SourcePages], now: datetime) -> list[dict[str, Any]]:
+def _sources(config: Config, tenant: str, pages: Mapping[str, DatedPages], now: datetime) -> list[dict[str, Any]]:
     """Return the tenant's sources, the configured ones first; of one that is configured no more nothing is told of its
     syncs."""
     states = source_states(config, tenant, now)
@@ -159,7 +159,7 @@ def _sources(config: Config, tenant: str, pages: Mapping[str, SourcePages], now:
     return [_source(config, key, pages.get(key, _NO_PAGES), states.get(key)) for key in listed]
 
 
-def _source(config: Config, key: str, found: SourcePages, state: SourceState | None) -> dict[str, Any]:
+def _source(config: Config, key: str, found: DatedPages, state: SourceState | None) -> dict[str, Any]:
     synced = state.last_sync if state else None
     return {
         "key": key,

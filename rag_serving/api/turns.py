@@ -117,7 +117,7 @@ class Turns:
             lines.pop(caller, None)
 
 
-class Wanted(NamedTuple):
+class WantedTurn(NamedTuple):
     """Tell whose turn a request waits for: one of `at_once` of its tenant, in its caller's line."""
 
     tenant: str
@@ -127,7 +127,7 @@ class Wanted(NamedTuple):
 
 def want_turn(scope: Scope, tenant: str, caller: str, at_once: int) -> None:
     """Note in a request that it has to wait for a turn."""
-    scope.setdefault("state", {})[_WANTED] = Wanted(tenant, caller, at_once)
+    scope.setdefault("state", {})[_WANTED] = WantedTurn(tenant, caller, at_once)
 
 
 class InTurn:
@@ -137,7 +137,7 @@ class InTurn:
         self._app, self._turns = app, Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wanted: Wanted | None = scope.get("state", {}).get(_WANTED)
+        wanted: WantedTurn | None = scope.get("state", {}).get(_WANTED)
         if wanted is None:
             await self._app(scope, receive, send)
             return

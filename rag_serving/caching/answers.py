@@ -122,7 +122,7 @@ VectorOf = Callable[[], Vector | None]
 
 
 @dataclass(frozen=True)
-class Scope:
+class AnswerScope:
     """All that an answer depends on beside its question.
 
     Attributes:
@@ -153,7 +153,7 @@ class CachedAnswer:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _KeptAnswer:
     cached: CachedAnswer
     text: bytes
     vector: Vector | None
@@ -165,7 +165,7 @@ class AnswerCache:
 
     def __init__(self, settings: Cache, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
-        self._entries: BoundedEntries[bytes, _Entry] = BoundedEntries(settings.max_answers, settings.max_bytes)
+        self._entries: BoundedEntries[bytes, _KeptAnswer] = BoundedEntries(settings.max_answers, settings.max_bytes)
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -176,7 +176,7 @@ class AnswerCache:
         """The bytes that all of them take, as they are counted."""
         return self._entries.size
 
-    def put(self, scope: Scope, question: str, cached: CachedAnswer, vector_of: VectorOf) -> bool:
+    def put(self, scope: AnswerScope, question: str, cached: CachedAnswer, vector_of: VectorOf) -> bool:
         """Keep an answer where it is a good one: told with confidence, and nothing was degraded; return whether."""
         answer = cached.answer
         if answer.outcome != "told" or not FINDINGS.issuperset(answer.flags):
@@ -184,11 +184,11 @@ class AnswerCache:
         kept = CachedAnswer(bare(answer), cached.receipt, cached.lock)
         vector = vector_of()
         size = size_of(kept.answer) + BYTES_PER_CHARACTER * len(json.dumps(kept.receipt)) + _bytes_of(vector)
-        entry = _Entry(kept, _exact(question), vector, self._clock())
+        entry = _KeptAnswer(kept, _exact(question), vector, self._clock())
         with self._lock:
             return self._entries.put(_key(scope, question), entry, size)
 
-    def get(self, scope: Scope, question: str, vector_of: VectorOf) -> CachedAnswer | None:
+    def get(self, scope: AnswerScope, question: str, vector_of: VectorOf) -> CachedAnswer | None:
         """Return the answer of a question that was asked before in the same scope, in words that come to the same."""
         key = _key(scope, question)
         with self._lock:
@@ -205,14 +205,14 @@ class AnswerCache:
         with self._lock:
             self._entries.clear()
 
-    def _is_near(self, entry: _Entry, vector_of: VectorOf) -> bool:
+    def _is_near(self, entry: _KeptAnswer, vector_of: VectorOf) -> bool:
         vector = None if entry.vector is None else vector_of()
         if vector is None or entry.vector is None or vector.shape != entry.vector.shape:
             return False
         return float(vector @ entry.vector) >= self._settings.min_similarity
 
 
-def _key(scope: Scope, question: str) -> bytes:
+def _key(scope: AnswerScope, question: str) -> bytes:
     signature = signature_of(question)
     asked = b"=" + _exact(question) if signature is None else b"~" + digest_of(signature)
     return hashlib.sha256(scope.digest + asked).digest()
@@ -252,7 +252,7 @@ class Asking:
 
 
 @dataclass(frozen=True)
-class Source:
+class AnswerSource:
     """What an answer was made of: the reader classes of its generation, those that its asker satisfies, the pages of
     its passages."""
 
@@ -264,7 +264,7 @@ class Source:
 @dataclass(frozen=True)
 class _Kept:
     answer: Answer
-    source: Source
+    source: AnswerSource
     asker: bytes
     at: float
 
@@ -287,7 +287,7 @@ class KeptAnswers:
         """The bytes that all of them take, as they are counted."""
         return self._kept.size
 
-    def put(self, asking: Asking, answer: Answer, source: Source) -> None:
+    def put(self, asking: Asking, answer: Answer, source: AnswerSource) -> None:
         """Keep an answer where it is a good one: told with confidence, and nothing was degraded."""
         if not self._settings.cached_answers or answer.outcome != "told" or not FINDINGS.issuperset(answer.flags):
             return

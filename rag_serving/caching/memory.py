@@ -22,7 +22,15 @@ from typing import Any
 from rag_serving.access.principals import Principal, satisfied_classes, satisfies
 from rag_serving.answering.composing import AnswerTrace
 from rag_serving.artifacts.store import Store, StoreError
-from rag_serving.caching.answers import AnswerCache, Asking, CachedAnswer, KeptAnswers, Scope, Source, Vector
+from rag_serving.caching.answers import (
+    AnswerCache,
+    AnswerScope,
+    AnswerSource,
+    Asking,
+    CachedAnswer,
+    KeptAnswers,
+    Vector,
+)
 from rag_serving.caching.forgotten import ForgottenMarks
 from rag_serving.config.caching import Cache
 from rag_serving.config.loading import Config
@@ -31,7 +39,7 @@ from rag_serving.indexes.page_readers import classes_of_pages
 from rag_serving.models.embedding.recent_vectors import RecentVectors
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.privacy import Redactor
-from rag_serving.receipts.recording import ReceiptWriter, Request
+from rag_serving.receipts.recording import QuestionRequest, ReceiptWriter
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import NEARLY_SPENT, REPEATED
 from rag_serving.records.occasion import Occasion
@@ -40,11 +48,11 @@ from rag_serving.tracing import StageTrace
 
 
 @dataclass(frozen=True)
-class Place:
+class CachePlace:
     """Where one question's answer is looked for and kept."""
 
-    scope: Scope
-    request: Request
+    scope: AnswerScope
+    request: QuestionRequest
     vector_of: Callable[[], Vector | None]
 
 
@@ -66,8 +74,8 @@ class RepeatedAnswers:
         self.cache = AnswerCache(settings)
 
     def place(
-        self, request: Request, generation: str, known: frozenset[str], settings: Mapping[str, Any]
-    ) -> Place | None:
+        self, request: QuestionRequest, generation: str, known: frozenset[str], settings: Mapping[str, Any]
+    ) -> CachePlace | None:
         """Return where the answer of a question is looked for; None where it is always made anew: it is explained, or
         leans on a conversation or on the state of an application, has personal data, or nobody can tell whose it is.
 
@@ -84,23 +92,23 @@ class RepeatedAnswers:
         principal = request.principal
         classes = satisfied_classes(principal, principal.tenant, known)
         asker = None if self._settings.shared else user or ""
-        scope = Scope(
+        scope = AnswerScope(
             principal.tenant, asker, generation, classes, {**settings, "filters": filters, "mode": occasion.mode}
         )
-        return Place(scope, request, lambda: self._vector(user, request.text))
+        return CachePlace(scope, request, lambda: self._vector(user, request.text))
 
-    def find(self, place: Place | None) -> CachedAnswer | None:
+    def find(self, place: CachePlace | None) -> CachedAnswer | None:
         """Return the answer that a question had before."""
         return self.cache.get(place.scope, place.request.text, place.vector_of) if place else None
 
-    def given(self, trace: StageTrace, cached: CachedAnswer, request: Request) -> Answer:
+    def given(self, trace: StageTrace, cached: CachedAnswer, request: QuestionRequest) -> Answer:
         """Return an answer that is given again, which says so and has a receipt of its own."""
         for flag in (*cached.answer.flags, REPEATED):
             trace.raise_flag(flag)
         answer = replace(cached.answer, usage=None)
         return self._writer.repeated(trace, answer, cached.receipt, request)
 
-    def keep(self, place: Place | None, answer: Answer, written: AnswerTrace) -> None:
+    def keep(self, place: CachePlace | None, answer: Answer, written: AnswerTrace) -> None:
         """Keep an answer, if it is a good one."""
         if place is None:
             return
@@ -140,16 +148,16 @@ class EarlierAnswers:
         self._redactor = config.privacy.redactor()
         self.kept = KeptAnswers(config.degradation, clock)
 
-    def keep(self, request: Request, answer: Answer, written: AnswerTrace, known: frozenset[str]) -> None:
+    def keep(self, request: QuestionRequest, answer: Answer, written: AnswerTrace, known: frozenset[str]) -> None:
         """Keep an answer, if it is a good one, and nothing personal was asked."""
         if self._redactor.find(request.text):
             return
         classes = satisfied_classes(request.principal, self._tenant, known)
         pages = {passage.chunk.page_id for passage in written.lock.passages}
         pages |= {citation.page_id for citation in answer.citations}
-        self.kept.put(_asking(request), answer, Source(known, classes, frozenset(pages)))
+        self.kept.put(_asking(request), answer, AnswerSource(known, classes, frozenset(pages)))
 
-    def find(self, request: Request, trace: StageTrace) -> Answer | None:
+    def find(self, request: QuestionRequest, trace: StageTrace) -> Answer | None:
         """Return the answer that a question had before, where it may still be shown."""
         if not len(self.kept):
             return None
@@ -182,7 +190,7 @@ class EarlierAnswers:
             return self._last[1]
 
 
-def _asking(request: Request) -> Asking:
+def _asking(request: QuestionRequest) -> Asking:
     """Return a question with all that its answer depends on, whatever else a request comes to have."""
     scope = {name: value for name, value in vars(request).items() if name not in _NOT_ASKED and value}
     return Asking(request.principal, request.text, scope)

@@ -25,7 +25,7 @@ from rag_serving.config.logging import complain
 if TYPE_CHECKING:
     from rag_serving.access.principals import Principal
     from rag_serving.ask import Pipeline
-    from rag_serving.conversations.turns import Conversation, Turn
+    from rag_serving.conversations.turns import Conversation, ConversationTurn
     from rag_serving.records.answers import Answer
     from rag_serving.records.queries import Filters
     from rag_serving.records.refusal import ClarificationOption
@@ -89,7 +89,7 @@ class Chat:
     pipeline: Pipeline
     principal: Principal
     filters: Filters | None = None
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[ConversationTurn] = field(default_factory=list)
     last: Answer | None = None  # with what explains it
     has_failed: bool = False
 

@@ -21,12 +21,12 @@ from rag_serving.config.loading import Config
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.sessions import Sessions
 from rag_serving.conversations.reading import AskAgain, FoundAgain, FoundPage, Reading, read_in, terms_of
-from rag_serving.conversations.turns import Conversation, Turn
+from rag_serving.conversations.turns import Conversation, ConversationTurn
 from rag_serving.models.breaker import Breaker
 from rag_serving.models.chat.factory import open_chat
-from rag_serving.models.chat.messages import Message
+from rag_serving.models.chat.messages import PromptMessage
 from rag_serving.models.protocols import Embedder, ModelError
-from rag_serving.receipts.recording import Request
+from rag_serving.receipts.recording import QuestionRequest
 from rag_serving.records.answers import Answer
 from rag_serving.records.claims import EXTRACTIVE
 from rag_serving.records.passages import Lock
@@ -67,7 +67,9 @@ class Conversing:
         self._config, self._embedder = config, embedder
         self._rewriter = Rewriter(config.generation, config.sessions)
 
-    def read(self, request: Request, conversation: Conversation, trace: StageTrace, ask: Ask) -> Request:
+    def read(
+        self, request: QuestionRequest, conversation: Conversation, trace: StageTrace, ask: Ask
+    ) -> QuestionRequest:
         """Return the request with its question as it is meant after the turns of a conversation."""
         reading = Reading(request.text, filters=request.filters)
         rewritten = partial(self._rewritten, trace)
@@ -82,7 +84,7 @@ class Conversing:
         extractive = self._config.generation.model_copy(update={"provider": EXTRACTIVE})
         return Answering(self._config.model_copy(update={"generation": extractive}), self._embedder)
 
-    def _rewritten(self, trace: StageTrace, question: str, turns: Sequence[Turn]) -> str | None:
+    def _rewritten(self, trace: StageTrace, question: str, turns: Sequence[ConversationTurn]) -> str | None:
         try:
             return self._rewriter.rewritten(question, turns)
         except RewriteError:
@@ -142,7 +144,7 @@ class Rewriter:
         self._breaker = breaker or Breaker(settings.breaker_failures, settings.breaker_reset_s)
         self._open_model = open_model or _opened
 
-    def rewritten(self, question: str, turns: Sequence[Turn]) -> str | None:
+    def rewritten(self, question: str, turns: Sequence[ConversationTurn]) -> str | None:
         """Return the question completed by the model; None where none is configured, or it wrote nothing of use.
 
         Raises:
@@ -169,7 +171,7 @@ class Rewriter:
         return self._open_model(self._settings)
 
 
-def prompt(question: str, turns: Sequence[Turn], fence: Fence) -> list[Message]:
+def prompt(question: str, turns: Sequence[ConversationTurn], fence: Fence) -> list[PromptMessage]:
     """Return what the model reads: earlier questions and the beginnings of their answers, then the question."""
     parts = []
     for number, turn in enumerate(turns, start=1):
@@ -177,10 +179,10 @@ def prompt(question: str, turns: Sequence[Turn], fence: Fence) -> list[Message]:
         if turn.answer:
             parts.append(fence.around("after", neutralized(turn.answer[:_ANSWER_CHARS])[0], number))
     parts.append(fence.around("question", neutralized(question)[0]))
-    return [Message("system", _SYSTEM), Message("user", "\n\n".join(parts))]
+    return [PromptMessage("system", _SYSTEM), PromptMessage("user", "\n\n".join(parts))]
 
 
-def accepted(written: str, question: str, turns: Sequence[Turn]) -> str | None:
+def accepted(written: str, question: str, turns: Sequence[ConversationTurn]) -> str | None:
     """Return what a model wrote where it is the question completed by words of the conversation, else None."""
     text = " ".join(written.split()).strip(_QUOTES)
     if not re.search(r"\w", text) or len(text) > _LONGEST_CHARS or text == question or is_order(text):

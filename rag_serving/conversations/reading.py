@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from rag_serving.conversations.turns import Conversation, Turn
+from rag_serving.conversations.turns import Conversation, ConversationTurn
 from rag_serving.records.queries import Filters
 from rag_serving.records.refusal import ClarificationOption
 from rag_serving.text.analyzer import analyze
@@ -50,7 +50,7 @@ class FoundAgain:
 
 
 AskAgain = Callable[[str, Filters | None], FoundAgain]
-Rewrite = Callable[[str, Sequence[Turn]], str | None]
+Rewrite = Callable[[str, Sequence[ConversationTurn]], str | None]
 """Returns a question rewritten by a language model, or None where there is none, or it is of no use."""
 
 
@@ -143,7 +143,7 @@ def _likelier(texts: Sequence[str | None], filters: Filters | None, ask_again: A
     return max(filter(None, texts), key=worth)
 
 
-def _after(subject: _Subject, turn: Turn, ask_again: AskAgain) -> _Subject:
+def _after(subject: _Subject, turn: ConversationTurn, ask_again: AskAgain) -> _Subject:
     """Return what the next question may lean on, after one more turn."""
     filters = turn.filters or subject.filters
     if option := _picked(turn.question, subject, ask_again):

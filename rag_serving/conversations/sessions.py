@@ -43,7 +43,7 @@ from rag_serving.artifacts.sealing import SealError, seal, unseal
 from rag_serving.artifacts.secret import SecretError, derived_key
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
-from rag_serving.conversations.turns import MOST_TURNS, Conversation, Turn
+from rag_serving.conversations.turns import MOST_TURNS, Conversation, ConversationTurn
 from rag_serving.query.filters import parse_filters
 from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.receipts.secrecy import Secrecy
@@ -215,7 +215,7 @@ class SessionStore:
         rows = [row for row in found if row["context_text"] is None]
         return Conversation(
             tuple(
-                Turn(self._text(row, "query_text"), "", _filters(row["filters"]), bool(row["has_options"]))
+                ConversationTurn(self._text(row, "query_text"), "", _filters(row["filters"]), bool(row["has_options"]))
                 for row in rows
             )
         )

@@ -19,7 +19,7 @@ _ANSWER_CHARS = 4_000  # that are looked at of what a client says was answered
 
 
 @dataclass(frozen=True)
-class Turn:
+class ConversationTurn:
     """A question and what a client says that it was answered.
 
     Attributes:
@@ -39,10 +39,10 @@ class Turn:
 class Conversation:
     """The turns before a question, oldest first."""
 
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[ConversationTurn, ...] = ()
 
     @property
-    def last_turns(self) -> tuple[Turn, ...]:
+    def last_turns(self) -> tuple[ConversationTurn, ...]:
         """The turns that are looked at."""
         return self.turns[-MOST_TURNS:]
 
@@ -52,20 +52,20 @@ def conversation_of(messages: Iterable[tuple[str, str]]) -> Conversation:
 
     What the assistant says before the first question belongs to none.
     """
-    turns: list[Turn] = []
+    turns: list[ConversationTurn] = []
     for role, text in messages:
         if role == "user" and text.strip():
-            turns.append(Turn(text.strip()[:_QUESTION_CHARS]))
+            turns.append(ConversationTurn(text.strip()[:_QUESTION_CHARS]))
         elif role == "assistant" and turns and text.strip():
             answer = f"{turns[-1].answer}\n{text}".strip()[:_ANSWER_CHARS]
-            turns[-1] = Turn(turns[-1].question, answer)
+            turns[-1] = ConversationTurn(turns[-1].question, answer)
     return Conversation(tuple(turns))
 
 
-def turn_of(question: str, answer: Answer, filters: Filters | None = None) -> Turn:
+def turn_of(question: str, answer: Answer, filters: Filters | None = None) -> ConversationTurn:
     """Return the turn that a question and its answer are, as its asker saw it: with options and sources."""
     told = answer.clarification
     options = [told.text, *(option.label for option in told.options)] if told else []
     sources = [f"{citation.title} {citation.url}" for citation in answer.citations]
     text = "\n".join((answer.answer, *options, *dict.fromkeys(sources)))
-    return Turn(question[:_QUESTION_CHARS], text[:_ANSWER_CHARS], filters, bool(told and told.options))
+    return ConversationTurn(question[:_QUESTION_CHARS], text[:_ANSWER_CHARS], filters, bool(told and told.options))

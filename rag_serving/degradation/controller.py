@@ -128,7 +128,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Turn:
+class PhaseTurn:
     """What one question is asked in; `number` tells whether the phase changed meanwhile."""
 
     phase: int
@@ -189,15 +189,15 @@ class PhaseController:
                 self._is_slowed = False
         self._tell(change)
 
-    def begin(self, asker: str | None = None) -> Turn:
+    def begin(self, asker: str | None = None) -> PhaseTurn:
         """Return what a question that comes now is asked in; `end` must be called with it, whatever becomes of it."""
         with self._lock:
             is_probe = self._may_probe()
             if is_probe:
                 self._probe_at = self._clock()
-            return Turn(self._in_force + is_probe, is_probe, self._number, asker)
+            return PhaseTurn(self._in_force + is_probe, is_probe, self._number, asker)
 
-    def end(self, turn: Turn, latency_ms: float, is_error: bool = False, is_lost: bool = False) -> None:
+    def end(self, turn: PhaseTurn, latency_ms: float, is_error: bool = False, is_lost: bool = False) -> None:
         """Count a question: how long its passages took, whether its phase failed, whether all did."""
         with self._lock:
             if turn.number != self._number or turn.phase == OFF:  # of the phase before, or of none
@@ -209,7 +209,7 @@ class PhaseController:
                 change = self._judged()
         self._tell(change)
 
-    def drop(self, turn: Turn) -> None:
+    def drop(self, turn: PhaseTurn) -> None:
         """Count a question not at all: it ended for reasons of its own."""
         with self._lock:
             if turn.is_probe and turn.number == self._number:

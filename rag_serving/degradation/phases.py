@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from rag_serving.config.phases import PHASES, Degradation
 from rag_serving.deadline import LOOK_S, result_within, run_in_thread
-from rag_serving.degradation.controller import OFF, PhaseController, Turn
+from rag_serving.degradation.controller import OFF, PhaseController, PhaseTurn
 from rag_serving.indexes.databases import RemoteError
 from rag_serving.indexes.protocols import HiddenRowError
 from rag_serving.models.breaker import Breaker
@@ -185,7 +185,7 @@ class Phases:
     mode: Mode | None = None
     searches: Searches | None = None
     control: PhaseController | None = None
-    turn: Turn | None = None
+    turn: PhaseTurn | None = None
     clock: Callable[[], float] = time.monotonic
     asker: str | None = None
     features: Mapping[str, bool] = field(default_factory=dict)

@@ -30,7 +30,7 @@ from rag_serving.config.phases import PHASES, Canary, PhaseSettings
 from rag_serving.degradation.controller import Change, PhaseController, PhaseState
 from rag_serving.degradation.phases import Phases, RetrievalOffError, Searches
 from rag_serving.query.operators import read_signs
-from rag_serving.receipts.recording import Request
+from rag_serving.receipts.recording import QuestionRequest
 from rag_serving.retrieval.hybrid import Mode
 from rag_serving.tracing.names import TENANT
 from rag_serving.tracing.spans import current_span
@@ -224,7 +224,7 @@ class TenantPhases:
         return self._watched.searches.hanging if self._watched else 0
 
     @contextmanager
-    def begun(self, request: Request, mode: Mode | None = None) -> Iterator[Phases]:
+    def begun(self, request: QuestionRequest, mode: Mode | None = None) -> Iterator[Phases]:
         """Yield the chain of a question that begins now. `mode`: searched in place of any phase.
 
         Raises:
@@ -256,7 +256,7 @@ class TenantPhases:
 
         return PhaseController(self._config.degradation, _tried(settings.canary, settings.phase), clock, over)
 
-    def _is_trial(self, canary: Canary, request: Request) -> bool:
+    def _is_trial(self, canary: Canary, request: QuestionRequest) -> bool:
         """Return whether something is tried out on a question, and has not failed so far."""
         if self.is_trial_over:
             return False

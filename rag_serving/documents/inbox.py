@@ -24,7 +24,7 @@ from rag_serving.config.loading import Config
 from rag_serving.config.sources import Files
 from rag_serving.documents.kinds import kind_of
 from rag_serving.documents.names import safe_name
-from rag_serving.documents.records import Document, Entry, State, Version
+from rag_serving.documents.records import Entry, ReadState, UploadedDocument, Version
 
 DOCUMENT_ID = re.compile(r"[a-z0-9]{1,64}")
 MAX_VERSIONS = 1000
@@ -138,7 +138,7 @@ class Inbox:
         facts = [(name, one.deleted_at) for name, one in sorted(self._documents().items()) if one.deleted_at]
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:32] if facts else None
 
-    def _documents(self) -> dict[str, Document]:
+    def _documents(self) -> dict[str, UploadedDocument]:
         """Return the records that can be read."""
         return self.files.read_documents(_document)
 
@@ -159,7 +159,7 @@ class Inbox:
                 return entry
         return None
 
-    def _document(self, upload: Upload, name: str, kind: str, before: Entry | None) -> Document:
+    def _document(self, upload: Upload, name: str, kind: str, before: Entry | None) -> UploadedDocument:
         version = Version(
             version=1,
             sha256=upload.spool.sha256,
@@ -169,7 +169,7 @@ class Inbox:
             uploaded_by=upload.by,
         )
         if before is None:
-            return Document(
+            return UploadedDocument(
                 document_id=f"doc{secrets.token_hex(8)}",
                 name=name,
                 readers=upload.readers or upload.default_readers,
@@ -186,7 +186,7 @@ class Inbox:
         changed = {"name": name, "readers": readers, "versions": versions, "deleted_at": None}
         return document.model_copy(update=changed)
 
-    def _entry(self, document: Document, state: State | None) -> Entry:
+    def _entry(self, document: UploadedDocument, state: ReadState | None) -> Entry:
         return Entry(
             source=self.key,
             document=document,
@@ -202,16 +202,16 @@ def _files_of(folder: Path) -> DocumentFiles:
     return DocumentFiles(folder)
 
 
-def _document(value: object) -> Document | None:
+def _document(value: object) -> UploadedDocument | None:
     try:
-        return Document.model_validate(value)
+        return UploadedDocument.model_validate(value)
     except ValidationError:
         return None
 
 
-def _state(value: object) -> State | None:
+def _state(value: object) -> ReadState | None:
     try:
-        return State.model_validate(value) if value is not None else None
+        return ReadState.model_validate(value) if value is not None else None
     except ValidationError:
         return None
 

@@ -35,7 +35,7 @@ class Version(_Record):
     uploaded_by: str | None = None
 
 
-class Document(_Record):
+class UploadedDocument(_Record):
     """A document as it was uploaded; `readers` is a reader class."""
 
     document_id: str = Field(pattern=r"^[a-z0-9]{1,64}$")
@@ -49,7 +49,7 @@ class Document(_Record):
         return self.versions[-1]
 
 
-class State(_Record):
+class ReadState(_Record):
     """How far the build is with one version of a document. `shown`: the version that is published, or None.
 
     Of one that is being read, `page` of `of` pages; of one that is being embedded, `embedded` of `texts` texts.
@@ -69,8 +69,8 @@ class Entry(_Record):
     """A document with what the build says of it. `readers`: of the document and its source together."""
 
     source: str
-    document: Document
-    state: State | None
+    document: UploadedDocument
+    state: ReadState | None
     readers: str
     page_id: str
 

@@ -22,7 +22,7 @@ from rag_serving.artifacts.store import Store, StoreError, table_of
 from rag_serving.indexes import keyword_index, lexical
 from rag_serving.indexes.exact import FILE as VECTORS_FILE
 from rag_serving.indexes.exact import JoinedCodes, JoinedVectors, Vectors, VectorsError, VectorTable, vectors_of
-from rag_serving.indexes.generation_parts import MAPPED_FILE, Part, parts_of
+from rag_serving.indexes.generation_parts import MAPPED_FILE, GenerationPart, parts_of
 from rag_serving.indexes.keyword_index import KeywordIndex
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
@@ -126,7 +126,7 @@ def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int, i
 
 
 def _codes(
-    compared: FileComparison, parts: Sequence[Part], dimension: int, graphs: GraphCache, is_searched: bool
+    compared: FileComparison, parts: Sequence[GenerationPart], dimension: int, graphs: GraphCache, is_searched: bool
 ) -> Codes | JoinedCodes:
     """Return the codes of all vectors; those of one part are copied while the others are still compared."""
     found = []
@@ -138,7 +138,7 @@ def _codes(
     return found[0] if len(found) == 1 else JoinedCodes(found)
 
 
-def _chunks(compared: FileComparison, parts: Sequence[Part], folder: Path) -> pa.Table:
+def _chunks(compared: FileComparison, parts: Sequence[GenerationPart], folder: Path) -> pa.Table:
     """Return the chunk table, in chunks where the generation is stored in parts."""
     tables = []
     for part in parts:
@@ -149,6 +149,6 @@ def _chunks(compared: FileComparison, parts: Sequence[Part], folder: Path) -> pa
     return pa.concat_tables(tables)
 
 
-def _vectors(compared: FileComparison, parts: Sequence[Part], dimension: int) -> Vectors | JoinedVectors:
+def _vectors(compared: FileComparison, parts: Sequence[GenerationPart], dimension: int) -> Vectors | JoinedVectors:
     found = [vectors_of(compared[part.file(VECTORS_FILE)].data, part.vectors, dimension) for part in parts]
     return found[0] if len(found) == 1 else JoinedVectors(found)

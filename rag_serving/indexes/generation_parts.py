@@ -24,7 +24,7 @@ CHUNKS_FILE = "chunks.parquet"
 MAPPED_FILE = "chunks.arrow"  # the same rows, as they are searched
 
 
-class Part(NamedTuple):
+class GenerationPart(NamedTuple):
     """One part. `prefix`: what the names of its files begin with, below the generation's folder."""
 
     prefix: str
@@ -40,18 +40,20 @@ class Part(NamedTuple):
         return generation / self.prefix
 
 
-def parts_of(manifest: Manifest) -> tuple[Part, ...]:
+def parts_of(manifest: Manifest) -> tuple[GenerationPart, ...]:
     """Return the parts of a generation in the order of their rows, at least one."""
     return named_parts(manifest.parts or [PartSize(chunks=manifest.chunks, vectors=manifest.vector_count)])
 
 
-def named_parts(sizes: Sequence[PartSize]) -> tuple[Part, ...]:
+def named_parts(sizes: Sequence[PartSize]) -> tuple[GenerationPart, ...]:
     """Return parts of some sizes with the names of their files; one alone has the generation's folder."""
     prefixes = [f"{FOLDER}/{number:04}/" for number in range(len(sizes))] if len(sizes) > 1 else [""]
-    return tuple(Part(prefix, size.chunks, size.vectors) for prefix, size in zip(prefixes, sizes, strict=True))
+    return tuple(
+        GenerationPart(prefix, size.chunks, size.vectors) for prefix, size in zip(prefixes, sizes, strict=True)
+    )
 
 
-def map_chunks(folder: Path, parts: Sequence[Part]) -> pa.Table:
+def map_chunks(folder: Path, parts: Sequence[GenerationPart]) -> pa.Table:
     """Return the chunk table in the folder of a generation, memory-mapped, its parts one after the other.
 
     Raises:

@@ -24,7 +24,7 @@ Mask = NDArray[np.bool_]  # [chunks]
 Rows = NDArray[np.int64]  # [n]
 
 
-class DenseSearch(Protocol):
+class VectorSearch(Protocol):
     """The vectors of the chunks, each row with one or several."""
 
     @property
@@ -65,7 +65,7 @@ class SentenceSearch(Protocol):
 class Parts(NamedTuple):
     """What the rows of one chunk table are searched and shown by."""
 
-    dense: DenseSearch
+    dense: VectorSearch
     lexical: Bm25
     keywords: KeywordIndex
     places: DuplicateLocations

@@ -19,17 +19,17 @@ from rag_serving.indexes.protocols import ReaderView
 
 
 @dataclass(frozen=True)
-class SourcePages:
+class DatedPages:
     """What a generation has of one source."""
 
     pages: int
     newest: datetime | None  # when the version of its newest page was made
 
 
-def source_pages(generation: ServedGeneration) -> dict[str, SourcePages]:
+def source_pages(generation: ServedGeneration) -> dict[str, DatedPages]:
     """Return the sources of a generation by their keys, restricted pages included."""
     newest = generation.newest
-    return {key: SourcePages(each.pages, newest.get(key)) for key, each in generation.manifest.pages.items()}
+    return {key: DatedPages(each.pages, newest.get(key)) for key, each in generation.manifest.pages.items()}
 
 
 def newest_pages(chunks: pa.Table) -> dict[str, datetime]:

@@ -48,14 +48,14 @@ def open_reranker(features: Features, settings: Reranker) -> RemoteReranker | No
 
 
 @dataclass(frozen=True)
-class Sidecar:
+class SidecarState:
     """What a sidecar says of itself."""
 
     model: str
     state: str  # ok, or what it is doing instead
 
 
-def ask_sidecar(settings: Reranker) -> Sidecar:
+def ask_sidecar(settings: Reranker) -> SidecarState:
     """Return the model that serves at `reranker.url`, and whether it is ready.
 
     Raises:
@@ -66,7 +66,7 @@ def ask_sidecar(settings: Reranker) -> Sidecar:
     try:
         health, ready = (httpx.get(httpx.URL(url).join(path), timeout=_CHECK_S) for path in ("/healthz", "/readyz"))
         answered = {**health.json(), **ready.json()}
-        sidecar = Sidecar(str(answered["model"]), str(answered["status"]))
+        sidecar = SidecarState(str(answered["model"]), str(answered["status"]))
     except httpx.ConnectError:
         raise ModelError(f"no reranker answers at {url}; start `citelock rerank-service` or set reranker.url") from None
     except (httpx.HTTPError, httpx.InvalidURL) as error:

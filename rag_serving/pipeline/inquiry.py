@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rag_serving.answering.answerer import Answering
 from rag_serving.answering.composing import AnswerTrace
-from rag_serving.caching.memory import Place
+from rag_serving.caching.memory import CachePlace
 from rag_serving.config.loading import Config
 from rag_serving.conversations.turns import Conversation
 from rag_serving.degradation.phases import Phases
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.models.protocols import Embedder
 from rag_serving.pipeline.locked import Locked
-from rag_serving.receipts.recording import Request
+from rag_serving.receipts.recording import QuestionRequest
 from rag_serving.records.answers import Answer, SearchResults, Status
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.hybrid import Mode
@@ -56,7 +56,7 @@ class Inquiry:
     """
 
     tenant: TenantServices
-    request: Request
+    request: QuestionRequest
     trace: StageTrace
     stages: Stages
     conversation: Conversation = field(default_factory=Conversation)
@@ -66,7 +66,7 @@ class Inquiry:
     within: Filters | None = None
     lease: ExitStack = field(default_factory=ExitStack)
     mode: Mode = "hybrid"
-    place: Place | None = None
+    place: CachePlace | None = None
     instead: tuple[Status, str] | None = None
     config: Config = field(init=False)
     answering: Answering = field(init=False)

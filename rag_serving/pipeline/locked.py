@@ -17,13 +17,13 @@ from rag_serving.answering.clarifying import deeper, examples_told, joined, spel
 from rag_serving.answering.comparing.precedence import beginning
 from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.gates import ASKING_NOTHING, is_heading
-from rag_serving.answering.selection.selector import Part
+from rag_serving.answering.selection.selector import QuestionPart
 from rag_serving.config.sections import Gates
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.query.intents import intents_of
 from rag_serving.query.languages import FARTHER_ABROAD, knows, languages_told
 from rag_serving.query.vocabulary import Names
-from rag_serving.receipts.recording import Request
+from rag_serving.receipts.recording import QuestionRequest
 from rag_serving.records.answers import Answer
 from rag_serving.records.decisions import Contender, Decision
 from rag_serving.records.evidence import Evidence
@@ -57,7 +57,7 @@ class Locked:
     search: Search
     lock: Lock
     is_foreign: bool
-    parts: tuple[Part, ...] = ()
+    parts: tuple[QuestionPart, ...] = ()
     told: tuple[Contender, ...] = ()
     gates: Gates | None = None
     second: Search | None = None
@@ -67,7 +67,7 @@ class Locked:
         """Whether the search model knows the language of the question."""
         return knows(self.view.embedder.name, self.search.query.language)
 
-    def question(self, request: Request) -> Question:
+    def question(self, request: QuestionRequest) -> Question:
         """Return the question as the stages after the lock need it."""
         query, view = self.search.query, self.view
         return Question(
@@ -128,12 +128,12 @@ class Locked:
             return answer.clarification
         return joined(spelling_told(typed, query.corrections), answer.clarification)
 
-    def part(self, first: int, count: int, is_named: bool) -> Part:
+    def part(self, first: int, count: int, is_named: bool) -> QuestionPart:
         """Return the question as what is asked of some passages of a lock."""
         context, query = self.search.context, self.search.query
         text = f"What is {query.text.strip(' ?!.')}?" if is_named else query.text
         stored = self.search.stored_similarity(self.lock.chunk_ids)
-        return Part(text, context.term_weights, first, count, is_named, context.vector, stored)
+        return QuestionPart(text, context.term_weights, first, count, is_named, context.vector, stored)
 
     @property
     def _weights(self) -> dict[str, float]:
@@ -151,7 +151,7 @@ def _once(candidates: list[Candidate]) -> tuple[Candidate, ...]:
     return tuple(found.values())
 
 
-def both_of(ask: Callable[[Request], Locked], request: Request, names: Names) -> Locked | None:
+def both_of(ask: Callable[[QuestionRequest], Locked], request: QuestionRequest, names: Names) -> Locked | None:
     """Return a question that asks for two things with the passages of both; None where it asks one thing, or where one
     page answers both.
 
@@ -214,7 +214,7 @@ def _is_name(text: str, names: Names) -> bool:
     return any(both in title for title in names.titles)
 
 
-def _part(locked: Locked, first: int, passages: list[Candidate]) -> Part:
+def _part(locked: Locked, first: int, passages: list[Candidate]) -> QuestionPart:
     named = bool(locked.parts)
     count = min(len(passages), locked.parts[0].count) if named else len(passages)
     return locked.part(first, count, named)

@@ -46,7 +46,7 @@ from rag_serving.records.passages import Candidate
 from rag_serving.retrieval.hybrid import Mode, RetrievalError
 from rag_serving.retrieval.search import Search
 from rag_serving.telemetry.events import Kind, Trace
-from rag_serving.telemetry.telemetry import Telemetry
+from rag_serving.telemetry.telemetry import QuestionTelemetry
 from rag_serving.tracing import StageTrace
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Services:
     embedder: Embedder
     receipts: ReceiptStore
     reranker: RemoteReranker | None = None
-    telemetry: Telemetry | None = None
+    telemetry: QuestionTelemetry | None = None
 
 
 @dataclass
@@ -81,7 +81,7 @@ class QuestionLog:
     is counted whatever becomes of it.
     """
 
-    telemetry: Telemetry | None
+    telemetry: QuestionTelemetry | None
     audit: AuditLog | None = None
     budget: TenantBudget | None = None
 
@@ -177,7 +177,7 @@ class TenantServices:
         tenant: str,
         embedder: Embedder | None = None,
         reranker: RemoteReranker | None = None,
-        telemetry: Telemetry | None = None,
+        telemetry: QuestionTelemetry | None = None,
     ) -> Self:
         """Return what opens model and generation with the first question that needs them, so that it fails
         here for neither.

@@ -87,7 +87,7 @@ def read_query(
     signs = read_signs(text)
     remark = _remark(signs.text, corpus, is_word)
     asked = without_greeting(signs.text)
-    filters, scope, names, corrections = signs.filters, Scope(asked), list[str](), dict[str, str]()
+    filters, scope, names, corrections = signs.filters, NamedScope(asked), list[str](), dict[str, str]()
     if corpus:
         filters = _as_written(filters, corpus.names) if filters else filters
         scope = read_scope(asked, corpus.names) if may_name(asked) else scope
@@ -186,7 +186,7 @@ _BESIDE = " .,;:?!\"“”'‘’()[]"
 
 
 @dataclass(frozen=True)
-class Scope:
+class NamedScope:
     """A text without the words that named a space or label, and what was named."""
 
     text: str
@@ -194,12 +194,12 @@ class Scope:
     page: str | None = None  # a title; its words stay in the text
 
 
-def read_scope(text: str, names: Names) -> Scope:
+def read_scope(text: str, names: Names) -> NamedScope:
     """Return the space, label and page that a text names in words, where these names exist."""
     left, spaces = _named(text, _SPACE, names.spaces)
     left, labels = _named(left, _LABEL, names.labels)
     left = left.strip()
-    return Scope(left or text, Filters(space=spaces, labels=labels), _page(left, names.titles))
+    return NamedScope(left or text, Filters(space=spaces, labels=labels), _page(left, names.titles))
 
 
 def may_name(text: str) -> bool:

@@ -341,7 +341,7 @@ class Pages(Protocol):
     def row_of(self, chunk_id: str) -> int | None: ...
 
 
-class Files(Protocol):
+class PageFiles(Protocol):
     """What holds the files of pages: a generation."""
 
     @property
@@ -352,7 +352,7 @@ class Files(Protocol):
     def original(self, page_id: str) -> Original | None: ...
 
 
-class Archive(Pages, Files, Protocol):
+class Archive(Pages, PageFiles, Protocol):
     """The passages and files of a generation, all of them or those of one reader."""
 
     def chunk(self, row: int) -> Chunk: ...
@@ -495,7 +495,7 @@ WITH_PAGES = 8
 """The first version of a receipt that notes files, and how quotes of paged documents were read."""
 
 
-def file_faults(receipt: Receipt, files: Files) -> Iterator[str]:
+def file_faults(receipt: Receipt, files: PageFiles) -> Iterator[str]:
     """Yield where the file of a cited page is another than was noted, is missing, or was altered; its bytes are
     read."""
     for passage in receipt["passages"]:

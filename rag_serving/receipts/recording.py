@@ -28,7 +28,7 @@ NO_RECEIPT = "receipt_not_stored"
 
 
 @dataclass(frozen=True)
-class Request:
+class QuestionRequest:
     """What a caller asks, and who the caller is.
 
     Attributes:
@@ -74,7 +74,7 @@ class ReceiptWriter:
     secrecy: Secrecy
     rules: VerificationRules
 
-    def with_receipt(self, trace: StageTrace, written: AnswerTrace, request: Request) -> Answer:
+    def with_receipt(self, trace: StageTrace, written: AnswerTrace, request: QuestionRequest) -> Answer:
         """Return the answer with flags, timings and the id of its receipt; that no receipt can be stored is only a
         flag."""
         answer = replace(written.answer, flags=tuple(trace.flags), timings_ms=dict(trace.timings_ms))
@@ -84,11 +84,11 @@ class ReceiptWriter:
             answer = replace(answer, receipt_id=self.receipts.put(self.secrecy.kept(request.principal, receipt)))
         return replace(answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
 
-    def of(self, written: AnswerTrace, request: Request) -> dict[str, Any]:
+    def of(self, written: AnswerTrace, request: QuestionRequest) -> dict[str, Any]:
         """Return the receipt of an answer; nothing is stored."""
         return make_receipt(self.tenant, request.text, written, self.rules, request.filters)
 
-    def repeated(self, trace: StageTrace, answer: Answer, first: Mapping[str, Any], request: Request) -> Answer:
+    def repeated(self, trace: StageTrace, answer: Answer, first: Mapping[str, Any], request: QuestionRequest) -> Answer:
         """Return an answer that is given again with a receipt of its own, made from the first one's."""
         answer = replace(answer, flags=tuple(trace.flags), timings_ms=dict(trace.timings_ms), receipt_id=None)
         with trace.part("receipt", NO_RECEIPT):

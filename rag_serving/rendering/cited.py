@@ -22,10 +22,10 @@ from rag_serving.indexes.originals import Original
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.passages import Chunk, Lock
 from rag_serving.records.places import Box, PagePart
-from rag_serving.rendering.finding import Wanted
+from rag_serving.rendering.finding import QuoteContext
 from rag_serving.rendering.layer import PageLayer
 from rag_serving.rendering.pictures import Pictures
-from rag_serving.rendering.processes import BusyError, MissingRendererError, RenderError
+from rag_serving.rendering.processes import MissingRendererError, RenderError, RenderersBusyError
 from rag_serving.text.page_marks import within
 
 WAIT_S = 0.15
@@ -45,7 +45,7 @@ class _Piece:
     """The part of a quote on one page."""
 
     page: int
-    wanted: Wanted
+    wanted: QuoteContext
 
 
 class CitedPlaces:
@@ -90,7 +90,7 @@ class CitedPlaces:
         for page, future in asked.items():
             if future is None:
                 continue
-            with suppress(LateError, RenderError, BusyError, MissingRendererError, StoreError):
+            with suppress(LateError, RenderError, RenderersBusyError, MissingRendererError, StoreError):
                 layers[page] = future.result(max(until - time.monotonic(), 0.0))
         return layers
 
@@ -134,7 +134,7 @@ def _pieces(citation: Citation, lock: Lock) -> Iterator[_Piece]:
     for page, (start, end) in parts.items():
         text = chunk.text
         around = text[max(start - _AROUND, 0) : start], text[end : end + _AROUND]
-        yield _Piece(page, Wanted(text[start:end], *around))
+        yield _Piece(page, QuoteContext(text[start:end], *around))
 
 
 def _with_boxes(citation: Citation, pieces: list[_Piece], layers: Layers) -> Citation:

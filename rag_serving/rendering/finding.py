@@ -33,7 +33,7 @@ _LINE = 8.0  # how much farther a point is to the next line than along the line
 _HINT = 0.2  # weight of what stands around a quote beside the quote itself
 
 
-class Wanted(NamedTuple):
+class QuoteContext(NamedTuple):
     """A quote, and what stands around it in its text: it tells the quote from the same words elsewhere."""
 
     quote: str
@@ -41,7 +41,7 @@ class Wanted(NamedTuple):
     after: str = ""
 
 
-NOTHING = Wanted("")
+NOTHING = QuoteContext("")
 
 
 class SignText:
@@ -58,7 +58,7 @@ class SignText:
             self._places += [place] * len(kept)
         self._text = "".join(found)
 
-    def spans(self, wanted: Wanted) -> list[Span]:
+    def spans(self, wanted: QuoteContext) -> list[Span]:
         """Return the ranges of characters that a quote is, in its order; none where it does not stand here.
 
         Of several places the one is taken that begins and ends with a word, and has the most of what stands around the

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from rag_serving.rendering.finding import NOTHING, SignText, Wanted
+from rag_serving.rendering.finding import NOTHING, QuoteContext, SignText
 
 _APART = 2.5  # times the height of a line; what is farther apart has rectangles of its own
 _BESIDE = 0.5  # share of the height that two characters of one line have in common
@@ -48,7 +48,7 @@ class PageLayer:
     height: float
     chars: tuple[Char, ...]
 
-    def payload(self, page: int, wanted: Wanted = NOTHING) -> dict[str, Any]:
+    def payload(self, page: int, wanted: QuoteContext = NOTHING) -> dict[str, Any]:
         """Return the JSON shape, with the rectangles of a quote."""
         return {
             "page": page,
@@ -69,7 +69,7 @@ class PageLayer:
                 words.append((sign, _around(self.chars[first:end])))
         return words
 
-    def boxes(self, wanted: Wanted) -> list[Box]:
+    def boxes(self, wanted: QuoteContext) -> list[Box]:
         """Return the rectangles that cover a quote's words, one for each line; none where it does not stand here."""
         spans = self._text.spans(wanted)
         return [_around(self.chars[first:end]) for span in spans for first, end in _lines(self.chars, *span)]

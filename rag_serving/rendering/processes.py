@@ -32,7 +32,7 @@ class RenderError(Exception):
     """A page cannot be shown; the message is one line."""
 
 
-class BusyError(Exception):
+class RenderersBusyError(Exception):
     """Too many pages are being rendered; it can be tried again."""
 
 
@@ -85,7 +85,7 @@ class RenderProcesses:
     def _admitted(self, caller: str) -> Iterator[None]:
         with self._free:
             if self._waiting.total() >= MOST_WAITING or self._waiting[caller] >= MOST_OF_CALLER:
-                raise BusyError("other pages are being rendered")
+                raise RenderersBusyError("other pages are being rendered")
             self._waiting[caller] += 1
         try:
             yield
@@ -99,7 +99,7 @@ class RenderProcesses:
         """Yield a free process, one of the tenant's own if there is one; another's is replaced."""
         with self._free:
             if not self._free.wait_for(lambda: self._slots, WAIT_S):
-                raise BusyError("other pages are being rendered")
+                raise RenderersBusyError("other pages are being rendered")
             slot = next((slot for slot in self._slots if slot.tenant == tenant), self._slots[0])
             self._slots.remove(slot)
         try:

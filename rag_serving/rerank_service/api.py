@@ -35,7 +35,7 @@ DEFAULT_SEQ_LEN = 512
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
-class Passage(Body):
+class RerankCandidate(Body):
     """A candidate."""
 
     id: str = Field(min_length=1, max_length=500)
@@ -46,7 +46,7 @@ class RerankBody(Body):
     """POST /rerank."""
 
     query: Text
-    candidates: list[Passage] = Field(min_length=1)
+    candidates: list[RerankCandidate] = Field(min_length=1)
     top_n: int = Field(DEFAULT_TOP_N, ge=1)
     max_seq_len: int | None = Field(None, ge=SHORTEST_SEQ_LEN)
 

@@ -21,17 +21,17 @@ RERANK = "rerank"
 """The column of its scores."""
 
 
-class Sidecar(Protocol):
+class RerankerClient(Protocol):
     """A cross-encoder behind HTTP; `models.reranker_client.RemoteReranker` is one."""
 
     def rank(self, query: str, passages: Sequence[tuple[str, str]], top_n: int) -> list[tuple[str, float]]: ...
 
 
 @dataclass(frozen=True)
-class CrossEncoder:
+class CrossEncoderStage:
     """Of the first `pool` rows the `top_n` best by a cross-encoder; column `rerank`. Fails where the model does."""
 
-    sidecar: Sidecar
+    sidecar: RerankerClient
     top_n: int
     pool: int
 

@@ -33,7 +33,7 @@ from rag_serving.retrieval.hygiene import Hygiene, KeywordGate, NewestVersion
 from rag_serving.retrieval.keyword.scoring import By
 from rag_serving.retrieval.keyword.stages import KeywordSearch, PerDocument, add_holders
 from rag_serving.retrieval.lexical_reranker import POOL, LexicalReranker
-from rag_serving.retrieval.rerank import RERANKER_DOWN, CrossEncoder, Sidecar
+from rag_serving.retrieval.rerank import RERANKER_DOWN, CrossEncoderStage, RerankerClient
 from rag_serving.retrieval.sentence_evidence import SentenceEvidence
 from rag_serving.retrieval.stage import First, Stage, best_first, in_turn
 
@@ -94,7 +94,7 @@ def candidate_stages(options: SearchOptions) -> tuple[Stage, ...]:
 
 
 def passage_stages(
-    config: Config, count: int, sidecar: Sidecar | None, is_gated: bool, mode: Mode = "hybrid"
+    config: Config, count: int, sidecar: RerankerClient | None, is_gated: bool, mode: Mode = "hybrid"
 ) -> tuple[Stage, ...]:
     """Return the stages from candidates to `count` passages; `is_gated`: only those that share words with the query.
 
@@ -116,7 +116,7 @@ def passage_stages(
         Stage("keyword_gate", KeywordGate(config.retrieval.min_keyword_overlap, enough), on=is_gated),
     ]
     if sidecar:
-        model = CrossEncoder(sidecar, max(count, settings.top_n or count), settings.candidates)
+        model = CrossEncoderStage(sidecar, max(count, settings.top_n or count), settings.candidates)
         stages.append(Stage("rerank", in_turn(model, boost), RERANKER_DOWN))
     stages.append(Stage("lexical_rerank", LexicalReranker(proximity=features.FEATURE_PROXIMITY), on=by_words))
     return (*stages, Stage("versions", NewestVersion(count)))

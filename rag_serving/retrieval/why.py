@@ -238,7 +238,7 @@ def why_of(search: Search, lock: Lock, numbers: Mapping[int, int], min_overlap: 
     `numbers`: those that the answer cites passages by, by their places in the lock; `min_overlap`: the words that a
     passage has to share with a question.
     """
-    places = _Places(search)
+    places = _RankedPlaces(search)
     words = QueryWords.of(search.query, search.context.term_weights)
     passages = [
         _passage(places, words, place, candidate, numbers.get(place))
@@ -253,12 +253,12 @@ def why_of(search: Search, lock: Lock, numbers: Mapping[int, int], min_overlap: 
 
 def passage_reasons(search: Search, lock: Lock, words: QueryWords) -> list[tuple[str, ...]]:
     """Return what speaks for each passage of the lock, a line each."""
-    places = _Places(search)
+    places = _RankedPlaces(search)
     reasons = (reasons_of(each, words, places.by_stage(each.chunk), places.moved(each.chunk)) for each in lock.passages)
     return [tuple(reason.line for reason in each) for each in reasons]
 
 
-class _Places:
+class _RankedPlaces:
     """Where the rows of a search stand, and their scores beside the best of the question."""
 
     def __init__(self, search: Search) -> None:
@@ -300,7 +300,7 @@ class _Places:
 
 
 def _passage(
-    places: _Places, words: QueryWords, place: int, candidate: Candidate, number: int | None
+    places: _RankedPlaces, words: QueryWords, place: int, candidate: Candidate, number: int | None
 ) -> dict[str, Any]:
     chunk = candidate.chunk
     reasons = reasons_of(candidate, words, places.by_stage(chunk), places.moved(chunk))

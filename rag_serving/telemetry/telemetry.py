@@ -20,7 +20,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import derived_key
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
-from rag_serving.config.telemetry import Telemetry as Settings
+from rag_serving.config.telemetry import QuestionTelemetry as Settings
 from rag_serving.records.answers import Answer, SearchResults
 from rag_serving.telemetry.events import FeedbackVerdict, Kind, Origin, RowBuilder, Trace
 from rag_serving.telemetry.recorder import Counts, Recorder, Row, TableName, TelemetryError, Writer
@@ -103,7 +103,7 @@ Count = Callable[[TableName, Mapping[str, Any]], None]
 _log = logging.getLogger(__name__)
 
 
-class Telemetry:
+class QuestionTelemetry:
     """What one tenant's questions leave behind. Safe to use from several threads."""
 
     def __init__(
@@ -178,10 +178,10 @@ def open_telemetry(
     patience_s: float = PATIENCE_S,
     origin: Origin = "server",
     count: Count | None = None,
-) -> Telemetry | None:
+) -> QuestionTelemetry | None:
     """Return the telemetry of a tenant, or None where it is switched off. Nothing is opened before the first
     question."""
-    return Telemetry(config, tenant, patience_s, origin, count) if config.telemetry.enabled else None
+    return QuestionTelemetry(config, tenant, patience_s, origin, count) if config.telemetry.enabled else None
 
 
 def _open_writer(settings: Settings, serving_db: Path) -> Writer:

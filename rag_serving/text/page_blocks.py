@@ -63,13 +63,13 @@ def inline_runs(text: str, start: int, end: int) -> Inline:
     """Return what is marked in `text[start:end]`."""
     if not _MARK.search(text, start, end):
         return _PLAIN
-    reader = _Reader(text, start, end)
+    reader = _BlockReader(text, start, end)
     reader.read()
     runs = sorted(reader.runs, key=lambda run: (run.start, -run.end))
     return Inline(tuple(runs), tuple(sorted(reader.hidden)))
 
 
-class _Reader:
+class _BlockReader:
     """Reads one range from its beginning to its end; what is opened waits on a stack for what closes it."""
 
     def __init__(self, text: str, start: int, end: int) -> None:
@@ -159,7 +159,7 @@ _FENCE = re.compile(r"(?:`{3,}|~{3,})[ \t]*+([\w+#.-]{1,32}+)?")
 _BAR = re.compile(r"(?<!\\)\|")
 
 
-class Item(NamedTuple):
+class ListItem(NamedTuple):
     """An item of a list."""
 
     start: int
@@ -167,7 +167,7 @@ class Item(NamedTuple):
     depth: int
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row of a table; an empty cell is an empty range."""
 
     cells: tuple[Range, ...]
@@ -188,8 +188,8 @@ class PageBlock:
     ordered: bool | None = None  # of a list
     number: int | None = None  # that an ordered list begins with
     language: str | None = None  # of code, as its fence names it
-    items: tuple[Item, ...] = ()
-    rows: tuple[Row, ...] = ()
+    items: tuple[ListItem, ...] = ()
+    rows: tuple[TableRow, ...] = ()
     header: tuple[str, ...] = ()  # of a table whose head stands in the passage before
     runs: tuple[Run, ...] = ()
     hidden: tuple[Range, ...] = ()  # marks of runs, which are not shown
@@ -243,10 +243,10 @@ def _belongs_to(unit: Unit) -> tuple[str, int]:
 
 
 def _list(text: str, units: Sequence[Unit]) -> PageBlock:
-    items: list[Item] = []
+    items: list[ListItem] = []
     for _, group in groupby(units, key=lambda unit: unit.block):
         parts = list(group)
-        items.append(Item(parts[0].start, parts[-1].end, parts[0].depth))
+        items.append(ListItem(parts[0].start, parts[-1].end, parts[0].depth))
     number = units[0].number
     block = PageBlock(
         "list",
@@ -260,7 +260,7 @@ def _list(text: str, units: Sequence[Unit]) -> PageBlock:
 
 
 def _table(text: str, units: Sequence[Unit], header: str, least: int) -> PageBlock:
-    rows = [Row(tuple(_cells(text, unit, least)), unit.kind == "header") for unit in units]
+    rows = [TableRow(tuple(_cells(text, unit, least)), unit.kind == "header") for unit in units]
     cells = [cell for row in rows for cell in row.cells]
     start = min(units[0].start, cells[0][0])
     end = max(units[-1].end, cells[-1][1])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SHORTEST_NS = 1_000_000
 """Nanoseconds from which on a part is a span."""
 
-_current: ContextVar[Part | None] = ContextVar("part", default=None)
+_current: ContextVar[OpenPart | None] = ContextVar("part", default=None)
 _naming = Lock()
 
 
@@ -44,7 +44,7 @@ class Ended:
     attributes: Mapping[str, str]
 
 
-class Part:
+class OpenPart:
     """A part that goes on. It has the id of a span from when its first child becomes one, or from its end."""
 
     def __init__(self, name: str, emit: Callable[[Ended], None]) -> None:
@@ -53,12 +53,12 @@ class Part:
         self._ids: tuple[SpanContext, SpanContext] | None = None  # its own, and its parent's
         self._is_over = False
 
-    def __enter__(self) -> Part:
+    def __enter__(self) -> OpenPart:
         from opentelemetry.context import get_current
 
         self._outside = get_current()
         self._above = _current.get()
-        self._token: Token[Part | None] = _current.set(self)
+        self._token: Token[OpenPart | None] = _current.set(self)
         self._started = time.time_ns()
         return self
 
@@ -114,11 +114,11 @@ def is_within_part() -> bool:
     return _current.get() is not None
 
 
-def leave() -> Token[Part | None]:
+def leave() -> Token[OpenPart | None]:
     """Begin a span that stands below no part any more; `back` ends that."""
     return _current.set(None)
 
 
-def back(token: Token[Part | None]) -> None:
+def back(token: Token[OpenPart | None]) -> None:
     """End what `leave` began."""
     _current.reset(token)

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from rag_serving.tracing.names import ERROR_TYPE, OF_TEXT
-from rag_serving.tracing.parts import Ended, Part, back, below, is_within_part, leave
+from rag_serving.tracing.parts import Ended, OpenPart, back, below, is_within_part, leave
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
@@ -117,12 +117,12 @@ def span(name: str, attributes: Attributes | None = None, kind: Kind = "internal
     return _NONE if _spans is None else _spans.open(name, attributes, kind)
 
 
-def part_span(name: str) -> AbstractContextManager[OpenSpan | Part]:
+def part_span(name: str) -> AbstractContextManager[OpenSpan | OpenPart]:
     """Return a part of a question, which becomes a span where `parts` says so."""
     if _spans is None:
         return _NONE
     if is_within_part() or _is_within_span():
-        return Part(name, _spans.emit)
+        return OpenPart(name, _spans.emit)
     return _spans.open(name, None, "internal")
 
 

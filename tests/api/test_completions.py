@@ -19,7 +19,7 @@ from rag_serving.api.app import MAX_BODY_BYTES, create_app
 from rag_serving.api.wire import RequestError, error_response
 from rag_serving.config.models import ChatModel, Embedding
 from rag_serving.models.chat.factory import open_chat
-from rag_serving.models.chat.messages import Message
+from rag_serving.models.chat.messages import PromptMessage
 from rag_serving.models.embedding.factory import open_tokenizer
 
 LINK = "https://wiki.example/pages/11#Restarting-a-broker:~:text="
@@ -101,7 +101,7 @@ def serving(wiki_home: Path) -> Iterator[str]:
 
 def test_our_own_client_understands_it(serving: str) -> None:
     model = open_chat("openai", ChatModel(model="citelock", base_url=f"{serving}/v1"), "generation")
-    reply = model.reply([Message("user", QUESTION)])
+    reply = model.reply([PromptMessage("user", QUESTION)])
     assert reply.text.startswith(f"{RESTART} [[1]]({LINK}")
     assert not reply.cut
 

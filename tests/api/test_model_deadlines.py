@@ -15,7 +15,7 @@ from support.wiki import configuration
 from rag_serving.config.loading import Config
 from rag_serving.deadline import Deadline, StoppedError, at_most, within
 from rag_serving.models.chat.factory import open_chat
-from rag_serving.models.chat.messages import Message
+from rag_serving.models.chat.messages import PromptMessage
 from rag_serving.models.embedding.factory import open_embedder
 from rag_serving.models.protocols import ModelError
 from rag_serving.models.reranker_client import RemoteReranker
@@ -39,7 +39,7 @@ def waits(config: Config) -> dict[str, Callable[[], object]]:
     embedder = open_embedder(config.embedding)
     reranker = RemoteReranker(config.reranker)
     return {
-        "chat": lambda: chat.reply([Message("user", "x")]),
+        "chat": lambda: chat.reply([PromptMessage("user", "x")]),
         "embedding": lambda: embedder.embed_query("x"),
         "revision": lambda: embedder.name,
         "reranker": lambda: reranker.rank("x", [("1", "y")], 1),

@@ -19,10 +19,10 @@ from rag_assets.llm_contexts.writer import Contexts, ContextWriter, document_bud
 from rag_assets.steps.contexts.prompt import build_documents
 from rag_serving.config.loading import ConfigError, parse_config
 from rag_serving.config.models import Context, Price
-from rag_serving.models.chat.messages import Message
+from rag_serving.models.chat.messages import PromptMessage
 from rag_serving.models.protocols import ModelError
 
-ASK = [Message("user", "<passage-ab12>\nUnder T:\nbroker\n</passage-ab12>")]
+ASK = [PromptMessage("user", "<passage-ab12>\nUnder T:\nbroker\n</passage-ab12>")]
 BOOM = Fault(500, b'{"error": "boom"}')
 
 

@@ -29,7 +29,7 @@ from rag_assets.steps.contexts.prompt import VERSION, Document, build_documents
 from rag_serving.config.models import Context
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.models.chat.factory import open_chat
-from rag_serving.models.chat.messages import Message
+from rag_serving.models.chat.messages import PromptMessage
 
 KILLS = int(os.environ.get("CITELOCK_KILLS", "2"))
 
@@ -162,7 +162,9 @@ def test_the_transport_is_tried_again_after_1_2_and_4_seconds(
     server.faults.extend([Fault(500, b"boom")] * 3)
     settings = Context(provider=provider, model=MODEL, base_url=server.url + "/v1" * (provider == "openai"))
     chat = open_patient_chat(provider, settings, "context")
-    assert asyncio.run(chat.reply_async([Message("user", "<passage-ab12>\nUnder T:\nbroker\n</passage-ab12>")])).text
+    assert asyncio.run(
+        chat.reply_async([PromptMessage("user", "<passage-ab12>\nUnder T:\nbroker\n</passage-ab12>")])
+    ).text
     assert len(server.requests) == 4
     assert len(pauses) == 3
     assert all(least <= pause <= 1.25 * least for least, pause in zip((1, 2, 4), pauses, strict=True))

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from support.ticking import Clock
 
-from rag_serving.caching.answers import AnswerCache, CachedAnswer, Scope, Vector
+from rag_serving.caching.answers import AnswerCache, AnswerScope, CachedAnswer, Vector
 from rag_serving.config.caching import Cache
 from rag_serving.records.answers import Answer
 from rag_serving.records.passages import Lock
 from rag_serving.records.refusal import Refusal
 
-SCOPE = Scope("acme", "ann", "g1", frozenset({"everyone"}), {"phase": 3})
+SCOPE = AnswerScope("acme", "ann", "g1", frozenset({"everyone"}), {"phase": 3})
 QUESTION = "How long is a token valid?"
 ALIKE = "how long is a token valid"
 
@@ -29,7 +29,7 @@ def vector(angle: float = 0.0) -> Vector:
     return np.array([np.cos(angle), np.sin(angle)], dtype=np.float32)
 
 
-def put(cache: AnswerCache, scope: Scope = SCOPE, question: str = QUESTION, **more: Any) -> bool:
+def put(cache: AnswerCache, scope: AnswerScope = SCOPE, question: str = QUESTION, **more: Any) -> bool:
     return cache.put(scope, question, cached(**more), vector)
 
 

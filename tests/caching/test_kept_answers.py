@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.ticking import Clock
 
 from rag_serving.access.principals import Principal, satisfied_classes
-from rag_serving.caching.answers import Asking, KeptAnswers, Source, told_age
+from rag_serving.caching.answers import AnswerSource, Asking, KeptAnswers, told_age
 from rag_serving.config.phases import Degradation
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.places import Location
@@ -32,8 +32,8 @@ def asking(principal: Principal, text: str = "How long?", **scope: object) -> As
     return Asking(principal, text, scope)
 
 
-def source(principal: Principal, *pages: str) -> Source:
-    return Source(KNOWN, satisfied_classes(principal, "acme", KNOWN), frozenset(pages))
+def source(principal: Principal, *pages: str) -> AnswerSource:
+    return AnswerSource(KNOWN, satisfied_classes(principal, "acme", KNOWN), frozenset(pages))
 
 
 def answer(text: str = "168 hours [1]", generation: str = "g1", **more: Any) -> Answer:

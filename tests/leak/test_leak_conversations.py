@@ -25,7 +25,7 @@ from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.ask import Pipeline
 from rag_serving.config.sessions import Sessions
 from rag_serving.conversations.sessions import SESSION_UNKNOWN, Exchange, Remembered
-from rag_serving.conversations.turns import Conversation, Turn, turn_of
+from rag_serving.conversations.turns import Conversation, ConversationTurn, turn_of
 from rag_serving.records.answers import Answer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -71,10 +71,12 @@ class Talks:
             ]
         )
 
-    def _turn(self) -> Turn:
+    def _turn(self) -> ConversationTurn:
         page = self._page()
         question = self.dice.choice([page["title"], sentence(self.dice, 4), f"What is {page['title']}?", *LEANING])
-        return Turn(question, self._answer() if self.dice.random() < 0.7 else "", may_offer=self.dice.random() < 0.8)
+        return ConversationTurn(
+            question, self._answer() if self.dice.random() < 0.7 else "", may_offer=self.dice.random() < 0.8
+        )
 
     def _answer(self) -> str:
         """What a client may say was answered: text, title, address, options of any page."""

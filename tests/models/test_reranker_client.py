@@ -19,7 +19,7 @@ from rag_serving.models.protocols import ModelError
 from rag_serving.models.reranker_client import RemoteReranker, open_reranker
 from rag_serving.records.passages import Candidate, Chunk
 from rag_serving.retrieval.lexical_reranker import LexicalReranker
-from rag_serving.retrieval.rerank import RERANKER_DOWN, CrossEncoder
+from rag_serving.retrieval.rerank import RERANKER_DOWN, CrossEncoderStage
 from rag_serving.retrieval.stage import Stage, run_stages
 from rag_serving.tracing import StageTrace
 
@@ -52,7 +52,7 @@ def reranked(query: str, client: RemoteReranker, pool: int = 100, count: int = 3
     chunks = [chunk(identifier, text) for identifier, text in PASSAGES[:count]]
     context, trace = searching(ListedChunks(chunks, {"releas": 1.0}), query), StageTrace()
     stages = [
-        Stage("rerank", CrossEncoder(client, 3, pool), RERANKER_DOWN),
+        Stage("rerank", CrossEncoderStage(client, 3, pool), RERANKER_DOWN),
         Stage("lexical_rerank", LexicalReranker()),
     ]
     rankings = run_stages(stages, context, ranked([0.0, -3.0, 0.0][:count]), trace)
@@ -191,7 +191,7 @@ def test_without_a_fallback_the_order_stays_and_says_so(server: StandInSidecar, 
     server.break_down("failing")
     context, trace = searching(ListedChunks([chunk(*passage) for passage in PASSAGES]), "roll back"), StageTrace()
     before = ranked([3.0, 2.0, 1.0])
-    stages = [Stage("rerank", CrossEncoder(client, 3, 100), RERANKER_DOWN)]
+    stages = [Stage("rerank", CrossEncoderStage(client, 3, 100), RERANKER_DOWN)]
     assert run_stages(stages, context, before, trace)["rerank"] is before
     assert trace.flags == [RERANKER_DOWN]
 

@@ -11,7 +11,7 @@ from rendering.quoted_pages import layer_of
 from rag_assets.steps.files.pdf.reading import pdf_text
 from rag_assets.steps.formats.block_json import blocks_content
 from rag_assets.steps.formats.budget import BUDGET
-from rag_serving.rendering.finding import Wanted
+from rag_serving.rendering.finding import QuoteContext
 
 PROSE = ("Ships pay a fee of 30 euros.", "The night rate is 45 euros for a berth.", "No fee is due on Sundays.")
 TABLE = [
@@ -56,7 +56,7 @@ def as_shown(text: str) -> str:
 def test_lines_from_right_to_left_are_in_the_order_of_speech(lines: tuple[str, ...]) -> None:
     file = laid_out([Line(540 - 5 * len(text), 100 + 12 * at, as_shown(text)) for at, text in enumerate(lines)])
     assert texts(file) == [" ".join(lines)]
-    assert layer_of(file, 1).boxes(Wanted(" ".join(lines[0].split()[1:4])))
+    assert layer_of(file, 1).boxes(QuoteContext(" ".join(lines[0].split()[1:4])))
 
 
 def test_words_of_the_other_direction_stand_in_the_order_of_speech() -> None:

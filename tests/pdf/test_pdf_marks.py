@@ -13,7 +13,7 @@ from rag_assets.steps.formats.block_json import blocks_content
 from rag_assets.steps.formats.blocks import Content
 from rag_assets.steps.formats.budget import BUDGET
 from rag_assets.steps.formats.text_marks import STRUCK
-from rag_serving.rendering.finding import Wanted
+from rag_serving.rendering.finding import QuoteContext
 
 UPWARDS = "0 1 -1 0 612 0"
 WIDTHS = {**dict.fromkeys(" ft.,:/", 2.8), **dict.fromkeys("il", 2.2), **dict.fromkeys("ksc", 5.0), "r": 3.3, "m": 8.3}
@@ -60,7 +60,7 @@ def written(x: float, y: float, *parts: str) -> list[Line]:
 def test_raised_and_lowered_figures_stay_apart_from_numbers(parts: tuple[str, ...], said: str, drawn: str) -> None:
     file = laid_out(written(72, 100, *parts), drawn=drawn)
     assert text(file) == said
-    assert layer_of(file, 1).boxes(Wanted(said))
+    assert layer_of(file, 1).boxes(QuoteContext(said))
 
 
 def test_the_mark_of_a_note_behind_a_space_is_raised_too() -> None:
@@ -97,7 +97,7 @@ def test_words_that_a_line_strikes_out_are_left_out_and_counted(drawn: str, turn
     file = laid_out(lines, boxes=[(x0, 96.6, x1, 97.1)], drawn=drawn, turned=turned, in_form=in_form)
     assert text(file) == "Backups are kept for 14 days."
     assert content(file).ledger[STRUCK, "hidden"] == 1
-    assert layer_of(file, 1).boxes(Wanted(text(file)))
+    assert layer_of(file, 1).boxes(QuoteContext(text(file)))
 
 
 def test_words_that_an_annotation_strikes_out_are_left_out_and_counted() -> None:

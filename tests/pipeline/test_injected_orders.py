@@ -39,7 +39,7 @@ from rag_serving.api.app import create_app
 from rag_serving.config.loading import Config
 from rag_serving.config.models import AnswerGeneration, Embedding
 from rag_serving.config.sources import ConfluenceExport
-from rag_serving.models.chat.messages import Message, Reply
+from rag_serving.models.chat.messages import PromptMessage, Reply
 from rag_serving.models.embedding.factory import open_tokenizer
 from rag_serving.records.answers import Answer
 from rag_serving.records.passages import Candidate, Chunk, Lock
@@ -142,9 +142,9 @@ class Obedient:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.asked: Sequence[Message] = ()
+        self.asked: Sequence[PromptMessage] = ()
 
-    def reply(self, messages: Sequence[Message], _: object = None) -> Reply:
+    def reply(self, messages: Sequence[PromptMessage], _: object = None) -> Reply:
         self.asked = messages
         return Reply(self.text, 1, 1)
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rag_serving.rendering.finding import SignText, Wanted
+from rag_serving.rendering.finding import QuoteContext, SignText
 
 
 def page(*lines: str) -> SignText:
@@ -18,7 +18,7 @@ def page(*lines: str) -> SignText:
     return SignText(signs, middles)
 
 
-def found(lines: tuple[str, ...], wanted: Wanted) -> list[str]:
+def found(lines: tuple[str, ...], wanted: QuoteContext) -> list[str]:
     signs = "".join(f"{line}\n" for line in lines)
     return [signs[first:end] for first, end in page(*lines).spans(wanted)]
 
@@ -47,13 +47,13 @@ TABLE = (
     ],
 )  # fmt: skip
 def test_a_stored_quote_is_found(lines: tuple[str, ...], quote: str, spans: list[str]) -> None:
-    assert [one.strip() for one in found(lines, Wanted(quote))] == [one.strip() for one in spans]
+    assert [one.strip() for one in found(lines, QuoteContext(quote))] == [one.strip() for one in spans]
 
 
 def test_cells_are_looked_for_on_one_line_though_columns_are_read_apart() -> None:
     lines = ("Products   1,400", "Services   1,200", "Others   1,400")
-    assert found(lines, Wanted("| 1,400 | Others |")) == ["1,400", "Others"]
-    place = page(*lines).spans(Wanted("| 1,400 | Others |"))[0]
+    assert found(lines, QuoteContext("| 1,400 | Others |")) == ["1,400", "Others"]
+    place = page(*lines).spans(QuoteContext("| 1,400 | Others |"))[0]
     assert place[0] == sum(len(line) + 1 for line in lines[:2]) + len("Others   ")
 
 
@@ -63,14 +63,14 @@ def test_cells_are_looked_for_on_one_line_though_columns_are_read_apart() -> Non
 )
 def test_what_stands_around_it_tells_a_quote_from_the_same_words_elsewhere(before: str, after: str, line: int) -> None:
     lines = ("Old: checked hourly by one man", "New: checked hourly by two men")
-    (first, _), *_ = page(*lines).spans(Wanted("checked hourly", before, after))
+    (first, _), *_ = page(*lines).spans(QuoteContext("checked hourly", before, after))
     assert first == line * (len(lines[0]) + 1) + 5
 
 
 def test_a_hostile_page_takes_no_longer() -> None:
     begun = time.perf_counter()
     same = page("a b " * 15_000)
-    same.spans(Wanted("a b " * 500, "b a " * 20, "a b " * 20))
-    same.spans(Wanted("| a | b |" * 200 + "c"))
-    same.spans(Wanted("a c b " * 300))
+    same.spans(QuoteContext("a b " * 500, "b a " * 20, "a b " * 20))
+    same.spans(QuoteContext("| a | b |" * 200 + "c"))
+    same.spans(QuoteContext("a c b " * 300))
     assert time.perf_counter() - begun < 5

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rendering.quoted_pages import covered, is_covered, layer_of, pdfs, quotes_of
 from sources.pdf_writer import pdf
 
-from rag_serving.rendering.finding import Wanted, compared
+from rag_serving.rendering.finding import QuoteContext, compared
 from rag_serving.rendering.layer import Box, Char, PageLayer
 from rag_serving.rendering.png import png, size_of
 from rag_serving.rendering.worker import _image
@@ -48,14 +48,14 @@ def written(*lines: str, width: float = 6.0) -> PageLayer:
     ],
 )
 def test_a_quote_has_a_rectangle_for_each_line(lines: tuple[str, ...], quote: str, boxes: list[Box]) -> None:
-    assert written(*lines).boxes(Wanted(quote)) == boxes
+    assert written(*lines).boxes(QuoteContext(quote)) == boxes
 
 
 @given(st.lists(st.text("ab -’ﬁ.", max_size=12), max_size=5), st.text(max_size=20))
 def test_rectangles_cover_what_was_asked_for_or_nothing(lines: list[str], quote: str) -> None:
     layer = written(*lines)
     for asked in (quote, " ".join(lines)):
-        boxes = layer.boxes(Wanted(asked))
+        boxes = layer.boxes(QuoteContext(asked))
         if boxes and compared(asked) in compared("".join(lines)):
             assert compared(asked) in compared(covered(layer, boxes))
         elif boxes:  # found in pieces
@@ -67,9 +67,9 @@ def test_rectangles_cover_what_was_asked_for_or_nothing(lines: list[str], quote:
 def test_hostile_text_takes_no_longer() -> None:
     layer = written("a" * 60_000)
     begun = time.perf_counter()
-    layer.boxes(Wanted("a" * 2000 + "b"))
-    layer.boxes(Wanted("a" * 2000))
-    assert layer.boxes(Wanted("\ufdfa" * 2000)) == []
+    layer.boxes(QuoteContext("a" * 2000 + "b"))
+    layer.boxes(QuoteContext("a" * 2000))
+    assert layer.boxes(QuoteContext("\ufdfa" * 2000)) == []
     assert time.perf_counter() - begun < 5
 
 
@@ -81,7 +81,7 @@ def test_of_real_files_the_rectangles_cover_exactly_the_words_of_the_quote() -> 
         for page, quote in quotes_of(content, pages=3, each=5):
             layer = layer_of(content, page)
             asked += 1
-            right += is_covered(layer, layer.boxes(Wanted(quote)), quote)
+            right += is_covered(layer, layer.boxes(QuoteContext(quote)), quote)
     assert asked >= 50
     assert right / asked >= SHARE
 
@@ -103,7 +103,7 @@ def test_pixels_of_the_quote_lie_under_its_rectangles(turned: str) -> None:
     width, height, rows = pixels(_image({"page": 1, "scale": scale}, content).content)
     assert (width, height) == (round(layer.width * scale), round(layer.height * scale))
     dark = [(at % width, at // width) for at in range(width * height) if rows[3 * at] < 128]
-    boxes = layer.boxes(Wanted("Mooring lines are checked"))
+    boxes = layer.boxes(QuoteContext("Mooring lines are checked"))
     assert dark
     assert boxes
     for x, y in dark:

@@ -17,10 +17,10 @@ from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.indexes.originals import Original
 from rag_serving.isolation.limits import Limits
 from rag_serving.rendering import pictures as module
-from rag_serving.rendering.finding import Wanted
+from rag_serving.rendering.finding import QuoteContext
 from rag_serving.rendering.pictures import FOLDER, Pictures
 from rag_serving.rendering.png import size_of
-from rag_serving.rendering.processes import BusyError, MissingRendererError, RenderError, RenderProcesses
+from rag_serving.rendering.processes import MissingRendererError, RenderError, RenderersBusyError, RenderProcesses
 
 CONTENT = pdf("Mooring lines are checked hourly.", "Second page.")
 TENANT = "acme"
@@ -53,8 +53,8 @@ def test_a_page_has_a_picture_and_a_layer(tmp_path: Path, pictures: Pictures) ->
     assert size_of(pictures.image(TENANT, "", one, 1, 2)) == (1224, 1584)
     layer = pictures.layer(TENANT, "", one, 2)
     assert [word for word, _ in layer.words] == ["Second", "page."]
-    assert layer.payload(2, Wanted("second page"))["boxes"] == []
-    assert len(layer.payload(2, Wanted("Second page"))["boxes"]) == 1
+    assert layer.payload(2, QuoteContext("second page"))["boxes"] == []
+    assert len(layer.payload(2, QuoteContext("Second page"))["boxes"]) == 1
     with pytest.raises(RenderError):
         pictures.image(TENANT, "", one, 3, 1)
 
@@ -130,7 +130,7 @@ def test_more_pages_than_may_wait_are_refused_at_once(tmp_path: Path) -> None:
     def ask(caller: str) -> None:
         try:
             pictures.image(TENANT, caller, slow, 1, 1)
-        except (RenderError, BusyError) as error:
+        except (RenderError, RenderersBusyError) as error:
             outcomes.append(type(error).__name__)
 
     threads = [threading.Thread(target=ask, args=("one",)) for _ in range(6)]

@@ -14,7 +14,7 @@ from rag_serving.answering.verification import verify
 from rag_serving.answering.writing.generator import Generator
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.models.chat.client import Listen
-from rag_serving.models.chat.messages import Message, Reply
+from rag_serving.models.chat.messages import PromptMessage, Reply
 from rag_serving.records.claims import Claim, Draft
 from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.passages import Candidate, Chunk, Lock
@@ -54,7 +54,7 @@ class MadeToCite:
     def __init__(self, settings: AnswerGeneration, ask: Callable[[str], str]) -> None:
         self.name, self._ask = f"{settings.provider}/{settings.model}", ask
 
-    def reply(self, messages: Sequence[Message], _: Listen | None = None) -> Reply:
+    def reply(self, messages: Sequence[PromptMessage], _: Listen | None = None) -> Reply:
         prompt = messages[1].content
         number, _word, page, text = _PASSAGE.findall(prompt)[0]
         asked = _QUESTION.findall(prompt)[0][1]

@@ -23,7 +23,7 @@ from rag_serving.config.loading import Config
 from rag_serving.receipts.recording import ReceiptWriter
 from rag_serving.records.answers import Answer
 from rag_serving.telemetry.tables import METADATA, QUESTIONS, open_engine
-from rag_serving.telemetry.telemetry import Telemetry, open_telemetry
+from rag_serving.telemetry.telemetry import QuestionTelemetry, open_telemetry
 
 pytestmark = pytest.mark.load
 
@@ -114,7 +114,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def replaying(config: Config, telemetry: Telemetry | None) -> tuple[Pipeline, dict[str, str]]:
+def replaying(config: Config, telemetry: QuestionTelemetry | None) -> tuple[Pipeline, dict[str, str]]:
     """The pipeline, and the status of each question when the stages answered it."""
     pipeline = Pipeline.open(config, "acme", embedder(), telemetry=telemetry)
     pipeline.receipt_writer = ReplayedReceipts(pipeline.receipt_writer)  # type: ignore[assignment]

@@ -15,7 +15,7 @@ from support.wiki import configuration
 from rag_serving.access.principals import Principal
 from rag_serving.config.loading import Config
 from rag_serving.telemetry.events import FeedbackVerdict
-from rag_serving.telemetry.telemetry import Telemetry
+from rag_serving.telemetry.telemetry import QuestionTelemetry
 
 Rows = list[tuple[str, str, str | None]]
 
@@ -54,7 +54,7 @@ def verdicts(url: str | None, home: Path) -> Rows:
     return found
 
 
-def judge(telemetry: Telemetry, user: str, receipt: str, verdict: FeedbackVerdict, comment: str | None = None) -> None:
+def judge(telemetry: QuestionTelemetry, user: str, receipt: str, verdict: FeedbackVerdict, comment: str | None = None) -> None:
     telemetry.judged(Principal("acme", user), receipt, verdict, None, comment)
 
 
@@ -63,7 +63,7 @@ def test_a_second_verdict_takes_the_place_of_the_first(
     tmp_path: Path, config: Config, url: str | None, rounds: int
 ) -> None:
     for _ in range(rounds):  # the first one makes the tables, the second one finds them
-        telemetry = Telemetry(config, "acme")
+        telemetry = QuestionTelemetry(config, "acme")
         judge(telemetry, "ann", "r1", "helpful")
         judge(telemetry, "bob", "r1", "helpful")
         judge(telemetry, "ann", "r2", "missing")
@@ -77,11 +77,11 @@ def test_a_second_verdict_takes_the_place_of_the_first(
 
 
 def test_verdicts_that_processes_write_at_once_leave_one(tmp_path: Path, config: Config, url: str | None) -> None:
-    several = [Telemetry(config, "acme") for _ in range(4)]
+    several = [QuestionTelemetry(config, "acme") for _ in range(4)]
     judge(several[0], "bob", "r1", "missing")
     assert several[0].flush(30)  # the tables are there
 
-    def work(telemetry: Telemetry) -> None:
+    def work(telemetry: QuestionTelemetry) -> None:
         for number in range(25):
             judge(telemetry, "ann", "r1", "helpful" if number % 2 else "not_helpful")
         telemetry.flush(30)

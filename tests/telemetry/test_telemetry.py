@@ -32,7 +32,7 @@ from rag_serving.telemetry.tables import (
     open_engine,
     prepare,
 )
-from rag_serving.telemetry.telemetry import Telemetry
+from rag_serving.telemetry.telemetry import QuestionTelemetry
 from rag_serving.telemetry.writer import DatabaseWriter, forget
 
 TODAY = datetime.now(UTC).date()
@@ -283,7 +283,7 @@ def test_a_tenants_telemetry_forgets_and_records(url: str | None, engine: Engine
     METADATA.create_all(engine)
     with engine.begin() as connection:
         connection.execute(insert(QUESTIONS), [{**answered(), "day": "2020-01-01"}])
-    telemetry = Telemetry(configuration(tmp_path, telemetry={"url": url, "retention_days": 7}), "acme")
+    telemetry = QuestionTelemetry(configuration(tmp_path, telemetry={"url": url, "retention_days": 7}), "acme")
     telemetry.answered(ALICE, "Is it so?", Answer("not_found", ""), Trace())
     telemetry.judged(ALICE, "r1", "missing", None, None)
     telemetry.close()

@@ -124,7 +124,7 @@ def _ask(config: Config) -> Ask | None:
     if config.generation.provider == "extractive":
         return None
     from rag_serving.models.chat.factory import open_chat
-    from rag_serving.models.chat.messages import Message
+    from rag_serving.models.chat.messages import PromptMessage
 
     chat = open_chat(config.generation.provider, config.generation, "generation")
-    return lambda system, user: chat.reply([Message("system", system), Message("user", user)]).text
+    return lambda system, user: chat.reply([PromptMessage("system", system), PromptMessage("user", user)]).text

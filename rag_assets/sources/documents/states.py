@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from rag_serving.documents.inbox import Inbox
-from rag_serving.documents.records import Stage, State
+from rag_serving.documents.records import ReadState, Stage
 
 LEAST_PAUSE_S = 0.25
 """Seconds between two writes: nobody reads faster."""
@@ -24,7 +24,7 @@ class StateWriter:
         self._written = self._dumped()
         self._last = float("-inf")
 
-    def __getitem__(self, name: str) -> State | None:
+    def __getitem__(self, name: str) -> ReadState | None:
         return self._states.get(name)
 
     def set(
@@ -34,7 +34,7 @@ class StateWriter:
         before = self._states.get(name)
         page, of = pages or (None, None)
         shown = before.shown if before else None
-        self._states[name] = State(version=version, stage=stage, page=page, of=of, reason=reason, shown=shown)
+        self._states[name] = ReadState(version=version, stage=stage, page=page, of=of, reason=reason, shown=shown)
         if time.monotonic() - self._last >= LEAST_PAUSE_S:
             self.flush()
 
@@ -43,7 +43,7 @@ class StateWriter:
         if state := self._states.get(name):
             self._states[name] = state.model_copy(update={"embedded": texts, "texts": of})
 
-    def put(self, states: dict[str, State]) -> None:
+    def put(self, states: dict[str, ReadState]) -> None:
         """Replace all states, those that are not named included."""
         self._states = states
         self.flush()

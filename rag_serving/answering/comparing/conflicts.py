@@ -355,7 +355,7 @@ def differing(comparison: Comparison, verdicts: Sequence[Verdict]) -> Differing 
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Difference:
     """A unit that differs from a cited one, its passage, and whether it replaces (1) or is replaced (-1)."""
 
     index: int
@@ -364,7 +364,7 @@ class _Found:
 
 
 def _differing(
-    comparison: Comparison, verdict: Verdict, found: Sequence[_Found], verdicts: Sequence[Verdict]
+    comparison: Comparison, verdict: Verdict, found: Sequence[_Difference], verdicts: Sequence[Verdict]
 ) -> Differing | None:
     cited = comparison.chunk(verdict.index)
     if cited is None:
@@ -378,7 +378,7 @@ def _differing(
     return Differing(verdict.claim, own, tuple(others))
 
 
-def _others(comparison: Comparison, verdict: Verdict) -> Iterator[_Found]:
+def _others(comparison: Comparison, verdict: Verdict) -> Iterator[_Difference]:
     """Yield the first unit of each other page that differs from one that is cited."""
     cited = comparison.chunk(verdict.index)
     if cited is None:
@@ -406,7 +406,7 @@ def _units(verdict: Verdict, cited: Chunk) -> list[Unit]:
     return found[:_MOST_UNITS]
 
 
-def _differs(asked: QuestionFeatures, ours: Sequence[Compared], chunk: Chunk, analyze: Analyze) -> _Found | None:
+def _differs(asked: QuestionFeatures, ours: Sequence[Compared], chunk: Chunk, analyze: Analyze) -> _Difference | None:
     """Return the first unit of a passage that differs from one of ours."""
     layout = Layout(chunk)
     for unit in layout.units[:_MOST_COMPARED]:
@@ -414,11 +414,11 @@ def _differs(asked: QuestionFeatures, ours: Sequence[Compared], chunk: Chunk, an
         for our in ours:
             changes = difference(asked, our, other)
             if changes is not None and unit not in layout.directed:
-                return _Found(0, unit, changes)
+                return _Difference(0, unit, changes)
     return None
 
 
-def _cited(found: _Found, verdicts: Sequence[Verdict]) -> Claim | None:
+def _cited(found: _Difference, verdicts: Sequence[Verdict]) -> Claim | None:
     """Return the claim that already cites a unit."""
     for verdict in verdicts:
         inside = found.unit.start <= (verdict.start or 0) < found.unit.end
@@ -427,7 +427,7 @@ def _cited(found: _Found, verdicts: Sequence[Verdict]) -> Claim | None:
     return None
 
 
-def _quoting(comparison: Comparison, found: _Found) -> Claim:
+def _quoting(comparison: Comparison, found: _Difference) -> Claim:
     """Return a claim that tells a unit."""
     layout = Layout(comparison.lock.passages[found.index - 1].chunk)
     quoting = Quoting(comparison.asked, comparison.analyze, comparison.quote_words)

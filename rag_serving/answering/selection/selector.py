@@ -34,7 +34,7 @@ StoredSimilarity = Callable[[Sequence[str]], Sequence[float | None]]
 
 
 @dataclass(frozen=True)
-class Part:
+class QuestionPart:
     """What is asked of some passages of the lock, apart from the others.
 
     Attributes:
@@ -54,7 +54,7 @@ class Part:
 
 
 def selected_apart(
-    parts: Sequence[Part], lock: Lock, analyze: Analyze, options_of: Callable[[Part], Selecting]
+    parts: Sequence[QuestionPart], lock: Lock, analyze: Analyze, options_of: Callable[[QuestionPart], Selecting]
 ) -> Draft:
     """Return what the lock says to each part, in their order; as confident as the least of those that are in doubt.
 
@@ -80,7 +80,7 @@ def _share(options: Selecting, parts: int) -> Selecting:
     return replace(options, max_citations=max(1, options.max_citations // parts))
 
 
-def _draft_of(part: Part, lock: Lock, analyze: Analyze, options: Selecting) -> Draft:
+def _draft_of(part: QuestionPart, lock: Lock, analyze: Analyze, options: Selecting) -> Draft:
     """Return what a part's own passages say, with their places in the whole lock."""
     own = Lock(lock.passages[part.first : part.first + part.count])
     draft = select(part.text, own, part.weights, analyze, options)

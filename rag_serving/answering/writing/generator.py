@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from rag_serving.answering.writing.prompt import (
     SCHEMA,
+    AnswerPrompt,
     Material,
     Pointing,
-    Prompt,
     make_pointing,
     make_prompt,
     named_units,
@@ -26,7 +26,7 @@ from rag_serving.answering.writing.prompt import (
 )
 from rag_serving.answering.writing.sanitizing import without_links
 from rag_serving.config.models import AnswerGeneration
-from rag_serving.config.prompting import Prompt as Budgets
+from rag_serving.config.prompting import AnswerPrompt as Budgets
 from rag_serving.deadline import StoppedError
 from rag_serving.models.breaker import Breaker
 from rag_serving.models.chat.factory import open_chat
@@ -137,7 +137,9 @@ class Generator:
         """Return the units that the reply names as claims; one that names none but writes is read as prose."""
         numbers = numbers_of(reply.text)
         if numbers is None:
-            return self._draft(model, Prompt(pointing.messages, pointing.shown, (), pointing.injections), lock, reply)
+            return self._draft(
+                model, AnswerPrompt(pointing.messages, pointing.shown, (), pointing.injections), lock, reply
+            )
         named = named_units(pointing, numbers, self._settings.max_citations)
         if numbers and not named:
             raise ModelError(f"{model.name} names lines that are not there; choose a larger model")
@@ -145,7 +147,7 @@ class Generator:
         flags = (INJECTION,) if pointing.injections else ()
         return Draft(tuple(claims), model.name, not named, flags, usage=self._usage(reply))
 
-    def _draft(self, model: RemoteChat, prompt: Prompt, lock: Lock, reply: Reply) -> Draft:
+    def _draft(self, model: RemoteChat, prompt: AnswerPrompt, lock: Lock, reply: Reply) -> Draft:
         """Return what the reply says.
 
         Raises:

@@ -167,7 +167,7 @@ class Parsed:
 
 
 @dataclass
-class _Part:
+class _ReplyPart:
     """A sentence with the marks in it, and those that stand behind it as its evidence."""
 
     shown: str
@@ -214,9 +214,9 @@ def parse(reply: str, cut: bool = False, source: str | None = None) -> Parsed:
     return Parsed(tuple(claims), _DECLINED.search(text) is not None, removed, links)
 
 
-def _parts(text: str) -> Iterator[_Part]:
+def _parts(text: str) -> Iterator[_ReplyPart]:
     """Yield the sentences of a marked text, each with the evidence that stands behind it."""
-    last: _Part | None = None
+    last: _ReplyPart | None = None
     for said, joined, kind in _said(text):
         joined = joined and last is not None
         bare = re.search(r"\w", MARK.sub("", said)) is None
@@ -231,7 +231,7 @@ def _parts(text: str) -> Iterator[_Part]:
             continue
         if last:
             yield last
-        last = _Part(said.strip())
+        last = _ReplyPart(said.strip())
     if last:
         yield last
 
@@ -254,14 +254,14 @@ def _said(text: str) -> Iterator[tuple[str, bool, Kind]]:
             yield sentence, True, unit.kind
 
 
-def _belongs_before(said: str, leading: re.Match[str], last: _Part) -> bool:
+def _belongs_before(said: str, leading: re.Match[str], last: _ReplyPart) -> bool:
     """Return whether the marks at the beginning of a sentence are the evidence of the one before."""
     if said[leading.end() : leading.end() + 1].islower():
         return False
     return not last.is_cited or not re.match(CITATION, said)
 
 
-def _claims(part: _Part, marks: Marks) -> Iterator[Claim]:
+def _claims(part: _ReplyPart, marks: Marks) -> Iterator[Claim]:
     """Yield a claim for each quote and passage that a sentence cites."""
     text = _sentence(part, marks)
     if not text:
@@ -280,7 +280,7 @@ def _claims(part: _Part, marks: Marks) -> Iterator[Claim]:
             yield Claim(text, index, quote, others)
 
 
-def _primary(part: _Part, marks: Marks) -> list[tuple[int, str]]:
+def _primary(part: _ReplyPart, marks: Marks) -> list[tuple[int, str]]:
     """Return the quotes of a sentence with their places; its code where it quotes nothing else."""
     found = [(match.start(), match[0]) for match in re.finditer(QUOTE, part.marks)]
     if not part.is_cited:
@@ -299,7 +299,7 @@ def _cited_by(at: int, marked: str, marks: Marks) -> list[int]:
     return list(dict.fromkeys(index for mark in re.findall(CITATION, run) for index in marks.indexes(mark))) or [0]
 
 
-def _sentence(part: _Part, marks: Marks) -> str:
+def _sentence(part: _ReplyPart, marks: Marks) -> str:
     """Return the words of a sentence, without citations; of one that only quotes, the quote."""
     shown = re.sub(r"\(\s*\)|\[\s*\]", "", CITATIONS.sub(" ", part.shown)).strip()
     if re.fullmatch(rf"[\s.,;:]*{QUOTE}[\s.,;:]*", shown):
@@ -310,5 +310,5 @@ def _sentence(part: _Part, marks: Marks) -> str:
     return re.sub(r"(?<=\S)[ \t]{2,}", " ", text).strip()
 
 
-def _is_finished(part: _Part) -> bool:
+def _is_finished(part: _ReplyPart) -> bool:
     return bool(re.search(rf"(?:[.!?…。！？]|{CITATION})[\s)*_\"”“»]*$", part.marks.strip()))

@@ -23,8 +23,8 @@ from typing import Any
 
 from rag_serving.answering.selection.layout import Layout
 from rag_serving.config.models import AnswerGeneration
-from rag_serving.config.prompting import Prompt as Budgets
-from rag_serving.models.chat.messages import Message
+from rag_serving.config.prompting import AnswerPrompt as Budgets
+from rag_serving.models.chat.messages import PromptMessage
 from rag_serving.records.claims import Claim
 from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.passages import Chunk, Lock
@@ -140,10 +140,10 @@ class Material:
 
 
 @dataclass(frozen=True)
-class Prompt:
+class AnswerPrompt:
     """What is sent, and what was done to the passages for it."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[PromptMessage, ...]
     shown: tuple[int, ...]  # the passages of the lock that the model sees
     shortened: tuple[int, ...]  # those of which it sees only some lines
     injections: int  # places of the passages, and of what stands beside them, that were made harmless
@@ -155,7 +155,7 @@ def make_prompt(
     settings: AnswerGeneration = _DEFAULTS,
     fence: Fence | None = None,
     budgets: Budgets = _BUDGETS,
-) -> Prompt:
+) -> AnswerPrompt:
     """Return the messages for a question, of about `budget` tokens at most; `budgets` are those of its parts.
 
     A passage longer than half of the budget is cut to the lines that have most of the question's words; then the
@@ -187,8 +187,8 @@ def make_prompt(
         del blocks[min(blocks, key=lambda index: (index in quoted, lock.passages[index - 1].score, -index))]
     shown = (block.text for block in blocks.values())
     parts = [fenced, *beside.blocks, *([excerpts] if excerpts else []), *shown, asked]
-    return Prompt(
-        (Message("system", _rules(list(blocks), settings)), Message("user", "\n\n".join(parts))),
+    return AnswerPrompt(
+        (PromptMessage("system", _rules(list(blocks), settings)), PromptMessage("user", "\n\n".join(parts))),
         tuple(blocks),
         tuple(index for index, block in blocks.items() if block.text != whole[index].text),
         sum(injections[index] for index in blocks) + beside.injections,
@@ -333,7 +333,7 @@ _FENCED_JSON = re.compile(r"\{[^{}]{0,2000}\}")
 class Pointing:
     """What is sent, and which unit each number stands for."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[PromptMessage, ...]
     units: tuple[tuple[int, Unit], ...]  # (passage of the lock from 1, unit), the first has number 1
     injections: int  # places of the passages that were made harmless
 
@@ -358,7 +358,7 @@ def make_pointing(question: str, lock: Lock, budget: int, most: int, fence: Fenc
         blocks.append(block)
         units += [(index, unit) for unit in own]
         injections += harmless
-    messages = Message("system", rules), Message("user", "\n\n".join([fenced, *blocks, asked]))
+    messages = PromptMessage("system", rules), PromptMessage("user", "\n\n".join([fenced, *blocks, asked]))
     return Pointing(messages, tuple(units), injections)
 
 

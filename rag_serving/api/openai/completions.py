@@ -21,7 +21,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from rag_serving.api.bodies import MAX_MESSAGES, Message, Name
-from rag_serving.api.openai.exchange import Counter, Reply, Turn, answer_to, dialogue_of, task_reply
+from rag_serving.api.openai.exchange import ChatTurn, Counter, ShownReply, answer_to, dialogue_of, task_reply
 from rag_serving.api.openai.models import asked_of
 from rag_serving.api.service import CurrentService, RequireCaller, slots_of
 from rag_serving.api.streams import KEEP_ALIVE, EventStream, Progress, StreamItem
@@ -45,7 +45,7 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-class Body(BaseModel):
+class CompletionBody(BaseModel):
     """The request; sampling parameters and the like are ignored: there is nothing to sample."""
 
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
@@ -56,28 +56,30 @@ class Body(BaseModel):
 
 
 @router.post("/v1/chat/completions", dependencies=[RequireCaller])
-def complete(body: Body, request: HttpRequest, service: CurrentService, tenant: str | None = None) -> Response:
+def complete(
+    body: CompletionBody, request: HttpRequest, service: CurrentService, tenant: str | None = None
+) -> Response:
     asked = asked_of(request, service, tenant, body.model)
-    turns = [Turn(message.role, message.text) for message in body.messages]
+    turns = [ChatTurn(message.role, message.text) for message in body.messages]
     counter = Counter([turn.text for turn in turns], service.token_count)
     if task := task_reply(turns[-1].text):
-        reply = Reply(task)
+        reply = ShownReply(task)
         return _task_stream(asked.model, reply) if body.stream else _whole(asked.model, reply, counter)
     dialogue = dialogue_of(turns, service, "messages")
 
     def answer(listen: Listen | None = None) -> Answer:
         made = answer_to(dialogue, asked, service, listen, body.session_id)
         if is_counted:
-            counter.count(Reply.of(made))
+            counter.count(ShownReply.of(made))
         return made
 
     is_counted = body.stream and body.stream_options is not None and body.stream_options.include_usage
     if body.stream:
         return EventStream(answer, _Chunks(asked.model, counter if is_counted else None).events_of, slots_of(request))
-    return _whole(asked.model, Reply.of(answer()), counter)
+    return _whole(asked.model, ShownReply.of(answer()), counter)
 
 
-def _whole(model: str, reply: Reply, counter: Counter) -> Response:
+def _whole(model: str, reply: ShownReply, counter: Counter) -> Response:
     """Return a reply in one piece.
 
     Raises:
@@ -96,7 +98,7 @@ def _whole(model: str, reply: Reply, counter: Counter) -> Response:
     return JSONResponse(_head("chat.completion", model, choices=[choice], usage=usage, **reply.structured))
 
 
-def _task_stream(model: str, reply: Reply) -> Response:
+def _task_stream(model: str, reply: ShownReply) -> Response:
     """Return a reply to a client's own prompt as a stream."""
     lines = [_data(chunk) for chunk in _Chunks(model, None).chunks(reply)]
     return Response("".join([*lines, _DONE]), media_type="text/event-stream")
@@ -118,11 +120,11 @@ class _Chunks:
             elif isinstance(item, RequestError):
                 yield _data(openai_error(item.status, item.code, str(item)))
             else:
-                for chunk in self._rest(head, Reply.of(item)):
+                for chunk in self._rest(head, ShownReply.of(item)):
                     yield _data(chunk)
         yield _DONE
 
-    def chunks(self, reply: Reply) -> Iterator[dict[str, Any]]:
+    def chunks(self, reply: ShownReply) -> Iterator[dict[str, Any]]:
         """Yield all chunks of a reply that is there already."""
         head = self._head()
         yield _delta(head, {"role": "assistant", "content": ""})
@@ -131,7 +133,7 @@ class _Chunks:
     def _head(self) -> dict[str, Any]:
         return _head("chat.completion.chunk", self.model, **({"usage": None} if self.counter else {}))
 
-    def _rest(self, head: dict[str, Any], reply: Reply) -> Iterator[dict[str, Any]]:
+    def _rest(self, head: dict[str, Any], reply: ShownReply) -> Iterator[dict[str, Any]]:
         """Yield the chunks after the first: text, annotations, the end with the whole answer, usage."""
         if refusal := reply.refusal:
             yield openai_error(refusal.status, refusal.code, str(refusal))

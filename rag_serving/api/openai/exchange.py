@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from rag_serving.answering.markdown import linked_markdown
 from rag_serving.api.bodies import MAX_SELECTION_CHARS
 from rag_serving.api.errors import RETRY_AFTER_S
-from rag_serving.api.openai.models import Asked
+from rag_serving.api.openai.models import ChosenModel
 from rag_serving.api.service import Service, checked_text, timings_for
 from rag_serving.api.wire import RequestError
 from rag_serving.conversations.sessions import Exchange, Remembered
@@ -34,7 +34,7 @@ from rag_serving.tracing import Listen
 _INSTRUCTING = frozenset({"system", "developer"})
 
 
-class Turn(NamedTuple):
+class ChatTurn(NamedTuple):
     """A message of a conversation."""
 
     role: str
@@ -51,7 +51,7 @@ class Dialogue:
     has_instructions: bool  # a system prompt: how to answer is not for clients to say
 
 
-def dialogue_of(turns: Iterable[Turn], service: Service, param: str) -> Dialogue:
+def dialogue_of(turns: Iterable[ChatTurn], service: Service, param: str) -> Dialogue:
     """Return what the last message of the user asks, with the messages of the user before it.
 
     Raises:
@@ -68,7 +68,11 @@ def dialogue_of(turns: Iterable[Turn], service: Service, param: str) -> Dialogue
 
 
 def answer_to(
-    dialogue: Dialogue, asked: Asked, service: Service, listen: Listen | None = None, session_id: str | None = None
+    dialogue: Dialogue,
+    asked: ChosenModel,
+    service: Service,
+    listen: Listen | None = None,
+    session_id: str | None = None,
 ) -> Answer:
     """Return the answer to a conversation in the mode that its model names.
 
@@ -153,7 +157,7 @@ _REPLIES: dict[str, Callable[[str], dict[str, object]]] = {
 }
 
 
-class Usage(NamedTuple):
+class TokenCounts(NamedTuple):
     """Tokens that were read and written."""
 
     read: int = 0
@@ -169,7 +173,7 @@ class Usage(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reply:
+class ShownReply:
     """A text with its citations."""
 
     text: str
@@ -177,7 +181,7 @@ class Reply:
     answer: Answer | None = None  # None: a client's own prompt was answered
 
     @classmethod
-    def of(cls, answer: Answer) -> Reply:
+    def of(cls, answer: Answer) -> ShownReply:
         """Return an answer as a reply."""
         linked = linked_markdown(answer)
         citations = tuple(
@@ -211,13 +215,13 @@ class Counter:
 
     read: Sequence[str]
     tokens: TokenCount
-    usage: Usage = field(default_factory=Usage)
+    usage: TokenCounts = field(default_factory=TokenCounts)
 
-    def count(self, reply: Reply) -> Usage:
+    def count(self, reply: ShownReply) -> TokenCounts:
         """Return the tokens that a model behind the answer took, as its server says; else those of what came in and
         went out."""
         if reply.answer and (used := reply.answer.usage):
-            self.usage = Usage(used.prompt_tokens, used.completion_tokens)
+            self.usage = TokenCounts(used.prompt_tokens, used.completion_tokens)
         else:
-            self.usage = Usage(self.tokens(self.read), self.tokens([reply.text]))
+            self.usage = TokenCounts(self.tokens(self.read), self.tokens([reply.text]))
         return self.usage

@@ -37,7 +37,7 @@ _SHOWN = 8  # names in the message on one that does not exist
 Mode = Literal["corpus", "selected_text"]
 
 
-class Asked(NamedTuple):
+class ChosenModel(NamedTuple):
     """Who asks which model."""
 
     caller: Principal
@@ -69,7 +69,7 @@ def show_model(model: str, request: HttpRequest, service: CurrentService) -> JSO
     raise unknown_model(model, names)
 
 
-def asked_of(request: HttpRequest, service: Service, tenant: str | None, model: str | None) -> Asked:
+def asked_of(request: HttpRequest, service: Service, tenant: str | None, model: str | None) -> ChosenModel:
     """Return who asks which model: the tenant is the one that its name has, where it has one.
 
     Raises:
@@ -80,11 +80,11 @@ def asked_of(request: HttpRequest, service: Service, tenant: str | None, model: 
     mode: Mode = "selected_text" if name.endswith(_SELECTED_TEXT) else "corpus"
     named = name.removesuffix(_SELECTED_TEXT)
     if named == MODEL:
-        return Asked(caller_of(request, tenant), mode)
+        return ChosenModel(caller_of(request, tenant), mode)
     tenants = {model_of(each): each for each in _tenants(request, service, tenant)}
     if named not in tenants:
         raise unknown_model(name, _names(request, service, tenant))
-    return Asked(caller_of(request, tenants[named]), mode)
+    return ChosenModel(caller_of(request, tenants[named]), mode)
 
 
 def unknown_model(model: str, names: Sequence[str]) -> RequestError:
@@ -117,7 +117,7 @@ _AT_ONCE = 4  # texts of one call to the model: questions of others come in betw
 Input = Annotated[Text, StringConstraints(min_length=1, max_length=MAX_CHARS)]
 
 
-class Body(BaseModel):
+class EmbeddingBody(BaseModel):
     """The request; arrays of tokens are those of another model and are refused."""
 
     input: Input | Annotated[list[Input], Field(min_length=1, max_length=MAX_TEXTS)]
@@ -127,7 +127,7 @@ class Body(BaseModel):
 
 
 @router.post("/v1/embeddings")
-def embed(body: Body, caller: Caller, service: CurrentService) -> JSONResponse:
+def embed(body: EmbeddingBody, caller: Caller, service: CurrentService) -> JSONResponse:
     _require_right(caller, service)
     texts = [body.input] if isinstance(body.input, str) else body.input
     try:

@@ -21,7 +21,15 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from rag_serving.api.bodies import MAX_MESSAGES, Message, Name, Text
-from rag_serving.api.openai.exchange import Counter, Reply, Turn, Usage, answer_to, dialogue_of, task_reply
+from rag_serving.api.openai.exchange import (
+    ChatTurn,
+    Counter,
+    ShownReply,
+    TokenCounts,
+    answer_to,
+    dialogue_of,
+    task_reply,
+)
 from rag_serving.api.openai.models import asked_of
 from rag_serving.api.service import CurrentService, RequireCaller, slots_of
 from rag_serving.api.streams import KEEP_ALIVE, EventStream, Progress, StreamItem, event
@@ -38,7 +46,7 @@ class Item(Message):
     type: Name = "message"
 
 
-class Body(BaseModel):
+class ResponseBody(BaseModel):
     """The request; what is not named here is ignored: there is nothing to sample, and no tool to call."""
 
     input: Text | Annotated[list[Item], Field(min_length=1, max_length=MAX_MESSAGES)]
@@ -50,7 +58,7 @@ class Body(BaseModel):
 
 
 @router.post("/v1/responses", dependencies=[RequireCaller])
-def respond(body: Body, request: HttpRequest, service: CurrentService, tenant: str | None = None) -> Response:
+def respond(body: ResponseBody, request: HttpRequest, service: CurrentService, tenant: str | None = None) -> Response:
     asked = asked_of(request, service, tenant, body.model)
     if body.previous_response_id:
         message = "responses are not stored here: send the conversation in 'input'"
@@ -59,7 +67,7 @@ def respond(body: Body, request: HttpRequest, service: CurrentService, tenant: s
     counter = Counter([turn.text for turn in turns], service.token_count)
     response = _Response(asked.model)
     if task := task_reply(turns[-1].text):
-        reply = Reply(task)
+        reply = ShownReply(task)
         counter.count(reply)
         if not body.stream:
             return JSONResponse(response.completed(reply, counter.usage))
@@ -68,25 +76,25 @@ def respond(body: Body, request: HttpRequest, service: CurrentService, tenant: s
 
     def answer(listen: Listen | None = None) -> Answer:
         made = answer_to(dialogue, asked, service, listen, body.session_id)
-        counter.count(Reply.of(made))
+        counter.count(ShownReply.of(made))
         return made
 
     if body.stream:
         return EventStream(answer, lambda items: _stream(response, counter, items), slots_of(request))
-    reply = Reply.of(answer())
+    reply = ShownReply.of(answer())
     if refusal := reply.refusal:
         raise refusal
     return JSONResponse(response.completed(reply, counter.usage))
 
 
-def _turns(body: Body) -> list[Turn]:
+def _turns(body: ResponseBody) -> list[ChatTurn]:
     """Return the messages of a request, its instructions first."""
-    said = [Turn("user", body.input)] if isinstance(body.input, str) else [
-        Turn(item.role, item.text) for item in body.input if item.type == "message"
+    said = [ChatTurn("user", body.input)] if isinstance(body.input, str) else [
+        ChatTurn(item.role, item.text) for item in body.input if item.type == "message"
     ]  # fmt: skip
     if not said:
         raise RequestError(400, "BAD_REQUEST", "'input' has no message", "input")
-    return [Turn("system", body.instructions), *said] if body.instructions else said
+    return [ChatTurn("system", body.instructions), *said] if body.instructions else said
 
 
 async def _stream(response: _Response, counter: Counter, items: AsyncIterator[StreamItem]) -> AsyncIterator[str]:
@@ -98,10 +106,10 @@ async def _stream(response: _Response, counter: Counter, items: AsyncIterator[St
             yield KEEP_ALIVE
         elif isinstance(item, RequestError):
             yield response.failed(item)
-        elif refusal := Reply.of(item).refusal:
+        elif refusal := ShownReply.of(item).refusal:
             yield response.failed(refusal)
         else:
-            for told in response.told(Reply.of(item), counter.usage):
+            for told in response.told(ShownReply.of(item), counter.usage):
                 yield told
 
 
@@ -115,12 +123,12 @@ class _Response:
     created_at: int = field(default_factory=lambda: int(time.time()))
     _numbers: Iterator[int] = field(default_factory=count)
 
-    def completed(self, reply: Reply, usage: Usage) -> dict[str, Any]:
+    def completed(self, reply: ShownReply, usage: TokenCounts) -> dict[str, Any]:
         """Return the whole response."""
         shape = {**self._shape("completed"), "output": [self._message(reply, "completed")]}
         return {**shape, "usage": _usage(usage), **reply.structured}
 
-    def events(self, reply: Reply, usage: Usage) -> Iterator[str]:
+    def events(self, reply: ShownReply, usage: TokenCounts) -> Iterator[str]:
         """Yield all events of a reply that is there already."""
         yield from self.began()
         yield from self.told(reply, usage)
@@ -130,7 +138,7 @@ class _Response:
         for name in ("response.created", "response.in_progress"):
             yield self._event(name, response=self._shape("in_progress"))
 
-    def told(self, reply: Reply, usage: Usage) -> Iterator[str]:
+    def told(self, reply: ShownReply, usage: TokenCounts) -> Iterator[str]:
         """Yield the message, then the whole response."""
         at = {"item_id": self.message_id, "output_index": 0, "content_index": 0}
         empty = {**self._message(reply, "in_progress"), "content": []}
@@ -156,7 +164,7 @@ class _Response:
     def _event(self, name: str, **data: Any) -> str:
         return event(name, {"type": name, "sequence_number": next(self._numbers), **data})
 
-    def _message(self, reply: Reply, status: str) -> dict[str, Any]:
+    def _message(self, reply: ShownReply, status: str) -> dict[str, Any]:
         content = [_part(reply.text, _annotations(reply))]
         return {"id": self.message_id, "type": "message", "status": status, "role": "assistant", "content": content}
 
@@ -190,11 +198,11 @@ def _part(text: str, annotations: list[dict[str, Any]]) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": annotations, "logprobs": []}
 
 
-def _annotations(reply: Reply) -> list[dict[str, Any]]:
+def _annotations(reply: ShownReply) -> list[dict[str, Any]]:
     return [{"type": "url_citation", **citation} for citation in reply.citations]
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: TokenCounts) -> dict[str, Any]:
     return {
         "input_tokens": usage.read,
         "input_tokens_details": {"cached_tokens": 0},

@@ -20,7 +20,7 @@ import httpx
 
 from rag_serving.config.models import ChatModel
 from rag_serving.deadline import StoppedError, at_most, result_within, run_in_thread
-from rag_serving.models.chat.messages import CHARS_PER_TOKEN, Message, Piece, Reply, Writing
+from rag_serving.models.chat.messages import CHARS_PER_TOKEN, Piece, PromptMessage, Reply, Writing
 from rag_serving.models.http import (
     TRANSIENT,
     BadAnswerError,
@@ -97,7 +97,7 @@ class RemoteChat(ABC):
     def name(self) -> str:
         return f"{self.kind}/{self.model}"
 
-    def reply(self, messages: Sequence[Message], listen: Listen | None = None) -> Reply:
+    def reply(self, messages: Sequence[PromptMessage], listen: Listen | None = None) -> Reply:
         """Return what the model answers, within `timeout_s`, or what is left of the request's time.
 
         Raises:
@@ -108,7 +108,7 @@ class RemoteChat(ABC):
         return run_in_own_loop(self.reply_async(messages, listen, seconds), seconds + _GRACE_S, self._too_late)
 
     async def reply_async(
-        self, messages: Sequence[Message], listen: Listen | None = None, seconds: float | None = None
+        self, messages: Sequence[PromptMessage], listen: Listen | None = None, seconds: float | None = None
     ) -> Reply:
         """Return the same, for whoever asks many questions at once in an event loop; within `seconds` instead."""
         writing = Writing(CHARS_PER_TOKEN * self.settings.max_output_tokens)
@@ -124,7 +124,7 @@ class RemoteChat(ABC):
             opened.set(_attributes_of(reply))
         return reply
 
-    def _attributes(self, messages: Sequence[Message]) -> Attributes:
+    def _attributes(self, messages: Sequence[PromptMessage]) -> Attributes:
         """Return what a span tells of a request."""
         said = message_text([vars(message) for message in messages])
         return {
@@ -146,7 +146,7 @@ class RemoteChat(ABC):
         return run_in_own_loop(self._checked(), 2 * self.settings.connect_timeout_s + _GRACE_S, self._too_late)
 
     @abstractmethod
-    def stream(self, messages: Sequence[Message]) -> AsyncIterator[Piece]:
+    def stream(self, messages: Sequence[PromptMessage]) -> AsyncIterator[Piece]:
         """Return one request: pieces as they come, or one of `TRANSIENT`, or a ModelError."""
 
     @abstractmethod
@@ -175,7 +175,7 @@ class RemoteChat(ABC):
             "verify": tls_context(),
         }
 
-    async def _persistently(self, messages: Sequence[Message], writing: Writing, listen: Listen | None) -> None:
+    async def _persistently(self, messages: Sequence[PromptMessage], writing: Writing, listen: Listen | None) -> None:
         from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, stop_before_delay
 
         retrying = AsyncRetrying(
@@ -189,7 +189,7 @@ class RemoteChat(ABC):
         except TRANSIENT as error:
             self._give_up(error)
 
-    async def _once(self, messages: Sequence[Message], writing: Writing, listen: Listen | None) -> None:
+    async def _once(self, messages: Sequence[PromptMessage], writing: Writing, listen: Listen | None) -> None:
         """One try: the reply begins anew."""
         writing.begin()
         loop, patience_s = asyncio.get_running_loop(), self.settings.first_token_timeout_s

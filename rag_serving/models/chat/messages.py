@@ -15,7 +15,7 @@ _LOOP_PART, _LOOP_WINDOW, _LOOP_TIMES = 48, 1600, 8
 
 
 @dataclass(frozen=True)
-class Message:
+class PromptMessage:
     """One turn of a conversation."""
 
     role: Literal["system", "user", "assistant"]
@@ -76,7 +76,7 @@ class Writing:
         elif before // _LOOP_PART != len(self.text) // _LOOP_PART:
             self.cut = loops(self.text)
 
-    def reply(self, prompt: Sequence[Message]) -> Reply:
+    def reply(self, prompt: Sequence[PromptMessage]) -> Reply:
         """Return the reply; tokens that the server did not count are estimated."""
         sent = sum(len(message.content) for message in prompt)
         return Reply(

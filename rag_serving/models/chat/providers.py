@@ -20,7 +20,7 @@ import httpx
 from rag_serving.config.models import ChatModel
 from rag_serving.escaping.targets import one_line
 from rag_serving.models.chat.client import RemoteChat, Schema
-from rag_serving.models.chat.messages import Message, Piece
+from rag_serving.models.chat.messages import Piece, PromptMessage
 from rag_serving.models.http import BadAnswerError, key_refused, missing, with_tag
 from rag_serving.models.protocols import ModelError
 
@@ -59,7 +59,7 @@ class OpenAIChat(RemoteChat):
             form = {"name": "reply", "strict": True, "schema": dict(schema)}
             self._parameters["response_format"] = {"type": "json_schema", "json_schema": form}
 
-    async def stream(self, messages: Sequence[Message]) -> AsyncIterator[Piece]:
+    async def stream(self, messages: Sequence[PromptMessage]) -> AsyncIterator[Piece]:
         async with httpx.AsyncClient(**self.client_options()) as client:
             for _ in range(len(_SPARED) + 1):
                 async with client.stream(
@@ -92,7 +92,7 @@ class OpenAIChat(RemoteChat):
             f"see {self.base_url}/models, and let {self.section}.base_url end in /v1"
         )
 
-    def _body(self, messages: Sequence[Message]) -> dict[str, Any]:
+    def _body(self, messages: Sequence[PromptMessage]) -> dict[str, Any]:
         return {
             "model": self.model,
             "messages": [vars(message) for message in messages],
@@ -210,7 +210,7 @@ class OllamaChat(RemoteChat):
     kind = "ollama"
     default_url = "http://127.0.0.1:11434"
 
-    async def stream(self, messages: Sequence[Message]) -> AsyncIterator[Piece]:
+    async def stream(self, messages: Sequence[PromptMessage]) -> AsyncIterator[Piece]:
         import ollama
 
         sent = [ollama.Message(role=message.role, content=message.content) for message in messages]

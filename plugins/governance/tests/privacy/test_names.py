@@ -31,7 +31,7 @@ from rag_serving.privacy import NamesError, PersonalData, Redactor, redact_logs
 from rag_serving.records.answers import SearchResults
 from rag_serving.telemetry.events import Trace
 from rag_serving.telemetry.tables import QUESTIONS, open_engine
-from rag_serving.telemetry.telemetry import Telemetry
+from rag_serving.telemetry.telemetry import QuestionTelemetry
 
 pytestmark = pytest.mark.xdist_group("torch")
 
@@ -294,7 +294,7 @@ def test_logs_telemetry_and_audit_keep_no_name(model: Path, tmp_path: Path) -> N
     record = logging.LogRecord("x", logging.WARNING, "", 0, "no answer for %s", ("Ann Smith",), None)
     assert LineFormatter("%(message)s").format(record) == "no answer for [name]"
 
-    telemetry = Telemetry(config, "acme")
+    telemetry = QuestionTelemetry(config, "acme")
     telemetry.searched(Principal("acme", "bob", frozenset()), "ask Ann Smith", SearchResults((), "g1"), Trace())
     assert telemetry.flush(20)
     telemetry.close()
