@@ -39,12 +39,11 @@ from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.passages import Lock
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.clarity import decided, topic_asked
-from rag_serving.retrieval.explain import search_results
 from rag_serving.retrieval.hybrid import RetrievalError
-from rag_serving.retrieval.lexical_reranker import POOL
+from rag_serving.retrieval.rerank import POOL
 from rag_serving.retrieval.search import Search, search_candidates
 from rag_serving.retrieval.stages import SearchOptions, passage_stages
-from rag_serving.retrieval.why import why_of
+from rag_serving.retrieval.why import search_results, why_of
 from rag_serving.telemetry.events import Kind
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.question_types import kind_of

@@ -47,7 +47,7 @@ from rag_serving.pipeline.tenant import Services
 from rag_serving.receipts.store import ReceiptStore
 from rag_serving.retrieval.hybrid import Mode
 from rag_serving.retrieval.hygiene import KeywordGate
-from rag_serving.retrieval.lexical_reranker import LexicalReranker
+from rag_serving.retrieval.rerank import LexicalReranker
 from rag_serving.retrieval.stage import Stage
 
 Reshape = Callable[[pa.Table], pa.Table]

@@ -19,8 +19,8 @@ from rag_serving.receipts.store import ReceiptStore
 from rag_serving.records.answers import Answer
 from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.queries import Filters
-from rag_serving.retrieval.explain import index_rankings, scored_ids
 from rag_serving.retrieval.search import Search
+from rag_serving.retrieval.why import index_rankings, scored_ids
 from rag_serving.telemetry.events import MAX_CANDIDATES, MAX_RANKED, Found, Trace
 from rag_serving.tracing import StageTrace
 

@@ -25,9 +25,8 @@ from rag_serving.retrieval.keyword.question import KeywordQuestion, QuestionRead
 from rag_serving.retrieval.keyword.scoring import By
 from rag_serving.retrieval.keyword.search import keyword_run
 from rag_serving.retrieval.keyword.stages import rows_holding
-from rag_serving.retrieval.lexical_reranker import HEURISTIC
 from rag_serving.retrieval.ranking import Ranking
-from rag_serving.retrieval.rerank import RERANK
+from rag_serving.retrieval.rerank import HEURISTIC, RERANK
 from rag_serving.retrieval.stage import SearchContext, Stage, run_stages
 from rag_serving.retrieval.stages import SearchOptions, candidate_stages
 from rag_serving.text.analyzer import analyze

@@ -32,8 +32,7 @@ from rag_serving.retrieval.hybrid import (
 from rag_serving.retrieval.hygiene import Hygiene, KeywordGate, NewestVersion
 from rag_serving.retrieval.keyword.scoring import By
 from rag_serving.retrieval.keyword.stages import KeywordSearch, PerDocument, add_holders
-from rag_serving.retrieval.lexical_reranker import POOL, LexicalReranker
-from rag_serving.retrieval.rerank import RERANKER_DOWN, CrossEncoderStage, RerankerClient
+from rag_serving.retrieval.rerank import POOL, RERANKER_DOWN, CrossEncoderStage, LexicalReranker, RerankerClient
 from rag_serving.retrieval.sentence_evidence import SentenceEvidence
 from rag_serving.retrieval.stage import First, Stage, best_first, in_turn
 

@@ -1,7 +1,7 @@
 """Why these passages: what speaks for each one that was locked, what was left out, in codes and one line of English.
 
-Belongs here: putting an explained search together, the reasons of a passage. Does not belong here: what flags mean
-(`records.flags`).
+Belongs here: putting an explained search together, the reasons of a passage, candidates with all of their scores. Does
+not belong here: what flags mean (`records.flags`), how a search is shown or kept (`cli.printing`, `telemetry.events`).
 
 Everything is read from the columns that the stages left, and from chunks that the reader may see.
 """
@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from rag_serving.indexes.protocols import Rows
+from rag_serving.records.answers import SearchResults
 from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.records.queries import Query
-from rag_serving.retrieval.explain import all_columns
+from rag_serving.retrieval.hybrid import COLUMNS
 from rag_serving.retrieval.hygiene import is_near, shares_words
 from rag_serving.retrieval.ranking import SCORE, Ranking, Scores
 from rag_serving.retrieval.search import Search
@@ -345,3 +346,60 @@ def _ranks(values: Scores) -> np.ndarray[Any, np.dtype[np.int64]]:
     ranks = np.zeros(len(values), dtype=np.int64)
     ranks[order] = np.arange(1, len(values) + 1)
     return np.where(np.isnan(values), 0, ranks)
+
+
+RankedIds = list[tuple[str, float]]
+
+
+def search_results(search: Search, k: int, explain: bool) -> SearchResults:
+    """Return the first k passages; with `explain`, or without any, also how the query was read."""
+    results = tuple(search.context.passages.candidates(search.ranking.head(k)))
+    return SearchResults(
+        results,
+        search.context.view.id,
+        notes=search.query.notes if explain or not results else None,
+        reranker=search.reranker,
+        query=search.query if explain else None,
+        candidates=explained_candidates(search) if explain else (),
+    )
+
+
+def scored_ids(search: Search, most: int) -> list[tuple[str, dict[str, float]]]:
+    """Return the first candidates by chunk id, each with what every stage said of it."""
+    ranking = all_columns(search).head(most)
+    ids = search.context.view.chunk_ids(ranking.rows.tolist())
+    return [(chunk_id, scores) for chunk_id, (_, scores, _) in zip(ids, ranking.records(), strict=True)]
+
+
+def explained_candidates(search: Search) -> tuple[Candidate, ...]:
+    """Return all candidates in the order before reranking, each with what every stage said of it."""
+    ranking = all_columns(search)
+    candidates = search.context.passages.candidates(ranking, together=max(1, len(ranking)))
+    clean = np.isin(ranking.rows, search.rankings["hygiene"].rows).tolist()
+    pairs = zip(candidates, clean, strict=True)
+    return tuple(candidate if kept else replace(candidate, dropped_by="hygiene") for candidate, kept in pairs)
+
+
+def all_columns(search: Search) -> Ranking:
+    """Return the candidates in their order, with the columns of the stages after them."""
+    return search.candidates.joined(search.ranking)
+
+
+def index_rankings(search: Search, most: int) -> dict[str, RankedIds]:
+    """Return the best rows by chunk id: of each index alone (`dense`, `lexical`), and of both (`fused`)."""
+    best = search.rankings["best"].head(most)
+    found = {"fused": (best.rows, best.score)}
+    for index, column in COLUMNS.items():
+        if index in search.rankings and column in search.rankings[index].columns:
+            hits = search.rankings[index].found_by(index).head(most)
+            found[index] = hits.rows, hits.columns[column]
+    return _by_id(search, found)
+
+
+def _by_id(search: Search, found: dict[str, tuple[Rows, Scores]]) -> dict[str, RankedIds]:
+    rows = sorted({row for those, _ in found.values() for row in those.tolist()})
+    ids = dict(zip(rows, search.context.view.chunk_ids(rows), strict=True))
+    return {
+        name: [(ids[row], score) for row, score in zip(those.tolist(), scores.tolist(), strict=True)]
+        for name, (those, scores) in found.items()
+    }

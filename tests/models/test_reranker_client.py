@@ -18,8 +18,7 @@ from rag_serving.models.breaker import Breaker
 from rag_serving.models.protocols import ModelError
 from rag_serving.models.reranker_client import RemoteReranker, open_reranker
 from rag_serving.records.passages import Candidate, Chunk
-from rag_serving.retrieval.lexical_reranker import LexicalReranker
-from rag_serving.retrieval.rerank import RERANKER_DOWN, CrossEncoderStage
+from rag_serving.retrieval.rerank import RERANKER_DOWN, CrossEncoderStage, LexicalReranker
 from rag_serving.retrieval.stage import Stage, run_stages
 from rag_serving.tracing import StageTrace
 

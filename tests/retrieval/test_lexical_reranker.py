@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.listed_chunks import ListedChunks, candidates, ranked, searching
 
 from rag_serving.records.passages import Candidate, Chunk
-from rag_serving.retrieval.lexical_reranker import LexicalReranker, word_signals
+from rag_serving.retrieval.rerank import LexicalReranker, word_signals
 
 WEIGHTS = {"roll": 2.0, "releas": 1.0, "cluster": 3.0}  # "roll releases cluster"
 DEFAULT = LexicalReranker()

@@ -54,7 +54,9 @@ def verdicts(url: str | None, home: Path) -> Rows:
     return found
 
 
-def judge(telemetry: QuestionTelemetry, user: str, receipt: str, verdict: FeedbackVerdict, comment: str | None = None) -> None:
+def judge(
+    telemetry: QuestionTelemetry, user: str, receipt: str, verdict: FeedbackVerdict, comment: str | None = None
+) -> None:
     telemetry.judged(Principal("acme", user), receipt, verdict, None, comment)
 
 

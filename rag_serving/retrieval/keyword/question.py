@@ -1,7 +1,7 @@
 """A question as the keyword tier reads it: words without stop words, synonyms and misspellings replaced.
 
 Belongs here: stop words, synonyms, corrections, which inflections a word matches.
-Does not belong here: question frames (`query.frames`), scores (`scoring`), what is done with a question (`search`).
+Does not belong here: question frames (`query.topics`), scores (`scoring`), what is done with a question (`search`).
 
 A word that is the whole title, label or heading of something its reader may see, or a configured concept, is a known
 term: it matches itself alone. Every other word matches the words that are the same but for a plural. That is decided
@@ -17,8 +17,8 @@ from functools import cached_property, lru_cache
 
 from rag_serving.config.keyword import Keyword
 from rag_serving.indexes.keyword_index import ReadableKeywords
-from rag_serving.query.frames import ACTIONS, AFTER, DEFINED, POLITE, TOLD, WHERE_OR_WHO, Words
 from rag_serving.query.spelling import SHORTEST
+from rag_serving.query.topics import ACTIONS, AFTER, DEFINED, POLITE, TOLD, WHERE_OR_WHO, Words
 from rag_serving.text.keyword_words import inflections, words_in
 
 LONGEST = 64
