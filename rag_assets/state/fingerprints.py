@@ -25,7 +25,7 @@ from rag_serving.artifacts import keyword_tables
 from rag_serving.artifacts.schema import CHUNKS, CONTEXTS, DEDUP_MAP, GENERATION_CHUNKS, SECTIONS
 from rag_serving.config.indexing import Indexing
 from rag_serving.config.loading import Config
-from rag_serving.indexes import lexical, sentence_vectors, shard_collections
+from rag_serving.indexes import chroma, lexical, sentence_vectors
 from rag_serving.text import analyzer as terms
 
 
@@ -100,7 +100,7 @@ def tenant_inputs(config: Config, chunks: Mapping[str, str], embedder: str, page
         config.indexing.max_shard_chunks,
         *_graphs(config),
         *_parts(config),
-        (lexical.FORMAT, shard_collections.FORMAT, terms.ANALYZER_VERSION, keyword_tables.FORMAT),
+        (lexical.FORMAT, chroma.FORMAT, terms.ANALYZER_VERSION, keyword_tables.FORMAT),
         (sentence_vectors.FORMAT, config.indexing.sentence_vectors, config.embedding.provider),
         *_database(config),
     )
