@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rag_serving.models.embedding import onnx_bert as bert_onnx
+from rag_serving.models.embedding import local
 from rag_serving.models.embedding.graph_cache import GraphCache
 from rag_serving.models.embedding.local import Bert
 from rag_serving.models.embedding.weights import Weights
@@ -22,10 +22,10 @@ def kept(home: Path) -> Path:
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_a_kept_graph_gives_the_same_vectors(
-    packaged: Weights, tmp_path: Path, precision: bert_onnx.Precision, monkeypatch: pytest.MonkeyPatch
+    packaged: Weights, tmp_path: Path, precision: local.Precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = Bert(packaged, precision, GraphCache(tmp_path))(IDS, LENGTHS)
-    monkeypatch.setattr(bert_onnx, "bert_graph", None)  # is not called again
+    monkeypatch.setattr(local, "bert_graph", None)  # is not called again
     second = Bert(packaged, precision, GraphCache(tmp_path))(IDS, LENGTHS)
     assert (first == second).all()
     assert (first == Bert(packaged, precision, GraphCache(tmp_path))(IDS, LENGTHS)).all()
