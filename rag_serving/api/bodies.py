@@ -1,7 +1,7 @@
 """What request bodies are made of: texts and lists with bounds.
 
 Belongs here: types that the request models share. Does not belong here: the models of one route (`api.app`,
-`openai.completions`, `feedback`), the size of a whole body (`wire`).
+`openai.completions`, `history`), the size of a whole body (`wire`).
 """
 
 from __future__ import annotations
