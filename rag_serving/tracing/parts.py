@@ -1,7 +1,7 @@
 """Parts of a question as spans: only of those that took long enough to matter, failed, or opened a span themselves.
 
-Belongs here: which parts become spans. Does not belong here: timing them for the answer (`rag_serving.tracing`), other spans
-(`spans`), sending them (`exporting`).
+Belongs here: which parts become spans. Does not belong here: timing them for the answer
+(`rag_serving.tracing`), other spans (`spans`), sending them (`exporting`).
 
 A question has some twenty parts, most of which take a fraction of a millisecond. A span of the SDK takes 0.03 ms, so
 that one for each would make a question slower by more than they take themselves: a part is put together when it is
