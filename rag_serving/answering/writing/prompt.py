@@ -299,7 +299,8 @@ def tokens(text: str) -> int:
 
 def shortened(line: str, budget: int) -> str:
     """Return as much of a line as `budget` tokens hold, cut behind a word; empty where the budget is."""
-    cut = line.encode()[: max(budget, 0) * _BYTES_PER_TOKEN].decode(errors="ignore")
+    budget = max(budget, 0)
+    cut = line.encode()[: budget * _BYTES_PER_TOKEN].decode(errors="ignore")
     pieces = [piece.end() for piece in _PIECE.finditer(cut)]
     if len(pieces) > budget:
         cut = cut[: pieces[budget - 1]]
