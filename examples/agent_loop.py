@@ -1,4 +1,4 @@
-"""An agent that answers from passages alone: a model calls `search_book` and `get_passage` until it can answer.
+"""An agent that answers from passages alone: a model calls `search` and `get_passage` until it can answer.
 
     python examples/agent_loop.py "How long can a release be rolled back?"
 
@@ -21,7 +21,7 @@ from mcp import Client
 from openai import AsyncOpenAI
 from scripted_model import REFUSAL, scripted_model
 
-TOOLS = ("search_book", "get_passage")
+TOOLS = ("search", "get_passage")
 MOST_STEPS = 8
 
 

@@ -59,9 +59,9 @@ def next_step(request: dict[str, Any]) -> dict[str, Any]:
     results = [json.loads(message["content"]) for message in messages if message["role"] == "tool"]
     asked = question[1] if question else ""
     if not results:
-        return _call("search_book", query=asked)
-    if len(results) == 1 and results[0].get("passages"):
-        return _call("get_passage", passage_id=results[0]["passages"][0]["passage_id"])
+        return _call("search", query=asked)
+    if len(results) == 1 and results[0].get("results"):
+        return _call("get_passage", passage_id=results[0]["results"][0]["passage_id"])
     if len(results) < 2:
         return {"content": REFUSAL}
     passage = results[1]

@@ -23,7 +23,7 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from rag_serving.cli.group import ENTRY_POINTS, Later
+from rag_serving.cli.group import ENTRY_POINTS, Commands, Later
 from rag_serving.cli.main import app
 from rag_serving.config import loading as config
 from rag_serving.config.profiles import Profile
@@ -256,7 +256,9 @@ def default(field: FieldInfo) -> str:
 def commands() -> str:
     """Return docs/commands.md: what each command and subcommand does, those of other packages included."""
     root = typer.main.get_command(app)
-    parts = ["# Commands\n\n", NOTE, COMMANDS]
+    groups = root.grouped(click.Context(root, info_name="citelock"))  # type: ignore[attr-defined]
+    overview = [f"- {group}: {', '.join(f'`{name}`' for name in names)}\n" for group, names in groups.items()]
+    parts = ["# Commands\n\n", NOTE, COMMANDS, *overview, "\n"]
     for path, command in walk(root, "citelock"):
         context = click.Context(command, info_name=path)
         block = "\n".join([*examples(command), *options(command, context)])
@@ -286,12 +288,13 @@ def options(command: click.Command, context: click.Context) -> list[str]:
 
 
 def walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield a command with its path, then its subcommands by name; commands that are imported late are imported."""
+    """Yield a command with its path, then its subcommands by group or name; commands that are imported late are imported."""
     command = command.imported() if isinstance(command, Later) else command
     yield path, command
     if hasattr(command, "list_commands"):
         context = click.Context(command, info_name=path)
-        for name in sorted(command.list_commands(context)):
+        names = command.list_commands(context)
+        for name in names if isinstance(command, Commands) else sorted(names):
             yield from walk(command.get_command(context, name), f"{path} {name}")
 
 

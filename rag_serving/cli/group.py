@@ -38,6 +38,13 @@ _MODULES: Mapping[str, tuple[str, str]] = {
     "uploads": ("rag_serving.cli.uploads:app", "List, show or delete uploaded documents."),
     "rerank-service": ("rag_serving.rerank_service.command:command", "Serve a cross-encoder that reranks passages."),
 }
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "ask": ("ask", "chat", "search", "serve", "mcp"),
+    "build": ("build", "add", "doctor", "readers"),
+    "check": ("evaluate", "bench", "gold", "receipt"),
+}
+"""The commands that most people need; the others, also those of plug-ins, are for who operates an installation."""
+OPERATE = "operate"
 _HELP = {
     "audit": "Verify, export or anchor the audit log.",
     "bench": "Measure retrieval on any folder in BEIR layout.",
@@ -92,6 +99,26 @@ class Commands(JoinedCommands):
     """The group `citelock`."""
 
     modules = _MODULES
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands, group by group."""
+        return [name for names in self.grouped(ctx).values() for name in names]
+
+    def grouped(self, ctx: Any) -> dict[str, list[str]]:
+        """Return the names of the installed commands of each group."""
+        left = set(super().list_commands(ctx))
+        groups = {group: [name for name in names if name in left] for group, names in GROUPS.items()}
+        return groups | {OPERATE: sorted(left.difference(*groups.values()))}
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a line for each command of the first groups, and the names of the others."""
+        groups = self.grouped(ctx)
+        others = groups.pop(OPERATE)
+        for group, names in groups.items():
+            with formatter.section(group.capitalize()):
+                formatter.write_dl([(name, self.get_command(ctx, name).get_short_help_str(80)) for name in names])
+        with formatter.section(f"{OPERATE.capitalize()} (citelock COMMAND --help says more)"):
+            formatter.write_text(", ".join(others))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; an error ends in one line on standard error and an exit code."""

@@ -14,8 +14,8 @@ INSTRUCTIONS = (
 )
 
 SEARCH = (
-    "Search the company's pages. Returns up to 10 pages, best first, each with id, title and the URL of its best "
-    "passage. Read one with fetch."
+    "Search the company's pages. Returns up to 10 pages, best first, each with id, title, and its best passage: text, "
+    "the URL to cite, and a passage_id for get_passage. Read the whole page with fetch."
 )
 FETCH = "Read a page by an id of search results, or one passage in its surroundings by a passage's id."
 ASK = (
@@ -25,15 +25,6 @@ ASK = (
 GET_PASSAGE = (
     "Read one passage by its id (a citation's chunk_id, or its place in a book such as ch3-sec2-p45), with its heading "
     "path, link, neighbouring text, and the ids of the passages that one reads before and after it."
-)
-SEARCH_BOOK = (
-    "Search passages of the book or the pages and read them at once: up to 30 passages with text. Those of a book "
-    "stand in its order, with chapter and section; others best first. Each has a passage_id for get_passage and a URL "
-    "to cite."
-)
-SEARCH_WITH_CONTEXT = (
-    "Search by contextual retrieval: every passage was indexed together with a sentence on its place in its document. "
-    "Returns passages with text and score, best first; those below score_threshold are left out."
 )
 LIST_SOURCES = (
     "List spaces, labels, sources, kinds and categories of the pages that you may read, with their number of pages, to "

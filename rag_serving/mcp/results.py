@@ -28,17 +28,20 @@ class Result(BaseModel):
 
 
 class SearchHit(Result):
-    """A page that was found, with the link to its best passage."""
+    """A page that was found, with its best passage and the link to it."""
 
     id: str
     title: str
     url: str
+    passage_id: Annotated[str, Field(description="The best passage, for get_passage.")]
+    text: Annotated[str, Field(description=NOTICE)]
 
 
 class SearchOutput(Result):
     """Pages, best first."""
 
     results: list[SearchHit]
+    notice: str = NOTICE
 
 
 class Metadata(Result):
@@ -253,7 +256,13 @@ class AnswerOutput(Result):
 def hit_of(candidate: Candidate) -> SearchHit:
     """Return a found page."""
     chunk = candidate.chunk
-    return SearchHit(id=chunk.page_id, title=title_of(chunk), url=for_link(chunk.url))
+    return SearchHit(
+        id=chunk.page_id,
+        title=title_of(chunk),
+        url=for_link(chunk.url),
+        passage_id=passage_id_of(chunk),
+        text=chunk.text,
+    )
 
 
 def found_passage(candidate: Candidate) -> FoundPassage:

@@ -24,7 +24,7 @@ from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
-from mcp_types import CallToolResult, TextContent, ToolAnnotations
+from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 
 from rag_serving.answering.markdown import markdown
 from rag_serving.conversations.turns import conversation_of
@@ -37,6 +37,17 @@ from rag_serving.mcp.reading import NOTHING, ReadingTools, bounded, page_of
 from rag_serving.mcp.results import AnswerOutput, Document, ProofOutput, answer_of
 from rag_serving.plugins import loaded
 from rag_serving.tracing import Listen
+
+
+ALIASES = ("search_book", "search_with_contextual_retrieval")
+"""Searches by the names of the source documents: callable, but not listed beside `search`."""
+
+
+class Server(MCPServer[Any]):
+    """A server that lists each tool once."""
+
+    async def list_tools(self) -> list[Tool]:
+        return [tool for tool in await super().list_tools() if tool.name not in ALIASES]
 
 
 class AskingTools:
@@ -152,8 +163,8 @@ def add_pages(server: MCPServer[Any], calls: Calls) -> None:
 
 REFUSAL = "This information cannot be verified from the pages."
 GROUNDING = (
-    "Answer the question below, and use only what the passages say that the tools search_book and get_passage return.\n"
-    "- Call search_book with the words of the question; read with get_passage what looks right.\n"
+    "Answer the question below, and use only what the passages say that the tools search and get_passage return.\n"
+    "- Call search with the words of the question; read with get_passage what looks right.\n"
     "- Each sentence of your answer ends with the number of its passage, such as [1], and below the answer you list "
     "each number with the passage's title and URL.\n"
     "- Quote numbers, names and commands to the letter.\n"
@@ -177,7 +188,7 @@ def add_prompts(server: MCPServer[Any]) -> None:
 
 
 def grounded_answer(question: QuestionText) -> str:
-    """Return the prompt of an agent that has search_book and get_passage."""
+    """Return the prompt of an agent that has search and get_passage."""
     return f"{GROUNDING}\n\nQuestion: {question}"
 
 
@@ -222,7 +233,7 @@ def build_server(callers: Callers, is_editor: bool = False, config: Path | None 
     apps.tool(resource_uri=URI, name="ask", title="Ask with citations", description=words.ASK, annotations=_ANSWERS)(
         asking.ask
     )
-    server: MCPServer[Any] = MCPServer(
+    server = Server(
         NAME,
         title="Citelock",
         instructions=words.INSTRUCTIONS,
@@ -236,13 +247,12 @@ def build_server(callers: Callers, is_editor: bool = False, config: Path | None 
         (reading.search, "Search pages", words.SEARCH),
         (reading.fetch, "Read a page", words.FETCH),
         (reading.get_passage, "Read a passage", words.GET_PASSAGE),
-        (reading.search_book, "Search passages", words.SEARCH_BOOK),
         (reading.list_sources, "List spaces and labels", words.LIST_SOURCES),
         (asking.verify_receipt, "Prove an answer", words.VERIFY_RECEIPT),
     ):
         server.add_tool(function, None, title, description, _READS)
-    name = "search_with_contextual_retrieval"
-    server.add_tool(reading.search_with_context, name, "Search passages in context", words.SEARCH_WITH_CONTEXT, _READS)
+    for name, function in zip(ALIASES, (reading.search_book, reading.search_with_context), strict=True):
+        server.add_tool(function, name, annotations=_READS)
     add_pages(server, calls)
     add_prompts(server)
     if is_editor:

@@ -44,7 +44,7 @@ def test_an_agent_answers_with_the_page(example: str, wiki_home: Path, tmp_path:
         assert (audit["query"], audit["claims_kept"], audit["claims_dropped"]) == (ASKED, 1, 1)
         assert "12:1:0" in audit["retrieved_ids"]
     else:
-        assert done.stderr.count("search_book(") == done.stderr.count("get_passage(") == 1
+        assert done.stderr.count("search(") == done.stderr.count("get_passage(") == 1
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
