@@ -288,7 +288,7 @@ def options(command: click.Command, context: click.Context) -> list[str]:
 
 
 def walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield a command with its path, then its subcommands by group or name; commands that are imported late are imported."""
+    """Yield a command with its path, then its subcommands by group or name; late commands are imported."""
     command = command.imported() if isinstance(command, Later) else command
     yield path, command
     if hasattr(command, "list_commands"):

@@ -287,7 +287,9 @@ def _answered(pipeline: Pipeline, gold: GoldSet, defaults: Values) -> tuple[dict
 def changes_nothing(variant: AnswerVariant, config: Config, tenant: str) -> bool:
     """Return whether questions are answered with a variant as they are without it."""
     retrieval = variant.retrieval
-    if retrieval.mode != "hybrid" or _effective(variant.of(config)) != _effective(config):
+    # Pydantic compares the keys of a section, not its constants.
+    is_other = any(getattr(config.retrieval, name) != value for name, value in retrieval.settings.items())
+    if retrieval.mode != "hybrid" or is_other or _effective(variant.of(config)) != _effective(config):
         return False
     return retrieval.reshape is as_built or _published_table(config, tenant, retrieval.reshape)[1]
 

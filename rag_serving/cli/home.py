@@ -67,7 +67,7 @@ def sweep_folders(
     \b
     citelock home sweep --dry-run
 
-    Builds do it by themselves, each `object_store.sweep_after` times. A folder that another machine writes is left
+    Builds do it by themselves, each 20 times. A folder that another machine writes is left
     out. Servers that fetch an older state at this moment go on with what they have, and fetch the newest.
     """
     settings = load_config(config)

@@ -6,6 +6,8 @@ Belongs here: keys, types, defaults. Does not belong here: what must be equal in
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from rag_serving.config.sources import Section
@@ -20,12 +22,10 @@ class Cache(Section):
     shared: bool = False
     """Reuse them for all users with the same reader classes. If false, only for the user who asked, so that the time of
     an answer does not reveal what others asked."""
-    min_similarity: float = Field(0.8, ge=-1, le=1)
-    """Cosine similarity that two wordings of a question need; numbers, names, negations and all other significant words
-    must always be equal."""
-    max_answers: int = Field(1_000, ge=1, le=100_000)
-    """Answers kept in memory for each tenant, in each process."""
-    max_bytes: int = Field(16_000_000, ge=10_000)
-    """Bytes that these answers may take."""
+    # Cosine similarity that two wordings of a question need; numbers, names, negations and all other significant
+    # words must always be equal.
+    min_similarity: ClassVar[float] = 0.8
+    max_answers: ClassVar[int] = 1_000  # answers kept in memory for each tenant, in each process
+    max_bytes: ClassVar[int] = 16_000_000  # bytes that these answers may take
     max_age_s: float = Field(3_600, gt=0)
     """Seconds after which an answer is no longer reused."""

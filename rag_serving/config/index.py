@@ -7,7 +7,7 @@ keys (`rag_serving.indexes`, `rag_assets.publishing`).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -38,8 +38,7 @@ class Index(Section):
     """Seconds of one read of a question."""
     publish_timeout_s: float = Field(3600, ge=1, le=86_400)
     """Seconds of one step of a publication."""
-    tries: int = Field(6, ge=1, le=20)
-    """Attempts while Qdrant or OpenSearch is busy or unreachable."""
+    tries: ClassVar[int] = 6  # attempts while Qdrant or OpenSearch is busy or unreachable
     cache_bytes: int = Field(256 << 20, ge=0)
     """Bytes of catalogs that a serving process holds."""
     partition_chunks: int = Field(2_000, ge=0)
@@ -49,9 +48,9 @@ class Index(Section):
     """Chunks from which a generation gets an HNSW index; smaller ones are searched exactly."""
     ef_search: int = Field(320, ge=80, le=1_000)
     """Candidates of an HNSW search."""
-    halfvec: Halfvec = "auto"
-    """Half precision in the HNSW index, which halves its size; candidates are compared again in full precision. auto:
-    in the HNSW index. never: nowhere."""
+    # Half precision in the HNSW index, which halves its size; candidates are compared again in full precision.
+    # auto: in the HNSW index. never: nowhere.
+    halfvec: ClassVar[Halfvec] = "auto"
     hybrid_weights: tuple[float, float] = (0.6, 0.4)
     """Weights in the SQL function `search_chunks_hybrid`. Citelock ranks the same candidates as `retrieval` says."""
 

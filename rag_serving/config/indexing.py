@@ -5,7 +5,7 @@ Belongs here: what may be set of generations and shards. Does not belong here: t
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -30,8 +30,7 @@ class Indexing(Section):
     different sentence, and add 400 bytes for each to the generation. auto: where the embedding model runs in this
     process (`embedding.provider: local`). always: also where a server embeds. never: the few sentences that an answer
     is chosen from are embedded while somebody waits."""
-    max_shard_chunks: int = Field(50_000, ge=16)
-    """Chunks a dense shard holds at most."""
+    max_shard_chunks: ClassVar[int] = 50_000  # chunks a dense shard holds at most
     max_graph_chunks: int = Field(250_000, ge=0)
     """Chunks up to which Chroma's index is built. A larger one is searched exactly: in 36 ms for a million chunks on
     two cores. Building Chroma's index of a million chunks takes some 20 minutes."""

@@ -6,7 +6,7 @@ Belongs here: who embeds, and within which bounds. Does not belong here: the mod
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -52,8 +52,8 @@ class Jobs(Section):
     """Jobs of a tenant started per minute; 0: no limit."""
     tokens_per_minute: float = Field(0, ge=0)
     """Tokens of a tenant embedded per minute; 0: no limit."""
-    max_waiting: int = Field(500, ge=1, le=100_000)
-    """Jobs of one tenant that may wait. A build with more reports this and enqueues the rest as jobs finish."""
+    # Jobs of one tenant that may wait. A build with more reports this and enqueues the rest as jobs finish.
+    max_waiting: ClassVar[int] = 500
     lease_s: float = Field(60, ge=0.1, le=3600)
     """Seconds without a heartbeat until a worker loses its job. The clocks of machines that share a queue must differ
     by less."""
@@ -68,8 +68,7 @@ class Jobs(Section):
     """Seconds that a build waits for a worker to start."""
     stalled_s: float = Field(900, ge=1, le=86_400)
     """Seconds without any finished job after which builds fail; its jobs stay in the queue."""
-    keep_days: int = Field(30, ge=1)
-    """Days that finished jobs and dead letters are kept."""
+    keep_days: ClassVar[int] = 30  # days that finished jobs and dead letters are kept
 
     def limits_of(self, own: TenantJobs) -> JobLimits:
         """Return what holds for a tenant with settings of its own."""

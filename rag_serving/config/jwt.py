@@ -7,7 +7,7 @@ Belongs here: whose tokens, by which key, what they must say. Does not belong he
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -54,15 +54,12 @@ class Jwt(ClaimMapping):
     """Names of claims."""
     roles: dict[str, list[Role]] = Field(_OWN_ROLES, max_length=1000)
     """Roles for each value of the roles claim. A user without roles is a reader."""
-    leeway_s: int = Field(30, ge=0, le=600)
-    """Seconds by which the issuer's clock may differ."""
-    timeout_s: float = Field(5, gt=0, le=60)
-    """Seconds that one request for keys may take."""
-    refresh_s: int = Field(300, ge=10, le=86_400)
-    """Seconds after which keys are fetched again; a key that the issuer has removed is accepted no longer than this. A
-    token with an unknown key id causes a fetch immediately, at most every 10 s."""
-    keep_s: int = Field(3600, ge=10, le=604_800)
-    """Seconds the last keys serve while none can be fetched; then tokens are refused (503)."""
+    leeway_s: ClassVar[int] = 30  # seconds by which the issuer's clock may differ
+    timeout_s: ClassVar[float] = 5  # seconds that one request for keys may take
+    # Seconds after which keys are fetched again; a key that the issuer has removed is accepted no longer than
+    # this. A token with an unknown key id causes a fetch immediately, at most every 10 s.
+    refresh_s: ClassVar[int] = 300
+    keep_s: ClassVar[int] = 3600  # seconds the last keys serve while none can be fetched; then tokens are refused (503)
 
     @field_validator("jwks_url")
     @classmethod

@@ -73,11 +73,21 @@ def unknown_variable(config: type[BaseModel], environment: Mapping[str, str], co
             continue
         if _IN_KUBERNETES in environment and _OF_KUBERNETES.fullmatch(upper):
             continue
-        if not _is_key(config, upper.removeprefix(PREFIX).lower().split(DELIMITER)):
+        keys = upper.removeprefix(PREFIX).lower().split(DELIMITER)
+        if fixed := fixed_value(config, keys):
+            return f"{name} is now fixed at {fixed}; delete it"
+        if not _is_key(config, keys):
             near = _nearest_variable(config, upper)
             mend = f"did you mean {near}?" if near else "a key is set as CITELOCK_SECTION__KEY (docs/configuration.md)"
             return f"unknown environment variable {name}; {mend}"
     return None
+
+
+def fixed_value(config: type[BaseModel], location: Sequence[object]) -> str | None:
+    """Return the value of what is a constant of its section, and was a key once; None where it is something else."""
+    *section, name = [str(part) for part in location]
+    models = [model for model in _models_at((config,), section) if name in model.__class_vars__]
+    return str(getattr(models[0], name)) if models else None
 
 
 def variable_of(keys: Sequence[str]) -> str:

@@ -5,6 +5,8 @@ Belongs here: keys, types, defaults. Does not belong here: acting on them (`retr
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from rag_serving.config.sources import Section
@@ -25,19 +27,14 @@ class Keyword(Section):
     """Replacements of a question's words or phrases, in every phase; phrases are replaced before words."""
     concepts: list[str] = Field([])
     """Terms that are never read as plurals or misspelt."""
-    stop_words: list[str] = Field(_STOP_WORDS.split())
-    """Words that are removed from a question."""
-    empty_words: list[str] = Field(_EMPTY_WORDS.split())
-    """Further words without a meaning of their own."""
-    min_score: float = Field(3, ge=0)
-    """Score that the best document needs, else a question back. Below, a clarifying question is asked."""
-    min_conf: float = Field(0.3, ge=0, le=1)
-    """(best - second) / best, below which a question is ambiguous."""
-    min_gap: float = Field(2, ge=0)
-    """Lead over the second document below which the question is ambiguous."""
-    min_matched_terms: int = Field(2, ge=0)
-    """Words of the question that the best document needs; an exact phrase in its title counts as two."""
-    top_k: int = Field(5, ge=1, le=50)
-    """Documents (phase 1) or chunks (phase 2) used for an answer."""
-    max_per_document: int = Field(2, ge=1, le=50)
-    """Most chunks of one document among them; if a question asks about two things, for each of the two."""
+    stop_words: ClassVar[list[str]] = _STOP_WORDS.split()  # words that are removed from a question
+    empty_words: ClassVar[list[str]] = _EMPTY_WORDS.split()  # further words without a meaning of their own
+    # Score that the best document needs, else a question back. Below, a clarifying question is asked.
+    min_score: ClassVar[float] = 3
+    min_conf: ClassVar[float] = 0.3  # (best - second) / best, below which a question is ambiguous
+    min_gap: ClassVar[float] = 2  # lead over the second document below which the question is ambiguous
+    # Words of the question that the best document needs; an exact phrase in its title counts as two.
+    min_matched_terms: ClassVar[int] = 2
+    top_k: ClassVar[int] = 5  # documents (phase 1) or chunks (phase 2) used for an answer
+    # Most chunks of one document among them; if a question asks about two things, for each of the two.
+    max_per_document: ClassVar[int] = 2

@@ -28,6 +28,7 @@ from rag_serving.config.jobs import Jobs
 from rag_serving.config.keys import (
     DELIMITER,
     PREFIX,
+    fixed_value,
     nearest_key,
     secret_variables,
     unknown_variable,
@@ -356,6 +357,8 @@ def _explain(fault: ErrorDetails) -> str:
     """Return one validation fault in one line; an unknown key names the nearest known one."""
     where = ".".join(_path(fault["loc"]))
     if fault["type"] == "extra_forbidden":
+        if fixed := fixed_value(Config, fault["loc"]):
+            return f"key {where!r} is now fixed at {fixed}; delete it"
         near = nearest_key(Config, fault["loc"])
         return f"unknown key {where!r}" + (f"; did you mean {near!r}?" if near else "")
     message = fault["msg"].removeprefix("Value error, ")

@@ -7,7 +7,7 @@ Does not belong here: the reranker (`reranking`), calling a model (`rag_serving.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -77,8 +77,7 @@ class ChatModel(Section):
     """Server address; default http://127.0.0.1:11434 for ollama, http://127.0.0.1:1234/v1 for openai."""
     api_key_env: str | None = None
     """Environment variable with the server's API key."""
-    connect_timeout_s: float = Field(5, gt=0)
-    """Seconds that the connection may take."""
+    connect_timeout_s: ClassVar[float] = 5  # seconds that the connection may take
     first_token_timeout_s: float = Field(60, gt=0)
     """Seconds for the first token, and for each further one; a local model may have to be loaded first."""
     timeout_s: float = Field(120, gt=0)
@@ -89,8 +88,7 @@ class ChatModel(Section):
     """Tokens of prompt and reply together; a longer prompt is shortened."""
     max_output_tokens: int = Field(600, ge=16)
     """Tokens that the model may write; the rest is cut off."""
-    temperature: float = Field(0, ge=0, le=2)
-    """Sampling temperature."""
+    temperature: ClassVar[float] = 0  # sampling temperature
     prices: dict[str, Price] = Field({})
     """Prices by model name, in any currency; a model without a price costs nothing."""
 
@@ -104,8 +102,7 @@ class ContextModel(ChatModel):
     """Retries of a request."""
     max_output_tokens: int = Field(200, ge=16)
     """Tokens that the model may write for a passage; after a timeout, fewer are requested."""
-    temperature: float = Field(0.3, ge=0, le=2)
-    """Sampling temperature."""
+    temperature: ClassVar[float] = 0.3  # sampling temperature
 
 
 class ContextFallback(ContextModel):
@@ -151,10 +148,9 @@ class AnswerGeneration(ChatModel):
     provider: Literal["extractive", "ollama", "openai"] = "extractive"
     """extractive: the page's own sentences; openai: any compatible server. While the model is down, extractive is
     used."""
-    breaker_failures: int = Field(3, ge=1)
-    """Consecutive failures after which the model is not called for `breaker_reset_s`."""
-    breaker_reset_s: float = Field(30, gt=0)
-    """Seconds after which the model is called again."""
+    # Consecutive failures after which the model is not called for `breaker_reset_s`.
+    breaker_failures: ClassVar[int] = 3
+    breaker_reset_s: ClassVar[float] = 30  # seconds after which the model is called again
     style: Literal["verbatim", "prose"] = "verbatim"
     """verbatim: the model points at lines; prose: it writes."""
     unverified: Literal["hide", "show"] = "hide"

@@ -5,6 +5,8 @@ Belongs here: when a source counts as overdue, and who is told. Does not belong 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from rag_serving.config.sources import Section
@@ -22,5 +24,4 @@ class Monitoring(Section):
     """Command that gets alerts as JSON on standard input. Empty: none."""
     alert_url_env: str | None = None
     """Environment variable with a webhook for alerts. Slack and Mattermost show its `text`. null: none."""
-    alert_timeout_s: float = Field(5, gt=0, le=10)
-    """Seconds after which an alert that was not accepted is abandoned."""
+    alert_timeout_s: ClassVar[float] = 5  # seconds after which an alert that was not accepted is abandoned

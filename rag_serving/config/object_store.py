@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -33,9 +33,9 @@ class ObjectStore(Section):
     cache_bytes: int = Field(0, ge=0)
     """Bytes above which a reading machine deletes unpublished generations. 0: no limit, and the published and the
     previous generation of each tenant are kept. Tenants that are no longer configured are deleted from `cache`."""
-    start_wait_s: float = Field(1, ge=0, le=60)
-    """Seconds that a starting server waits for the store. After that it answers from that generation, flagged
-    `stale_generation`, until the store responds."""
+    # Seconds that a starting server waits for the store. After that it answers from that generation, flagged
+    # `stale_generation`, until the store responds.
+    start_wait_s: ClassVar[float] = 1
     endpoint: str | None = None
     """Address of an S3-compatible server; null: the provider's. Requests to an `http:` address are not encrypted."""
     timeout_s: float = Field(30, gt=0)
@@ -46,10 +46,8 @@ class ObjectStore(Section):
     """Seconds without a heartbeat until another machine may take over a build's folder."""
     poll_s: float = Field(2, gt=0)
     """Seconds between a server's checks for a new publication."""
-    sweep_after: int = Field(20, ge=0)
-    """Builds after which objects no longer in force are deleted; 0: never."""
-    parallel: int = Field(8, ge=1, le=64)
-    """Files sent or fetched at the same time."""
+    sweep_after: ClassVar[int] = 20  # builds after which objects no longer in force are deleted; 0: never
+    parallel: ClassVar[int] = 8  # files sent or fetched at the same time
 
 
 def where_home_is(settings: ObjectStore, folder: Path) -> str:

@@ -6,7 +6,7 @@ becomes of claims (`access.claims`), bearer tokens (`jwt`).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
@@ -66,10 +66,8 @@ class Oidc(ClaimMapping):
     """Label of the sign-in button."""
     algorithms: list[Algorithm] = Field(["RS256", "ES256"], min_length=1, max_length=10)
     """Accepted signature algorithms."""
-    leeway_s: int = Field(60, ge=0, le=600)
-    """Seconds by which the provider's clock may differ."""
-    timeout_s: float = Field(5, gt=0, le=60)
-    """Seconds that one request to the provider may take."""
+    leeway_s: ClassVar[int] = 60  # seconds by which the provider's clock may differ
+    timeout_s: ClassVar[float] = 5  # seconds that one request to the provider may take
 
     @field_validator("issuer")
     @classmethod

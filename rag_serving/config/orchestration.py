@@ -6,7 +6,7 @@ its storage and run launcher (`dagster.yaml`, of which `deploy/dagster` has exam
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, JsonValue, PositiveInt
 
@@ -26,17 +26,15 @@ class TenantOrchestration(Section):
 class CelerySteps(Section):
     """Steps as tasks of Celery workers (`celery --app citelock_scale.executors.celery_app worker`)."""
 
-    broker_env: str = "CELERY_BROKER_URL"
-    """Environment variable with the broker's URL, such as redis://host:6379/0. Workers read the same variable."""
-    backend_env: str = "CELERY_RESULT_BACKEND"
-    """Environment variable with the result backend's URL."""
+    # Environment variable with the broker's URL, such as redis://host:6379/0. Workers read the same variable.
+    broker_env: ClassVar[str] = "CELERY_BROKER_URL"
+    backend_env: ClassVar[str] = "CELERY_RESULT_BACKEND"  # environment variable with the result backend's URL
     queue: str = Field("dagster", pattern=r"^[a-zA-Z0-9_.-]{1,64}$")
     """Queue of the workers, never that of a run launcher. It must differ from the queue of a Celery run launcher,
     otherwise runs occupy the workers that their own steps wait for."""
     lost_after_s: float = Field(30, ge=0.5, le=3600)
     """Seconds without a worker until a step is handed out again."""
-    attempts: int = Field(5, ge=1, le=100)
-    """Times that a lost step is handed out."""
+    attempts: ClassVar[int] = 5  # times that a lost step is handed out
 
 
 class Orchestration(Section):

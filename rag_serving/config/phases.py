@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -57,35 +57,27 @@ class Degradation(Section):
     automatic: bool = True
     """Change phases by failures and times of questions. If false, a question still uses the next lower phase when one
     fails."""
-    window_s: float = Field(300, gt=0, le=86_400)
-    """Seconds over which questions are counted; also the shortest time before a phase is judged."""
-    min_questions: int = Field(20, ge=1, le=5_000)
-    """Questions that a window needs before the phase is judged."""
+    # Seconds over which questions are counted; also the shortest time before a phase is judged.
+    window_s: ClassVar[float] = 300
+    min_questions: ClassVar[int] = 20  # questions that a window needs before the phase is judged
     max_p95_ms: float = Field(500, gt=0)
     """95th percentile of retrieval, without the reranker, that lowers the phase."""
     when_still_slow: Literal["disable", "next_phase"] = "disable"
     """If the lower phase is slow too: switch off, or go lower."""
     max_error_rate: float = Field(0.05, ge=0, lt=1)
     """Share of failed questions that lowers the phase. If every phase exceeds it, retrieval is switched off."""
-    quiet_s: float = Field(300, gt=0, le=86_400)
-    """Seconds until the next higher phase is tried."""
-    probes: int = Field(3, ge=1, le=100)
-    """Questions the higher phase must answer well, one after another."""
+    quiet_s: ClassVar[float] = 300  # seconds until the next higher phase is tried
+    probes: ClassVar[int] = 3  # questions the higher phase must answer well, one after another
     phase_timeout_s: float = Field(2, gt=0, le=300)
     """Seconds that a search in one phase may take. Then the next lower phase is used. The first search in a generation
     has at least `serving.open_wait_s`."""
-    failures: int = Field(3, ge=1, le=1_000)
-    """Consecutive failures after which questions skip a phase for `retry_s`."""
-    retry_s: float = Field(10, gt=0, le=3_600)
-    """Seconds after which one question tries the phase again."""
-    max_hanging: int = Field(16, ge=1, le=1_000)
-    """Searches of a tenant that may hang at the same time. At this number no further one is started."""
-    cached_answers: int = Field(500, ge=0, le=100_000)
-    """Good answers kept for each tenant for when every phase fails; 0: none."""
-    cached_bytes: int = Field(16_000_000, ge=0)
-    """Bytes that these answers may take."""
-    cached_max_age_s: float = Field(86_400, gt=0)
-    """Seconds after which such an answer is no longer shown."""
+    failures: ClassVar[int] = 3  # consecutive failures after which questions skip a phase for `retry_s`
+    retry_s: ClassVar[float] = 10  # seconds after which one question tries the phase again
+    # Searches of a tenant that may hang at the same time. At this number no further one is started.
+    max_hanging: ClassVar[int] = 16
+    cached_answers: ClassVar[int] = 500  # good answers kept for each tenant for when every phase fails; 0: none
+    cached_bytes: ClassVar[int] = 16_000_000  # bytes that these answers may take
+    cached_max_age_s: ClassVar[float] = 86_400  # seconds after which such an answer is no longer shown
 
 
 @dataclass(frozen=True)

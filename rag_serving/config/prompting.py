@@ -6,6 +6,8 @@ Belongs here: keys, types, defaults. Does not belong here: acting on them (`answ
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from rag_serving.config.sources import Section
@@ -17,18 +19,14 @@ class Prompt(Section):
 
     concepts: dict[str, str] = Field({})
     """Core concepts, one sentence each, sent with every question. Sent with every question."""
-    concept_tokens: int = Field(500, ge=0, le=100_000)
-    """Tokens of core concepts; concepts beyond this limit are left out, the last ones first."""
-    document_tokens: int = Field(1500, ge=100, le=1_000_000)
-    """Tokens of passages."""
-    book_tokens: int = Field(5000, ge=100, le=1_000_000)
-    """Tokens of passages for questions to the books only."""
-    application_tokens: int = Field(300, ge=0, le=100_000)
-    """Tokens of the application state (`context.application` of a question)."""
-    widget_tokens: int = Field(200, ge=0, le=100_000)
-    """Tokens of the states of its widgets (`context.widgets`)."""
-    message_tokens: int = Field(500, ge=0, le=100_000)
-    """Tokens of earlier questions of the conversation; the oldest are left out first."""
+    # Tokens of core concepts; concepts beyond this limit are left out, the last ones first.
+    concept_tokens: ClassVar[int] = 500
+    document_tokens: ClassVar[int] = 1500  # tokens of passages
+    book_tokens: ClassVar[int] = 5000  # tokens of passages for questions to the books only
+    application_tokens: ClassVar[int] = 300  # tokens of the application state (`context.application` of a question)
+    widget_tokens: ClassVar[int] = 200  # tokens of the states of its widgets (`context.widgets`)
+    # Tokens of earlier questions of the conversation; the oldest are left out first.
+    message_tokens: ClassVar[int] = 500
 
     def passage_tokens(self, mode: str) -> int:
         """Return the tokens of passages for questions of a mode."""

@@ -5,6 +5,8 @@ Belongs here: what may be set of the client and of the sidecar. Does not belong 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from rag_serving.config.sources import Section
@@ -45,25 +47,18 @@ class RerankService(Section):
     """Port to listen on."""
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
     """auto (CUDA if available), cpu, mps, cuda or cuda:1."""
-    fp16: bool = True
-    """Use half precision on CUDA."""
+    fp16: ClassVar[bool] = True  # use half precision on CUDA
     batch_size: int = Field(32, ge=1)
     """Largest number of pairs scored in one batch."""
     batch_tokens: int = Field(16_384, ge=16)
     """Largest number of tokens scored in one batch, padding included."""
-    batch_wait_ms: float = Field(2, ge=0, le=1000)
-    """Milliseconds that a request waits for others to share its batch."""
+    batch_wait_ms: ClassVar[float] = 2  # milliseconds that a request waits for others to share its batch
     max_seq_len: int = Field(512, ge=16)
     """Most tokens of a pair that a request may ask for; the model's own limit applies too."""
-    max_candidates: int = Field(500, ge=1)
-    """Largest number of candidates in a request."""
-    max_query_chars: int = Field(4000, ge=1)
-    """Characters beyond which a query is refused."""
-    max_text_chars: int = Field(20_000, ge=1)
-    """Characters beyond which a candidate is refused."""
-    max_body_bytes: int = Field(4_000_000, ge=1000)
-    """Bytes beyond which a request is refused."""
+    max_candidates: ClassVar[int] = 500  # largest number of candidates in a request
+    max_query_chars: ClassVar[int] = 4000  # characters beyond which a query is refused
+    max_text_chars: ClassVar[int] = 20_000  # characters beyond which a candidate is refused
+    max_body_bytes: ClassVar[int] = 4_000_000  # bytes beyond which a request is refused
     max_concurrent: int = Field(16, ge=1)
     """Requests processed at the same time; further ones are refused (429)."""
-    timeout_s: float = Field(30, gt=0)
-    """Seconds that a request may take; a shutdown waits as long."""
+    timeout_s: ClassVar[float] = 30  # seconds that a request may take; a shutdown waits as long

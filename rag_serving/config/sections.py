@@ -8,7 +8,7 @@ Does not belong here: reading the file (`loading`), models (`models`), tenants (
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -55,8 +55,7 @@ class Ingestion(Section):
     """How near-duplicates are found."""
     dedup_threshold: float = Field(0.92, gt=0, le=1)
     """Jaccard similarity from which a chunk is a duplicate."""
-    max_page_bytes: int = Field(5_000_000, ge=1000)
-    """Bytes beyond which a page fails unparsed."""
+    max_page_bytes: ClassVar[int] = 5_000_000  # bytes beyond which a page fails unparsed
 
 
 class Retrieval(Section):
@@ -85,14 +84,10 @@ class Retrieval(Section):
     """Weight of the dense index in the fusion of scores; the rest is the weight of the lexical index."""
     rrf_k: int = Field(60, ge=1)
     """Constant k of reciprocal rank fusion."""
-    page_weight: float = Field(0.3, ge=0)
-    """Weight of the page's best passage, in standard deviations."""
-    document_weight: float = Field(0.2, ge=0)
-    """Weight of the page's mean BM25 score, in standard deviations."""
-    parent_weight: float = Field(0.4, ge=0)
-    """Share of the parent page's score that passages get."""
-    neighbour_weight: float = Field(0, ge=0)
-    """Weight of the passages directly before and after, in standard deviations."""
+    page_weight: ClassVar[float] = 0.3  # weight of the page's best passage, in standard deviations
+    document_weight: ClassVar[float] = 0.2  # weight of the page's mean BM25 score, in standard deviations
+    parent_weight: ClassVar[float] = 0.4  # share of the parent page's score that passages get
+    neighbour_weight: ClassVar[float] = 0  # weight of the passages directly before and after, in standard deviations
     mmr_lambda: float = Field(1, ge=0, le=1)
     """Relevance against novelty; 1: relevance only."""
     cosine_floor: float = Field(0.18, ge=-1, le=1)
@@ -101,8 +96,8 @@ class Retrieval(Section):
     """Query terms that a passage must share, except code and tables."""
     final_passages: int = Field(8, ge=1, le=50)
     """Number of passages that are locked for an answer."""
-    passage_order: Literal["score", "document"] = "score"
-    """Order of the locked passages: by score, or by page."""
+    # Order of the locked passages: by score, or by page.
+    passage_order: ClassVar[Literal["score", "document"]] = "score"
 
 
 class Gates(Section):

@@ -6,7 +6,7 @@ Belongs here: where the HTTP API listens, who may ask it, and how much. Does not
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -42,8 +42,7 @@ class Serving(Section):
     session_hours: float = Field(12, gt=0, le=720)
     """Hours until a user signs in again. A session that was started with a token is extended while the page is used;
     the token is checked at each request."""
-    session_max_hours: float = Field(168, gt=0, le=8760)
-    """Hours after which a used session ends, too."""
+    session_max_hours: ClassVar[float] = 168  # hours after which a used session ends, too
     embeddings: Literal["none", "reader", "editor", "operator"] = "editor"
     """Role that may use `POST /v1/embeddings`. Embedding takes processor time from answers."""
     oidc: Oidc | None = None
@@ -76,10 +75,8 @@ class Serving(Section):
     """Answers streamed at the same time, in each process; further ones are refused (503, `Retry-After`)."""
     streams_per_caller: int = Field(8, ge=1, le=1000)
     """The same for one caller (429). If `auth` is loopback, all callers share `streams` instead."""
-    unread_s: int = Field(30, ge=1, le=3600)
-    """Seconds that a client may leave sent data unread; then the connection is closed."""
-    keep_alive_s: int = Field(5, ge=1, le=3600)
-    """Seconds that a connection may be idle between two requests; then it is closed."""
+    unread_s: ClassVar[int] = 30  # seconds that a client may leave sent data unread; then the connection is closed
+    keep_alive_s: ClassVar[int] = 5  # seconds that a connection may be idle between two requests; then it is closed
     trusted_proxies: list[str] = Field([], max_length=100)
     """Reverse proxies whose `X-Forwarded-For` is trusted. Empty: none is trusted, and if `auth` is loopback, requests
     with this header are refused."""

@@ -6,6 +6,8 @@ Belongs here: how conversations are read, and whether they are kept. Does not be
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from rag_serving.config.sources import Section
@@ -18,11 +20,8 @@ class Sessions(Section):
     """Store sessions that clients start, encrypted."""
     retention_days: int = Field(90, ge=1)
     """Days after its last question when a session is deleted."""
-    most_sessions: int = Field(200, ge=1, le=100_000)
-    """Sessions stored for one user; a new one replaces the oldest."""
-    most_turns: int = Field(500, ge=5, le=100_000)
-    """Questions stored in one session; a new one replaces the oldest."""
+    most_sessions: ClassVar[int] = 200  # sessions stored for one user; a new one replaces the oldest
+    most_turns: ClassVar[int] = 500  # questions stored in one session; a new one replaces the oldest
     rewrite: bool = True
     """Let a language model complete follow-up questions."""
-    rewrite_timeout_s: float = Field(5, gt=0, le=60)
-    """Seconds that this may take; after that, rules complete the question."""
+    rewrite_timeout_s: ClassVar[float] = 5  # seconds that this may take; after that, rules complete the question

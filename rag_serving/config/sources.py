@@ -6,7 +6,7 @@ Belongs here: keys, types, defaults, and their one-line descriptions. Does not b
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Union
+from typing import Annotated, ClassVar, Literal, Union
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -157,16 +157,13 @@ class Confluence(AttachmentSource):
     """Seconds for which a complete listing is valid; 0: every sync lists the space, so that no restriction is older
     than the sync. With a larger value, syncs in between fetch only what CQL reports (edits, new and deleted pages);
     changes of readers, moves and labels may be late by that many seconds. docs/operations.md compares the costs."""
-    overlap_hours: float = Field(24, ge=0, le=24 * 31)
-    """Hours before the last sync from which CQL is asked again."""
+    overlap_hours: ClassVar[float] = 24  # hours before the last sync from which CQL is asked again
     batch_size: int = Field(50, ge=1, le=200)
     """Pages fetched in one request."""
     timeout_s: float = Field(30, gt=0)
     """Seconds that a response may pause."""
-    deadline_s: float = Field(120, gt=0)
-    """Seconds of a whole response."""
-    max_response_bytes: int = Field(256 * 1024**2, ge=1)
-    """Bytes beyond which a response is refused."""
+    deadline_s: ClassVar[float] = 120  # seconds of a whole response
+    max_response_bytes: ClassVar[int] = 256 * 1024**2  # bytes beyond which a response is refused
     download_hosts: list[str] = []
     """Further hosts for downloads. For Atlassian's cloud one is api.media.atlassian.com. A name that resolves to a
     private address is used only if base_url is at a private address too."""

@@ -38,7 +38,6 @@ from rag_serving.mcp.results import AnswerOutput, Document, ProofOutput, answer_
 from rag_serving.plugins import loaded
 from rag_serving.tracing import Listen
 
-
 ALIASES = ("search_book", "search_with_contextual_retrieval")
 """Searches by the names of the source documents: callable, but not listed beside `search`."""
 

@@ -200,7 +200,7 @@ SERIES: Mapping[str, Series] = {
             "embedding_jobs",
             "Embedding by workers",
             "Embedding jobs, where workers are configured.",
-            state="`waiting`, `running`, `done`: of the last `jobs.keep_days`; `dead`: put aside",
+            state="`waiting`, `running`, `done`: of the last 30 days; `dead`: put aside",
         ),
         _gauge(
             "embedding_oldest_job_seconds",

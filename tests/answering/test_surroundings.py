@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.api_client import client_of
+from support.constants import section_of
 from support.passages import lock_of
 from support.stand_in_chat import MODEL, StandInChat, served
 from support.wiki import RESTART
@@ -36,7 +37,8 @@ GENERATION = AnswerGeneration()
 
 def budgets_of(**given: Any) -> Prompt:
     """Budgets of which those that are not given are 0, but for passages."""
-    return Prompt(
+    return section_of(
+        Prompt,
         **{"concept_tokens": 0, "application_tokens": 0, "widget_tokens": 0, "message_tokens": 0, **given},
     )
 
@@ -71,7 +73,7 @@ def test_without_anything_beside_it_nothing_is_read_beside_a_question() -> None:
 
 def test_the_first_lines_are_kept_and_a_cut_is_marked() -> None:
     many = Occasion(widgets=tuple((f"widget {number}", "shows " * 10) for number in range(50)))
-    (block,) = surroundings(Prompt(widget_tokens=120), many, FENCE).blocks
+    (block,) = surroundings(section_of(Prompt, widget_tokens=120), many, FENCE).blocks
     assert tokens(block) <= 120
     assert CUT in block
     assert "widget 0" in block
@@ -80,7 +82,7 @@ def test_the_first_lines_are_kept_and_a_cut_is_marked() -> None:
 
 def test_of_earlier_questions_the_oldest_are_left_out() -> None:
     asked = Occasion(questions=tuple(f"question {age} " + "word " * 30 for age in range(40)))
-    (block,) = surroundings(Prompt(message_tokens=200), asked, FENCE).blocks
+    (block,) = surroundings(section_of(Prompt, message_tokens=200), asked, FENCE).blocks
     assert "question 0" in block
     assert "question 39" not in block
 

@@ -20,6 +20,7 @@ from fastapi import FastAPI
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 from support.api_client import QUESTION, bearer
+from support.constants import section_of
 from support.running import running
 from support.waiting import wait_until
 from support.wiki import configuration
@@ -206,7 +207,7 @@ def test_an_answer_that_was_sent_whole_and_is_not_read_is_dropped_too(endless: t
 
 
 def test_an_idle_connection_is_closed_and_the_settings_say_when() -> None:
-    settings = uvicorn_settings(Serving(keep_alive_s=1, drain_s=3, port=0))
+    settings = uvicorn_settings(section_of(Serving, keep_alive_s=1, drain_s=3, port=0))
     assert (settings["timeout_keep_alive"], settings["timeout_graceful_shutdown"]) == (1, 4)
     with running(Endless().app, **{**settings, "timeout_graceful_shutdown": 10}) as url:
         idle = opened(url, b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n")

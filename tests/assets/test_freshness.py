@@ -15,6 +15,7 @@ import dagster as dg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.constants import section_of
 from support.envelopes import Wiki
 from support.running import served
 
@@ -119,7 +120,7 @@ def test_a_command_gets_the_event_on_its_standard_input(tmp_path: Path) -> None:
 )
 def test_a_command_that_fails_or_hangs_is_told_and_breaks_nothing(command: list[str], result: str) -> None:
     started = time.monotonic()
-    (told,) = send(EVENT, Monitoring(alert_command=command, alert_timeout_s=0.3))
+    (told,) = send(EVENT, section_of(Monitoring, alert_command=command, alert_timeout_s=0.3))
     assert result in told
     assert time.monotonic() - started < 30
 
@@ -166,7 +167,7 @@ def test_a_webhook_gets_the_event_and_its_address_is_told_to_nobody(
     url = {"empty": "", None: "http://127.0.0.1:9/secret"}.get(path, f"{address}{path}")
     monkeypatch.setenv("ALERT_URL", url)
     limit = 0.5 if path == "/slow" else 10
-    (told,) = send(EVENT, Monitoring(alert_url_env="ALERT_URL", alert_timeout_s=limit))
+    (told,) = send(EVENT, section_of(Monitoring, alert_url_env="ALERT_URL", alert_timeout_s=limit))
     assert told.startswith(f"webhook of ALERT_URL: {result}")
     assert "127.0.0.1" not in told
     if path in {"", "/broken", "/slow"}:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.constants import section_of
 from support.ticking import Clock
 
 from rag_serving.caching.answers import AnswerCache, AnswerScope, CachedAnswer, Vector
@@ -44,7 +45,7 @@ def test_the_same_question_gets_it_again_and_other_words_for_it_too() -> None:
 
 
 def test_wordings_whose_vectors_are_far_apart_do_not_meet() -> None:
-    cache = AnswerCache(Cache(min_similarity=0.8))
+    cache = AnswerCache(Cache())
     put(cache)
     assert cache.get(SCOPE, ALIKE, lambda: vector(0.6))  # cosine 0.83
     assert cache.get(SCOPE, ALIKE, lambda: vector(0.7)) is None  # 0.76
@@ -99,7 +100,7 @@ def test_an_answer_is_forgotten_when_it_is_old() -> None:
 
 
 def test_answers_are_bounded_in_number_and_in_bytes() -> None:
-    cache = AnswerCache(Cache(max_answers=50, max_bytes=100_000))
+    cache = AnswerCache(section_of(Cache, max_answers=50, max_bytes=100_000))
     for number in range(500):
         put(cache, question=f"What is item {number}?", text="word " * 100)
     assert 0 < len(cache) <= 50
@@ -110,7 +111,7 @@ def test_answers_are_bounded_in_number_and_in_bytes() -> None:
 
 
 def test_threads_may_ask_and_keep_at_once() -> None:
-    cache = AnswerCache(Cache(max_answers=20))
+    cache = AnswerCache(section_of(Cache, max_answers=20))
     failed: list[BaseException] = []
 
     def work(start: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.constants import section_of
 from support.ticking import Clock
 
 from rag_serving.access.principals import Principal, satisfied_classes
@@ -116,7 +117,7 @@ def test_only_good_answers_are_kept(bad: Answer) -> None:
 
 def test_they_are_bounded_in_number_and_in_bytes_and_age() -> None:
     clock = Clock()
-    kept = KeptAnswers(Degradation(cached_answers=10, cached_bytes=60_000), clock)
+    kept = KeptAnswers(section_of(Degradation, cached_answers=10, cached_bytes=60_000), clock)
     for number in range(100):
         kept.put(asking(BOB, f"q{number}"), answer("word " * 100), source(BOB))
         assert len(kept) <= 10
@@ -135,7 +136,7 @@ def test_they_are_bounded_in_number_and_in_bytes_and_age() -> None:
 
 
 def test_none_are_kept_where_none_are_wanted() -> None:
-    kept = KeptAnswers(Degradation(cached_answers=0), Clock())
+    kept = KeptAnswers(section_of(Degradation, cached_answers=0), Clock())
     kept.put(asking(BOB), answer(), source(BOB))
     assert len(kept) == 0
 
@@ -144,7 +145,7 @@ def test_none_are_kept_where_none_are_wanted() -> None:
 def test_whatever_was_asked_nobody_gets_what_another_view_was_answered(
     history: list[tuple[Principal, str, bool]],
 ) -> None:
-    kept = KeptAnswers(Degradation(cached_answers=20), Clock())
+    kept = KeptAnswers(section_of(Degradation, cached_answers=20), Clock())
     for principal, question, is_answered in history:
         classes = satisfied_classes(principal, "acme", KNOWN)
         if is_answered:

@@ -195,7 +195,7 @@ def test_doctor_fails_on_what_is_broken_and_says_how_to_mend_it(tmp_path: Path) 
 
 def test_doctor_asks_for_the_generator(tmp_path: Path, wiki_home: Path) -> None:
     with served(StandInChat()) as server:
-        more = f"generation: {{provider: ollama, model: llama3.2, base_url: '{server.url}', connect_timeout_s: 1}}"
+        more = f"generation: {{provider: ollama, model: llama3.2, base_url: '{server.url}'}}"
         config = write_config(tmp_path, wiki_home, more)
         assert f"ok    generator      ollama/llama3.2 at {server.url}" in run("doctor", "--config", config)[1]
     out = run("doctor", "--config", config)[1]

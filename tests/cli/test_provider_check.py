@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.constants import section_of
 from support.stand_in_provider import CLIENT, served_provider
 
 from rag_serving.cli.provider_check import look_at, look_at_issuer
@@ -11,7 +12,7 @@ from rag_serving.config.oidc import Oidc
 
 
 def settings(issuer: str, **more: object) -> Oidc:
-    return Oidc.model_validate({"issuer": issuer, "client_id": CLIENT, "timeout_s": 10, **more})
+    return section_of(Oidc, issuer=issuer, client_id=CLIENT, timeout_s=10, **more)
 
 
 def test_a_provider_as_it_should_be() -> None:

@@ -35,6 +35,8 @@ def test_a_reranker_that_returns_what_is_locked_is_allowed(content: dict[str, ob
     [
         ({"retreival": {}}, "unknown key 'retreival'; did you mean 'retrieval'?"),
         ({"retrieval": {"dens_k": 3}}, "unknown key 'retrieval.dens_k'; did you mean 'dense_k'?"),
+        ({"degradation": {"window_s": 3}}, "key 'degradation.window_s' is now fixed at 300; delete it"),
+        ({"tenants": {"a": {"keyword": {"top_k": 3}}}}, "key 'tenants.a.keyword.top_k' is now fixed at 5; delete it"),
         ({"retrieval": {"dense_k": 0}}, "retrieval.dense_k: Input should be greater than or equal to 1"),
         ({"tenants": {"a": {}}, "sources": {"s": {"kind": "confluence", "tenant": "a"}}}, "sources.s.base_url"),
         (
@@ -127,6 +129,10 @@ def test_an_unknown_variable_names_the_nearest_known_one(monkeypatch: pytest.Mon
 
 def test_a_variable_that_is_like_no_key_is_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CITELOCK_XYZ", "1")
+    monkeypatch.setenv("CITELOCK_DEGRADATION__WINDOW_S", "3")
+    with pytest.raises(ConfigError, match="CITELOCK_DEGRADATION__WINDOW_S is now fixed at 300; delete it"):
+        parse_config({})
+    monkeypatch.delenv("CITELOCK_DEGRADATION__WINDOW_S")
     with pytest.raises(ConfigError, match="unknown environment variable CITELOCK_XYZ; a key is set as"):
         parse_config({})
 

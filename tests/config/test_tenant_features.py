@@ -9,8 +9,8 @@ from rag_serving.config.sections import Features
 
 CONTENT = {
     "features": {"FEATURE_RM3": True, "FEATURE_RERANKER": False},
-    "keyword": {"min_score": 4},
-    "tenants": {"a": {"features": {"FEATURE_RERANKER": True}, "keyword": {"top_k": 3}}, "b": {}},
+    "keyword": {"concepts": ["Home"]},
+    "tenants": {"a": {"features": {"FEATURE_RERANKER": True}, "keyword": {"synonyms": {"pto": "leave"}}}, "b": {}},
 }
 
 
@@ -50,7 +50,11 @@ def test_a_switch_that_cannot_be_is_refused(switch: str, fault: str) -> None:
 
 def test_what_is_changed_for_a_tenant_s_questions_holds_whatever_the_tenant_says() -> None:
     config = parse_config(CONTENT).of_tenant("a")
-    assert (config.features.FEATURE_RERANKER, config.keyword.top_k, config.keyword.min_score) == (True, 3, 4)
+    assert (config.features.FEATURE_RERANKER, config.keyword.concepts, config.keyword.synonyms) == (
+        True,
+        ["Home"],
+        {"pto": "leave"},
+    )
     changed = config.model_copy(update={"features": Features(FEATURE_RERANKER=False)})
     assert not changed.of_tenant("a").features.FEATURE_RERANKER
     assert config.of_tenant("a") == config

@@ -8,14 +8,14 @@ from rag_serving.config.keyword import Keyword
 from rag_serving.config.loading import ConfigError, parse_config
 
 CONTENT = {
-    "keyword": {"min_score": 4, "synonyms": {"shortcuts": "quick links"}},
-    "tenants": {"a": {"keyword": {"synonyms": {"pto": "leave"}, "top_k": 3}}, "b": {}},
+    "keyword": {"concepts": ["Home"], "synonyms": {"shortcuts": "quick links"}},
+    "tenants": {"a": {"keyword": {"synonyms": {"pto": "leave"}}}, "b": {}},
 }
 
 
 def test_what_a_tenant_says_stands_over_what_all_have() -> None:
     own = parse_config(CONTENT).keyword_of("a")
-    assert (own.synonyms, own.top_k, own.min_score) == ({"pto": "leave"}, 3, 4)
+    assert (own.synonyms, own.concepts) == ({"pto": "leave"}, ["Home"])
 
 
 def test_others_are_as_all_are() -> None:
@@ -25,16 +25,16 @@ def test_others_are_as_all_are() -> None:
 
 
 def test_a_value_that_is_the_built_in_default_is_a_tenant_s_own_too() -> None:
-    content = {"keyword": {"min_score": 4}, "tenants": {"a": {"keyword": {"min_score": 3}}}}
-    assert parse_config(content).keyword_of("a").min_score == 3
+    content = {"keyword": {"concepts": ["Home"]}, "tenants": {"a": {"keyword": {"concepts": []}}}}
+    assert parse_config(content).keyword_of("a").concepts == []
 
 
 def test_the_environment_sets_a_tenant_s_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CITELOCK_TENANTS__A__KEYWORD__MIN_GAP", "0.5")
+    monkeypatch.setenv("CITELOCK_TENANTS__A__KEYWORD__CONCEPTS", '["Panel"]')
     own = parse_config(CONTENT).keyword_of("a")
-    assert (own.min_gap, own.top_k, own.min_score) == (0.5, 3, 4)
+    assert (own.synonyms, own.concepts) == ({"pto": "leave"}, ["Panel"])
 
 
 def test_an_unknown_key_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"'tenants.a.keyword.min_scor'; did you mean 'min_score'"):
-        parse_config({"tenants": {"a": {"keyword": {"min_scor": 1}}}})
+    with pytest.raises(ConfigError, match=r"'tenants.a.keyword.concept'; did you mean 'concepts'"):
+        parse_config({"tenants": {"a": {"keyword": {"concept": ["Home"]}}}})

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.constants import section_of
 from support.stand_in_chat import MODEL, Fault, StandInChat, served
 from support.wiki import configuration, embedder
 
@@ -31,7 +32,7 @@ def server() -> Iterator[StandInChat]:
 
 
 def settings(server: StandInChat) -> AnswerGeneration:
-    return AnswerGeneration(provider="ollama", model=MODEL, base_url=server.url, breaker_failures=1)
+    return section_of(AnswerGeneration, provider="ollama", model=MODEL, base_url=server.url, breaker_failures=1)
 
 
 def test_the_model_completes_the_question_of_what_was_said(server: StandInChat) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.constants import section_of
 from support.ticking import Clock
 
 from rag_serving.config.phases import Degradation
@@ -30,7 +31,7 @@ class Tenant:
     def __init__(self, configured: int = 3, **settings: Any) -> None:
         self.clock = Clock()
         self.told: list[Change] = []
-        self.control = PhaseController(Degradation(**settings), configured, self.clock, self.told.append)
+        self.control = PhaseController(section_of(Degradation, **settings), configured, self.clock, self.told.append)
 
     def ask(self, ms: float = FAST, error: bool = False, lost: bool = False) -> int:
         turn = self.control.begin()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support import azure_server
+from support.constants import section_of
 from support.s3_server import BUCKET, CREDENTIALS, s3_server
 
 from rag_serving.artifacts.secret import SECRET_ENV
@@ -64,6 +65,6 @@ def machine(settings: dict[str, Any], tmp_path: Path) -> Machine:
     def opened(name: str, **more: Any) -> SharedHome:
         home = tmp_path / name
         home.mkdir(exist_ok=True)
-        return SharedHome(ObjectStore(**{**settings, **more}), home)
+        return SharedHome(section_of(ObjectStore, **{**settings, **more}), home)
 
     return opened

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import httpx
 import pytest
 from support.asked_corpora import Asked, asked_corpora
+from support.constants import configured
 from support.overheard import MadeToCite, Overheard, beside_true_quotes
 from support.shown_truth import quote_faults, sentence_faults, shown_of
 from support.small_model import NAME, missing, served_small_model
@@ -20,7 +21,6 @@ from support.small_model import NAME, missing, served_small_model
 from evals.bench.people import TENANT
 from evals.evaluation.gold import GoldQuestion
 from rag_serving.ask import Pipeline
-from rag_serving.config.loading import parse_config
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.models import open_embedder
 from rag_serving.records.claims import EXTRACTIVE, Draft
@@ -75,7 +75,7 @@ def test_nothing_false_is_shown_of_its_sentences_beside_true_quotes(address: str
 def judged(asked: Asked, address: str, open_generator: Open, counts: Counter[str], every: int = 1) -> list[str]:
     """Ask every n-th question of a corpus; return what is false in what is shown, and count what became of it."""
     generation = {"provider": "openai", "model": NAME, "base_url": address, **SMALL, **PATIENT}
-    config = parse_config({"home": str(asked.home), "tenants": {TENANT: {}}, "generation": generation})
+    config = configured({"home": str(asked.home), "tenants": {TENANT: {}}, "generation": generation})
     pages: dict[tuple[str, int], str] = {}
     for row in asked.corpus.sections.to_pylist():
         key = row["page_id"], row["version"]

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from support.constants import section_of
 from support.running import running
 from support.tiny_reranker import WORDS, save_xlm_roberta
 from support.waiting import wait_until
@@ -38,7 +39,7 @@ class served:  # noqa: N801
     """A client of a sidecar with this model, once it is ready."""
 
     def __init__(self, model: Any, token: str | None = None, **settings: Any) -> None:
-        self._running = running(create_app(RerankService(**settings), NAME, token, lambda: model))
+        self._running = running(create_app(section_of(RerankService, **settings), NAME, token, lambda: model))
 
     def __enter__(self) -> httpx.Client:
         self._client = httpx.Client(base_url=self._running.__enter__(), timeout=30)

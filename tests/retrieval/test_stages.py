@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.constants import section_of
 from support.listed_chunks import ListedChunks, ranked, searching
 from support.passages import chunk_of
 from support.wiki import embedder
@@ -25,7 +26,7 @@ from rag_serving.retrieval.stages import SearchOptions, candidate_stages, passag
 from rag_serving.tracing import StageTrace
 
 ASKER = Principal("acme")
-EVERY_STAGE = Retrieval(neighbour_weight=0.1, mmr_lambda=0.9)
+EVERY_STAGE = section_of(Retrieval, neighbour_weight=0.1, mmr_lambda=0.9)
 BY_WORDS = parse_config({"features": {"FEATURE_HEURISTIC_RERANKER": True}})
 
 

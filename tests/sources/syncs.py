@@ -8,6 +8,7 @@ from typing import Any
 
 from sources.stand_in_confluence import StandIn
 from sources.stand_in_faults import Request
+from support.constants import section_of
 
 from rag_assets.sources import SyncResult
 from rag_assets.sources.confluence.client import ConfluenceClient
@@ -27,7 +28,7 @@ class Syncs:
         self.last: SyncResult | None = None
 
     def __call__(self, **more: Any) -> SyncResult:
-        settings = source_kinds.Confluence(**settings_of(self.wiki, **{**self.settings, **more}))
+        settings = section_of(source_kinds.Confluence, **settings_of(self.wiki, **{**self.settings, **more}))
         transport = AtlassianTransport(settings.base_url, settings.auth, settings.timeout_s)
         client = ConfluenceClient(
             settings.base_url, transport, max_retries=5, archived=settings.archived, sleep=self.waits.append

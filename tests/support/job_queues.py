@@ -21,6 +21,7 @@ from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.models.protocols import ModelError, Progress
+from support.constants import configured
 from support.counting_embedder import Counting
 
 MODEL = Counting.name
@@ -61,7 +62,7 @@ class Installation:
         content: dict[str, Any] = {"home": str(home), "jobs": {"embedding": "workers", **jobs}}
         content |= {"tenants": {name: {} for name in TENANTS}, "telemetry": {"url": url}, **(more or {})}
         self.content = content
-        self.config: Config = parse_config(content)
+        self.config: Config = configured(content)
         self.store = Store(self.config.home)
         self.clock = Clock()
         self.queue = JobQueue.of(self.config, self.clock)

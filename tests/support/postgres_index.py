@@ -20,8 +20,9 @@ from citelock_stores.publishing.postgres import publish_generation
 from rag_assets.publishing.build import build_generation
 from rag_serving.artifacts.secret import derived_key
 from rag_serving.artifacts.store import Store
-from rag_serving.config.loading import Config, parse_config
+from rag_serving.config.loading import Config
 from rag_serving.indexes.generation import Generation
+from support.constants import configured
 from support.postgres import Postgres, started_pgvector
 from support.synthetic import MODEL
 
@@ -43,7 +44,7 @@ class IndexServer:
         at = f"127.0.0.1:{self.postgres.port}/{database}"
         urls = {"url": APP, "writer_url": WRITER, "owner_url": OWNER}
         said = {"kind": "postgres", **{name: f"postgresql://{user}@{at}" for name, user in urls.items()}, **index}
-        config = parse_config({"home": str(home), "tenants": {name: {} for name in tenants}, "index": said})
+        config = configured({"home": str(home), "tenants": {name: {} for name in tenants}, "index": said})
         if migrated:
             migrate(config)
         return config

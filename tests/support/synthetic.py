@@ -13,7 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.config.loading import Config, parse_config
+from rag_serving.config.loading import Config
+from support.constants import configured
 
 EVERYONE = frozenset({"everyone"})
 MODEL = "synthetic/clusters@1"
@@ -85,7 +86,7 @@ def chunk_table(count: int, seed: int = 0, per_page: int = 4, readers: Sequence[
 
 def config_for(home: Path, **indexing: Any) -> Config:
     """A configuration of one tenant without sources."""
-    return parse_config({"home": str(home), "tenants": {TENANT: {}}, "indexing": indexing})
+    return configured({"home": str(home), "tenants": {TENANT: {}}, "indexing": indexing})
 
 
 def folder_bytes(folder: Path) -> dict[str, str]:

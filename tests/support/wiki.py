@@ -19,9 +19,10 @@ from rag_assets.sources.originals import FOLDER, keep_original
 from rag_assets.steps.contexts.context_prefix import lexical_prefix
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, PAGES
 from rag_serving.artifacts.store import Store, write_table
-from rag_serving.config.loading import Config, parse_config
+from rag_serving.config.loading import Config
 from rag_serving.models.embedding.factory import open_embedder
 from rag_serving.models.protocols import Embedder
+from support.constants import configured
 from support.synthetic import chunk_row
 
 
@@ -82,7 +83,7 @@ def vectors_of(texts: tuple[str, ...]) -> NDArray[Any]:
 
 def configuration(home: Path, **more: object) -> Config:
     """A configuration with the tenant `acme` and this home."""
-    return parse_config({"home": str(home), "tenants": {"acme": {}}, **more})
+    return configured({"home": str(home), "tenants": {"acme": {}}, **more})
 
 
 def publish(

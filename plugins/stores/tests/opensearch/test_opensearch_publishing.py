@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.constants import configured as any_configured
 from support.killed_requests import killed_at
 from support.opensearch_server import OpenSearchServer, started_opensearch
 from support.qdrant_corpus import TENANT, built, restricted_chunks
@@ -30,7 +31,7 @@ from citelock_stores.remote.stored import Held
 from evals.evaluation.bench import with_column
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
-from rag_serving.config.loading import Config, ConfigError, parse_config
+from rag_serving.config.loading import Config, ConfigError
 from rag_serving.indexes.databases import (
     BusyError,
     RemoteConnectionError,
@@ -45,7 +46,7 @@ READER = Principal(TENANT, "ann", frozenset({"a", "b"}))
 
 def configured(home: Path, url: str, **index: Any) -> Config:
     section = {"kind": "opensearch", "url": url, **index}
-    return parse_config({"home": str(home), "tenants": {TENANT: {}, "other": {}}, "index": section})
+    return any_configured({"home": str(home), "tenants": {TENANT: {}, "other": {}}, "index": section})
 
 
 def publisher(config: Config, tenant: str = TENANT) -> OpenSearchPublisher:
