@@ -57,7 +57,7 @@ def _multiprocess(settings: Orchestration) -> tuple[dg.ExecutorDefinition, dict[
 def _celery(settings: Orchestration) -> tuple[dg.ExecutorDefinition, dict[str, Any]]:
     celery = settings.celery
     addresses = {"broker": {"env": celery.broker_env}, "backend": {"env": celery.backend_env}}
-    limits = celery.model_dump(include={"queue", "lost_after_s", "attempts"})
+    limits = {"queue": celery.queue, "lost_after_s": celery.lost_after_s, "attempts": celery.attempts}
     return one("citelock.executors", "celery", "scale"), addresses | limits
 
 

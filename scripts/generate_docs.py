@@ -152,10 +152,12 @@ def sections(section: type[BaseModel], path: str) -> Iterator[tuple[str, type[Ba
     yield path, section
     for name, field in section.model_fields.items():
         many = get_origin(field.annotation) is dict
-        below = [model for model in models_of(field.annotation) if model is not Profile or name == "wiki"]
+        below = [model for model in models_of(field.annotation) if not issubclass(model, Profile) or name == "wiki"]
         for model in below:
-            place = f"{path}.{name}".lstrip(".") if model is not Profile else f"{path}.NAME"
+            place = f"{path}.{name}".lstrip(".") if not issubclass(model, Profile) else f"{path}.NAME"
             kind = f", kind: {kind_of(model)}" if len(below) > 1 else ""
+            if path == "tenants.NAME":  # the keys that differ for a tenant are named where they are listed for all
+                continue
             yield from ((inner + kind * (inner.endswith(name) or inner.endswith("NAME")), found)
                         for inner, found in sections(model, place + ".NAME" * many))  # fmt: skip
 

@@ -66,8 +66,8 @@ class Jobs(Section):
     """Without workers: embed in the build, or fail."""
     without_workers_s: float = Field(30, ge=0, le=86_400)
     """Seconds that a build waits for a worker to start."""
-    stalled_s: float = Field(900, ge=1, le=86_400)
-    """Seconds without any finished job after which builds fail; its jobs stay in the queue."""
+    # Seconds without any finished job after which builds fail; its jobs stay in the queue.
+    stalled_s: ClassVar[float] = 900
     keep_days: ClassVar[int] = 30  # days that finished jobs and dead letters are kept
 
     def limits_of(self, own: TenantJobs) -> JobLimits:

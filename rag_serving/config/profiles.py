@@ -6,8 +6,9 @@ Belongs here: what a profile may set, and what the three of them are. Does not b
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from rag_serving.config.sources import ProfileName, Section, SourceBase
 
@@ -20,19 +21,17 @@ class Profile(Section):
 
     chunk_size_tokens: int | None = Field(None, ge=32, le=4096)
     """Target size in tokens for the parts of a long section; null: `ingestion.chunk_size_tokens`."""
-    chunk_min_tokens: int | None = Field(None, ge=1, le=4096)
-    """Smallest size of a part, unless its section allows no other; null: 0.48 of the target size."""
-    chunk_max_tokens: int | None = Field(None, ge=32, le=8192)
-    """Largest size of a part, unless its section allows no other; a section up to this size is one chunk. null: 1.28 of
-    the target size."""
+    # Smallest size of a part, unless its section allows no other; null: 0.48 of the target size.
+    chunk_min_tokens: ClassVar[int | None] = None
+    # Largest size of a part, unless its section allows no other; a section up to this size is one chunk. null:
+    # 1.28 of the target size.
+    chunk_max_tokens: ClassVar[int | None] = None
     chunk_stride_tokens: int | None = Field(None, ge=0, le=1024)
     """Tokens of overlap, never cited; null: `ingestion.chunk_stride_tokens`."""
-    keep_runs: bool = False
-    """Never cut a list or table that fits. Code is kept whole in every profile."""
-    pool: int = Field(10, ge=1, le=100)
-    """Book questions: best passages from which close ones are chosen."""
-    passages: int = Field(5, ge=1, le=50)
-    """Book questions: passages of an answer, in the book's order."""
+    # Never cut a list or table that fits. Code is kept whole in every profile.
+    keep_runs: ClassVar[bool] = False
+    pool: ClassVar[int] = 10  # book questions: best passages from which close ones are chosen
+    passages: ClassVar[int] = 5  # book questions: passages of an answer, in the book's order
     min_similarity: float | None = Field(None, ge=-1, le=1)
     """Book questions: cosine similarity that the nearest passage needs; null: 0.7 if `embedding` is one of OpenAI's
     text-embedding-3 models, for whose scale this is, otherwise the value of `gates`."""
@@ -42,13 +41,13 @@ class Profile(Section):
     warn_without_words: bool = True
     """Book questions: flag answers whose passages lack the question's words."""
 
-    @model_validator(mode="after")
-    def _in_order(self) -> Profile:
-        given = (self.chunk_min_tokens, self.chunk_size_tokens, self.chunk_max_tokens)
-        sizes = [size for size in given if size is not None]
-        if sizes != sorted(sizes):
-            raise ValueError("chunk_min_tokens, chunk_size_tokens and chunk_max_tokens must ascend")
-        return self
+
+class BookProfile(Profile):
+    """Settings for text that is read from beginning to end."""
+
+    chunk_min_tokens = 500
+    chunk_max_tokens = 1000
+    keep_runs = True
 
 
 class Profiles(Section):
@@ -59,13 +58,7 @@ class Profiles(Section):
     """Short passages, for pages in which people look things up."""
     docs: Profile = Profile()
     """Documentation sites."""
-    book: Profile = Profile(
-        chunk_size_tokens=750,
-        chunk_min_tokens=500,
-        chunk_max_tokens=1000,
-        chunk_stride_tokens=100,
-        keep_runs=True,
-    )
+    book: BookProfile = BookProfile(chunk_size_tokens=750, chunk_stride_tokens=100)
     """Text that is read from beginning to end: long passages with overlap."""
 
     def of(self, source: SourceBase) -> Profile:

@@ -167,8 +167,7 @@ class Confluence(AttachmentSource):
     download_hosts: list[str] = []
     """Further hosts for downloads. For Atlassian's cloud one is api.media.atlassian.com. A name that resolves to a
     private address is used only if base_url is at a private address too."""
-    max_retries: int = Field(5, ge=0, le=20)
-    """Retries of a throttled or failing request."""
+    max_retries: ClassVar[int] = 5  # retries of a throttled or failing request
     max_requests_per_s: float = Field(10, gt=0)
     """Requests to the site per second and process."""
     comments: bool = False

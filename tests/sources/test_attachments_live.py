@@ -10,6 +10,7 @@ import pytest
 from sources.stand_in_confluence import StandIn
 from sources.stand_in_faults import Answer, Fault, broken
 from sources.stand_in_site import page
+from support.constants import section_of
 
 from rag_assets.sources import SyncResult, open_source
 from rag_serving.config.sources import Confluence
@@ -27,7 +28,9 @@ def wiki(request: pytest.FixtureRequest) -> Iterator[StandIn]:
 
 def sync(wiki: StandIn, folder: Path, last: SyncResult | None = None, **more: Any) -> SyncResult:
     given = {"tenant": "acme", "base_url": wiki.url, "space": "ENG", "readers": "everyone", "attachments": "text"}
-    settings = Confluence(kind="confluence", **{**given, "max_retries": 1, "max_requests_per_s": 1000, **more})
+    settings = section_of(
+        Confluence, kind="confluence", **{**given, "max_retries": 1, "max_requests_per_s": 1000, **more}
+    )
     result = open_source("eng", settings, folder).sync(last.pages if last else None, last.state if last else {})
     assert result.unaccounted == 0
     return result
