@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint
+from textwrap import wrap
 from typing import Any, ClassVar
 
 import typer
@@ -118,7 +119,8 @@ class Commands(JoinedCommands):
             with formatter.section(group.capitalize()):
                 formatter.write_dl([(name, self.get_command(ctx, name).get_short_help_str(80)) for name in names])
         with formatter.section(f"{OPERATE.capitalize()} (citelock COMMAND --help says more)"):
-            formatter.write_text(", ".join(others))
+            for line in wrap(", ".join(others), formatter.width - 2, break_on_hyphens=False):
+                formatter.write(f"  {line}\n")
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; an error ends in one line on standard error and an exit code."""

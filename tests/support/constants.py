@@ -16,7 +16,7 @@ from rag_serving.config.loading import Config, parse_config
 Section = TypeVar("Section", bound=BaseModel)
 
 
-def section_of(model: type[Section], **given: Any) -> Section:
+def section_of(model: type[Section], /, **given: Any) -> Section:
     """Return a section of keys and constants."""
     keys, constants = _divided([model], given)
     return _with(model(**keys), constants)
