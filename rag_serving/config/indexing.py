@@ -40,8 +40,7 @@ class Indexing(Section):
     texts may take 2 GiB."""
     keep_generations: int = Field(5, ge=1)
     """Generations kept for rollback, the published one included."""
-    min_ann_recall: float = Field(0.95, ge=0, le=1)
-    """Recall@10 of the dense index that publishing needs."""
+    min_ann_recall: ClassVar[float] = 0.95  # recall@10 of the dense index that publishing needs
     memory_bytes: int = Field(1 << 30, ge=0)
     """Bytes of a generation held in memory; those beyond are memory-mapped, the largest first. What is in memory
     answers on, whatever becomes of the file. A mapped file that is written to is noticed at the next question, but one

@@ -64,8 +64,8 @@ class Degradation(Section):
     """95th percentile of retrieval, without the reranker, that lowers the phase."""
     when_still_slow: Literal["disable", "next_phase"] = "disable"
     """If the lower phase is slow too: switch off, or go lower."""
-    max_error_rate: float = Field(0.05, ge=0, lt=1)
-    """Share of failed questions that lowers the phase. If every phase exceeds it, retrieval is switched off."""
+    # Share of failed questions that lowers the phase. If every phase exceeds it, retrieval is switched off.
+    max_error_rate: ClassVar[float] = 0.05
     quiet_s: ClassVar[float] = 300  # seconds until the next higher phase is tried
     probes: ClassVar[int] = 3  # questions the higher phase must answer well, one after another
     phase_timeout_s: float = Field(2, gt=0, le=300)

@@ -255,7 +255,7 @@ class Upload(ABC, Generic[Points]):
         are found by their vectors and terms.
 
         Raises:
-            RemoteDataError: something is missing, or recall is below `indexing.min_ann_recall`.
+            RemoteDataError: something is missing, or recall is too low.
         """
         where = f"collection {self.collection} is not as generation {self._points.manifest.id} was sent"
         for kind, expected in self._points.counts.items():
@@ -273,9 +273,7 @@ class Upload(ABC, Generic[Points]):
                 )
         recall, least = self._recall(), self._config.indexing.min_ann_recall
         if recall < least:
-            raise RemoteDataError(
-                f"{where}: recall@10 of sample queries is {recall:.3f}, indexing.min_ann_recall {least}"
-            )
+            raise RemoteDataError(f"{where}: recall@10 of sample queries is {recall:.3f}, {least} is needed")
         return recall
 
     def _recall(self) -> float:
