@@ -38,7 +38,8 @@ class Index(Section):
     """Seconds of one read of a question."""
     publish_timeout_s: float = Field(3600, ge=1, le=86_400)
     """Seconds of one step of a publication."""
-    tries: ClassVar[int] = 6  # attempts while Qdrant or OpenSearch is busy or unreachable
+    tries: int = Field(6, ge=1, le=20)
+    """Attempts while Qdrant or OpenSearch is busy or unreachable."""
     cache_bytes: int = Field(256 << 20, ge=0)
     """Bytes of catalogs that a serving process holds."""
     partition_chunks: int = Field(2_000, ge=0)
