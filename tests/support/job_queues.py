@@ -19,7 +19,7 @@ from citelock_scale.embedding_jobs.worker import Worker
 from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache, vector_key
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store
-from rag_serving.config.loading import Config, parse_config
+from rag_serving.config.loading import Config
 from rag_serving.models.protocols import ModelError, Progress
 from support.constants import configured
 from support.counting_embedder import Counting
@@ -115,5 +115,5 @@ class Slow(Counting):
 
 def work_in_process(content: dict[str, Any]) -> None:
     """Work until killed; for a process of its own. The clock is the machine's."""
-    config = parse_config(content)
+    config = configured(content)
     open_worker(config, JobQueue.of(config), Slow()).run(Event())
