@@ -71,7 +71,7 @@ def test_an_index_in_a_database_names_the_plugin_that_it_needs(home: Path, kind:
 
 def test_a_command_of_a_plugin_names_it(home: Path) -> None:
     shown = run(home, "--help").stdout
-    assert "keys," in shown.split()
+    assert "phase," in shown.split()
     assert not {"index", "index,"} & set(shown.split())
     ended = run(home, "index", "status")
     assert (ended.returncode, ended.stderr.strip()) == (
