@@ -360,18 +360,28 @@ def _stamp(place: ChromaLocation) -> object:
         return None
 
 
+def _library() -> Any:
+    """Return the package, which only a generation with graphs needs.
+
+    Raises:
+        DenseError: it is not installed.
+    """
+    try:
+        import chromadb
+    except ModuleNotFoundError as error:
+        raise DenseError(f"{error.name} is not installed: pip install 'citelock[chroma]'") from None
+    return chromadb
+
+
 def _settings(**more: Any) -> Any:
     """Settings that send no telemetry and read no stray `.env` file."""
-    from chromadb.config import Settings
-
-    return Settings(_env_file=None, anonymized_telemetry=False, **more)
+    return _library().config.Settings(_env_file=None, anonymized_telemetry=False, **more)
 
 
 def _open_folder(place: ChromaLocation) -> Any:
     """Return a client of the folder; what is no database is not even shown to Chroma, which would remember its
     failure."""
-    import chromadb
-
+    chromadb = _library()
     if fault := database_fault(place.folder):
         raise DenseError(fault)
     place.folder.mkdir(parents=True, exist_ok=True)
@@ -380,8 +390,7 @@ def _open_folder(place: ChromaLocation) -> Any:
 
 def _connect_server(place: ChromaLocation) -> Any:
     """Return a client of the tenant's own database on the server, which is made when it is not there yet."""
-    import chromadb
-
+    chromadb = _library()
     parts = urlsplit(place.url or "")
     ssl = parts.scheme == "https"
     server: dict[str, Any] = {

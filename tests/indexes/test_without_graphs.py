@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from rag_assets.state.fingerprints import tenant_inputs
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import rollback
+from rag_serving.indexes.chroma import close_clients
 from rag_serving.indexes.exact import FILE
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.integrity import find_dense_damage, find_file_damage
@@ -114,3 +117,20 @@ def test_vectors_that_are_all_the_same_keep_no_other_from_being_found(tmp_path: 
     coverage = Coverage({"eng": set(table["page_id"].to_pylist())}, {})
     results = check_generation(store, TENANT, generation.id, config, coverage, MODEL)
     assert [result.detail for result in results if not result.passed] == []
+
+
+def test_where_chroma_is_not_installed_small_generations_are_searched_and_others_name_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, config = Store(tmp_path), config_for(tmp_path)
+    name = publish_chunks(store, config, 50)
+    close_clients()
+    monkeypatch.setitem(sys.modules, "chromadb", None)
+    vector = clustered_vectors(1, seed=7)[0]
+    with closing(Generation.open(store, TENANT, name, config)) as generation:
+        assert generation.degraded == ()
+        assert len(generation.dense(vector, 10, EVERYONE)) == 10
+    by_graphs = config_for(tmp_path, dense_search="chroma")
+    with closing(Generation.open(store, TENANT, name, by_graphs)) as generation:
+        assert len(generation.dense(vector, 10, EVERYONE)) == 10
+        assert "pip install 'citelock[chroma]'" in generation.degraded[0]
