@@ -40,7 +40,7 @@ def _definition(kind: ExecutorKind, settings: Orchestration) -> dg.ExecutorDefin
         executor, options = _OPENERS[kind](settings)
     except ImportError as error:
         raise ConfigError(
-            f"orchestration.executor {kind} needs {error.name or error}: pip install citelock[scale]"
+            f"orchestration.executor {kind} needs {error.name or error}: pip install citelock[executors]"
         ) from None
     _check_options(kind, executor, options)
     return executor.configured(options, name=kind)
@@ -58,7 +58,7 @@ def _celery(settings: Orchestration) -> tuple[dg.ExecutorDefinition, dict[str, A
     celery = settings.celery
     addresses = {"broker": {"env": celery.broker_env}, "backend": {"env": celery.backend_env}}
     limits = {"queue": celery.queue, "lost_after_s": celery.lost_after_s, "attempts": celery.attempts}
-    return one("citelock.executors", "celery", "scale"), addresses | limits
+    return one("citelock.executors", "celery", "executors"), addresses | limits
 
 
 def _docker(settings: Orchestration) -> tuple[dg.ExecutorDefinition, dict[str, Any]]:

@@ -29,7 +29,7 @@ from rag_serving.config.loading import Config, ConfigError, load_config
 from rag_serving.escaping.redaction import redacted
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.models.protocols import ModelError
-from rag_serving.object_home.objects import ObjectHomeError
+from rag_serving.shared_home import ObjectHomeError
 
 OVERRIDE_TAG = "citelock/override_gates"
 
@@ -105,7 +105,7 @@ def of_tenant(partition: str, installation: Installation) -> tuple[str, Config, 
     tenant = _configured("tenant", partition, config.tenants)
     try:
         refresh_sources(config, config.sources_of(tenant))
-    except ObjectHomeError as error:
+    except (ConfigError, ObjectHomeError) as error:
         redact_error(error)
         raise dg.Failure(str(error)) from error
     return tenant, config, store

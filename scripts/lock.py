@@ -30,6 +30,7 @@ WEIGHTS = ("weights", "model", "helm")
 _BLOCK = re.compile(r"^(?!#|-)\S.*?(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 _PIN = re.compile(r"([\w.-]+)==(\S+)(?: ; (.+))? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)")
 _OURS = re.compile(r"citelock\b")
+_PLUGIN = re.compile(r"citelock-([a-z]+)(?:\[([a-z]+)\])?")
 _NAME = re.compile(r"[\w.-]+")
 _EVERYWHERE = " ; python_full_version < '3.13' and (sys_platform == 'darwin' or sys_platform == 'linux')"
 """What uv says of a package that every environment of pyproject.toml needs."""
@@ -45,14 +46,20 @@ def extras(tables: dict[str, Any]) -> dict[str, list[str]]:
     """Return the requirements that each file has to hold itself, `base` among them; those of an extra that installs a
     plug-in are the plug-in's."""
     optional = tables["project"]["optional-dependencies"]
-    own = {name: [line for line in (*lines, *_of_plugin(name)) if not _OURS.match(line)]
-           for name, lines in optional.items()}  # fmt: skip
+    own = {name: [each for line in lines for each in _of_others(line)] for name, lines in optional.items()}
     return {BASE: tables["project"]["dependencies"] + tables["build-system"]["requires"], **own}
 
 
-def _of_plugin(name: str) -> list[str]:
-    path = PLUGINS / name / "pyproject.toml"
-    return list(tomllib.loads(path.read_text())["project"]["dependencies"]) if path.exists() else []
+def _of_others(line: str) -> list[str]:
+    """Return a requirement; in place of a plug-in, what that requires of others, with its extra."""
+    if not _OURS.match(line):
+        return [line]
+    plugin = _PLUGIN.fullmatch(line)
+    if plugin is None:
+        return []
+    own = tomllib.loads((PLUGINS / plugin[1] / "pyproject.toml").read_text())["project"]
+    needed = [*own["dependencies"], *own.get("optional-dependencies", {}).get(plugin[2], ())]
+    return [each for each in needed if not _OURS.match(each)]
 
 
 def parents(name: str, every: Iterable[str]) -> list[str]:

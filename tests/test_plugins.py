@@ -69,6 +69,16 @@ def test_an_index_in_a_database_names_the_plugin_that_it_needs(home: Path, kind:
     assert f"{kind} needs citelock[stores]: pip install 'citelock[stores]'" in ended.stderr
 
 
+@pytest.mark.parametrize(
+    "command", [("ask", "How?"), ("build",), ("home", "list"), ("generations", "rollback"), ("serve",)]
+)
+def test_a_home_in_an_object_store_names_the_plugin_that_it_needs(tmp_path: Path, command: tuple[str, ...]) -> None:
+    ended = run(tmp_path, *command, CITELOCK_HOME="s3://bucket/prefix", CITELOCK_OBJECT_STORE__CACHE=str(tmp_path))
+    assert ended.returncode == 2, ended.stdout
+    needing = "home" if command[0] == "home" else "object_store"
+    assert f"{needing} needs citelock[scale]: pip install 'citelock[scale]'" in ended.stderr
+
+
 def test_a_command_of_a_plugin_names_it(home: Path) -> None:
     shown = run(home, "--help").stdout
     assert "phase," in shown.split()
@@ -80,8 +90,10 @@ def test_a_command_of_a_plugin_names_it(home: Path) -> None:
 
 
 def test_the_doctor_names_a_plugin_that_is_missing(home: Path) -> None:
-    ended = run(home, "doctor", "--json", CITELOCK_INDEX__KIND="qdrant", CITELOCK_INDEX__URL="http://127.0.0.1:1")
+    ended = run(home, "doctor", "--json", CITELOCK_INDEX__KIND="qdrant", CITELOCK_INDEX__URL="http://127.0.0.1:1",
+                CITELOCK_OBJECT_STORE__URL="s3://bucket/prefix")  # fmt: skip
     found = {each["name"]: each for each in json.loads(ended.stdout)}
+    assert (found["home"]["state"], found["home"]["mend"]) == ("fail", "pip install 'citelock[scale]'")
     assert (found["index"]["state"], found["index"]["mend"]) == ("fail", "pip install 'citelock[stores]'")
 
 

@@ -26,9 +26,9 @@ MAY_CONNECT = (
     "rag_serving/access/bounded_fetch.py",
     "rag_serving/models/",
     "rag_serving/indexes/",
-    "rag_serving/object_home/",
     "rag_assets/sources/",
     "rag_assets/monitoring/alerts.py",
+    "plugins/scale/citelock_scale/object_home/",
     "plugins/stores/",
 )
 SUFFIXES = (".md", ".toml", ".yaml", ".json", ".txt", ".checks")  # files, and a group of entry points
@@ -53,7 +53,7 @@ def dotted(path: Path) -> str:
 
 DOTTED = {path: dotted(path) for path in MODULES}
 SERVING = [path for path in MODULES if "rag_serving" in path.parts or DOTTED[path].startswith(
-    ("citelock_governance",
+    ("citelock_governance", "citelock_scale.object_home",
      *(f"citelock_stores.{name}" for name in ("command", "opensearch", "postgres", "qdrant", "remote")))
 )]  # fmt: skip
 

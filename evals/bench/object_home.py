@@ -17,11 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from citelock_scale.object_home.heads import Head
+from citelock_scale.object_home.home import ObjectHome
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.object_store import ObjectStore
-from rag_serving.object_home.heads import Head
-from rag_serving.object_home.objects import ObjectHomeError
-from rag_serving.object_home.shared_home import SharedHome
+from rag_serving.shared_home import ObjectHomeError
 
 SOURCES = 3
 """Of a tenant."""
@@ -36,18 +36,18 @@ def main() -> None:
     tenants = [f"tenants/t{number}" for number in range(options.tenants)]
     names = [*tenants, *(f"sources/s{number}" for number in range(SOURCES * options.tenants))]
     with tempfile.TemporaryDirectory() as folder, _store(options.s3, Path(folder)) as settings:
-        home = SharedHome(settings, Path(folder) / "home")
+        home = ObjectHome(settings, Path(folder) / "home")
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(lambda name: home.heads.write(Head(name, number=1), None), names))
-        sequential = SharedHome(settings, Path(folder) / "home")
+        sequential = ObjectHome(settings, Path(folder) / "home")
         print(f"{len(names)} heads")
         print(f"one after another  {_seconds(lambda: [sequential.heads.read(name) for name in names]):6.2f} s")
-        fresh = SharedHome(settings, Path(folder) / "home")
+        fresh = ObjectHome(settings, Path(folder) / "home")
         print(f"several at once    {_seconds(lambda: _read(fresh, names)):6.2f} s")
         print(f"again, unchanged   {_seconds(lambda: _read(fresh, names)):6.2f} s")
 
 
-def _read(home: SharedHome, names: list[str]) -> None:
+def _read(home: ObjectHome, names: list[str]) -> None:
     for _, seen in home.heads.read_all(names):
         if isinstance(seen, ObjectHomeError):
             raise seen

@@ -22,11 +22,11 @@ from statistics import median
 
 import httpx
 
+from citelock_scale.object_home.home import ObjectHome
+from citelock_scale.object_home.shared_folder import NOTES
 from evals.evaluation.bench import TENANT
 from evals.load.services import BUCKET, free_port, object_store
 from rag_serving.config.object_store import ObjectStore
-from rag_serving.object_home.shared_folder import NOTES
-from rag_serving.object_home.shared_home import SharedHome
 
 WORKERS = (1, 2)
 _CITELOCK = [sys.executable, "-c", "from rag_serving.cli.main import main; main()"]
@@ -56,7 +56,7 @@ def starts(home: Path, folder: Path, rounds: int) -> dict[str, dict[str, float]]
     shutil.rmtree(home / NOTES, ignore_errors=True)  # of the store of an earlier measurement
     with object_store() as port:
         settings = ObjectStore(url=f"s3://{BUCKET}/starting", endpoint=f"http://127.0.0.1:{port}")
-        with SharedHome(settings, home).writing(f"tenants/{TENANT}"):
+        with ObjectHome(settings, home).writing(f"tenants/{TENANT}"):
             pass
         config = _config(folder, settings)
         _started(config, 1)

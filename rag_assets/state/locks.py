@@ -21,8 +21,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from rag_serving.config.loading import Config
-from rag_serving.object_home.leases import HeldError
-from rag_serving.object_home.shared_home import written_with
+from rag_serving.shared_home import HeldError, written_with
 
 _POLL_S = 0.2
 _LOOK_S = 2.0

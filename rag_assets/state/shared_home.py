@@ -10,17 +10,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from rag_serving.config.loading import Config
-from rag_serving.object_home.followed_folder import to_decide
-from rag_serving.object_home.follower import Follower, open_follower
-from rag_serving.object_home.shared_folder import is_followed
-from rag_serving.object_home.shared_home import shared_home
+from rag_serving.shared_home import HomeFollower, shared_home
 
 
 def refresh_sources(config: Config, sources: Iterable[str]) -> None:
     """Fetch what other machines shared of sources and their tenants, so that only what is new is done again.
 
     Raises:
-        ObjectHomeError: the store of a shared home cannot be used.
+        ConfigError, ObjectHomeError: the store of a shared home cannot be used.
     """
     if home := shared_home(config):
         chosen = sorted(sources)
@@ -44,16 +41,19 @@ def refresh_decisions(config: Config) -> str | None:
 
 
 @lru_cache(maxsize=4)
-def _follower(config: str) -> Follower:
+def _follower(config: str) -> HomeFollower:
     settings = Config.model_validate_json(config)
-    follower = open_follower(settings, settings.tenants, to_decide)
-    assert follower
-    return follower
+    home = shared_home(settings)
+    assert home
+    return home.follower(settings, settings.tenants, to_decide)
+
+
+def to_decide(path: str, _is_generation: bool) -> bool:
+    """Small files say what was published, and what it was made from."""
+    return "/" not in path and (path.endswith(".json") or path == "current")
 
 
 def is_only_followed(config: Config, folder: Path) -> bool:
     """Return whether a folder of the home has but the small files of one that other machines write."""
-    if not config.object_store.url:
-        return False
-    home = config.home.absolute()
-    return is_followed(home, folder.absolute().relative_to(home).as_posix())
+    home = shared_home(config)
+    return home is not None and home.is_followed(folder.absolute().relative_to(home.home).as_posix())

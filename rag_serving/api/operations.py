@@ -43,9 +43,7 @@ from rag_serving.hooks import Event
 from rag_serving.indexes.catalog import list_generations, published_generation, rollback
 from rag_serving.indexes.databases import RemoteError, open_database
 from rag_serving.indexes.reports import HEADINGS, ReportFile, evaluations, list_reports, read_report, route_of
-from rag_serving.object_home.leases import HeldError
-from rag_serving.object_home.objects import ObjectHomeError
-from rag_serving.object_home.shared_home import written_with
+from rag_serving.shared_home import HeldError, ObjectHomeError, written_with
 
 router = APIRouter()
 

@@ -1,7 +1,7 @@
 """Whether a process may be sent questions: `GET /readyz`.
 
 Belongs here: the rule, and its answer. Does not belong here: what keeps a tenant from being answered (`pipeline`,
-`object_home.follower`), the route (`app`).
+`shared_home`), the route (`app`).
 
 At its start a process waits for every tenant that has a published generation, so that a replica which takes the place
 of another can answer what that one could. Once it was ready, it is while any tenant can be answered: all replicas see

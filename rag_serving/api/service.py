@@ -34,8 +34,8 @@ from rag_serving.models.embedding.vocabulary import TokenCount
 from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker_client import RemoteReranker
-from rag_serving.object_home.follower import Follower, open_server_follower
 from rag_serving.rendering.cited import CitedPlaces
+from rag_serving.shared_home import HomeFollower, shared_home
 from rag_serving.telemetry.build_series import BuildSeries
 from rag_serving.telemetry.job_series import JobSeries
 from rag_serving.telemetry.metrics import Metrics
@@ -56,7 +56,7 @@ class Service:
     embedder: Embedder
     metrics: Metrics
     cited: CitedPlaces | None = None
-    follower: Follower | None = None
+    follower: HomeFollower | None = None
 
     @classmethod
     def open(
@@ -78,7 +78,8 @@ class Service:
         # Its client connects to nothing, and is there though it is switched off: it may be switched on.
         sidecar = RemoteReranker(config.reranker) if config.reranker.url else None
         metrics, cited = Metrics(metrics_folder, len(config.tenants)), cited or (like.cited if like else None)
-        follower = open_server_follower(config)
+        home = shared_home(config)
+        follower = home.server_follower(config) if home else None
         telemetries = {tenant: open_telemetry(config, tenant, count=metrics.add) for tenant in config.tenants}
         pipelines = {
             tenant: Pipeline.open(config, tenant, embedder, sidecar, telemetry)

@@ -35,6 +35,7 @@ from rag_serving.models.embedding.factory import open_embedder
 from rag_serving.models.protocols import ModelError
 from rag_serving.models.reranker_client import ask_sidecar
 from rag_serving.plugins import loaded
+from rag_serving.shared_home import HOMES
 
 if TYPE_CHECKING:
     from rag_serving.telemetry.job_series import QueueFigures
@@ -100,6 +101,8 @@ def _home(config: Config) -> Finding:
     except OSError as error:
         return Finding("home", "fail", f"{home} cannot be written ({error.strerror})", "set `home:` or CITELOCK_HOME")
     if config.object_store.url:
+        if not loaded(HOMES):
+            return Finding("home", "fail", "no plug-in brings object_store", "pip install 'citelock[scale]'")
         return Finding("home", "ok", where_home_is(config.object_store, home))
     return Finding("home", "ok", f"{home}" if home.exists() else f"{home}, made by the first `citelock build`")
 

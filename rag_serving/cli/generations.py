@@ -116,7 +116,7 @@ def rollback_command(
 ) -> None:
     """Publish an earlier generation again."""
     from rag_serving.hooks import Event, record
-    from rag_serving.object_home.shared_home import written_with
+    from rag_serving.shared_home import written_with
 
     settings = load_config(config)
     name = chosen_tenant(settings, tenant)

@@ -32,7 +32,6 @@ _MODULES: Mapping[str, tuple[str, str]] = {
         "rag_serving.cli.generations:app",
         "List, show, roll back, verify or repair generations.",
     ),
-    "home": ("rag_serving.cli.home:app", "Look at a home in an object store, and delete what nothing needs."),
     "feedback": ("rag_serving.cli.feedback:command", "Say what an answer was: helpful, or not."),
     "mcp": ("rag_serving.cli.mcp:command", "Let agents and chat clients ask over MCP."),
     "phase": ("rag_serving.cli.phase:command", "Show which phase of retrieval each tenant is asked in, and why."),
@@ -55,6 +54,7 @@ _HELP = {
     "gold": "Draft questions for gold sets.",
     "build": "Sync the sources that changed and publish the tenants they belong to.",
     "generations.repair": "Restore the damaged parts of a generation, to the last bit as they were.",
+    "home": "Look at a home in an object store, and delete what nothing needs.",
     "index": "Prepare or look at the database of published generations.",
     "jobs": "List, show or retry embedding jobs; what embedding took.",
     "keys": "Create, list or revoke keys of machines.",
@@ -63,7 +63,7 @@ _HELP = {
 }
 _PLUGINS = {
     **dict.fromkeys(("audit", "erase", "forget", "keys"), "governance"),
-    **{"index": "stores", "jobs": "scale", "worker": "scale"},
+    **{"home": "scale", "index": "stores", "jobs": "scale", "worker": "scale"},
 }  # fmt: skip
 """Commands of plug-ins with the extra that installs them."""
 _WRITING = frozenset({"dagster", "evals", "rag_assets"})  # what a machine that only serves may lack

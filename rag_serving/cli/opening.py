@@ -36,10 +36,10 @@ def open_pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> 
     config = load_config(path)
     name = chosen_tenant(config, tenant)
     if config.object_store.url:
-        from rag_serving.object_home.follower import open_follower
+        from rag_serving.shared_home import shared_home
 
-        if follower := open_follower(config, [name]):
-            follower.fetch()
+        if home := shared_home(config):
+            home.follower(config, [name]).fetch()
     embedder = open_guarded(config)
     if asks and config.embedding.provider == "local":  # opened beside the imports, which take as long
         threading.Thread(target=embedder.warm, name="warm").start()

@@ -1,6 +1,6 @@
 """The object store that a home folder is shared by: `home: s3://BUCKET/PREFIX`.
 
-Belongs here: its settings. Does not belong here: what is kept there (`object_home`).
+Belongs here: its settings. Does not belong here: what is kept there (the plug-in for scale).
 """
 
 from __future__ import annotations

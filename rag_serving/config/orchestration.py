@@ -43,8 +43,7 @@ class Orchestration(Section):
     locks, or an object store, where each machine has its own cache folder. How to choose: deploy.md."""
 
     executor: ExecutorKind = "in_process"
-    """Where steps run; the last three need `citelock[scale]`. docker, k8s: each in its own
-    container or pod. The last three need `citelock[scale]`."""
+    """Where steps run; the last three need `citelock[executors]`. docker, k8s: each in its own container or pod."""
     max_concurrent: int = Field(0, ge=0, le=1000)
     """Concurrent steps of one run; 0: Dagster's default. Not for celery, where the workers are the limit."""
     pools: dict[Pool, PositiveInt] = Field({})

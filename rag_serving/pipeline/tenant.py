@@ -2,7 +2,7 @@
 
 Belongs here: opening, switching and closing it; the pages as one asker may see them, what a question leaves written
 down. Does not belong here: the order of a question's stages (`ask`), which generation is published (`indexes.current`),
-fetching it from an object store (`object_home.follower`), what logs keep (`hooks`, `telemetry.events`).
+fetching it from an object store (`shared_home`), what logs keep (`hooks`, `telemetry.events`).
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from rag_serving.config.sections import Features
     from rag_serving.conversations.sessions import SessionStore
     from rag_serving.models.reranker_client import RemoteReranker
-    from rag_serving.object_home.follower import Follower
     from rag_serving.rendering.cited import CitedPlaces
+    from rag_serving.shared_home import HomeFollower
 
 STALE = "stale_generation"
 BEING_FETCHED = "the pages are being fetched; try again shortly"
@@ -161,7 +161,7 @@ class TenantServices:
         self.mode: Mode | None = None  # what is searched in place of any phase
         self.embedder = services.embedder
         self.cited: CitedPlaces | None = None  # finds quotes on the pages of PDF files; None: nobody does
-        self.followed: Follower | None = None  # fetches what is published from an object store; None: nothing is
+        self.followed: HomeFollower | None = None  # fetches what is published from an object store; None: nothing is
         self.answering = Answering(config, services.embedder)
         self.conversing = Conversing(config, services.embedder)
         self.receipt_writer = ReceiptWriter(tenant, services.receipts, self.secrecy, self.answering.rules)

@@ -24,6 +24,7 @@ from support.postgres import Postgres
 from support.s3_server import BUCKET, CREDENTIALS, s3_server
 from support.waiting import wait_until
 
+from citelock_scale.object_home.home import object_home
 from evals.bench.cluster import Killer
 from evals.bench.executors import build as build_by_cluster
 from evals.bench.executors import configuration
@@ -31,7 +32,6 @@ from rag_assets.state.observed import published_damage
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import load_config
-from rag_serving.object_home.shared_home import shared_home
 
 TENANT_STEPS = ("dedup_map", "contexts", "embeddings", "dense_index", "lexical_index", "generation")
 KILLS = int(os.environ.get("CITELOCK_CLUSTER_KILLS", "1"))
@@ -158,7 +158,7 @@ def test_workers_of_two_machines_make_the_same_generation_over_an_object_store(
             for source in content["sources"]:
                 assert cluster.run("ingest", source).wait(300) == 0, told(cluster)
             assert cluster.run("publish", "demo").wait(400) == 0, told(cluster)
-            home = shared_home(load_config(cluster.config))
+            home = object_home(load_config(cluster.config))
             assert home is not None
             head = home.heads.read("tenants/demo")
             assert head is not None

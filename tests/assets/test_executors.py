@@ -54,7 +54,7 @@ def test_an_option_that_dagster_does_not_know_is_an_error_in_one_line() -> None:
 
 def test_a_missing_library_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dagster_k8s", None)
-    with pytest.raises(ConfigError, match=r"executor k8s needs dagster_k8s: pip install citelock\[scale\]"):
+    with pytest.raises(ConfigError, match=r"executor k8s needs dagster_k8s: pip install citelock\[executors\]"):
         open_executor(configured(executor="k8s"))
 
 

@@ -32,8 +32,8 @@ from rag_serving.conversations.sessions import METADATA as SESSIONS_METADATA
 from rag_serving.conversations.sessions import QUERIES, RESPONSES, SESSIONS
 from rag_serving.escaping.redaction import RedactedError
 from rag_serving.indexes.databases import PublishedError, RemoteError, open_database
-from rag_serving.object_home.shared_home import shared_home
 from rag_serving.receipts.database_table import METADATA as RECEIPTS
+from rag_serving.shared_home import shared_home
 from rag_serving.telemetry.forgotten_table import METADATA as FORGOTTEN
 from rag_serving.telemetry.job_tables import METADATA as JOBS
 from rag_serving.telemetry.recorder import TelemetryError
@@ -183,7 +183,7 @@ class TenantErasure:
                     rows[name] = counts
         home = shared_home(self._config)
         if home and (shared := {name: count for name in self._shared() if (count := home.count(name))}):
-            rows[home.objects.url] = shared
+            rows[str(self._config.object_store.url)] = shared
         folders = {}
         for path in self._paths():
             files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]

@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from citelock_scale.object_home.objects import Objects
 from rag_serving.artifacts.signatures import SEAL_BYTES, Seal
 from rag_serving.artifacts.store import Store, write_bytes
-from rag_serving.object_home.objects import Objects
 
 SEAL_PURPOSE = "jobs"
 

@@ -16,6 +16,7 @@ from citelock_scale.embedding_jobs.queue import JobQueue
 from citelock_scale.embedding_jobs.results import CachedResults, Results, SharedResults
 from citelock_scale.embedding_jobs.waiting import WorkerVectors
 from citelock_scale.embedding_jobs.worker import JobShelf, MeteredModel, Worker
+from citelock_scale.object_home.home import object_home
 from rag_assets.embedding_usage import (
     BuildVectors,
     JobsError,
@@ -32,7 +33,6 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.hooks import open_budgets
 from rag_serving.models.protocols import Embedder, ModelError
-from rag_serving.object_home.shared_home import shared_home
 
 
 def open_worker(config: Config, queue: JobQueue, embedder: Embedder, tenant: str | None = None) -> Worker:
@@ -54,14 +54,14 @@ def open_payloads(config: Config) -> Payloads:
     Raises:
         ObjectHomeError: the store cannot be used.
     """
-    home = shared_home(config)
+    home = object_home(config)
     if home is None:
         return Payloads(FolderFiles(Store(config.home), FOLDER))
     return Payloads(ObjectFiles(home.objects, Seal(config.home, JOBS_SEAL), "texts"))
 
 
 def _results(config: Config, queue: JobQueue, model: str) -> Results:
-    home = shared_home(config)
+    home = object_home(config)
     if home is None:
         return CachedResults(Store(config.home), model)
     return SharedResults(ObjectFiles(home.objects, Seal(config.home, JOBS_SEAL), "vectors"), queue)

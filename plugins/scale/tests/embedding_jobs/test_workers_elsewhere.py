@@ -18,12 +18,12 @@ from support.waiting import wait_until
 from citelock_scale.embedding_jobs import results, waiting
 from citelock_scale.embedding_jobs import worker as worker_module
 from citelock_scale.embedding_jobs.queue import JobQueue
+from citelock_scale.object_home.home import ObjectHome, object_home
 from rag_assets.embedding_usage import DeadTextsError, build_vectors
 from rag_assets.state.locks import locked
 from rag_assets.state.vector_cache import EmbeddedTexts
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.loading import ConfigError, parse_config
-from rag_serving.object_home.shared_home import SharedHome, shared_home
 
 TEXTS = [f"text {number:03}" for number in range(100)]
 JOBS = {"texts_per_job": 10, "without_workers_s": 300, "attempts": 3, "backoff_s": 0, "lease_s": 5}
@@ -55,8 +55,8 @@ class Site:
         return [name for name, _, _ in store_of(machine).objects.names("tenants/large/jobs/")]
 
 
-def store_of(machine: Installation) -> SharedHome:
-    home = shared_home(machine.config)
+def store_of(machine: Installation) -> ObjectHome:
+    home = object_home(machine.config)
     assert home is not None
     return home
 

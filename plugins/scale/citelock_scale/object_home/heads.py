@@ -1,0 +1,201 @@
+"""The head of a shared folder: which tree is in force, and who may write the next one.
+
+Belongs here: what a head says, its signature, moving it. Does not belong here: files (`shared_folder`), how long one
+waits for another writer (`leases`).
+
+One object holds both, so that a writer that lost its lease cannot move the tree: every write names the version that it
+replaces, and whoever takes the lease writes first.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event
+from types import NoneType
+from typing import Any, NamedTuple
+
+from citelock_scale.object_home.objects import Objects, StoreAwayError, Stored, Version
+from rag_serving.artifacts.signatures import FIELD, signature_fault, signature_of
+from rag_serving.shared_home import ObjectHomeError
+
+READ_AT_ONCE = 16
+_PURPOSE = "object home"
+_FORMAT = 2  # 1: without `erased` and `erasure`
+_LARGEST_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Head:
+    """What is in force of a folder. `number` grows with every tree, `fencing` with every writer, `beat` as it lives.
+
+    `write` is another one each time, so that a writer knows its own head again; `swept` is the number at which objects
+    that no tree needed were deleted last. `erased`: nothing is in force, and `tree` is the last one that was, by which
+    its objects are found; `erasure` is the number at which that was last so: what a machine has of before, it deletes.
+    """
+
+    folder: str
+    tree: str | None = None
+    number: int = 0
+    fencing: int = 0
+    holder: str = ""
+    beat: int = 0
+    write: str = ""
+    swept: int = 0
+    erased: bool = False
+    erasure: int = 0
+
+    @property
+    def in_force(self) -> str | None:
+        """The digest of the tree in force, None where there is none."""
+        return None if self.erased else self.tree
+
+    def taken_by(self, holder: str) -> Head:
+        return replace(self, holder=holder, fencing=self.fencing + 1, beat=0)
+
+    def after_beat(self) -> Head:
+        return replace(self, beat=self.beat + 1)
+
+    def after_sweep(self) -> Head:
+        return replace(self, swept=self.number)
+
+    def after_erasure(self) -> Head:
+        """Return a head that takes the folder from its writer and from every machine."""
+        number = self.number + 1
+        return replace(
+            self, holder="", beat=0, fencing=self.fencing + 1, number=number, swept=number, erased=True, erasure=number
+        )
+
+    def released(self, tree: str | None) -> Head:
+        """Return what is in force once its writer has ended; a tree that is the same has the same number."""
+        if tree == self.tree:
+            return replace(self, holder="", beat=0)
+        return replace(self, holder="", beat=0, tree=tree, number=self.number + 1, erased=False)
+
+
+class Seen(NamedTuple):
+    """A head, and the version of its object."""
+
+    head: Head
+    version: Version
+
+
+class Heads:
+    """The heads of a shared home, each signed by the installation. Safe to use from several threads."""
+
+    def __init__(self, objects: Objects, home: Path) -> None:
+        self._objects, self._home = objects, home
+        self._known: dict[str, tuple[Stored, Head]] = {}
+
+    def read(self, folder: str) -> Seen | None:
+        """Return the head of a folder, None where there is none. One that did not change is not sent again.
+
+        Raises:
+            ObjectHomeError: it is not one that this installation signed, or the store does not answer.
+        """
+        known = self._known.get(folder)
+        stored = self._objects.read(_name(folder), _LARGEST_BYTES, known[0] if known else None)
+        if stored is None:
+            return None
+        if known is None or stored.content != known[0].content:
+            known = (stored, self._authentic(folder, stored.content))
+            self._known[folder] = known
+        return Seen(known[1], stored.version)
+
+    def read_all(self, folders: Sequence[str]) -> Iterator[tuple[str, Seen | ObjectHomeError | None]]:
+        """Yield folders with their heads, or with what is wrong, several requests at once, in the given order.
+
+        Where the store does not answer for one, those after it may be left out.
+        """
+        is_away = Event()
+
+        def read(folder: str) -> tuple[Seen | ObjectHomeError | None, bool]:
+            if is_away.is_set():
+                return None, False
+            try:
+                return self.read(folder), True
+            except ObjectHomeError as error:
+                if isinstance(error, StoreAwayError):
+                    is_away.set()
+                return error, True
+
+        with ThreadPoolExecutor(max(1, min(READ_AT_ONCE, len(folders)))) as threads:
+            for folder, (seen, was_read) in zip(folders, threads.map(read, folders), strict=True):
+                if was_read:
+                    yield folder, seen
+
+    def write(self, head: Head, before: Seen | None) -> Seen | None:
+        """Replace a head. Return it as it is stored, or None where somebody else wrote meanwhile."""
+        head = replace(head, write=secrets.token_hex(8))
+        content = self._signed(head)
+        try:
+            if before is None:
+                version = self._objects.create(_name(head.folder), content)
+            else:
+                version = self._objects.replace(_name(head.folder), content, before.version)
+        except ObjectHomeError:
+            if (found := self.read(head.folder)) and found.head == head:
+                return found  # it was written, and the answer was lost
+            raise
+        if before is None and version is not None:
+            self._objects.check_conditions(_name(head.folder), content)
+        if version is None:  # so it may be, too, where a request was sent twice
+            found = self.read(head.folder)
+            return found if found and found.head == head else None
+        return Seen(head, version)
+
+    def _signed(self, head: Head) -> bytes:
+        content: dict[str, Any] = {"format": _FORMAT, **vars(head)}
+        return json.dumps({**content, FIELD: signature_of(content, self._home, _PURPOSE)}).encode()
+
+    def _authentic(self, folder: str, content: bytes) -> Head:
+        where = f"{self._objects.url}/{_name(folder)}"
+        try:
+            found = json.loads(content)
+            fault = signature_fault(found, self._home, _PURPOSE) if isinstance(found, dict) else "is no head"
+        except (ValueError, RecursionError):
+            fault = "is no head"
+        if fault:
+            raise ObjectHomeError(
+                f"{where} {fault.partition(';')[0]}; CITELOCK_SECRET must be the same on all machines: if it is, "
+                f"delete this object, and run `citelock home repair` on the machine that builds {folder}"
+            )
+        head = _head_of(found)
+        if head is None or head.folder != folder:
+            raise ObjectHomeError(
+                f"{where} is another folder's, or of another version of this program; let all machines run the same, "
+                f"or delete this object, and run `citelock home repair` on the machine that builds {folder}"
+            )
+        return head
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "folder": (str,),
+    "tree": (str, NoneType),
+    "number": (int,),
+    "fencing": (int,),
+    "holder": (str,),
+    "beat": (int,),
+    "write": (str,),
+    "swept": (int,),
+    "erased": (bool,),
+    "erasure": (int,),
+}
+
+
+def _head_of(found: dict[str, Any]) -> Head | None:
+    """Return the head that a signed document is, None where it is none, or of a later version."""
+    if found.get("format") not in (1, _FORMAT):
+        return None
+    given = {name: value for name, value in found.items() if name not in (FIELD, "format")}
+    if any(type(value) not in _TYPES.get(name, ()) for name, value in given.items()) or "folder" not in given:
+        return None
+    return Head(**given)
+
+
+def _name(folder: str) -> str:
+    return f"{folder}/head"

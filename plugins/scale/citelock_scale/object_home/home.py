@@ -1,0 +1,175 @@
+"""A home that machines share: writing one of its folders, one machine at a time.
+
+Belongs here: the order of lease, fetching and sending; opening it: the entry point `object_store` of `citelock.homes`.
+Does not belong here: reading alone (`follower`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, suppress
+from functools import lru_cache
+from pathlib import Path
+
+from citelock_scale.object_home.erasing import erase, remaining
+from citelock_scale.object_home.eviction import delete_tenants
+from citelock_scale.object_home.followed_folder import to_answer, to_answer_from_a_database
+from citelock_scale.object_home.follower import StoreFollower
+from citelock_scale.object_home.heads import Head, Heads
+from citelock_scale.object_home.leases import Lease, take_lease
+from citelock_scale.object_home.objects import Objects
+from citelock_scale.object_home.repairing import Repaired, looked_over, repair, restored
+from citelock_scale.object_home.shared_folder import SharedFolder, is_followed, unless_written
+from citelock_scale.object_home.sweeping import Listed, listed, sweep, sweep_if_due
+from citelock_scale.object_home.writing import Writing, let_go
+from rag_serving.artifacts.secret import SECRET_ENV
+from rag_serving.config.loading import Config
+from rag_serving.config.object_store import ObjectStore
+from rag_serving.shared_home import Erased, Needs, ObjectHomeError
+
+
+class ObjectHome:
+    """The home that lies in `home` on this machine and in an object store for all."""
+
+    def __init__(self, settings: ObjectStore, home: Path) -> None:
+        """Raises ObjectHomeError where it cannot be used."""
+        if not os.environ.get(SECRET_ENV):
+            raise ObjectHomeError(
+                f"a home in an object store needs {SECRET_ENV}, the same on all machines; "
+                "`openssl rand -hex 32` makes one"
+            )
+        self.home, self.settings = home.absolute(), settings
+        self.objects = Objects(settings)
+        self.heads = Heads(self.objects, home)
+        self._writing = Writing(self._begin, self._lost)
+
+    def folder(self, name: str) -> SharedFolder:
+        """Return a folder by its path below the home."""
+        return SharedFolder(self.objects, self.home, name, self.settings.parallel)
+
+    def refresh(self, name: str) -> None:
+        """Make a folder what was shared last, unless a process of this machine writes there.
+
+        Raises:
+            ObjectHomeError: the store cannot be used.
+        """
+        with unless_written(self.home / name) as is_free:
+            if is_free and (seen := self.heads.read(name)):
+                self.folder(name).fetch(seen.head)
+
+    def listed(self, name: str) -> Listed:
+        """Return what the store lists of a folder.
+
+        Raises:
+            ObjectHomeError: the store cannot be used.
+        """
+        seen = self.heads.read(name)
+        return listed(self.folder(name), seen.head if seen else Head(name))
+
+    def sweep(self, name: str, wait_s: float = 0.0) -> Listed:
+        """Delete the objects of a folder that its tree in force does not need. Return what was listed before.
+
+        Raises:
+            HeldError: another machine writes there.
+            ObjectHomeError: the store cannot be used.
+        """
+        lease = take_lease(self.heads, name, self.settings.lease_s, wait_s)
+        try:
+            return sweep(self.folder(name), lease)
+        finally:
+            let_go(lease)
+
+    def repair(self, name: str, dry_run: bool = False, without_lost: bool = False, wait_s: float = 0.0) -> Repaired:
+        """Compare the objects of a folder with their digests, and send again what is lost and this machine has.
+
+        `without_lost`: put the folder in force without what is lost and this machine has not.
+
+        Raises:
+            HeldError: another machine writes there.
+            ObjectHomeError: the store cannot be used, or nothing can be put in force.
+        """
+        folder = self.folder(name)
+        if dry_run:
+            return looked_over(folder, self.heads.read(name), without_lost)
+        known = restored(folder, self.heads.read(name))
+        lease = take_lease(self.heads, name, self.settings.lease_s, wait_s, known)
+        return repair(folder, lease, known, without_lost)
+
+    def is_followed(self, name: str) -> bool:
+        """Return whether this machine knows a folder from the store, and never had the whole of it."""
+        return is_followed(self.home, name)
+
+    def follower(self, config: Config, tenants: Iterable[str], needs: Needs | None = None) -> StoreFollower:
+        """Return what keeps the folders of tenants up to date; `needs`: the files that are fetched, None for all."""
+        return StoreFollower(self, config, tenants, needs or to_answer)
+
+    def server_follower(self, config: Config) -> StoreFollower:
+        """Return the same for all tenants of a server, and delete what was fetched of tenants that it has no more."""
+        delete_tenants(self.home, config.tenants)
+        on_disk = config.index.kind == "disk"
+        return self.follower(config, config.tenants, None if on_disk else to_answer_from_a_database)
+
+    def count(self, name: str) -> int:
+        """Return how many objects there are of a folder, but for a head that says it was erased.
+
+        Raises:
+            ObjectHomeError: the store cannot be used.
+        """
+        return remaining(self.folder(name), self.heads)
+
+    def erase(self, name: str) -> Erased:
+        """Erase a folder in the store, and tell all machines to delete their copies.
+
+        Raises:
+            ObjectHomeError: the store cannot be used; what is left is deleted by the next try.
+        """
+        return erase(self.folder(name), self.heads)
+
+    def writing(self, name: str, wait_s: float = 0.0) -> AbstractContextManager[None]:
+        """Hold the right to write a folder: at the beginning it is what was shared last, at the end it is shared.
+
+        Within a process it may be taken again, by other threads, too. What was done before an error is shared, too, as
+        it is kept in a folder; what a process did that is killed, or told to end, stays on this machine.
+
+        Raises:
+            HeldError: another machine writes there.
+            ObjectHomeError: the store cannot be used; nothing is lost on this machine.
+        """
+        return self._writing.of(name, wait_s)
+
+    def _begin(self, name: str, wait_s: float) -> tuple[SharedFolder, Lease]:
+        folder = self.folder(name)
+        seen = self.heads.read(name)
+        folder.refuse_older(seen.head if seen else None)  # before a lease makes a head of number 0
+        lease = take_lease(self.heads, name, self.settings.lease_s, wait_s)
+        try:
+            folder.fetch(lease.head)
+            sweep_if_due(folder, lease, self.settings.sweep_after)
+        except BaseException:
+            let_go(lease)
+            raise
+        return folder, lease
+
+    def _lost(self, folder: SharedFolder, lease: Lease) -> None:
+        """Delete what was sent under a lease that ended by an erasure; else a sweep does it."""
+        with suppress(ObjectHomeError):
+            seen = self.heads.read(folder.name)
+            if seen and seen.head.erased:
+                self.objects.delete(lease.sent)
+
+
+def object_home(config: Config) -> ObjectHome | None:
+    """Return the home that a configuration shares with other machines, None where it is a folder of this one.
+
+    Raises:
+        ObjectHomeError: it cannot be used.
+    """
+    if not config.object_store.url:
+        return None
+    return _opened(config.object_store.model_dump_json(), config.home)
+
+
+@lru_cache(maxsize=16)
+def _opened(settings: str, home: Path) -> ObjectHome:
+    return ObjectHome(ObjectStore.model_validate_json(settings), home)

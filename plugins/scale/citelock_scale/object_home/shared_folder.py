@@ -1,0 +1,282 @@
+"""One folder of this machine and its tree in the store: fetching what changed, and what this machine knows of both.
+
+Belongs here: files and objects, in an order in which a killed process leaves nothing half.
+Does not belong here: sending (`sending`), who may write (`leases`), when (`home`, `follower`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from citelock_scale.object_home.downloads import Downloads
+from citelock_scale.object_home.heads import Head
+from citelock_scale.object_home.objects import MissingError, Objects
+from citelock_scale.object_home.scanning import Known, scanned, shared_files
+from citelock_scale.object_home.trees import FileFact, Files, Tree, tree_name, tree_of
+from rag_serving.artifacts.digests import Stamp
+from rag_serving.artifacts.store import write_json
+from rag_serving.shared_home import ObjectHomeError
+
+NOTES = ".object-home"
+"""Folder of the home for what this machine knows of the store."""
+_KEPT = "cache/"
+"""What was paid for and is named by its content stays, though the store does not have it yet."""
+_LOCKS = ".lock"
+
+Wanted = Callable[[str], bool]
+
+
+def notes_of(home: Path, name: str) -> Path:
+    """Return the file in which this machine notes what it knows of a folder."""
+    return home / NOTES / f"{name.replace('/', '~')}.json"
+
+
+def is_followed(home: Path, name: str) -> bool:
+    """Return whether this machine knows a folder from the store, and never had the whole of it."""
+    try:
+        return not json.loads(notes_of(home, name).read_bytes())["builds"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+@contextmanager
+def unless_written(folder: Path) -> Iterator[bool]:
+    """Keep builds of this machine out of a folder meanwhile; false where one is at it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock", thread_local=False, fallback_to_soft=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
+
+
+class SharedFolder:
+    """One folder below the home, by its path such as `tenants/acme`.
+
+    `builds`: whether this machine ever had the whole of it, as builds do, so that nothing of it is to be deleted here
+    which the store still has.
+    """
+
+    def __init__(self, objects: Objects, home: Path, name: str, parallel: int) -> None:
+        self.name, self.folder = name, home / name
+        self.objects, self._parallel = objects, parallel
+        self._notes = notes_of(home, name)
+        self._trees = self._notes.with_suffix(".tree")
+        self._cached: tuple[str, Tree] | None = None
+        self._seen, self._tree, self._known, self.builds = self._noted()
+
+    def fetch(self, head: Head, wanted: Wanted | None = None) -> None:
+        """Make the folder what the head says. A machine that only reads names the `wanted` files, and deletes none.
+
+        Files that a killed build left are kept while the head is the one that this machine saw last.
+
+        Raises:
+            ObjectHomeError: the head is older than one that was seen, a file is missing or not what it should be; the
+                folder is then as it was, or has newer files beside those that answer.
+        """
+        self.refuse_older(head)
+        if head.erasure > self._seen.number:
+            self.empty(head)
+        if head.in_force is None:
+            return
+        files = self.tree(head).files
+        chosen = {path: fact for path, fact in files.items() if wanted is None or wanted(path)}
+        if head.tree == self._tree:
+            missing = {path: fact for path, fact in chosen.items() if not (self.folder / path).exists()}
+            self._fetch_files(head, missing)
+        else:
+            local = self.scan()
+            self._fetch_files(head, {path: fact for path, fact in chosen.items() if local.get(path) != fact})
+            if wanted is None:
+                self._delete(path for path in local if path not in files and not path.startswith(_KEPT))
+        self._note(head, is_whole=wanted is None)
+
+    def refuse_older(self, head: Head | None) -> None:
+        """Raise ObjectHomeError where this machine saw a newer head than the one that the store has."""
+        if head is None and self._seen.number:
+            raise ObjectHomeError(
+                f"the head of {self.name} is missing, and this machine saw number {self._seen.number}: if it was lost, "
+                "`citelock home repair` on the machine that builds puts it back"
+            )
+        if head is not None and head.number < self._seen.number:
+            raise ObjectHomeError(
+                f"the head of {self.name} is number {head.number}, and this machine saw {self._seen.number}: somebody "
+                f"put an older state back; if that is right, delete {self._notes}; if not, `citelock home repair` on "
+                "the machine that builds puts the newer one back"
+            )
+
+    def empty(self, head: Head) -> None:
+        """Delete all that this machine has of a folder from before its last erasure, and note that it was erased."""
+        if self.folder.is_dir():
+            for place in self.folder.iterdir():
+                if place.name.startswith(_LOCKS):
+                    continue
+                if place.is_dir() and not place.is_symlink():
+                    shutil.rmtree(place)
+                else:
+                    place.unlink(missing_ok=True)
+        self._trees.unlink(missing_ok=True)
+        self._cached, self._known = None, {}
+        self._write_notes(Head(self.name, number=head.erasure, erased=True, erasure=head.erasure), None)
+
+    def scan(self) -> Files:
+        """Return the files of the folder as they are now, and remember their digests."""
+        files, self._known = scanned(self.folder, self._known)
+        return files
+
+    def local_facts(self) -> Files:
+        """Return digests and sizes of the files as they were scanned last."""
+        return {path: FileFact(digest, stamp.size) for path, (stamp, digest) in self._known.items()}
+
+    def tree(self, head: Head) -> Tree:
+        """Return the tree that a head names, from this machine's copy where it has one.
+
+        Raises:
+            MissingError: the store has no such object.
+            ObjectHomeError: it is not what its name says, or the store cannot be used.
+        """
+        assert head.tree
+        return self.known_tree(head.tree) or self.stored_tree(head.tree)
+
+    def known_tree(self, digest: str) -> Tree | None:
+        """Return a tree that this machine remembers, None where it does not."""
+        if self._cached and self._cached[0] == digest:
+            return self._cached[1]
+        with suppress(OSError, ObjectHomeError):
+            self._cached = (digest, tree_of(self._trees.read_bytes(), digest))
+            return self._cached[1]
+        return None
+
+    def stored_tree(self, digest: str) -> Tree:
+        """Return a tree as the store has it; raises as `tree` does."""
+        stored = self.objects.read(tree_name(self.name, digest))
+        if stored is None:
+            raise MissingError(
+                f"{self.objects.url}/{tree_name(self.name, digest)} is missing; `citelock home repair` on the machine "
+                "that builds puts it back"
+            )
+        tree = tree_of(stored.content, digest)
+        self.cache_tree(stored.content)
+        self._cached = (digest, tree)
+        return tree
+
+    def cache_tree(self, content: bytes) -> None:
+        """Remember a tree on this machine."""
+        self._trees.parent.mkdir(parents=True, exist_ok=True)
+        place = self._trees.with_name(f"{self._trees.name}-{secrets.token_hex(4)}")
+        place.write_bytes(content)
+        place.replace(self._trees)
+
+    def content(self, head: Head, path: str) -> bytes | None:
+        """Return the content of one file of a head's tree, None where the tree has none of that name."""
+        tree = self.tree(head)
+        fact = tree.files.get(path)
+        if fact is None:
+            return None
+        content = b"".join(self.objects.blocks(tree.blob(self.name, fact.digest), fact.size))
+        if hashlib.sha256(content).hexdigest() != fact.digest:
+            raise self._altered(tree, fact)
+        return content
+
+    def sent(self, head: Head) -> None:
+        """Remember that the folder is what this head says."""
+        self._note(head, is_whole=True)
+
+    def moved(self, head: Head, before: Head) -> None:
+        """Remember a head whose tree has the files of the one before, or fewer, where that is what this machine has."""
+        if self._seen.tree == before.tree:
+            self._note(head, is_whole=self._tree is not None and self._tree == before.tree)
+
+    @property
+    def number(self) -> int:
+        """The number of the newest head that this machine saw."""
+        return self._seen.number
+
+    @property
+    def seen(self) -> Head:
+        """The newest head that this machine saw; of number 0 where it saw none."""
+        return self._seen
+
+    def together(self, calls: list[tuple[Callable[[Path, FileFact], None], Path, FileFact]]) -> None:
+        """Make calls, some at once; the first error is raised, and what had not begun is left out."""
+        with ThreadPoolExecutor(self._parallel) as threads:
+            begun = [threads.submit(call, path, fact) for call, path, fact in calls]
+            try:
+                for done in begun:
+                    done.result()
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _fetch_files(self, head: Head, files: Files) -> None:
+        """Fetch files, and remember their digests."""
+        tree = self.tree(head)
+
+        def blocks(fact: FileFact) -> Iterator[bytes]:
+            return self.objects.blocks(tree.blob(self.name, fact.digest), fact.size)
+
+        local = {digest: self.folder / path for path, (_, digest) in self._known.items()}
+        Downloads(self.folder, self._parallel, blocks, partial(self._altered, tree)).fetch(files, local)
+        known = dict(self._known)
+        for path, fact in files.items():
+            with suppress(OSError):
+                known[path] = (Stamp.of(os.lstat(self.folder / path)), fact.digest)
+        self._known = known
+
+    def _altered(self, tree: Tree, fact: FileFact) -> ObjectHomeError:
+        return ObjectHomeError(
+            f"{self.objects.url}/{tree.blob(self.name, fact.digest)} is not what its name says; `citelock home repair` "
+            "on a machine that has the file sends it again"
+        )
+
+    def _delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            (self.folder / path).unlink(missing_ok=True)
+        for place, _, _ in os.walk(self.folder, topdown=False):
+            if Path(place) != self.folder:
+                with suppress(OSError):
+                    Path(place).rmdir()  # where it is empty now
+
+    def _noted(self) -> tuple[Head, str | None, Known, bool]:
+        try:
+            found = json.loads(self._notes.read_bytes())
+            known = {path: (Stamp(*stamp), digest) for path, (stamp, digest) in found["known"].items()}
+            erased, erasure = found["erased"], found["erasure"]
+            seen = Head(self.name, tree=found["head"], number=found["number"], erased=erased, erasure=erasure)
+            return seen, found["tree"], known, found["builds"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return Head(self.name), None, {}, False
+
+    def _note(self, head: Head, is_whole: bool) -> None:
+        """Remember what the folder is now; a part of a tree is no ground to build upon."""
+        is_whole = is_whole or head.tree == self._tree
+        self.builds = self.builds or is_whole
+        there = {path for path, _ in shared_files(self.folder)}
+        self._known = {path: fact for path, fact in self._known.items() if path in there}
+        self._write_notes(head, head.tree if is_whole else None)
+
+    def _write_notes(self, head: Head, whole: str | None) -> None:
+        self._seen = replace(
+            Head(self.name), tree=head.tree, number=head.number, erased=head.erased, erasure=head.erasure
+        )
+        self._tree = whole
+        self._notes.parent.mkdir(parents=True, exist_ok=True)
+        seen = {"number": head.number, "head": head.tree, "erased": head.erased, "erasure": head.erasure}
+        write_json(self._notes, {**seen, "tree": whole, "known": self._known, "builds": self.builds})
