@@ -1,6 +1,6 @@
 """`citelock home`: list, sweep, repair.
 
-Belongs here: arguments and printing. Does not belong here: what the store has (`sweeping`, `repairing`).
+Belongs here: arguments and printing. Does not belong here: what the store has (`deleting`, `repairing`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
+from citelock_scale.object_home.deleting import Listed
 from citelock_scale.object_home.home import ObjectHome, object_home
 from citelock_scale.object_home.repairing import Repaired
-from citelock_scale.object_home.sweeping import Listed
 from rag_serving.artifacts.store import StoreError
 from rag_serving.cli.group import FAILED
 from rag_serving.cli.options import AsJson, ConfigPath

@@ -1,36 +1,230 @@
-"""A machine that only reads: it looks at the heads of all its folders, and fetches those that moved.
+"""A machine that only reads: it looks at the heads of all its folders, and fetches what is published of what moved.
 
-Belongs here: rounds, threads, what the store's failures are called. Does not belong here: what is fetched of a folder
-(`followed_folder`), opening a generation (`indexes.current`), which looks at the folder of this machine.
+Belongs here: rounds, threads, what the store's failures are called, which files are fetched, and evicted to make room.
+Does not belong here: opening a generation (`indexes.current`), which looks at the folder of this machine, builds, which
+keep what their configuration says.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import os
+import shutil
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from filelock import FileLock, Timeout
 
-from citelock_scale.object_home.followed_folder import FollowedFolder, Look, to_answer
-from citelock_scale.object_home.heads import Seen
+from citelock_scale.object_home.heads import Head, Seen
 from citelock_scale.object_home.objects import StoreAwayError
-from citelock_scale.object_home.shared_folder import NOTES
+from citelock_scale.object_home.shared_folder import FOLDER as DOWNLOADS
+from citelock_scale.object_home.shared_folder import NOTES, SharedFolder, is_followed, notes_of, unless_written
 from rag_serving.config.loading import Config
 from rag_serving.shared_home import Needs, ObjectHomeError
 
+if TYPE_CHECKING:
+    from citelock_scale.object_home.home import ObjectHome
+
+KEPT_GENERATIONS = 2
+"""Of a tenant, the newest that were fetched; one that was replaced may still be answering."""
+_BUILDS_ONLY = ("cache/", "candidate/")
+_TRIES = 3
 FETCHED_AT_ONCE = 4
 """Folders, so that a restriction of one tenant does not wait for the gigabytes of another."""
 SILENT_S = 10.0
 """Seconds after which a look that is due and has no answer counts as one that failed."""
 _SOON_S = 0.5
 
-if TYPE_CHECKING:
-    from citelock_scale.object_home.home import ObjectHome
-
 _log = logging.getLogger(__name__)
+
+
+def make_room(home: Path, most_bytes: int) -> None:
+    """Delete generations beyond those that are kept of each tenant, then, the oldest first, those that are not
+    published, until all take `most_bytes` at most; 0: any number."""
+    replaced = list[Path]()
+    for folder in _followed_tenants(home):
+        beside = _beside_the_published(folder)
+        for place in beside[KEPT_GENERATIONS - 1 :]:
+            _delete(place)
+        if not (folder / DOWNLOADS).exists():  # else the newest may be one that is just moved in
+            replaced += beside[: KEPT_GENERATIONS - 1]
+    if not most_bytes:
+        return
+    used = sum(map(_bytes_of, home.glob("tenants/*/generations/*")))
+    for place in sorted(replaced, key=_changed):
+        if used <= most_bytes:
+            return
+        used -= _bytes_of(place)
+        _delete(place)
+
+
+def delete_tenants(home: Path, configured: Collection[str]) -> None:
+    """Delete what was fetched of tenants that the configuration names no more."""
+    for folder in _followed_tenants(home):
+        if folder.name not in configured:
+            _log.warning("tenant %s is not configured any more: what was fetched of it is deleted", folder.name)
+            shutil.rmtree(folder, ignore_errors=True)
+            notes = notes_of(home, f"tenants/{folder.name}")
+            notes.unlink(missing_ok=True)
+            notes.with_suffix(".tree").unlink(missing_ok=True)
+
+
+def _followed_tenants(home: Path) -> Iterator[Path]:
+    """Yield the folders of tenants that this machine never built."""
+    for notes in sorted((home / NOTES).glob("tenants~*.json")):
+        name = notes.stem.replace("~", "/")
+        if is_followed(home, name):
+            yield home / name
+
+
+def _beside_the_published(folder: Path) -> list[Path]:
+    """Return the generations of a tenant on this machine that are not published, the newest first."""
+    named = _named(folder)
+    there = [place for place in (folder / "generations").glob("*") if place.is_dir() and place.name not in named]
+    return sorted(there, key=_changed, reverse=True)
+
+
+def _named(folder: Path) -> set[str]:
+    """Return the generations that the record of a tenant, or the pointer beside it, names."""
+    named = set[str]()
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        named.add(str(json.loads((folder / "published.json").read_bytes())["current"]))
+    with suppress(OSError, ValueError):
+        named.add((folder / "current").read_text(encoding="utf-8").strip())
+    return named
+
+
+def _changed(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _bytes_of(folder: Path) -> int:
+    """Return what a folder takes of the disk."""
+    size = 0
+    for place, _, files in os.walk(folder):
+        for name in files:
+            with suppress(OSError):
+                size += os.lstat(Path(place, name)).st_size
+    return size
+
+
+def _delete(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def to_answer(_path: str, _is_generation: bool) -> bool:
+    """All files are needed to answer from what is published."""
+    return True
+
+
+def to_answer_from_a_database(_path: str, is_generation: bool) -> bool:
+    """No file of a generation is needed where the pages are in the database of `index`."""
+    return not is_generation
+
+
+class Look(NamedTuple):
+    """What the store said last: when [s of the monotonic clock], and whether this machine has an older state."""
+
+    at: float
+    is_older: bool
+
+
+class FollowedFolder:
+    """Keeps a folder of this machine what was published last. `problem`: why it is not; None where it is. `look`: what
+    the store said last, None where it has said nothing yet."""
+
+    def __init__(self, home: ObjectHome, name: str, needs: Needs = to_answer) -> None:
+        self.name = name
+        self.problem: str | None = None
+        self.look: Look | None = None
+        self._home, self._needs, self._number = home, needs, -1
+
+    def is_behind(self, seen: Seen) -> bool:
+        """Return whether a head is another one than that which this process fetched, or found fetched."""
+        return seen.head.number != self._number
+
+    def is_older(self, seen: Seen | None) -> bool:
+        """Return whether this machine has another state than the one of a head, whichever process fetched it.
+
+        Raises:
+            ObjectHomeError: the store lost the head.
+        """
+        if seen is not None and not self.is_behind(seen):
+            return False
+        folder = self._home.folder(self.name)
+        if seen is None:
+            folder.refuse_older(None)
+            return False
+        return folder.number != seen.head.number
+
+    def fetch(self, seen: Seen) -> None:
+        """Fetch what a head names; where that was replaced, and its objects deleted meanwhile, what does now.
+
+        Raises:
+            ObjectHomeError: the store cannot be used, or what it has is not what it should be.
+        """
+        for left in reversed(range(_TRIES)):
+            try:
+                self._fetch(seen.head)
+                return
+            except ObjectHomeError:
+                newer = self._home.heads.read(self.name)
+                if not left or newer is None or newer.head.number == seen.head.number:
+                    raise
+                seen = newer
+
+    def _fetch(self, head: Head) -> None:
+        with unless_written(self._home.home / self.name) as is_free:
+            if not is_free:
+                return  # a build of this machine has it, and what it publishes is here
+            folder = self._home.folder(self.name)  # read anew: another process may have fetched since
+            if head.in_force and self.name.startswith("tenants/"):
+                self._fetch_tenant(folder, head)
+            elif head.in_force or head.erased:
+                folder.fetch(head, _is_told_of)
+        self._number = head.number
+
+    def _fetch_tenant(self, folder: SharedFolder, head: Head) -> None:
+        files = folder.tree(head).files
+        current = _published(folder, head)
+        prefix = f"generations/{current}/"
+
+        def is_wanted(path: str) -> bool:
+            if path.startswith(prefix):
+                return folder.builds or self._needs(path.removeprefix(prefix), True)
+            return self._needs(path, False) and not path.startswith(("generations/", *_BUILDS_ONLY))
+
+        if current and not any(path.startswith(prefix) for path in files):
+            raise ObjectHomeError(f"{folder.name} names generation {current}, and the store has none of its files")
+        limit = self._home.settings.cache_bytes
+        if limit:
+            new = (fact.size for path, fact in files.items() if is_wanted(path) and not (folder.folder / path).exists())
+            make_room(self._home.home, max(1, limit - sum(new)))
+        folder.fetch(head, is_wanted)
+        make_room(self._home.home, limit)
+
+
+def _published(folder: SharedFolder, head: Head) -> str:
+    content = folder.content(head, "published.json")
+    if content is None:
+        return ""
+    try:
+        return str(json.loads(content)["current"])
+    except (ValueError, KeyError, TypeError):
+        raise ObjectHomeError(f"what is published of {folder.name} cannot be read; build again") from None
+
+
+def _is_told_of(path: str) -> bool:
+    """Return whether a file of a source tells of its last sync, or of its groups' members."""
+    return path.endswith(".json") or path.startswith("group_members")
 
 
 class StoreFollower:

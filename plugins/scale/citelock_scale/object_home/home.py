@@ -12,16 +12,12 @@ from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
 from pathlib import Path
 
-from citelock_scale.object_home.erasing import erase, remaining
-from citelock_scale.object_home.eviction import delete_tenants
-from citelock_scale.object_home.followed_folder import to_answer, to_answer_from_a_database
-from citelock_scale.object_home.follower import StoreFollower
-from citelock_scale.object_home.heads import Head, Heads
-from citelock_scale.object_home.leases import Lease, take_lease
+from citelock_scale.object_home.deleting import Listed, erase, listed, remaining, sweep, sweep_if_due
+from citelock_scale.object_home.follower import StoreFollower, delete_tenants, to_answer, to_answer_from_a_database
+from citelock_scale.object_home.heads import Head, Heads, Lease, take_lease
 from citelock_scale.object_home.objects import Objects
 from citelock_scale.object_home.repairing import Repaired, looked_over, repair, restored
 from citelock_scale.object_home.shared_folder import SharedFolder, is_followed, unless_written
-from citelock_scale.object_home.sweeping import Listed, listed, sweep, sweep_if_due
 from citelock_scale.object_home.writing import Writing, let_go
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.loading import Config

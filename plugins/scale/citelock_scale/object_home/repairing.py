@@ -14,13 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from citelock_scale.object_home.heads import Head, Seen
-from citelock_scale.object_home.leases import Lease
+from citelock_scale.object_home.heads import Head, Lease, Seen
 from citelock_scale.object_home.objects import MissingError, StoreAwayError
-from citelock_scale.object_home.sending import send_files, send_tree
 from citelock_scale.object_home.shared_folder import SharedFolder
 from citelock_scale.object_home.trees import Tree
-from citelock_scale.object_home.writing import let_go
+from citelock_scale.object_home.writing import let_go, send_files, send_tree
 from rag_serving.shared_home import ObjectHomeError
 
 _AT_ONCE = 8

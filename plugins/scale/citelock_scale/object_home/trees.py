@@ -1,7 +1,8 @@
 """A folder as a tree: the digest and size of each of its files, and the objects that hold them.
 
-Belongs here: what a tree says, the names of its objects. Does not belong here: the files of this machine (`scanning`),
-which tree is in force (`heads`), the order in which files are moved (`shared_folder`).
+Belongs here: what a tree says, the names of its objects, which files of this machine are shared, reading them.
+Does not belong here: which tree is in force (`heads`), the order in which files are moved (`shared_folder`), sending
+(`writing`).
 
 The name of an object has the digest of its content and the edition of the writer that sent it: a number that no other
 writer ever has. A writer names again what the tree in force names, and sends all else under its own edition. So nobody
@@ -14,10 +15,13 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from rag_serving.artifacts.digests import Stamp
 from rag_serving.artifacts.signatures import canonical
 from rag_serving.shared_home import ObjectHomeError
 
@@ -28,6 +32,11 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _EDITION = re.compile(r"(?:[0-9a-f]{16})?")
 _LARGEST_BYTES = 1 << 50
 _LONGEST_NAME = 255  # of files, in bytes
+OWN_FOLDERS = frozenset({"chroma"})
+"""Of a tenant; every machine has its own."""
+OWN_FILES = frozenset({"cache/digests.json"})
+_BLOCK_BYTES = 1 << 20
+Known = Mapping[str, tuple[Stamp, str]]
 
 
 class FileFact(NamedTuple):
@@ -139,3 +148,67 @@ def _nested(files: Files) -> str | None:
     """Return a path that is a file and has files below it."""
     folders = {"/".join(parts[:end]) for path in files for parts in (path.split("/"),) for end in range(1, len(parts))}
     return next((path for path in files if path in folders), None)
+
+
+def shared_files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield path and facts of each file of a folder that machines share; what begins with a dot is this machine's."""
+    for place, folders, files in os.walk(folder):
+        below = Path(place).relative_to(folder)
+        folders[:] = [
+            name for name in folders if not name.startswith(".") and (below / name).as_posix() not in OWN_FOLDERS
+        ]
+        for name in files:
+            path = (below / name).as_posix()
+            if name.startswith(".") or name.endswith("-shm") or path in OWN_FILES:
+                continue
+            status = os.lstat(Path(place, name))
+            if stat.S_ISREG(status.st_mode):
+                yield path, status
+
+
+def scanned(folder: Path, known: Known) -> tuple[Files, Known]:
+    """Return the files of a folder as they are, and what of them to remember; one with a known stamp is not read.
+
+    Raises:
+        ObjectHomeError: a file changes while it is read.
+    """
+    files, seen = dict[str, FileFact](), dict[str, tuple[Stamp, str]]()
+    for path, status in shared_files(folder):
+        stamp = Stamp.of(status)
+        before = known.get(path)
+        digest = before[1] if before and before[0] == stamp else _digest_of(folder / path, stamp)
+        files[path], seen[path] = FileFact(digest, status.st_size), (stamp, digest)
+    return files, seen
+
+
+def unchanged_blocks(path: Path, fact: FileFact) -> Iterator[bytes]:
+    """Yield a file's content in blocks of a megabyte.
+
+    Raises:
+        ObjectHomeError: at the end, where it was not what the digest says.
+    """
+    made, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            made.update(block)
+            size += len(block)
+            if size > fact.size:
+                break
+            yield block
+    if (made.hexdigest(), size) != fact:
+        raise _changes(path)
+
+
+def _digest_of(path: Path, stamp: Stamp) -> str:
+    made = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            made.update(block)
+        after = Stamp.of(os.fstat(file.fileno()))
+    if after != stamp:
+        raise _changes(path)
+    return made.hexdigest()
+
+
+def _changes(path: Path) -> ObjectHomeError:
+    return ObjectHomeError(f"{path} changes while it is shared; let the other program end, and try again")

@@ -14,9 +14,7 @@ import pytest
 from support.s3_server import BUCKET, faulty
 from support.waiting import wait_until
 
-from citelock_scale.object_home.eviction import delete_tenants
-from citelock_scale.object_home.followed_folder import FollowedFolder, to_answer_from_a_database
-from citelock_scale.object_home.follower import StoreFollower
+from citelock_scale.object_home.follower import FollowedFolder, StoreFollower, delete_tenants, to_answer_from_a_database
 from citelock_scale.object_home.heads import Heads
 from citelock_scale.object_home.home import ObjectHome
 from citelock_scale.object_home.shared_folder import SharedFolder

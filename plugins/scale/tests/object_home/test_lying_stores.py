@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.s3_server import faulty
 
-from citelock_scale.object_home.followed_folder import FollowedFolder
+from citelock_scale.object_home.follower import FollowedFolder
 from citelock_scale.object_home.home import ObjectHome
 from citelock_scale.object_home.trees import FileFact, Tree, content_of, tree_of
 from rag_serving.artifacts.signatures import FIELD, canonical, signature_of

@@ -9,7 +9,7 @@ import pytest
 from support.s3_server import faulty
 from support.synthetic import MODEL, TENANT, chunk_row, chunk_table, clustered_vectors, config_for
 
-from citelock_scale.object_home.followed_folder import FollowedFolder
+from citelock_scale.object_home.follower import FollowedFolder
 from citelock_scale.object_home.home import ObjectHome
 from rag_assets.publishing.build import build_generation
 from rag_serving.artifacts.manifest import Manifest

@@ -13,7 +13,7 @@ from support.command_line import CITELOCK
 from support.s3_server import faulty
 
 from citelock_governance.erasing import TenantErasure
-from citelock_scale.object_home.followed_folder import FollowedFolder
+from citelock_scale.object_home.follower import FollowedFolder
 from citelock_scale.object_home.home import ObjectHome
 from rag_serving.artifacts.store import read_json
 from rag_serving.config.loading import load_config

@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.s3_server import faulty
 
+from citelock_scale.object_home.heads import take_lease
 from citelock_scale.object_home.home import ObjectHome
-from citelock_scale.object_home.leases import take_lease
-from citelock_scale.object_home.sending import send
 from citelock_scale.object_home.trees import FileFact, Tree, content_of, tree_of
+from citelock_scale.object_home.writing import send
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.object_store import ObjectStore
 from rag_serving.shared_home import HeldError, ObjectHomeError

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.s3_server import faulty
 
-from citelock_scale.object_home.followed_folder import FollowedFolder
+from citelock_scale.object_home.follower import FollowedFolder
 from citelock_scale.object_home.home import ObjectHome
 from rag_serving.shared_home import HeldError, ObjectHomeError
 
