@@ -4,7 +4,7 @@ Two tenants share `citelock worker` processes. The small one has its documents e
 full of the large one's. Each time is that from the first job to the last vector, as a build waits for it.
 
 Belongs here: two tenants, workers, times. Does not belong here: whose turn it is
-(`citelock_scale.embedding_jobs.scheduling`).
+(`citelock_scale.embedding_jobs.queue`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from citelock_scale.embedding_jobs.queue import JobQueue
-from citelock_scale.embedding_jobs.worker_rows import WorkerRegister
+from citelock_scale.embedding_jobs.worker import WorkerRegister
 from evals.bench.clients import CITELOCK
 from evals.bench.machine import load, machine
 from rag_assets.embedding_usage import build_vectors

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citelock_scale.embedding_jobs.opening import open_payloads, open_worker
-from citelock_scale.embedding_jobs.pending import Pending
-from citelock_scale.embedding_jobs.queue import JobQueue
-from citelock_scale.embedding_jobs.records import Claim, Item
+from citelock_scale.embedding_jobs.queue import Claim, Item, JobQueue
+from citelock_scale.embedding_jobs.waiting import Pending
 from citelock_scale.embedding_jobs.worker import Worker
 from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache, vector_key
 from rag_serving.artifacts.signatures import Seal

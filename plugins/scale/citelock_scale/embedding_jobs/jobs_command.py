@@ -1,7 +1,7 @@
 """`citelock jobs`: list, show, retry; workers; what embedding took.
 
-Belongs here: arguments and printing. Does not belong here: reading rows (`listing`,
-`rag_assets.embedding_usage`), changing jobs (`queue`).
+Belongs here: arguments, reading rows for people, printing. Does not belong here: what embedding took
+(`rag_assets.embedding_usage`), changing jobs (`queue`).
 """
 
 from __future__ import annotations
@@ -9,18 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 import typer
+from sqlalchemy import select
 
-from citelock_scale.embedding_jobs.listing import JobRow, find_jobs, list_jobs
+from citelock_scale.embedding_jobs.job_files import PayloadError
 from citelock_scale.embedding_jobs.opening import open_payloads
-from citelock_scale.embedding_jobs.payloads import PayloadError
-from citelock_scale.embedding_jobs.queue import JobQueue
-from citelock_scale.embedding_jobs.records import Claim
-from citelock_scale.embedding_jobs.worker_rows import WorkerRegister
-from rag_assets.embedding_usage import PageUsage, read_usage
+from citelock_scale.embedding_jobs.queue import Claim, JobQueue
+from citelock_scale.embedding_jobs.worker import WorkerRegister
+from rag_assets.embedding_usage import JobsDatabase, PageUsage, read_usage
 from rag_assets.state.throughput import duration
 from rag_serving.artifacts.store import StoreError
 from rag_serving.cli.group import FAILED, UsageError
@@ -28,11 +27,64 @@ from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.config.loading import Config, load_config
 from rag_serving.config.logging import complain
 from rag_serving.escaping.targets import for_json, for_terminal_line
+from rag_serving.telemetry.job_tables import JOBS
 
 app = typer.Typer(help="List, show or retry embedding jobs; what embedding took.", no_args_is_help=True)
-
 OfTenant = Annotated[str | None, typer.Option("--tenant", help="Only jobs of this tenant.")]
 _SHOWN_CHARS = 200
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """A job as it is stored. Times are seconds since 1970; `keys` are content addresses of texts."""
+
+    id: str
+    tenant: str
+    model: str
+    state: str
+    keys: tuple[str, ...]
+    tokens: int
+    attempts: int
+    created_at: float
+    claimed_at: float | None
+    finished_at: float | None
+    lease_until: float | None
+    worker: str | None
+    reason: str | None
+
+    def payload(self) -> dict[str, Any]:
+        """Return the job for JSON, with the number of its texts in place of their addresses."""
+        shown = {name: value for name, value in vars(self).items() if name != "keys"}
+        return {**shown, "texts": len(self.keys)}
+
+
+def list_jobs(database: JobsDatabase, tenant: str | None, state: str | None, most: int) -> list[JobRow]:
+    """Return jobs of a tenant in a state, or of all and in any, those that were put aside first, then by age.
+
+    Raises:
+        JobsError: the database cannot be used.
+    """
+    query = select(JOBS).order_by(JOBS.c.state != "dead", JOBS.c.created_at, JOBS.c.id).limit(most)
+    query = query.where(JOBS.c.tenant == tenant) if tenant is not None else query
+    query = query.where(JOBS.c.state == state) if state is not None else query
+    with database.reading() as connection:
+        return [_job(row) for row in connection.execute(query).all()]
+
+
+def find_jobs(database: JobsDatabase, beginning: str) -> list[JobRow]:
+    """Return the jobs whose ids begin so, two at most.
+
+    Raises:
+        JobsError: the database cannot be used.
+    """
+    query = select(JOBS).where(JOBS.c.id.startswith(beginning, autoescape=True)).limit(2)
+    with database.reading() as connection:
+        return [_job(row) for row in connection.execute(query).all()]
+
+
+def _job(row: Any) -> JobRow:
+    names = [name for name in JobRow.__dataclass_fields__ if name != "keys"]
+    return JobRow(keys=tuple(row.text_keys), **{name: getattr(row, name) for name in names})
 
 
 @app.command("list")

@@ -9,11 +9,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
-from citelock_scale.embedding_jobs.job_files import SEAL_PURPOSE as JOBS_SEAL
-from citelock_scale.embedding_jobs.job_files import FolderFiles, ObjectFiles
-from citelock_scale.embedding_jobs.payloads import FOLDER, Payloads
+from citelock_scale.embedding_jobs.job_files import (
+    FOLDER,
+    JOBS_SEAL,
+    CachedResults,
+    FolderFiles,
+    ObjectFiles,
+    Payloads,
+    Results,
+    SharedResults,
+)
 from citelock_scale.embedding_jobs.queue import JobQueue
-from citelock_scale.embedding_jobs.results import CachedResults, Results, SharedResults
 from citelock_scale.embedding_jobs.waiting import WorkerVectors
 from citelock_scale.embedding_jobs.worker import JobShelf, MeteredModel, Worker
 from citelock_scale.object_home.home import object_home

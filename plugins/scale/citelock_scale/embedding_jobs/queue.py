@@ -1,38 +1,143 @@
 """The queue of embedding jobs: enqueued once, claimed in turn, held by a lease, finished by who holds it.
 
-Belongs here: changes of jobs, each in one transaction. Does not belong here: whose turn it is (`scheduling`), texts
-(`payloads`), doing the work (`worker`), showing jobs (`listing`).
+Belongs here: changes of jobs, each in one transaction; whose turn it is. Does not belong here: texts (`job_files`),
+doing the work (`worker`), showing jobs (`jobs_command`).
 
 A claim has a fence, a number that is higher with each claim of the job. Whoever renews, finishes or gives back a job
 names it: who lost the job to another one has a lower number, and changes nothing.
+
+Start-time fair queueing (Goyal, Vin, Cheng: Start-time fair queueing, SIGCOMM 1996) with equal weights: each tenant has
+a virtual time up to which it was served, in tokens. The one with the least is next; it is charged when a job is
+claimed. The clock of all is the start of the job that was claimed last: who comes (back) starts there, so that nobody
+saves up turns while idle, and nobody pays for having worked alone.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
-from citelock_scale.embedding_jobs.records import Batch, Claim, Failure, QueueState, job_id
-from citelock_scale.embedding_jobs.scheduling import TenantTurn, backoff, charged, next_tenant
 from rag_assets.embedding_usage import JobsDatabase, PageUsage, add_usage
-from rag_serving.config.jobs import Jobs, TenantJobs
+from rag_serving.config.jobs import JobLimits, Jobs, TenantJobs
 from rag_serving.config.loading import Config
 from rag_serving.escaping.redaction import redacted
 from rag_serving.escaping.targets import one_line
 from rag_serving.telemetry.job_tables import JOBS, SHARES
 
+LONGEST_BACKOFF_S = 300.0
 OPEN = ("waiting", "running")
 ENDED = "the worker that had it ended, or gave no sign of life"
 LACKS_TEXTS = "the texts of the job are missing"
 _ALL = ""  # the row of SHARES with the clock of all
 _REASON_CHARS = 500
 _DAY_S = 86_400.0
-
 Clock = Callable[[], float]
 """Returns seconds since 1970."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A text to embed: its content address, and the page that it stands on."""
+
+    key: str
+    text: str
+    page_id: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Texts of one tenant for one model; the same texts are the same batch. `tokens`: about so many."""
+
+    tenant: str
+    model: str
+    items: tuple[Item, ...]
+    tokens: int
+
+    @property
+    def id(self) -> str:
+        return job_id(self.tenant, self.model, [item.key for item in self.items])
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A job that a worker has until its lease ends. `fence`: of this claim alone."""
+
+    id: str
+    tenant: str
+    model: str
+    keys: tuple[str, ...]
+    tokens: int
+    attempts: int
+    fence: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Texts that could not be embedded, with the reason."""
+
+    keys: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class QueueState:
+    """What a tenant has open of a model: keys by job, those put aside with reasons, and why a job failed last."""
+
+    open: dict[str, tuple[str, ...]]
+    dead: dict[str, Failure]
+    running: int
+    lacking: dict[str, int]  # jobs that wait or were put aside because their texts are missing, with their tries
+    last_reason: str | None
+    last_finished_at: float | None  # of any tenant
+
+
+def job_id(tenant: str, model: str, keys: Sequence[str]) -> str:
+    """Return the id of a batch: SHA-256 over tenant, model and keys in any order, 32 hexadecimal digits."""
+    return hashlib.sha256("\0".join([tenant, model, *sorted(keys)]).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class TenantTurn:
+    """A tenant with jobs that are due: so many of them `waiting`. `served`: virtual time in tokens; `free_at`: when its
+    rates allow one more."""
+
+    tenant: str
+    served: float
+    free_at: float
+    waiting: int
+    running: int
+    limits: JobLimits
+
+
+def next_tenant(turns: Iterable[TenantTurn], clock: float, now: float) -> TenantTurn | None:
+    """Return the tenant whose job is claimed next; None where each is at a limit. `clock`: virtual time of all.
+
+    Of those that were given the same, the one with the fewest jobs.
+    """
+    allowed = [turn for turn in turns if turn.running < turn.limits.concurrency and turn.free_at <= now]
+    return min(allowed, key=lambda turn: (max(turn.served, clock), turn.waiting, turn.tenant), default=None)
+
+
+def charged(turn: TenantTurn, clock: float, tokens: int, now: float) -> tuple[float, float, float]:
+    """Return the clock of all, the tenant's virtual time and its `free_at`, once a job of so many tokens is claimed."""
+    start = max(turn.served, clock)
+    pause = max(_pause(1, turn.limits.jobs_per_minute), _pause(tokens, turn.limits.tokens_per_minute))
+    return start, start + max(tokens, 1), max(turn.free_at, now) + pause
+
+
+def backoff(attempts: int, first_s: float) -> float:
+    """Return the seconds before the next try, after so many that failed (at least one)."""
+    return float(min(first_s * 2 ** min(attempts - 1, 30), LONGEST_BACKOFF_S))
+
+
+def _pause(amount: float, per_minute: float) -> float:
+    """Return the seconds that so much takes at a rate."""
+    return 60 * amount / per_minute if per_minute else 0.0
 
 
 class JobQueue:

@@ -1,7 +1,7 @@
 """A worker: takes the job whose turn it is, embeds its texts, keeps their vectors where the build finds them.
 
-Belongs here: one job from claim to end, and the loop. Does not belong here: the queue's changes (`queue`), which text
-of a batch a model refuses (`isolation`), the command (`worker_command`).
+Belongs here: one job from claim to end, and the loop; signs of life; which texts of a batch a model refuses. Does not
+belong here: the queue's changes (`queue`), the command (`worker_command`).
 
 A worker may be killed at any moment: its lease ends, and another one takes the job; vectors that were kept are not
 computed again. One that was only slow and lost its job changes nothing of the job; its vectors are kept, and what they
@@ -11,32 +11,165 @@ took is counted.
 from __future__ import annotations
 
 import logging
+import os
+import platform
+import secrets
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event
+from types import TracebackType
+from typing import NamedTuple
 
-from citelock_scale.embedding_jobs.heartbeat import BEATS_A_LEASE, Heartbeat
-from citelock_scale.embedding_jobs.isolation import IsolatedVectors, embed_isolated
-from citelock_scale.embedding_jobs.payloads import PayloadError, Payloads
-from citelock_scale.embedding_jobs.queue import JobQueue
-from citelock_scale.embedding_jobs.records import Claim, Failure, Item
-from citelock_scale.embedding_jobs.results import Results
-from citelock_scale.embedding_jobs.worker_rows import WorkerRegister, new_name
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import delete, insert, select
+
+from citelock_scale.embedding_jobs.job_files import PayloadError, Payloads, Results
+from citelock_scale.embedding_jobs.queue import Claim, Failure, Item, JobQueue
 from rag_assets.embedding_usage import JobsError, PageUsage, UsageCounter
 from rag_serving.artifacts.store import StoreError
 from rag_serving.hooks import BudgetError, BudgetsAwayError, TenantBudget
 from rag_serving.models.protocols import Embedder, ModelError
+from rag_serving.telemetry.job_tables import WORKERS
 
+BEATS_A_LEASE = 4
+_PROBE = "ready"
 IDLE_S = 0.25
 """Seconds between two looks at a queue in which nothing is due."""
 AWAY_S = 5.0
 """Seconds that a job waits, and its worker, when the model, the database or the disk is away."""
-
 SPENT_S = 60.0
 """Seconds that a job of a tenant whose budget is spent waits."""
 
 _log = logging.getLogger(__name__)
+
+
+class Heartbeat:
+    """Renews a job's lease, and the worker's own sign of life, until the block is left."""
+
+    def __init__(self, queue: JobQueue, claim: Claim, sign: Callable[[], object]) -> None:
+        """`sign`: gives the worker's own sign of life."""
+        self._queue, self._claim, self._sign = queue, claim, sign
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self.is_lost = False
+
+    def __enter__(self) -> Heartbeat:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        pause_s = self._queue.settings.lease_s / BEATS_A_LEASE
+        while not self._ended.wait(pause_s):
+            try:
+                if not self._queue.renew(self._claim):
+                    self.is_lost = True
+                    return
+                self._sign()
+            except JobsError as error:  # the next beat may be in time
+                _log.warning("a lease could not be renewed: %s", error)
+
+
+class ModelAwayError(ModelError):
+    """The model embeds nothing at all; no text is to blame."""
+
+
+class IsolatedVectors(NamedTuple):
+    """Texts that were embedded with their vectors [n, d], and those that were not."""
+
+    items: list[Item]
+    vectors: list[NDArray[np.float32]]
+    failures: list[Failure]
+
+
+def embed_isolated(embedder: Embedder, items: Sequence[Item]) -> IsolatedVectors:
+    """Return the vectors of a batch; one that fails is halved until the texts are found that the model refuses.
+
+    Of n texts with p that are refused, about 2 p log2(n) calls are made, each beside one for a harmless text.
+
+    Raises:
+        ModelAwayError: it does not embed a harmless text either.
+    """
+    if not items:
+        return IsolatedVectors([], [], [])
+    try:
+        vectors = embedder.embed_documents([item.text for item in items])
+        _refuse_unfit(vectors, len(items))
+    except Exception as error:  # a library's own, of a local model, as well
+        return _halved(embedder, items, error)
+    return IsolatedVectors([*items], [*vectors], [])
+
+
+def _halved(embedder: Embedder, items: Sequence[Item], error: Exception) -> IsolatedVectors:
+    try:
+        embedder.embed_documents([_PROBE])
+    except Exception as away:
+        raise ModelAwayError(str(away) or type(away).__name__) from away
+    if len(items) == 1:
+        return IsolatedVectors([], [], [Failure((items[0].key,), str(error) or type(error).__name__)])
+    middle = len(items) // 2
+    first, second = (embed_isolated(embedder, half) for half in (items[:middle], items[middle:]))
+    return IsolatedVectors(first.items + second.items, first.vectors + second.vectors, first.failures + second.failures)
+
+
+def _refuse_unfit(vectors: NDArray[np.float32], count: int) -> None:
+    """Raise where there are not so many vectors of length one: others would be as good as absent in the cache."""
+    if vectors.ndim != 2 or len(vectors) != count:
+        raise ModelError(f"the model gave vectors of shape {vectors.shape} for {count} texts")
+    if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=5e-4):
+        raise ModelError("the model gave a vector that has not length one, or is not a number")
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """A worker that gave a sign of life. `note`: why it does no work, where that is so."""
+
+    name: str
+    model: str
+    seen_at: float
+    note: str | None
+
+
+def new_name() -> str:
+    """Return a name for a worker of this process: machine, process number, and something that no other one has."""
+    return f"{platform.node()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+class WorkerRegister:
+    """The workers of one installation. Every method may raise JobsError."""
+
+    def __init__(self, queue: JobQueue) -> None:
+        self._queue = queue
+
+    def sign(self, name: str, model: str, note: str | None = None) -> None:
+        """Note that a worker lives."""
+        now = self._queue.clock()
+        values = {"name": name, "model": model, "started_at": now, "seen_at": now, "note": note}
+        with self._queue.database.writing() as connection:
+            connection.execute(delete(WORKERS).where(WORKERS.c.seen_at < now - 10 * self._queue.settings.lease_s))
+            before = connection.execute(select(WORKERS.c.started_at).where(WORKERS.c.name == name)).scalar()
+            connection.execute(delete(WORKERS).where(WORKERS.c.name == name))
+            connection.execute(insert(WORKERS).values({**values, "started_at": now if before is None else before}))
+
+    def leave(self, name: str) -> None:
+        """Note that a worker has ended."""
+        with self._queue.database.writing() as connection:
+            connection.execute(delete(WORKERS).where(WORKERS.c.name == name))
+
+    def living(self) -> list[WorkerInfo]:
+        """Return the workers that gave a sign of life within a lease's time."""
+        since = self._queue.clock() - self._queue.settings.lease_s
+        with self._queue.database.reading() as connection:
+            rows = connection.execute(select(WORKERS).where(WORKERS.c.seen_at >= since)).all()
+        return [WorkerInfo(row.name, row.model, row.seen_at, row.note) for row in rows]
 
 
 @dataclass

@@ -14,9 +14,7 @@ from support.forked import forked
 from support.job_queues import MODEL, Installation, work_in_process
 from support.waiting import wait_until
 
-from citelock_scale.embedding_jobs.queue import JobQueue
-from citelock_scale.embedding_jobs.records import Batch, Claim, Item
-from citelock_scale.embedding_jobs.scheduling import TenantTurn, backoff, charged, next_tenant
+from citelock_scale.embedding_jobs.queue import Batch, Claim, Item, JobQueue, TenantTurn, backoff, charged, next_tenant
 from rag_serving.config.jobs import JobLimits
 from rag_serving.telemetry.job_tables import JOBS
 

@@ -15,7 +15,7 @@ from support.postgres import Postgres
 from support.s3_server import BUCKET, CREDENTIALS, faulty, s3_server
 from support.waiting import wait_until
 
-from citelock_scale.embedding_jobs import results, waiting
+from citelock_scale.embedding_jobs import job_files, waiting
 from citelock_scale.embedding_jobs import worker as worker_module
 from citelock_scale.embedding_jobs.queue import JobQueue
 from citelock_scale.object_home.home import ObjectHome, object_home
@@ -150,7 +150,7 @@ def test_objects_of_jobs_are_deleted_once_the_shared_cache_has_their_vectors(
         embed(build)
         assert len(site.objects(build)) == 10
         assert not any("/texts/" in name for name in site.objects(build))
-        monkeypatch.setattr(results, "ABANDONED_S", -60.0)
+        monkeypatch.setattr(job_files, "ABANDONED_S", -60.0)
         embed(build)
     assert site.objects(build) == []
     store_of(build).erase("tenants/large")
