@@ -72,8 +72,8 @@ def test_an_index_in_a_database_names_the_plugin_that_it_needs(home: Path, kind:
 @pytest.mark.parametrize(
     "command", [("ask", "How?"), ("build",), ("home", "list"), ("generations", "rollback"), ("serve",)]
 )
-def test_a_home_in_an_object_store_names_the_plugin_that_it_needs(tmp_path: Path, command: tuple[str, ...]) -> None:
-    ended = run(tmp_path, *command, CITELOCK_HOME="s3://bucket/prefix", CITELOCK_OBJECT_STORE__CACHE=str(tmp_path))
+def test_a_home_in_an_object_store_names_the_plugin_that_it_needs(home: Path, command: tuple[str, ...]) -> None:
+    ended = run(home, *command, CITELOCK_HOME="s3://bucket/prefix", CITELOCK_OBJECT_STORE__CACHE=str(home / "cache"))
     assert ended.returncode == 2, ended.stdout
     needing = "home" if command[0] == "home" else "object_store"
     assert f"{needing} needs citelock[scale]: pip install 'citelock[scale]'" in ended.stderr
