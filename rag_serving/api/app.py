@@ -1,6 +1,7 @@
 """The HTTP API: shapes, limits, status codes.
 
-Belongs here: routes and what goes over the wire. Does not belong here: answering (`ask`), who asks (`auth`).
+Belongs here: the routes of questions, also of those to a book (`POST /chat`), and of probes; what goes over the wire.
+Does not belong here: answering (`ask`), how a book is read (`pipeline.book`), who asks (`auth`).
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.admission import Admission
 from rag_serving.api.background import BackgroundWork
 from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, Filters, Message, Name, Shown, Text
-from rag_serving.api.book_chat import check_books, selection_of, source_payload
-from rag_serving.api.book_chat import router as book_chat
 from rag_serving.api.connections import UNREAD
 from rag_serving.api.counted_responses import CountedResponses
 from rag_serving.api.documents import router as documents
@@ -68,9 +67,11 @@ from rag_serving.conversations.sessions import Exchange, Remembered
 from rag_serving.conversations.turns import conversation_of
 from rag_serving.indexes.current import BEING_OPENED
 from rag_serving.mcp.extra import require_mcp
+from rag_serving.pipeline.book import NOT_VERIFIED, book_sources
 from rag_serving.plugins import ROUTES, loaded
 from rag_serving.query.filters import parse_filters
-from rag_serving.records.answers import Answer
+from rag_serving.records.answers import Answer, Citation
+from rag_serving.records.flags import flags_told
 from rag_serving.records.occasion import Occasion, QuestionMode
 from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.rendering.pictures import Pictures
@@ -78,6 +79,9 @@ from rag_serving.tracing import Listen
 from rag_serving.tracing.exporting import check_tracing, close_tracing, open_tracing
 from rag_serving.web.bundle import STATIC, read_bundle
 from rag_serving.web.routes import WebPage
+
+router = APIRouter()
+
 
 MAX_BODY_BYTES = 1_000_000
 MAX_RESULTS = 100
@@ -106,9 +110,6 @@ class SearchBody(Body):
     k: int = Field(10, ge=1, le=MAX_RESULTS)
     filters: Filters | None = None
     explain: bool = False
-
-
-router = APIRouter()
 
 
 @router.post("/v1/ask")
@@ -265,7 +266,6 @@ def create_app(
     app.add_middleware(CountedResponses)
     app.add_middleware(Traced)  # the last one added is the first one asked
     app.include_router(router)
-    app.include_router(book_chat)
     for openai in (completions, responses, openai_models):
         app.include_router(openai)
     app.include_router(session)
@@ -317,3 +317,91 @@ def _content(answer: Answer, caller: Principal, with_sources: bool = False) -> d
         return {**answer.payload(), **error_body("UNAVAILABLE", answer.answer, retry_after=RETRY_AFTER_S)}
     sources = {"sources": [source_payload(citation) for citation in answer.citations]} if with_sources else {}
     return {**answer.payload(), **sources}
+
+
+BookMode = Literal["book-wide", "selected-text"]
+
+
+class ChatBody(Body):
+    """POST /chat."""
+
+    query: Text = Field(min_length=1)
+    mode: BookMode = "book-wide"
+    context: Text | None = Field(None, max_length=MAX_SELECTION_CHARS)
+
+
+@router.post("/chat")
+def chat(body: ChatBody, caller: Caller, service: CurrentService) -> JSONResponse:
+    """Answer from the tenant's books, or from the selected text alone."""
+    pipeline = service.pipelines[caller.tenant]
+    question = checked_text("query", body.query, service.config)
+    selected = selection_of(body.mode, body.context)
+    if selected is None:
+        check_books(pipeline)
+        answer = pipeline.ask(caller, question, occasion=Occasion("book-wide"))
+    else:
+        answer = pipeline.ask_selection(question, selected, principal=caller)
+    if answer.status == "unavailable":
+        raise RequestError(503, "RETRIEVAL_UNAVAILABLE", answer.answer, retry_after=RETRY_AFTER_S)
+    return JSONResponse({"mode": body.mode, **chat_payload(answer)})
+
+
+def selection_of(mode: str, context: str | Shown | None) -> str | None:
+    """Return the selected text; None where pages are asked.
+
+    Raises:
+        RequestError: the mode needs a text that is not there, or there is one that it does not read.
+    """
+    if mode in ("selected-text", "selected_text"):
+        if not isinstance(context, str) or not context.strip():
+            raise RequestError(400, "BAD_REQUEST", f"mode {mode!r} needs the selected text in 'context'", "context")
+        return context
+    if isinstance(context, str):
+        name = "selected-text" if mode == "book-wide" else "selected_text"
+        told = f"'context' is only read in mode {name!r}"
+        raise RequestError(400, "BAD_REQUEST", told, "context")
+    return None
+
+
+def check_books(pipeline: Pipeline) -> None:
+    """Do nothing where the tenant has a book.
+
+    Raises:
+        RequestError: it has none.
+    """
+    if not book_sources(pipeline.config, pipeline.tenant):
+        told = "no source of this tenant is a book; give one `profile: book`, or ask without mode 'book-wide'"
+        raise RequestError(400, "BAD_REQUEST", told, "mode")
+
+
+def chat_payload(answer: Answer) -> dict[str, Any]:
+    """Return the JSON shape of an answer for book clients: what is not told with confidence is refused."""
+    is_told = answer.outcome == "told"
+    is_withheld = not is_told and answer.status in ("answered", "not_found", "needs_more_context")
+    clarification = answer.clarification.payload() if answer.clarification and answer.status == "clarify" else None
+    return {
+        "answer": NOT_VERIFIED if is_withheld else answer.answer,
+        "sources": [source_payload(citation) for citation in answer.citations] if is_told else [],
+        "refused": not is_told and answer.status != "clarify",
+        "confidence": answer.gates.get("confidence"),
+        "clarification": clarification,
+        "warnings": [] if is_withheld else [told["text"] for told in flags_told(answer.flags)],
+        "receipt_id": answer.receipt_id,
+    }
+
+
+def source_payload(citation: Citation) -> dict[str, Any]:
+    """Return the JSON shape of a source: where a quote stands in its book, and the quote.
+
+    Outside of books the passage's own id, title and heading stand for the place; of a selected text its offsets do.
+    """
+    if citation.book:
+        place = citation.book.payload()
+        named = {name: place[name] for name in ("passage_id", "chapter", "section", "page")}
+    elif citation.page_id == "selection":
+        named = {"passage_id": f"selection:{citation.start}-{citation.end}", "chapter": None, "section": None}
+    else:
+        section = citation.heading_path[-1] if len(citation.heading_path) > 1 else None
+        title = citation.heading_path[0] if citation.heading_path else citation.title
+        named = {"passage_id": citation.chunk_id, "chapter": title, "section": section}
+    return {"index": citation.index, "page": citation.page, **named, "snippet": citation.quote, "url": citation.url}

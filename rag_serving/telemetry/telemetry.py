@@ -193,6 +193,4 @@ def _open_writer(settings: Settings, serving_db: Path) -> Writer:
 
     if settings.url is not None:
         return database_writer()
-    from rag_serving.telemetry.telemetry import SqliteWriter
-
     return SqliteWriter(serving_db, settings.retention_days, database_writer)

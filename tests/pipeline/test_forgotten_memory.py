@@ -15,8 +15,7 @@ from support.wiki import configuration, embedder, publish
 from citelock_governance.erasing import TenantErasure
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
-from rag_serving.caching import forgotten
-from rag_serving.caching.forgotten import ForgottenMarks, mark_forgotten
+from rag_serving.caching.memory import FRESH_S, ForgottenMarks, mark_forgotten
 from rag_serving.config.loading import Config
 
 ANN, BOB = Principal("acme", "ann"), Principal("acme", "bob")
@@ -132,12 +131,12 @@ def test_servers_with_homes_of_their_own_hear_of_it_by_the_database(
     before = marks.newest(), others.newest()
     mark_forgotten(here, "acme")
     assert marks.newest() == before[0]
-    clock.now = forgotten.FRESH_S
+    clock.now = FRESH_S
     after = marks.newest()
     assert after != before[0]
     assert others.newest() == before[1]
     mark_forgotten(here, "acme")
-    clock.now += forgotten.FRESH_S
+    clock.now += FRESH_S
     assert marks.newest() not in (after, before[0])
     marks.close()
     others.close()
@@ -150,7 +149,7 @@ def test_a_database_that_is_away_stops_no_question_and_drops_nothing(
     config = settings(tmp_path, telemetry={"url": "postgresql+psycopg://nobody@127.0.0.1:1/none"})
     marks = ForgottenMarks(config, "acme", clock)
     first = marks.newest()
-    clock.now = 10 * forgotten.FRESH_S
+    clock.now = 10 * FRESH_S
     assert marks.newest() == first
     assert caplog.text.count("whether something of acme was forgotten cannot be told") == 1
     marks.close()

@@ -26,7 +26,7 @@ from citelock_governance.audit.tables import METADATA as AUDIT
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.signed_files import read_signed, write_signed
 from rag_serving.artifacts.store import Store, StoreError, remove_folder
-from rag_serving.caching.forgotten import mark_forgotten
+from rag_serving.caching.memory import mark_forgotten
 from rag_serving.config.loading import Config
 from rag_serving.conversations.sessions import METADATA as SESSIONS_METADATA
 from rag_serving.conversations.sessions import QUERIES, RESPONSES, SESSIONS

@@ -40,7 +40,7 @@ def command(
     from rag_serving.access.principals import Principal
     from rag_serving.artifacts.secret import derived_key
     from rag_serving.artifacts.store import Store
-    from rag_serving.caching.forgotten import mark_forgotten
+    from rag_serving.caching.memory import mark_forgotten
     from rag_serving.conversations.sessions import SessionStore
     from rag_serving.hooks import Event, record
     from rag_serving.receipts.secrecy import Secrecy
