@@ -21,11 +21,10 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
 from rag_serving.access.principals import Principal
-from rag_serving.api.admission import Admission
+from rag_serving.api.admission import Admission, CountedResponses
 from rag_serving.api.background import BackgroundWork
 from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, Filters, Message, Name, Shown, Text
 from rag_serving.api.connections import UNREAD
-from rag_serving.api.counted_responses import CountedResponses
 from rag_serving.api.documents import router as documents
 from rag_serving.api.drain import Drain
 from rag_serving.api.errors import RETRY_AFTER_S, add_error_handlers

@@ -1,7 +1,7 @@
 """The end of a process that serves: what is under way may finish, for so long, and nothing that hangs keeps it alive.
 
 Belongs here: the order and the bounds of ending. Does not belong here: what each part does to end (`turns`,
-`service`), several processes (`processes`).
+`service`), several processes (`server`).
 
 uvicorn closes the listening socket and waits for requests. A thread that hangs in a model, a socket or a disk it cannot
 end, nor can Python: so a thread of ours, started before it is needed, ends the process from outside.

@@ -1,6 +1,6 @@
 """The process that the processes of a server are forked from.
 
-Belongs here: what it imports, when it starts. Does not belong here: the processes (`processes`), what they serve
+Belongs here: what it imports, when it starts. Does not belong here: the processes (`server`), what they serve
 (`server`).
 
 It imports what they need while the first process does the same on another core. A process that is started, or that

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rag_serving.cli.group import FAILED, Commands, UsageError
-from rag_serving.cli.opening import open_pipeline, principal_of
+from rag_serving.cli.opening import open_pipeline, principal_of, with_access_note
 from rag_serving.cli.options import AsJson, ConfigPath, Groups, Tenant, User, overridden
 from rag_serving.cli.printing import finding_line, search_lines, shaped, tell, tell_flags, tell_proof
 from rag_serving.config.logging import complain, log_to_stderr
@@ -106,8 +106,6 @@ def ask(
     from rag_serving.cli.progress import shown
 
     with open_pipeline(config, tenant, asks=True) as pipeline:
-        from rag_serving.cli.access_note import with_access_note
-
         principal, filters = principal_of(pipeline, user, group), _filters(space, label, title)
         text = _not_empty("question", question, pipeline.config)
         with shown() as listen:
@@ -151,8 +149,6 @@ def search(
     phrase" is looked for to the letter.
     """
     with open_pipeline(config, tenant, asks=True) as pipeline:
-        from rag_serving.cli.access_note import with_access_note
-
         principal, filters = principal_of(pipeline, user, group), _filters(space, label, title)
         results = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=True)
         if not results.results:

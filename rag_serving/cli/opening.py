@@ -1,6 +1,8 @@
 """The pipeline and the principal that a command's options name.
 
-Belongs here: opening and closing what a command asks. Does not belong here: options (`cli.options`), commands.
+Belongs here: opening and closing what a command asks; how much of what is published its user may read, as a note below
+an answer. Does not belong here: options (`cli.options`), commands, HTTP: whoever uses the terminal can read the whole
+home folder anyway; a caller of the API never learns how many passages there are that he may not read.
 """
 
 from __future__ import annotations
@@ -8,8 +10,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rag_serving.cli.options import chosen_tenant
 
@@ -17,7 +20,10 @@ if TYPE_CHECKING:
     from rag_serving.access.principals import Principal
     from rag_serving.ask import Pipeline
     from rag_serving.config.loading import Config
+    from rag_serving.records.answers import Answer, SearchResults
     from rag_serving.rendering.cited import CitedPlaces
+
+    Noted = TypeVar("Noted", Answer, SearchResults)
 
 _PATIENCE_S = 1.0  # that a command waits for a telemetry database
 _PAGES_S = 1.5  # that a command waits for the pages of what is cited: its process has looked at none before
@@ -87,3 +93,28 @@ def principal_of(pipeline: Pipeline, user: str | None, groups: list[str] | None)
 
     principal = Principal(pipeline.tenant, user, frozenset(groups or ()))
     return Memberships(pipeline.config).with_groups(principal)
+
+
+def with_access_note(pipeline: Pipeline, principal: Principal, noted: Noted) -> Noted:
+    """Return an answer or results with a note that counts what the principal may read, unless that is everything."""
+    from rag_serving.indexes.current import UnpublishedError
+    from rag_serving.indexes.databases import RemoteError
+    from rag_serving.retrieval.search import NOTHING_READABLE
+
+    try:
+        with pipeline.published.acquire() as generation:
+            readable, total = len(generation.for_reader(principal)), len(generation)
+    except (UnpublishedError, RemoteError):
+        return noted
+    if readable == total:
+        return noted
+    notes = [access_note(principal, readable, total), *(noted.notes or ())]
+    return replace(noted, notes=tuple(note for note in notes if note != NOTHING_READABLE))
+
+
+def access_note(principal: Principal, readable: int, total: int) -> str:
+    """Return the note: `0 of 210 passages are readable for you (`--user` and `--group` say who asks)`."""
+    counts = f"{readable:,} of {total:,} passages are readable for"
+    if not principal.names:
+        return f"{counts} you (`--user` and `--group` say who asks)"
+    return f"{counts} {', '.join(sorted(principal.names))} (`citelock readers explain PAGE` says why)"

@@ -203,7 +203,7 @@ def test_no_reload_drops_authentication_where_others_can_reach_the_server(tmp_pa
 
 WAITER = """
 import os, signal
-from rag_serving.api.processes import on_hangup
+from rag_serving.api.server import on_hangup
 on_hangup(lambda: os.write(1, b"reload\\n"))
 os.write(1, b"ready\\n")
 while True:
