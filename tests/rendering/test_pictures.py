@@ -139,7 +139,7 @@ def test_more_pages_than_may_wait_are_refused_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join(30)
     processes.close()
-    assert outcomes.count("BusyError") >= 2
+    assert outcomes.count("RenderersBusyError") >= 2
     assert outcomes[:2] == ["BusyError"] * 2
 
 
