@@ -140,7 +140,7 @@ def test_more_pages_than_may_wait_are_refused_at_once(tmp_path: Path) -> None:
         thread.join(30)
     processes.close()
     assert outcomes.count("RenderersBusyError") >= 2
-    assert outcomes[:2] == ["BusyError"] * 2
+    assert outcomes[:2] == ["RenderersBusyError"] * 2
 
 
 def test_no_process_renders_for_two_tenants(processes: RenderProcesses) -> None:
