@@ -20,6 +20,7 @@ class Section(BaseModel):
 
     The line under a key is its description in docs/configuration.md, whose maker reads it from the source: for pydantic
     to do so would take every command 40 ms. A section is built when the configuration is, not once more before.
+    A `ClassVar` is a value that nobody needs to turn: a configuration that sets it is told that it is fixed.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
