@@ -60,8 +60,7 @@ class Jobs(Section):
     attempts: int = Field(5, ge=1, le=100)
     """Attempts to embed a text before it becomes a dead letter. While the model does not respond at all, jobs wait and
     no attempt is counted."""
-    backoff_s: float = Field(2, ge=0, le=3600)
-    """Seconds before a retry, doubled up to 5 minutes."""
+    backoff_s: ClassVar[float] = 2  # seconds before a retry, doubled up to 5 minutes
     without_workers: Literal["embed", "fail"] = "embed"
     """Without workers: embed in the build, or fail."""
     without_workers_s: float = Field(30, ge=0, le=86_400)
