@@ -40,20 +40,6 @@ class TenantBudgets(Section):
     """Settings for one tenant; null: as `budgets` says."""
 
     questions_per_minute: Limit | None = None
-    """Questions per minute: `soft` and `hard`, or the hard limit."""
-    tokens_per_day: Limit | None = None
-    """Tokens of questions, contexts and embeddings per day (UTC)."""
-    cost_per_day: Limit | None = None
-    """Their cost, in the currency of the `prices`."""
-    documents_per_day: Limit | None = None
-    """Documents that are uploaded."""
-
-
-class Budgets(Section):
-    """What each tenant may use, counted over all processes in the installation's database. Needs
-    `citelock[governance]`."""
-
-    questions_per_minute: Limit | None = None
     """Questions of all its users per minute: a mapping of `soft` and `hard`, or only the hard limit."""
     tokens_per_day: Limit | None = None
     """Tokens that models read and write for questions, contexts and embeddings per day (UTC)."""
@@ -61,6 +47,12 @@ class Budgets(Section):
     """Cost of these tokens, in the currency of `generation.prices`, `context.prices` and `embedding.prices`."""
     documents_per_day: Limit | None = None
     """Documents that are uploaded per day (UTC)."""
+
+
+class Budgets(TenantBudgets):
+    """What each tenant may use, counted over all processes in the installation's database. Needs
+    `citelock[governance]`."""
+
     strict: bool = False
     """Refuse requests with a limit while the database is unavailable. If false, each process uses its own counts
     meanwhile and stores them when the database is back."""
