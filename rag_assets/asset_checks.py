@@ -2,12 +2,15 @@
 
 Belongs here: specs and results. A check on a partitioned asset that took the value would load every partition, so each
 result is made by the step that has the table in hand. Every check has the partitions of its asset, and with them a
-history for each source and each tenant.
-Does not belong here: how a generation is checked (`rag_assets.publishing`).
+history for each source and each tenant. Only `synced_on_time` also runs alone, when the sensor `watch_sources` finds a
+new verdict.
+Does not belong here: how a generation is checked (`rag_assets.publishing`), when a source is overdue
+(`rag_serving.config.freshness`).
 """
 
 import warnings
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 import dagster as dg
 import pyarrow as pa
@@ -15,10 +18,39 @@ import pyarrow.compute as pc
 
 from evals.evaluation.quality_gates import GateVerdict
 from rag_assets import metadata
+from rag_assets.metadata import described
 from rag_assets.partitions import SOURCES, TENANTS
 from rag_assets.publishing.checks import CheckResult
+from rag_assets.resources import Installation, of_source
 from rag_assets.sources.base import SyncResult
-from rag_assets.steps.incremental.incremental import CompletenessReport, SectionsUpdate
+from rag_assets.state.records import last_sync
+from rag_assets.steps.incremental import CompletenessReport, SectionsUpdate
+from rag_serving.config.freshness import judge
+
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", dg.PreviewWarning)  # see `asset_checks`
+
+    @dg.asset_check(
+        asset="pages",
+        partitions_def=SOURCES,
+        description="The last complete sync is not older than the source's schedule promises, or than "
+        "`monitoring.stale_after_hours` where it has none.",
+    )
+    def synced_on_time(context: dg.AssetCheckExecutionContext, installation: Installation) -> dg.AssetCheckResult:
+        key, config, store = of_source(context.partition_key, installation)
+        last, now = last_sync(store, key), datetime.now(UTC)
+        verdict = judge(config.sources[key], config.monitoring, now, last_sync=last, known_since=LONG_AGO)
+        numbers = {} if verdict.age_hours is None else {"age_hours": verdict.age_hours}
+        return dg.AssetCheckResult(
+            passed=not verdict.overdue,
+            description=described(verdict.detail),
+            metadata={
+                "last_sync": last.isoformat(timespec="seconds") if last else "never",
+                "too_old_before": verdict.oldest.isoformat(timespec="seconds"),
+                **numbers,
+            },
+        )
 
 
 def _spec(
@@ -63,7 +95,6 @@ CHUNKS_HAVE_ANCHORS = _spec(
     blocking=True,
     description="Every chunk has an anchor and a link that ends in it, so that every citation opens at its heading.",
 )
-
 GENERATION = [
     _spec(name, "generation", TENANTS, blocking=True, description=description)
     for name, description in {
@@ -82,7 +113,6 @@ GENERATION = [
         "anchors": "Anchors name the heading above their text, not another of the page.",
     }.items()
 ]
-
 QUALITY_GATES = _spec(
     "quality_gates",
     "eval_report",

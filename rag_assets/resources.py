@@ -18,10 +18,8 @@ from evals.evaluation.gold import GoldError
 from rag_assets.embedding_usage import DeadTextsError
 from rag_assets.publishing.arrange import BuildError
 from rag_assets.publishing.publish import PublishError
-from rag_assets.sources.base import SourceError
-from rag_assets.sources.deletions import hangs_on_a_page
-from rag_assets.state.locks import LockedError, locked
-from rag_assets.state.shared_home import refresh_sources
+from rag_assets.sources.base import SourceError, hangs_on_a_page
+from rag_assets.state.locks import LockedError, locked, refresh_sources
 from rag_assets.steps.chunks.select import CollisionError
 from rag_serving.artifacts.schema import TableSchema
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table

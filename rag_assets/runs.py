@@ -1,22 +1,70 @@
 """Runs of a job in this process, which the UI shows like any other.
 
-Belongs here: one run, and what came of it. Does not belong here: which partitions to run (`state.planning`), what
+Belongs here: one run, what came of it, why it failed, in one line; marks of the processes that run jobs, so that a run
+whose process was killed is not waited for. Does not belong here: which partitions to run (`state.planning`), what
 starts runs (`build.runner`, `uploads`).
 """
 
+import os
+import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from rag_assets.assets.run_failures import step_failure
 from rag_assets.assets.run_queue import queue_tags
-from rag_assets.process_marks import TAG as PROCESS
-from rag_assets.process_marks import has_ended, own_mark
 from rag_assets.state.planning import UNSEEN_SECONDS, PublishAttempt
+
+PROCESS = "citelock/process"
+"""Of a run: the mark of the process that runs it."""
+
+
+def own_mark() -> str:
+    """Return the mark of this process: machine, number, and when it was started, as numbers are given again."""
+    return f"{platform.node()}:{os.getpid()}:{_started(os.getpid())}"
+
+
+def has_ended(mark: str) -> bool:
+    """Return whether the process of a mark was on this machine and is there no more."""
+    host, number, started = mark.rsplit(":", 2) if mark.count(":") >= 2 else ("", "", "")
+    if host != platform.node() or not (number.isascii() and number.isdecimal()):
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False  # it is another account's
+    return _started(int(number)) != started
+
+
+def _started(number: int) -> str:
+    """Return when a process was started, in clock ticks since the machine was; empty where the system does not tell.
+
+    Field 22 of /proc/PID/stat, of which the second, a name in parentheses, may have spaces: proc(5).
+    """
+    with suppress(OSError, IndexError):
+        return Path(f"/proc/{number}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+    return ""
+
+
+UNKNOWN = "the run failed; its log shows why"
+
+
+def step_failure(event: dg.DagsterEvent) -> str | None:
+    """Return the reason of a step's failure: what the step said, else its error."""
+    data = event.step_failure_data
+    if data.user_failure_data is not None and data.user_failure_data.description:
+        return f"{event.step_key}: {data.user_failure_data.description}"
+    if data.error is not None:
+        error = data.error.cause or data.error
+        return f"{event.step_key}: {' '.join(error.message.split())}"
+    return None
+
 
 LOCATION = "citelock"
 """Name of the code location in `workspace.yaml`."""

@@ -1,7 +1,7 @@
 """What events start: partitions that the configuration has, tenants whose sources changed, reports of what is new.
 
 Belongs here: sensors, all RUNNING by default, because a publish with nothing new is never started.
-Does not belong here: the decisions (`rag_assets.state.planning`), what the clock starts (`schedules`).
+Does not belong here: the decisions (`rag_assets.state.planning`), what the clock starts (`jobs`).
 """
 
 import json
@@ -14,38 +14,34 @@ from typing import Any, TypeAlias
 import dagster as dg
 
 from rag_assets import metadata
-from rag_assets.assets.run_failures import UNKNOWN, step_failure
 from rag_assets.assets.run_queue import PARTITION, WRITES
-from rag_assets.jobs import freshness, publish, report
-from rag_assets.monitoring.alerts import Event, send
-from rag_assets.monitoring.watching import (
+from rag_assets.jobs import freshness, publish, report, schedules
+from rag_assets.monitoring.alerts import (
+    Event,
     failure_event,
     freshness_events,
     is_nth_alert,
     look,
     read_memory,
+    send,
     write_memory,
 )
 from rag_assets.partitions import SOURCES, TENANTS, changes, limit_pools, partitions_in_flight
 from rag_assets.publishing.documents import note_stopped
 from rag_assets.resources import Installation
-from rag_assets.runs import end_orphans, never_started
-from rag_assets.schedules import schedules
-from rag_assets.state.locks import is_held
-from rag_assets.state.observed import (
-    published_damage,
-    published_inputs,
-    unseen_uploads,
-    wanted_inputs,
-    watching_folder,
-)
+from rag_assets.runs import UNKNOWN, end_orphans, never_started, step_failure
+from rag_assets.state.locks import is_held, refresh_decisions
 from rag_assets.state.planning import (
     RETRY_SECONDS,
     PublishAttempt,
     publish_requests,
+    published_damage,
+    published_inputs,
+    unseen_uploads,
     uploads_to_take,
+    wanted_inputs,
+    watching_folder,
 )
-from rag_assets.state.shared_home import refresh_decisions
 from rag_assets.uploads import INBOXES, STARTED_BY, run_config
 from rag_assets.uploads import JOB as ADD_DOCUMENTS
 from rag_serving.artifacts.store import Store, StoreError

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from evals.evaluation.beir import Collection, Document, Ranking
 from evals.evaluation.bench import DEPTH, Run
-from rag_assets.steps.contexts.context_prefix import under_prefixes
+from rag_assets.steps.contexts.contextualize import under_prefixes
 from rag_serving.models import Embedder
 
 RRF_K = 60

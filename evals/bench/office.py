@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rag_assets.steps.files.file_text import kind_text
-from rag_assets.steps.formats.block_json import blocks_content
-from rag_assets.steps.formats.blocks import Block, Content
+from rag_assets.steps.formats.blocks import Block, Content, blocks_content
 from rag_assets.steps.formats.budget import without_note
 
 SAMPLES = Path(__file__).parents[2] / "tests" / "office" / "samples"

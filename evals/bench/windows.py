@@ -34,11 +34,11 @@ from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.publishing.sentences import embedding_through
 from rag_assets.sources.registry import open_source
 from rag_assets.state.vector_cache import VectorCache
-from rag_assets.steps.chunks.book_places import with_book_places
 from rag_assets.steps.chunks.chunking import ChunkSize, build_chunks
+from rag_assets.steps.chunks.document_fields import with_book_places
 from rag_assets.steps.chunks.select import join_sources
 from rag_assets.steps.contexts.contextualize import build_contexts, contextualized
-from rag_assets.steps.dedup.duplicates import without_duplicates
+from rag_assets.steps.dedup import without_duplicates
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import DEDUP_MAP

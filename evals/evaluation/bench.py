@@ -24,7 +24,7 @@ from evals.evaluation.metrics import mrr_at_k, ndcg_at_k, percentiles, recall_at
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.state.vector_cache import VectorCache
-from rag_assets.steps.contexts.context_prefix import lexical_prefixes, metadata_prefix
+from rag_assets.steps.contexts.contextualize import lexical_prefixes, metadata_prefix
 from rag_serving.access.principals import EVERYONE, Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store

@@ -1,6 +1,6 @@
 """What was dropped as a near-duplicate, for analysts: how much, where, and which text stands where.
 
-Belongs here: a dedup map beside its chunks, as a report. Does not belong here: finding duplicates (`dedup.duplicates`).
+Belongs here: a dedup map beside its chunks, as a report. Does not belong here: finding duplicates (`steps.dedup`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from evals.reports.report import Case, Figure, Report, Table, filled, words
-from rag_assets.steps.dedup.duplicates import SCOPES, Effect
+from rag_assets.steps.dedup import SCOPES, Effect
 
 VERSION = 1
 """Raised when the report of the same figures changes."""

@@ -9,12 +9,20 @@ from rag_assets.assets.groups import ingest_asset
 from rag_assets.progress import Reporter
 from rag_assets.publishing.documents import settle_documents
 from rag_assets.resources import Installation, is_full, of_source, previous_table, writing
-from rag_assets.state.fingerprints import chunk_size, chunks_settings, ingest_settings, table_digest
-from rag_assets.state.records import ChunksState, SourceAccount, read_state, update_state, write_account
-from rag_assets.steps.chunks.book_places import with_book_places
+from rag_assets.state.records import (
+    ChunksState,
+    SourceAccount,
+    chunk_size,
+    chunks_settings,
+    ingest_settings,
+    read_state,
+    table_digest,
+    update_state,
+    write_account,
+)
 from rag_assets.steps.chunks.chunking import VERSION
-from rag_assets.steps.chunks.document_fields import with_document_fields
-from rag_assets.steps.incremental.incremental import take_account, update_chunks
+from rag_assets.steps.chunks.document_fields import with_book_places, with_document_fields
+from rag_assets.steps.incremental import take_account, update_chunks
 from rag_serving.artifacts.schema import CHUNKS, PAGES, SECTIONS
 from rag_serving.artifacts.store import read_json, read_table, write_table
 from rag_serving.models import open_tokenizer

@@ -8,8 +8,14 @@ import dagster as dg
 
 from rag_assets import metadata
 from rag_assets.assets.groups import publish_asset
-from rag_assets.llm_contexts.last_run import contexts_event, note_run, read_last_run
-from rag_assets.llm_contexts.tenant import UsageReporter, plan_contexts, write_contexts
+from rag_assets.llm_contexts.tenant import (
+    UsageReporter,
+    contexts_event,
+    note_run,
+    plan_contexts,
+    read_last_run,
+    write_contexts,
+)
 from rag_assets.monitoring.alerts import Event, send
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, of_tenant, writing

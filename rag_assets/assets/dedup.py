@@ -10,21 +10,28 @@ import pyarrow.compute as pc
 
 from rag_assets import metadata
 from rag_assets.assets.groups import publish_asset
-from rag_assets.llm_contexts.last_run import read_last_run
-from rag_assets.llm_contexts.tenant import plan_contexts
+from rag_assets.llm_contexts.tenant import plan_contexts, read_last_run
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.progress import Reporter
 from rag_assets.publishing.narrowing import narrow_readers
 from rag_assets.resources import Installation, listed_pages, of_tenant, writing
 from rag_assets.sources.attachments import page_kind
 from rag_assets.state.content_cache import SignatureCache
-from rag_assets.state.fingerprints import chunk_size, pages_digest, tenant_inputs
-from rag_assets.state.left_out import left_out_inputs, still_left_out
-from rag_assets.state.observed import chunk_digests, shared_pages
-from rag_assets.state.records import BEGUN, CandidateState, SourceAccount, read_state, settled_chunks, write_candidate
+from rag_assets.state.planning import chunk_digests, left_out_inputs, shared_pages, still_left_out
+from rag_assets.state.records import (
+    BEGUN,
+    CandidateState,
+    SourceAccount,
+    chunk_size,
+    pages_digest,
+    read_state,
+    settled_chunks,
+    tenant_inputs,
+    write_candidate,
+)
 from rag_assets.steps.chunks.select import join_sources, select_chunks
-from rag_assets.steps.dedup.duplicates import SCOPES, VERSION, effectiveness, find_duplicates, without_duplicates
-from rag_assets.steps.sections.cross_source_includes import IncludingSource, with_other_sources
+from rag_assets.steps.dedup import SCOPES, VERSION, effectiveness, find_duplicates, without_duplicates
+from rag_assets.steps.sections.splitting import IncludingSource, with_other_sources
 from rag_serving.artifacts.schema import DEDUP_MAP, PAGES, SELECTED_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, read_table, write_table, write_text
 from rag_serving.config.loading import Config

@@ -17,11 +17,10 @@ from rag_assets.publishing.budgeted_embedder import BudgetedEmbedder
 from rag_assets.publishing.documents import EmbeddingProgress, begin_embedding
 from rag_assets.publishing.passage_vectors import EmbeddedPassages, embed_passages
 from rag_assets.publishing.sentences import SentencesBuild, build_sentences, embedding_through, wants_sentences
-from rag_assets.publishing.vector_files import save_vectors
-from rag_assets.publishing.workspace import BuildWorkspace
+from rag_assets.publishing.workspace import BuildWorkspace, save_vectors
 from rag_assets.resources import Installation, of_tenant, writing
 from rag_assets.state.vector_cache import VERSION
-from rag_assets.steps.contexts import embedded_windows
+from rag_assets.steps.contexts import contextualize
 from rag_serving.artifacts.manifest import EmbedderFacts
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import commit_folder, read_table, remove_folder, write_json, write_table
@@ -37,7 +36,7 @@ _USAGE = ("page_id", "texts", "tokens", "cost")
     deps=["contexts"],
     kinds={"onnx", "numpy"},
     pool="embedding",
-    code_version=f"{VERSION}.{embedded_windows.VERSION}",
+    code_version=f"{VERSION}.{contextualize.WINDOWS_VERSION}",
     retry_policy=retry_after(3),
 )
 def embeddings(

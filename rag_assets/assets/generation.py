@@ -12,12 +12,11 @@ from rag_assets.assets.groups import publish_asset
 from rag_assets.progress import Reporter
 from rag_assets.publishing.build import commit_generation
 from rag_assets.publishing.checks import Coverage, check_generation, documents_at_fault
-from rag_assets.publishing.documents import settle_documents
-from rag_assets.publishing.originals import gather_originals
+from rag_assets.publishing.documents import gather_originals, settle_documents
 from rag_assets.publishing.publish import prune, publish
 from rag_assets.publishing.remade import checks_made_again
 from rag_assets.resources import Installation, of_tenant, writing
-from rag_assets.state.left_out import leave_out
+from rag_assets.state.planning import leave_out
 from rag_assets.state.records import (
     BEGUN,
     PublishState,

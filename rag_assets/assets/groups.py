@@ -1,7 +1,7 @@
 """Define what the assets of one job have in common in the Dagster UI.
 
 Belongs here: partitions, group and owners of assets that data engineers own.
-Does not belong here: assets for analysts (`report_assets`), the jobs (`rag_assets.jobs`).
+Does not belong here: assets for analysts (`reports`), the jobs (`rag_assets.jobs`).
 """
 
 from __future__ import annotations

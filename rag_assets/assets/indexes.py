@@ -8,7 +8,7 @@ from rag_assets.progress import Reporter
 from rag_assets.publishing.build import build_dense, build_lexical_index
 from rag_assets.publishing.passage_vectors import count_vectors
 from rag_assets.publishing.publish import discard_failed
-from rag_assets.publishing.vector_files import load_vectors
+from rag_assets.publishing.workspace import load_vectors
 from rag_assets.resources import Installation, of_tenant, writing
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import read_json, read_table

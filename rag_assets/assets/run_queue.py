@@ -1,7 +1,7 @@
 """The run queue: builds wait for builds of the same source or tenant, never for a report.
 
 Belongs here: which limit of `dagster_home/dagster.yaml` a run falls under. `dagster.yaml` names the class.
-Does not belong here: the limits themselves, what starts runs (`schedules`, `sensors`).
+Does not belong here: the limits themselves, what starts runs (`jobs`, `sensors`).
 
 A limit on the partition alone, which every run has as a tag, makes `publish` of a tenant wait for its reports.
 """

@@ -9,11 +9,10 @@ from rag_assets.assets.groups import ingest_asset
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, is_full, listed_pages, of_source, previous_table, writing
-from rag_assets.state.fingerprints import pages_digest, source_sections_settings
-from rag_assets.state.records import SectionsState, read_state, update_state
+from rag_assets.state.records import SectionsState, pages_digest, read_state, source_sections_settings, update_state
 from rag_assets.steps.formats.macros import Outcome
-from rag_assets.steps.incremental.incremental import update_sections
-from rag_assets.steps.sections.anchor_links import anchor_figures, landings
+from rag_assets.steps.incremental import update_sections
+from rag_assets.steps.sections.anchors import anchor_figures, landings
 from rag_assets.steps.sections.splitting import VERSION
 from rag_serving.artifacts.schema import MACRO_LEDGER, PAGES, SECTIONS
 from rag_serving.artifacts.store import read_table, write_table

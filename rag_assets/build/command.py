@@ -24,22 +24,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rag_assets.build.embedding_estimate import estimate_embedding
-from rag_assets.build.summary import Summary, left_out, searched_pages, source_counts, tenant_facts
-from rag_assets.llm_contexts.estimate import Estimate
-from rag_assets.llm_contexts.last_run import has_failures, read_last_run
-from rag_assets.llm_contexts.tenant import plan_contexts
+from rag_assets.build.summary import Summary, estimate_embedding, left_out, searched_pages, source_counts, tenant_facts
+from rag_assets.llm_contexts.tenant import Estimate, has_failures, plan_contexts, read_last_run
 from rag_assets.progress import BarReporter, LineReporter, Reporter, SilentReporter
 from rag_assets.publishing.documents import note_stopped, settle_documents
 from rag_assets.publishing.narrowing import narrow_readers
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.registry import open_source
-from rag_assets.state.left_out import attempts
-from rag_assets.state.locks import LockedError, locked
-from rag_assets.state.observed import chunk_digests, published_damage, published_inputs, source_facts, wanted_inputs
-from rag_assets.state.planning import sources_to_ingest, tenants_to_publish
+from rag_assets.state.locks import LockedError, locked, refresh_sources
+from rag_assets.state.planning import (
+    attempts,
+    chunk_digests,
+    published_damage,
+    published_inputs,
+    source_facts,
+    sources_to_ingest,
+    tenants_to_publish,
+    wanted_inputs,
+)
 from rag_assets.state.records import note_unchanged
-from rag_assets.state.shared_home import refresh_sources
 from rag_assets.traced import SERVICE
 from rag_serving.artifacts.schema import SELECTED_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table

@@ -1,34 +1,247 @@
 """The contexts of one tenant: what its build will ask for, and asking; or of one passage, of which nothing is kept.
 
-Belongs here: putting cache, model and writer together as configured. Does not belong here: Dagster
-(`assets.contexts`), tools and commands (`build.mcp_tools`), what a run leaves for the next (`last_run`).
+Belongs here: putting cache, model and writer together as configured; calls, tokens, cost and time before any model is
+asked; what a run leaves for the next: what it could not get, how fast it was, the event of failures.
+Does not belong here: Dagster (`assets.contexts`), tools and commands (`build.mcp_tools`), asking (`writer`), delivery
+of the event (`rag_assets.monitoring.alerts`).
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rag_assets.llm_contexts.cache import SEAL_PURPOSE, ContextCache
-from rag_assets.llm_contexts.estimate import Estimate, estimate
-from rag_assets.llm_contexts.last_run import LastRun
-from rag_assets.llm_contexts.servers import model_name, models_of, open_servers
-from rag_assets.llm_contexts.writer import ContextWriter, Usage, Watch, document_budget, known_contexts, oldest_prompt
-from rag_assets.steps.contexts.context_prefix import metadata_prefix
-from rag_assets.steps.contexts.contextualize import WrittenContext
-from rag_assets.steps.contexts.prompt import Document, build_documents
+from rag_assets.llm_contexts.servers import model_name, models_of, open_servers, price_of
+from rag_assets.llm_contexts.writer import (
+    SEAL_PURPOSE,
+    Call,
+    ContextCache,
+    ContextWriter,
+    Usage,
+    Watch,
+    calls_about,
+    document_budget,
+    known_contexts,
+    oldest_prompt,
+)
+from rag_assets.monitoring.alerts import ERROR_CHARS, is_nth_alert
+from rag_assets.state.throughput import duration
+from rag_assets.steps.contexts.contextualize import WrittenContext, metadata_prefix
+from rag_assets.steps.contexts.prompt import Document, build_documents, prompt
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.signatures import Seal
+from rag_serving.artifacts.store import Store, StoreError, read_json, write_json
 from rag_serving.config.models import Context
 from rag_serving.hooks import TenantBudget
 from rag_serving.models.protocols import ModelError
 from rag_serving.records.passages import Chunk
+from rag_serving.text.fences import Fence
+
+CHARS_PER_TOKEN = 4
+SAMPLED_CALLS = 200
+TOKENS_OUT = 110  # 50 to 100 words and what stands around them
+SECONDS_A_CALL = {"ollama": (1.0, 2.0), "openai": (0.5, 1.0)}
+"""What one call takes where nothing was measured, as the contextual-retrieval design has it."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the next run will take; tokens are guessed from characters, as only the model's tokenizer counts them."""
+
+    chunks: int
+    wanted: int  # passages that have no context; the same passage twice in a page counts once
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    attempts: int  # an answer that is not good enough is asked for again: at most so often
+    costs: Mapping[str, float | None] = field(default_factory=dict)  # by model, if it writes all; None: no price is set
+    seconds: tuple[float, float] = (0.0, 0.0)
+    measured: bool = False  # whether `seconds` rest on the last run
+
+    def facts(self) -> dict[str, Any]:
+        """Return it for a machine."""
+        return {
+            "chunks": self.chunks,
+            "contexts_wanted": self.wanted,
+            "calls": self.calls,
+            "tokens_in": self.tokens_in,
+            "tokens_out": self.tokens_out,
+            "cost": dict(self.costs),
+            "cost_at_most": {model: cost and cost * self.attempts for model, cost in self.costs.items()},
+            "seconds": list(self.seconds),
+            "seconds_measured": self.measured,
+        }
+
+    def line(self) -> str:
+        """Return it for people."""
+        if not self.wanted:
+            return f"all {self.chunks} chunks have a context: no model will be asked"
+        first, *others = (_cost(model, cost) for model, cost in self.costs.items())
+        costs = "".join([first, *(f" (should the fallback write all: {other})" for other in others)])
+        again = f", up to {self.attempts} times as much where answers are poor" if self.attempts > 1 else ""
+        basis = "at the pace of the last run" if self.measured else "a guess, as nothing was measured yet"
+        return (
+            f"{self.wanted} of {self.chunks} chunks need a context: about {self.tokens_in:,} tokens in and "
+            f"{self.tokens_out:,} out in {self.calls} calls; {costs}{again}; {_span(self.seconds)} ({basis})"
+        )
+
+
+def estimate(
+    documents: Sequence[Document], known: Collection[str], settings: Context, rate: float | None = None
+) -> Estimate:
+    """Return what the passages without a known context will take.
+
+    Args:
+        documents: all passages.
+        known: keys of those that have a context.
+        settings: of a configuration with a model.
+        rate: contexts a second of the last run; None: not measured.
+    """
+    calls = calls_about(documents, known, settings.chunks_per_call)
+    wanted = sum(len(call.indexes) for call in calls)
+    tokens_in = _prompt_chars(calls) // CHARS_PER_TOKEN
+    tokens_out = TOKENS_OUT * wanted
+    return Estimate(
+        chunks=sum(len(document.passages) for document in documents),
+        wanted=wanted,
+        calls=len(calls),
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        attempts=settings.attempts,
+        costs=_costs(settings, tokens_in, tokens_out),
+        seconds=_seconds(settings, wanted, len(calls), rate),
+        measured=bool(rate),
+    )
+
+
+def _prompt_chars(calls: Sequence[Call]) -> int:
+    """Return the characters of all prompts; of many calls some are looked at, evenly spread."""
+    step, fence = max(1, len(calls) // SAMPLED_CALLS), Fence.new()
+    lengths = [len(prompt(call.document, call.indexes, fence)) for call in calls[::step]]
+    return round(sum(lengths) * len(calls) / len(lengths)) if lengths else 0
+
+
+def _costs(settings: Context, tokens_in: int, tokens_out: int) -> dict[str, float | None]:
+    costs: dict[str, float | None] = {}
+    for model in models_of(settings).values():
+        name, price = model_name(model), price_of(settings, model)
+        free = 0.0 if name.provider == "ollama" else None
+        costs[name.key] = round(price.of(tokens_in, tokens_out), 6) if price else free
+    return costs
+
+
+def _seconds(settings: Context, wanted: int, calls: int, rate: float | None) -> tuple[float, float]:
+    if rate:
+        return round(wanted / rate, 1), round(wanted / rate, 1)
+    least, most = SECONDS_A_CALL["ollama" if settings.provider == "ollama" else "openai"]
+    rounds = calls / min(settings.max_workers, max(calls, 1))
+    return round(rounds * least, 1), round(rounds * most, 1)
+
+
+def _cost(model: str, cost: float | None) -> str:
+    if cost is None:
+        return f"{model} has no price (`context.prices`)"
+    return f"{model} costs {cost:.4f}" if cost else f"{model} costs nothing"
+
+
+def _span(seconds: tuple[float, float]) -> str:
+    least, most = (duration(limit) for limit in seconds)
+    return least if least == most else f"{least} to {most}"
+
+
+FILE = "contexts.json"
+MEASURED = 20
+"""Contexts that a run has to write for its pace to be a measure."""
+
+
+class LastRun(BaseModel):
+    """How many chunks have no context of the model, the most frequent reason, and the pace by model.
+
+    `failed_runs`: how many runs in a row left such chunks.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    failures: int = 0
+    reason: str = ""
+    failed_runs: int = 0
+    contexts_per_second: dict[str, float] = {}
+
+
+def note_run(store: Store, tenant: str, failures: Mapping[str, str], tally: Usage | None = None) -> LastRun:
+    """Keep what the next build needs to know; `failures` are reasons by chunk id."""
+    reason = Counter(failures.values()).most_common(1)[0][0] if failures else ""
+    before = read_last_run(store, tenant)
+    paces, failed_runs = dict(before.contexts_per_second), before.failed_runs + 1 if failures else 0
+    if tally and tally.done >= MEASURED:
+        paces[tally.written_by.most_common(1)[0][0]] = round(tally.done / tally.seconds, 3)
+    run = LastRun(failures=len(failures), reason=reason, failed_runs=failed_runs, contexts_per_second=paces)
+    write_json(store.tenant(tenant) / FILE, run.model_dump())
+    return run
+
+
+def read_last_run(store: Store, tenant: str) -> LastRun:
+    """Return what the last build noted; nothing where it cannot be read."""
+    try:
+        noted: Any = read_json(store.tenant(tenant) / FILE)
+        return LastRun.model_validate(noted)
+    except (StoreError, ValidationError):
+        return LastRun()
+
+
+def has_failures(store: Store, tenant: str) -> bool:
+    """Return whether the last build left chunks without a context of the model."""
+    return bool(read_last_run(store, tenant).failures)
+
+
+REASONS = 3
+CHUNKS = 20
+"""Chunks that an event names; the asset's page and `contexts.parquet` have the reasons of all."""
+
+
+def contexts_event(
+    tenant: str, failures: Mapping[str, str], before: LastRun, after: LastRun, now: datetime
+) -> dict[str, Any] | None:
+    """Return what to tell of a run, or None where there is nothing new.
+
+    Told are the first run that left chunks without a context, the second, the fourth, the eighth … in a row, and the
+    one after which none is left.
+
+    Args:
+        tenant: whose contexts they are.
+        failures: by chunk id why there is no context of the model.
+        before: what the run before left.
+        after: what this run leaves.
+        now: for the event.
+    """
+    head = {"time": now.astimezone(UTC).isoformat(timespec="seconds"), "tenant": tenant}
+    if not failures:
+        text = f"contexts of {tenant} are written again: every chunk has one"
+        return {"event": "contexts_written_again", "text": text, **head} if before.failures else None
+    if not is_nth_alert(after.failed_runs):
+        return None
+    times = f", {after.failed_runs} builds in a row" if after.failed_runs > 1 else ""
+    reason = after.reason if len(after.reason) <= ERROR_CHARS else f"{after.reason[: ERROR_CHARS - 1]}…"
+    return {
+        "event": "contexts_failed",
+        "text": f"contexts of {tenant}: {len(failures)} chunks have none of the model{times}: {reason}; "
+        "`citelock build --retry-contexts` asks again",
+        **head,
+        "contexts_failed": len(failures),
+        "failures_in_a_row": after.failed_runs,
+        "reasons": {why[:ERROR_CHARS]: count for why, count in Counter(failures.values()).most_common(REASONS)},
+        "chunks": sorted(failures)[:CHUNKS],
+    }
+
 
 TOLD_S = 5.0
 

@@ -20,13 +20,11 @@ from rag_assets.parsing.scanned import READ, SETTINGS, Prepared, ScannedDocument
 from rag_assets.steps.files.file_text import FileError, FileText, PagesDone, file_text
 from rag_assets.steps.files.plugged import SCANNED, is_installed_now, lack, missing_extra
 from rag_assets.steps.files.records import MODULES, OcrPage
-from rag_assets.steps.formats.block_json import blocks_body, blocks_content, content_of_json
-from rag_assets.steps.formats.blocks import Content
+from rag_assets.steps.formats.blocks import Content, blocks_body, blocks_content, content_of_json
 from rag_assets.steps.formats.budget import Budget, noted, without_note
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.exported_page import ExportedIndex, ExportedPage, exported_index, exported_page
-from rag_assets.steps.sections.page_properties import Properties
-from rag_assets.steps.sections.reading import DirectReader
+from rag_assets.steps.sections.reading import DirectReader, Properties
 from rag_serving.config.documents import Documents
 from rag_serving.documents.kinds import TEXT_KINDS, Kind, KindError, kind_in
 from rag_serving.isolation.child import Child, ParseError, module_command

@@ -15,7 +15,7 @@ from rag_assets.parsing.outcomes import outcome
 from rag_assets.steps.files.file_text import file_text
 from rag_assets.steps.files.pdf.reading import pdf_text
 from rag_assets.steps.files.records import OcrPage, OcrWord
-from rag_assets.steps.formats.block_json import content_to_json
+from rag_assets.steps.formats.blocks import content_to_json
 from rag_assets.steps.formats.budget import Budget
 from rag_assets.steps.formats.exported_page import exported_index, exported_page
 from rag_assets.steps.sections.reading import DirectReader

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from rag_assets.publishing.column_sizes import MOST, oversized_column
 from rag_assets.publishing.shards import shard_count, shard_name
-from rag_assets.steps.contexts.context_prefix import under_prefixes
+from rag_assets.steps.contexts.contextualize import under_prefixes
 from rag_serving.artifacts.columns import dictionary_encode, numbers_of, reordered
 from rag_serving.artifacts.content_digests import values_digest
 from rag_serving.artifacts.contents import let_go

@@ -38,7 +38,7 @@ def command(
     source is asked and no model is called. What cannot be restored is named (exit code 1), and the next
     `citelock build` makes the published generation again though nothing changed.
     """
-    from rag_assets.publishing.databases import publish_to_database
+    from rag_assets.publishing.publish import publish_to_database
     from rag_assets.publishing.repair import repair
 
     settings = load_config(config)

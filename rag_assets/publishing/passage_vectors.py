@@ -1,7 +1,7 @@
 """The vectors of passages: one for each, or one for each window of a passage that its model does not read at once.
 
 Belongs here: from chunks and a model to vectors with their content addresses. Does not belong here: where windows begin
-(`steps.contexts.embedded_windows`), what is remembered (`state.vector_cache`), vectors of sentences (`sentences`).
+(`steps.contexts.contextualize`), what is remembered (`state.vector_cache`), vectors of sentences (`sentences`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_assets.state.vector_cache import Progress, TextVectors
-from rag_assets.steps.contexts.contextualize import with_vector_keys
-from rag_assets.steps.contexts.embedded_windows import embedded_windows
+from rag_assets.steps.contexts.contextualize import embedded_windows, with_vector_keys
 from rag_serving.indexes.exact import JoinedVectors, Vectors
 from rag_serving.indexes.window_map import WindowMap, window_counts
 from rag_serving.models.protocols import Embedder, InputLimit

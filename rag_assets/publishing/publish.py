@@ -1,16 +1,17 @@
 """Moving the pointer to a checked generation, and removing what nobody needs any more.
 
-Belongs here: publishing, retention. Does not belong here: the checks themselves (`checks`).
+Belongs here: publishing, retention, copying to the database that `index.kind` names, if it names one.
+Does not belong here: the checks themselves (`checks`), the database (`rag_serving.indexes.databases`).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rag_assets.publishing.checks import CheckResult, verdict_path
-from rag_assets.publishing.databases import prune_database, publish_to_database
-from rag_assets.publishing.originals import remove_unnamed_originals
+from rag_assets.publishing.documents import remove_unnamed_originals
 from rag_assets.publishing.shard_writer import ShardWriter
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_serving.artifacts.manifest import read_manifest
@@ -18,8 +19,33 @@ from rag_serving.artifacts.signed_files import read_signed
 from rag_serving.artifacts.store import Store, StoreError, remove_folder
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import GenerationInfo, list_generations, move_current
-from rag_serving.indexes.databases import Figures
+from rag_serving.indexes.databases import Figures, RemoteError, open_database
 from rag_serving.indexes.generation import place_of
+
+_log = logging.getLogger(__name__)
+
+
+def publish_to_database(store: Store, tenant: str, generation_id: str, config: Config, resend: bool = False) -> Figures:
+    """Copy a checked generation to the configured database and let its pointer name it; return what was done, nothing
+    where there is none. `resend`: what the database has of it is sent again.
+
+    Raises:
+        ConfigError, RemoteError: it cannot be done, and why; what the database has published is as it was.
+    """
+    if config.index.kind == "disk":
+        return {}
+    return open_database(config).publish(store, tenant, generation_id, resend)
+
+
+def prune_database(store: Store, tenant: str, config: Config) -> tuple[str, ...]:
+    """Remove generations beyond `keep_generations` from the database; returns their ids."""
+    if config.index.kind == "disk":
+        return ()
+    try:
+        return open_database(config).prune(store, tenant)
+    except RemoteError as error:  # what is published is: the next publication removes them
+        _log.warning("older generations of %s stay in the database: %s", tenant, error)
+    return ()
 
 
 class PublishError(Exception):

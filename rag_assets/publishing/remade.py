@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rag_assets.publishing.arrange import lexical_documents
 from rag_assets.publishing.checks import CheckResult, few, sample_rows
-from rag_assets.steps.contexts.embedded_windows import embedded_windows
+from rag_assets.steps.contexts.contextualize import embedded_windows
 from rag_serving.artifacts.columns import take_rows
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.generation import Generation

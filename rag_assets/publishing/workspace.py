@@ -1,13 +1,17 @@
 """What the steps of a build leave for each other, and the generation's folder made of it.
 
-Belongs here: files under `Store.candidate(tenant)`; every part is complete or not there.
-Does not belong here: what is in the parts (`build`).
+Belongs here: files under `Store.candidate(tenant)`; every part is complete or not there; who may read each page,
+vectors and the codes that bound their similarities. Does not belong here: what is in the parts (`build`), searching
+(`rag_serving.indexes`).
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,13 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from rag_assets.publishing.keyword_writer import write_keyword_index
-from rag_assets.publishing.page_readers import write_page_readers
-from rag_assets.publishing.vector_files import save_codes, save_vectors
+from rag_serving.artifacts.contents import let_go, map_file
 from rag_serving.artifacts.manifest import PartSize
-from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS
+from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS, PAGE_READERS
 from rag_serving.artifacts.store import (
     Store,
     StoreError,
@@ -33,11 +38,134 @@ from rag_serving.artifacts.store import (
     write_mapped,
     write_table,
 )
-from rag_serving.indexes.exact import Vectors
+from rag_serving.indexes.exact import FILE as VECTORS_FILE
+from rag_serving.indexes.exact import Vectors, VectorsError, vectors_of
 from rag_serving.indexes.generation_files import LEXICAL_FOLDER
 from rag_serving.indexes.generation_parts import CHUNKS_FILE, MAPPED_FILE, GenerationPart, map_chunks, named_parts
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
+from rag_serving.indexes.page_readers import FILE as READERS_FILE
+from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE
+
+_CELLS_AT_ONCE = 16_384  # rows whose cells are Python objects at once
+_Entry = tuple[str, str]  # text hash, reader class
+
+
+def write_page_readers(folder: Path, chunks: pa.Table) -> None:
+    """Write the file for a table of GENERATION_CHUNKS."""
+    write_table(folder / READERS_FILE, page_readers(chunks), PAGE_READERS)
+
+
+def page_readers(chunks: pa.Table) -> pa.Table:
+    """PAGE_READERS of GENERATION_CHUNKS: the pages of the chunks, and those of chunks dropped as duplicates of them."""
+    pages: defaultdict[str, set[_Entry]] = defaultdict(set)
+    for page_id, entry in _entries(chunks):
+        pages[page_id].add(entry)
+    rows = [
+        {"page_id": page_id, "classes": sorted({readers for _, readers in entries}), "content": _digest(entries)}
+        for page_id, entries in sorted(pages.items())
+    ]
+    return PAGE_READERS.table(list(rows))
+
+
+def _entries(chunks: pa.Table) -> Iterator[tuple[str, _Entry]]:
+    """Yield a page id, and who may read which text of it."""
+    for batch in chunks.select(["page_id", "text_hash", "readers", "places"]).to_batches(max_chunksize=_CELLS_AT_ONCE):
+        for page_id, text_hash, readers, places in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield page_id, (text_hash, readers)
+            for place in places or ():
+                yield place["chunk_id"].rsplit(":", 2)[0], (text_hash, place["readers"])
+
+
+def _digest(entries: set[_Entry]) -> str:
+    return hashlib.sha256(json.dumps(sorted(entries), separators=(",", ":")).encode()).hexdigest()[:32]
+
+
+_LEVELS = 127
+_CODED_AT_ONCE = 1024  # vectors that are coded at once: what is computed of them stays in the processor's cache
+_WRITTEN = 65_536  # vectors after which the memory of mapped ones is let go
+
+
+def save_vectors(folder: Path, vectors: Vectors) -> None:
+    """Write L2-normalized vectors [n, d] into a folder, under their final name only when complete."""
+    temporary = folder / f".{VECTORS_FILE}"
+    with temporary.open("wb") as file:
+        header = {"descr": "<f4", "fortran_order": False, "shape": vectors.shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, len(vectors), _WRITTEN):
+            file.write(np.ascontiguousarray(vectors[start : start + _WRITTEN], dtype="<f4").data)
+            let_go(vectors)
+    temporary.replace(folder / VECTORS_FILE)
+
+
+def load_vectors(folder: Path, rows: int, dimension: int) -> Vectors:
+    """Return the vectors [rows, dimension] of a folder, memory-mapped.
+
+    Raises:
+        VectorsError: missing, truncated, or of another shape.
+    """
+    path = folder / VECTORS_FILE
+    try:
+        return vectors_of(map_file(path) if rows else memoryview(b""), rows, dimension)
+    except OSError as error:
+        raise VectorsError(f"{path} cannot be read ({error})") from error
+
+
+def save_codes(folder: Path, vectors: NDArray[np.float32]) -> None:
+    """Write the codes [d, n] of vectors [n, d], and per row its scale, its error and its code's length [3, n]."""
+    count, dimension = vectors.shape
+    if not count:
+        return
+    facts = np.empty((3, count), np.float32)
+    with (folder / CODES_FILE).open("wb") as file:
+        header = {"descr": "|i1", "fortran_order": False, "shape": (dimension, count)}
+        np.lib.format.write_array_header_1_0(file, header)
+        file.flush()
+        begin = file.tell()
+        for start in range(0, count, _WRITTEN):
+            part = slice(start, start + _WRITTEN)
+            codes, facts[:, part] = _coded_blocks(vectors[part])
+            let_go(vectors)
+            for number, row in enumerate(codes):
+                _write_at(file.fileno(), row.data, begin + number * count + start)
+    with (folder / FACTS_FILE).open("wb") as file:
+        np.save(file, facts, allow_pickle=False)
+
+
+def _write_at(handle: int, data: memoryview, place: int) -> None:
+    """Write all bytes at a place of an open file."""
+    while len(data):
+        written = os.pwrite(handle, data, place)
+        data, place = data[written:], place + written
+
+
+def _coded_blocks(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Return codes [d, n] and facts [3, n] of vectors [n, d], some of which are coded at once."""
+    count, dimension = vectors.shape
+    codes, facts = np.empty((dimension, count), np.int8), np.empty((3, count), np.float32)
+    for start in range(0, count, _CODED_AT_ONCE):
+        part = slice(start, start + _CODED_AT_ONCE)
+        codes[:, part], facts[:, part] = _coded(np.asarray(vectors[part], np.float32))
+    return codes, facts
+
+
+def _coded(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Return codes [d, n] and facts [3, n] of vectors [n, d]; one array is used for every step."""
+    largest = np.maximum(vectors.max(axis=1, initial=0), -vectors.min(axis=1, initial=0))
+    scales = np.where(largest > 0, largest, 1).astype(np.float32) / np.float32(_LEVELS)
+    steps = vectors / scales[:, None]
+    np.rint(steps, out=steps)
+    codes = steps.astype(np.int8)
+    steps *= scales[:, None]
+    lengths = _lengths(steps)
+    np.subtract(vectors, steps, out=steps)
+    return np.ascontiguousarray(codes.T), np.stack([scales, _lengths(steps), lengths]).astype(np.float32)
+
+
+def _lengths(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    lengths: NDArray[np.float32] = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    return lengths
+
 
 _DENSE, _LEXICAL, _SENTENCES, _FACTS = "dense", "lexical", "sentences", "dense.json"
 _MADE_OF = "sentences.json"

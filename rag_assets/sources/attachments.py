@@ -1,23 +1,25 @@
-"""Files that hang on pages, as rows of PAGES: their text is found, cited and guarded like a page's.
+"""Files and comments of pages, as rows of PAGES: their text is found, cited and guarded like a page's.
 
-Belongs here: which files are read, what becomes of the others, and what a row of a file takes from its page.
-Does not belong here: where a source keeps its files, or the text of a file
+Belongs here: which files are read and which comments count, what becomes of the others, and what a row takes from its
+page: its readers above all. Does not belong here: where a source keeps its files and comments, or the text of a file
 (`rag_assets.steps.files.file_text`).
+
+Comments have a row of their own and are no part of the page's body: a comment makes no version of its page, and a
+citation of a page version has to stay true whatever is said below it later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 from rag_assets.parsing.reader import LimitedReader
-from rag_assets.sources.base import Row, SourceError
-from rag_assets.sources.deletions import COMMENTS_MARK, MARK
+from rag_assets.sources.base import COMMENTS_MARK, MARK, Row, SourceError
 from rag_assets.sources.envelope import EnvelopeError, content_hash
 from rag_assets.sources.originals import OriginalFacts, is_kept, keep_original
 from rag_assets.steps.files.file_text import FileError
@@ -242,3 +244,58 @@ def beside(page: Row) -> Row:
         "position": None,
         "original": None,
     }
+
+
+@dataclass(frozen=True)
+class Comment:
+    """One comment in its current version."""
+
+    id: str
+    body: str  # storage format
+    version: int
+    updated_at: datetime | None
+
+
+def comments_row(page: Row, comments: Sequence[Comment], id_prefix: str) -> Row | None:
+    """Return the row of a page's comments, oldest first; None where there are none.
+
+    Its version is the sum of theirs, so that it grows with each comment and each edit.
+    """
+    said = sorted(comments, key=lambda one: (one.updated_at or datetime.min.replace(tzinfo=UTC), one.id))
+    body = "".join(f"<div>{one.body}</div>" for one in said if one.body.strip())
+    if not body:
+        return None
+    title = f"Comments on {page['title']}"
+    row = beside(page)
+    return {
+        **row,
+        "page_id": comments_id(page, id_prefix),
+        "version": sum(one.version for one in said),
+        "title": title,
+        "updated_at": said[-1].updated_at or page["updated_at"],
+        "body": body,
+        "body_format": "storage",
+        "content_hash": content_hash(title, body, "storage", row["anchor_flavor"]),
+    }
+
+
+def comments_id(page: Row, id_prefix: str) -> str:
+    """Return the id of the row of a page's comments."""
+    return f"{id_prefix}{COMMENTS_MARK}{page['page_id'].removeprefix(id_prefix)}"
+
+
+def unchanged_comments(page: Row, before: Row) -> Row:
+    """Return the row of comments that are the same, below a page that may have changed."""
+    row = beside(page)
+    title = f"Comments on {page['title']}"
+    columns = {name: before[name] for name in ("page_id", "version", "updated_at", "body", "body_format")}
+    return {**row, **columns, "title": title, "content_hash": content_hash(title, before["body"], "storage", "html")}
+
+
+def moment_of(when: object) -> datetime | None:
+    """Return an ISO 8601 date with its zone, to the millisecond, in UTC; None for anything else."""
+    try:
+        moment = datetime.fromisoformat(when).astimezone(UTC) if isinstance(when, str) else None
+    except (ValueError, OverflowError):
+        return None
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000) if moment else None

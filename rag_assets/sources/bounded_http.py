@@ -1,7 +1,7 @@
 """HTTP to a site's own hosts only, within a number of bytes and a time for the whole answer.
 
 Belongs here: which hosts and addresses may be asked, redirects included, and where reading stops.
-Does not belong here: signing a request (`confluence.transport`), what an answer means (`confluence.responses`).
+Does not belong here: signing a request and what an answer means (`confluence.transport`).
 
 The limits sit in the adapter of a `requests` session, which sends every hop of a redirect. An address is judged by the
 socket after it was connected and before anything is sent, so a name that changes its address between cannot pass.

@@ -2,7 +2,7 @@
 
 Belongs here: the shape of `GET /rest/api/content/{id}` with body.storage, version, space, ancestors and labels, and
 every way in which a file can fail to be one.
-Does not belong here: where envelopes come from, or what their restrictions mean (`rag_assets.steps.readers.readers`).
+Does not belong here: where envelopes come from, or what their restrictions mean (`rag_assets.steps.readers`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from rag_assets.sources.base import Row, digest
-from rag_assets.steps.readers.readers import UNNAMED
+from rag_assets.steps.readers import UNNAMED
 from rag_serving.access.principals import NOBODY
 from rag_serving.escaping.redaction import RedactedError
 

@@ -2,7 +2,7 @@
 
 Belongs here: a folder of files named by their SHA-256, and what a row of PAGES says of one.
 Does not belong here: the text of a file (`rag_assets.steps.files.file_text`), handing files to a generation
-(`rag_assets.publishing.originals`).
+(`rag_assets.publishing.documents`).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Belongs here: opening it, its version, what happens when it is damaged; fingerprints of texts remembered by content, so
 that only new text is fingerprinted. Does not belong here: how a fingerprint is made
-(`rag_assets.steps.dedup.duplicates`), what else is remembered and how that is sealed (`vector_cache`,
-`llm_contexts.cache`).
+(`rag_assets.steps.dedup`), what else is remembered and how that is sealed (`vector_cache`,
+`llm_contexts.writer`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rag_assets.steps.dedup.duplicates import FINGERPRINT, SIGNATURE_VERSION, Fingerprints, fingerprints
+from rag_assets.steps.dedup import FINGERPRINT, SIGNATURE_VERSION, Fingerprints, fingerprints
 from rag_serving.models.protocols import ModelError
 
 Result = TypeVar("Result")

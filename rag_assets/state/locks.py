@@ -1,7 +1,7 @@
-"""One writer at a time: a lock file for each source and each tenant.
+"""One writer at a time: a lock file for each source and each tenant, and a home that machines share.
 
-Belongs here: taking and holding a lock between processes, alone or with other steps of the same run; the kernel lets
-go of it when a process dies.
+Belongs here: taking and holding a lock between processes, alone or with other steps of the same run; the kernel lets go
+of it when a process dies; fetching what other machines did before something is done or decided.
 Does not belong here: what is written under it.
 
 An executor may start a second attempt of a step while the first one still runs, because it cannot reach the first
@@ -14,20 +14,67 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from rag_serving.config.loading import Config
-from rag_serving.shared_home import HeldError, written_with
+from rag_serving.shared_home import HeldError, HomeFollower, shared_home, written_with
+
+
+def refresh_sources(config: Config, sources: Iterable[str]) -> None:
+    """Fetch what other machines shared of sources and their tenants, so that only what is new is done again.
+
+    Raises:
+        ConfigError, ObjectHomeError: the store of a shared home cannot be used.
+    """
+    if home := shared_home(config):
+        chosen = sorted(sources)
+        for key in chosen:
+            home.refresh(f"sources/{key}")
+        for tenant in sorted({config.sources[key].tenant for key in chosen}):
+            home.refresh(f"tenants/{tenant}")
+
+
+def refresh_decisions(config: Config) -> str | None:
+    """Fetch the small files that say what was synced and published, unless that was done a moment ago.
+
+    Return why all that is here may be older than what other machines did, None where some of it is not: what is wrong
+    with one tenant is logged, and holds up no other.
+    """
+    if not config.object_store.url:
+        return None
+    follower = _follower(config.model_dump_json())
+    follower.fetch_if_due()
+    return follower.problem if follower.is_away else None
+
+
+@lru_cache(maxsize=4)
+def _follower(config: str) -> HomeFollower:
+    settings = Config.model_validate_json(config)
+    home = shared_home(settings)
+    assert home
+    return home.follower(settings, settings.tenants, to_decide)
+
+
+def to_decide(path: str, _is_generation: bool) -> bool:
+    """Small files say what was published, and what it was made from."""
+    return "/" not in path and (path.endswith(".json") or path == "current")
+
+
+def is_only_followed(config: Config, folder: Path) -> bool:
+    """Return whether a folder of the home has but the small files of one that other machines write."""
+    home = shared_home(config)
+    return home is not None and home.is_followed(folder.absolute().relative_to(home.home).as_posix())
+
 
 _POLL_S = 0.2
 _LOOK_S = 2.0
 RUN_WAIT_S = 86_400.0
 """How long a step waits for another attempt of itself, or for another step of its run."""
-
 _log = logging.getLogger(__name__)
 
 

@@ -1,6 +1,7 @@
 """What a sync leaves in its source's folder: the pages, the members of groups, and what became of every page.
 
-Belongs here: writing `pages.parquet`, `group_members.parquet` and `sync_state.json`, reading the last with forgiveness.
+Belongs here: writing `pages.parquet`, `group_members.parquet` and `sync_state.json`, reading the last with forgiveness;
+how many passages everyone may read, and how many nobody, where it would surprise.
 Does not belong here: syncing (`sources`), what later steps leave (`state.records`).
 """
 
@@ -18,12 +19,46 @@ from rag_assets.parsing.scanned import ScannedDocuments
 from rag_assets.sources.base import SyncResult
 from rag_assets.sources.originals import FOLDER as ORIGINALS_FOLDER
 from rag_assets.sources.originals import remove_unnamed
-from rag_assets.steps.readers.readers import ReaderOrigins
+from rag_assets.steps.readers import ReaderOrigins
 from rag_serving.access import group_members as membership
-from rag_serving.artifacts.schema import GROUP_MEMBERS, PAGES
+from rag_serving.access.principals import EVERYONE, NOBODY
+from rag_serving.artifacts.schema import CHUNKS, GROUP_MEMBERS, PAGES
 from rag_serving.artifacts.signed_files import write_signed_table
-from rag_serving.artifacts.store import Store, StoreError, read_json, write_json, write_table
+from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_json, write_table
 from rag_serving.escaping.redaction import redacted_values
+
+
+@dataclass(frozen=True)
+class PassageReaders:
+    """The passages of a source's chunk table by who may read them."""
+
+    passages: int = 0
+    for_everyone: int = 0
+    for_nobody: int = 0
+
+    def note(self, source: str) -> str | None:
+        """Return what whoever asks without a name will meet; None where that is no surprise."""
+        if not self.passages:
+            return None
+        if self.for_nobody == self.passages:
+            return (
+                f"nobody may read any of its {self.passages:,} passages; `citelock doctor` says why, "
+                f"sources.{source}.readers says who may read the space"
+            )
+        if not self.for_everyone:
+            return f"0 of {self.passages:,} passages are readable for everyone; who asks needs --user or --group"
+        return None
+
+
+def passage_readers(store: Store, source: str) -> PassageReaders:
+    """Count the passages of a source; none where it has no table that can be read."""
+    try:
+        readers = read_table(store.source(source) / "chunks.parquet", CHUNKS, ["readers"])["readers"]
+    except StoreError:
+        return PassageReaders()
+    counts = {entry["values"]: entry["counts"] for entry in pc.value_counts(readers).to_pylist()}
+    return PassageReaders(len(readers), counts.get(EVERYONE, 0), counts.get(NOBODY, 0))
+
 
 SYNC_FILE = "sync_state.json"
 

@@ -1,6 +1,6 @@
 """The section `orchestration`: where the steps of `ingest` and `publish` run.
 
-Belongs here: keys, types, defaults. Does not belong here: executors (`rag_assets.executors`), Dagster's instance with
+Belongs here: keys, types, defaults. Does not belong here: executors (`rag_assets.definitions`), Dagster's instance with
 its storage and run launcher (`dagster.yaml`, of which `deploy/dagster` has examples).
 """
 

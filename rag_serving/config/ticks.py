@@ -1,7 +1,7 @@
 """Cron expressions: whether one can be followed, and when its schedule ticked last (UTC), by the library of Dagster.
 
 Belongs here: the check of the configuration, the ticks before a moment. Does not belong here: starting anything at a
-tick (`rag_assets.schedules`).
+tick (`rag_assets.jobs`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who may read each page of a generation, in a small file of its own.
 
 Belongs here: telling by that file whether one generation narrows the readers of another, without opening either.
-Does not belong here: making it (`rag_assets.publishing.page_readers`), when it matters (`current`).
+Does not belong here: making it (`rag_assets.publishing.workspace`), when it matters (`current`).
 """
 
 from __future__ import annotations

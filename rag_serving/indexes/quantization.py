@@ -1,7 +1,7 @@
 """Vectors as bytes: for every row the bounds between which its similarity lies, at a fraction of the cost.
 
 Belongs here: opening the codes, bounds on similarities.
-Does not belong here: coding vectors (`rag_assets.publishing.vector_files`), choosing rows by these bounds (`exact`).
+Does not belong here: coding vectors (`rag_assets.publishing.workspace`), choosing rows by these bounds (`exact`).
 
 A code is the vector divided by its own largest component, rounded to one byte each (per-vector scalar quantization).
 How far a code lies from its vector is stored beside it, so by Cauchy and Schwarz a similarity differs from that of the

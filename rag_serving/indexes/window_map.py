@@ -1,7 +1,7 @@
 """Which vectors belong to which row: a passage that is longer than its model reads at once has one for each window.
 
 Belongs here: the map, made of the signed chunk table; the best value of each row's windows; names of windows in Chroma.
-Does not belong here: where windows begin and end (`rag_assets.steps.contexts.embedded_windows`), comparing (`exact`).
+Does not belong here: where windows begin and end (`rag_assets.steps.contexts.contextualize`), comparing (`exact`).
 
 Vectors stand in the order of the rows, those of one row in the order of its windows. A window has its passage's
 readers: whoever may not read a row never has one of its vectors compared.

@@ -22,7 +22,7 @@ from support.project import Project
 from support.waiting import wait_until
 
 from rag_assets.build.command import command
-from rag_assets.steps.contexts import embedded_windows
+from rag_assets.steps.contexts import contextualize
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, read_table
 from rag_serving.config.loading import load_config
@@ -89,7 +89,7 @@ def test_building_again_with_nothing_changed_starts_no_run_and_publishes_nothing
 def test_passages_of_one_window_are_not_embedded_again_when_windows_are_cut_another_way(
     built_wiki: Wiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded_windows, "VERSION", embedded_windows.VERSION + 1)
+    monkeypatch.setattr(contextualize, "WINDOWS_VERSION", contextualize.WINDOWS_VERSION + 1)
     tenant = build_json(built_wiki)["tenants"]["demo"]
     assert (tenant["published"], tenant["texts_embedded"], tenant["shards_built"]) == (True, 0, 0)
 

@@ -11,7 +11,7 @@ from support.building import build_json
 from support.envelopes import Wiki
 from support.stand_in_chat import MODEL
 
-from rag_assets.llm_contexts.last_run import LastRun, contexts_event, note_run
+from rag_assets.llm_contexts.tenant import LastRun, contexts_event, note_run
 from rag_serving.artifacts.store import Store
 
 NOW = datetime(2026, 3, 1, 8, tzinfo=UTC)

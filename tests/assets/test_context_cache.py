@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 from model_of_contexts import tables_of
 
-from rag_assets.llm_contexts.cache import FILE, SEAL_PURPOSE, ContextCache, _address
-from rag_assets.llm_contexts.writer import known_contexts
+from rag_assets.llm_contexts.writer import FILE, SEAL_PURPOSE, ContextCache, _address, known_contexts
 from rag_assets.steps.contexts.contextualize import WrittenContext
 from rag_assets.steps.contexts.prompt import Document, build_documents
 from rag_serving.artifacts.signatures import Seal

@@ -13,9 +13,16 @@ from support.building import build, build_json
 from support.envelopes import Wiki
 from support.stand_in_chat import MODEL, StandInChat, served
 
-from rag_assets.llm_contexts.estimate import CHARS_PER_TOKEN, TOKENS_OUT, Estimate, estimate
-from rag_assets.llm_contexts.last_run import LastRun, note_run, read_last_run
-from rag_assets.llm_contexts.tenant import plan_contexts
+from rag_assets.llm_contexts.tenant import (
+    CHARS_PER_TOKEN,
+    TOKENS_OUT,
+    Estimate,
+    LastRun,
+    estimate,
+    note_run,
+    plan_contexts,
+    read_last_run,
+)
 from rag_assets.llm_contexts.writer import Usage
 from rag_assets.steps.contexts.prompt import build_documents, prompt
 from rag_serving.artifacts.store import Store

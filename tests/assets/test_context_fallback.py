@@ -13,9 +13,8 @@ from model_of_contexts import good_context, tables_of
 from support.stand_in_chat import MODEL, Fault, StandInChat, served
 
 from rag_assets.llm_contexts import servers
-from rag_assets.llm_contexts.cache import ContextCache
 from rag_assets.llm_contexts.servers import ContextServers, model_name, models_of, open_servers
-from rag_assets.llm_contexts.writer import Contexts, ContextWriter, document_budget
+from rag_assets.llm_contexts.writer import ContextCache, Contexts, ContextWriter, document_budget
 from rag_assets.steps.contexts.prompt import build_documents
 from rag_serving.config.loading import ConfigError, parse_config
 from rag_serving.config.models import Context, Price

@@ -22,9 +22,8 @@ from model_of_contexts import good_context, tables_of
 from support.stand_in_chat import MODEL, Fault, StandInChat, served
 
 from rag_assets.llm_contexts import writer as module
-from rag_assets.llm_contexts.cache import ContextCache
 from rag_assets.llm_contexts.servers import open_patient_chat, open_servers
-from rag_assets.llm_contexts.writer import ContextWriter, Usage
+from rag_assets.llm_contexts.writer import ContextCache, ContextWriter, Usage
 from rag_assets.steps.contexts.prompt import VERSION, Document, build_documents
 from rag_serving.config.models import Context
 from rag_serving.models.chat.client import RemoteChat

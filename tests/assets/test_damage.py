@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 from citelock_governance.audit.verification import Verifier, pages
 from evals.evaluation.cli.gold import app as gold_commands
 from rag_assets.publishing import lexical_writer
+from rag_assets.steps import incremental
 from rag_assets.steps.chunks.chunking import build_chunks
-from rag_assets.steps.incremental import incremental
 from rag_serving.indexes.catalog import list_generations
 from rag_serving.text.analyzer import STOP_WORDS
 

@@ -12,8 +12,7 @@ import pytest
 from support.envelopes import Wiki
 
 from evals.bench.cluster import Cluster
-from rag_assets.definitions import build_defs
-from rag_assets.executors import kind_of_run, open_executor
+from rag_assets.definitions import build_defs, kind_of_run, open_executor
 from rag_assets.partitions import register
 from rag_serving.config.loading import Config, ConfigError, load_config, parse_config
 
@@ -82,7 +81,7 @@ def test_builds_alone_run_elsewhere(wiki: Wiki) -> None:
 
 def test_no_library_of_a_cluster_is_imported_before_it_is_needed() -> None:
     code = (
-        "from rag_assets.executors import open_executor; from rag_serving.config.loading import parse_config; "
+        "from rag_assets.definitions import open_executor; from rag_serving.config.loading import parse_config; "
         "import sys; open_executor(parse_config({})); print({'celery', 'docker', 'kubernetes'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

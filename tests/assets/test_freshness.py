@@ -20,8 +20,7 @@ from support.envelopes import Wiki
 from support.running import served
 
 from rag_assets.definitions import build_defs
-from rag_assets.monitoring.alerts import send
-from rag_assets.monitoring.watching import is_nth_alert
+from rag_assets.monitoring.alerts import is_nth_alert, send
 from rag_assets.partitions import register
 from rag_assets.resources import Installation
 from rag_assets.sensors import alert_when_a_build_fails, failures_in_a_row, watch_sources

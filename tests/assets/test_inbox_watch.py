@@ -18,13 +18,11 @@ from support.envelopes import Wiki
 
 from rag_assets.build.inboxes import Watch
 from rag_assets.partitions import partitions_in_flight, register
-from rag_assets.process_marks import TAG, has_ended, own_mark
 from rag_assets.resources import Installation
-from rag_assets.runs import end_orphans
+from rag_assets.runs import PROCESS, end_orphans, has_ended, own_mark
 from rag_assets.sensors import ingest_uploads
 from rag_assets.state.locks import exclusive
-from rag_assets.state.observed import watching_folder
-from rag_assets.state.planning import LEFT_SECONDS, uploads_to_take
+from rag_assets.state.planning import LEFT_SECONDS, uploads_to_take, watching_folder
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import load_config
@@ -130,7 +128,7 @@ def test_what_a_tenant_uploads_while_another_ones_is_built_is_not_left_to_the_pr
             return [str(request.run_key).split(":")[0] for request in result.run_requests or ()]
 
         assert started() == []
-        tags = {"citelock/started_by": "inboxes", "dagster/partition": "demo", TAG: own_mark()}
+        tags = {"citelock/started_by": "inboxes", "dagster/partition": "demo", PROCESS: own_mark()}
         instance.add_run(dg.DagsterRun(job_name="publish", status=dg.DagsterRunStatus.STARTED, tags=tags))
         assert started() == ["other"]
 
@@ -179,7 +177,7 @@ def test_a_killed_run_is_noted_as_failed_and_its_document_is_taken_up(wiki: Wiki
         run = instance.get_run_by_id(orphan)
         assert run is not None
         assert (run.status, run.job_name) == (dg.DagsterRunStatus.FAILURE, "publish")
-        assert has_ended(run.tags[TAG])
+        assert has_ended(run.tags[PROCESS])
         with exclusive(watching_folder(Store(wiki.home))):  # the killed process holds nothing any more
             pass
         put(wiki, KETTLE)

@@ -17,7 +17,7 @@ from rag_assets.runs import failure_of
 from rag_assets.sensors import read_cursor, register_partitions, write_cursor
 from rag_assets.state.planning import UNSEEN_SECONDS
 from rag_assets.steps.chunks.chunking import DEFAULT
-from rag_assets.steps.incremental.incremental import update_chunks, update_sections
+from rag_assets.steps.incremental import update_chunks, update_sections
 from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
 from rag_serving.artifacts.store import read_table
 from rag_serving.config.loading import load_config

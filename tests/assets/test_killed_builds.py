@@ -10,8 +10,8 @@ import dagster as dg
 import pytest
 
 from rag_assets.build.runner import Runner
-from rag_assets.process_marks import TAG, own_mark
 from rag_assets.progress import LogReporter
+from rag_assets.runs import PROCESS, own_mark
 from rag_serving.config.loading import Config
 
 POOL = "models"
@@ -19,7 +19,7 @@ POOL = "models"
 
 def mark_of_one_that_ended() -> str:
     """Return the mark of a process that was there and is no more."""
-    code = "from rag_assets.process_marks import own_mark; print(own_mark())"
+    code = "from rag_assets.runs import own_mark; print(own_mark())"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -33,7 +33,7 @@ def test_places_in_pools_of_a_killed_build_are_free_for_the_next(
         storage = instance.event_log_storage
         storage.set_concurrency_slots(POOL, 1)
         mark = mark_of_one_that_ended() if is_killed else own_mark()
-        run = instance.create_run_for_job(_nothing, status=dg.DagsterRunStatus.STARTED, tags={TAG: mark})
+        run = instance.create_run_for_job(_nothing, status=dg.DagsterRunStatus.STARTED, tags={PROCESS: mark})
         assert storage.claim_concurrency_slot(POOL, run.run_id, "embeddings").is_claimed
         Runner(Config(), None, LogReporter(), str(tmp_path), verbose=False).close()
         free = storage.get_concurrency_info(POOL).active_slot_count == 0

@@ -13,7 +13,7 @@ from sources.stand_in_site import page
 from support.synthetic import MODEL, TENANT, chunk_row, clustered_vectors, config_for
 
 from rag_assets.publishing.build import build_dense, build_lexical_index, commit_generation
-from rag_assets.publishing.originals import gather_originals, remove_unnamed_originals
+from rag_assets.publishing.documents import gather_originals, remove_unnamed_originals
 from rag_assets.publishing.repair import repair
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_assets.sources import SyncResult, open_source

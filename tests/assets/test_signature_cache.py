@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rag_assets.state.content_cache import FILE, SignatureCache
-from rag_assets.steps.dedup.duplicates import FINGERPRINT, fingerprints
+from rag_assets.steps.dedup import FINGERPRINT, fingerprints
 
 TEXTS = ["one text", "another text", "one text"]
 HASHES = ["a", "b", "a"]

@@ -20,7 +20,7 @@ from rag_assets.build.summary import (
     tenant_facts,
     tenant_line,
 )
-from rag_assets.llm_contexts.last_run import note_run, read_last_run
+from rag_assets.llm_contexts.tenant import note_run, read_last_run
 from rag_assets.runs import Outcome
 from rag_assets.state.records import ChunksState, PagesState, update_state
 from rag_serving.artifacts.schema import CHUNKS

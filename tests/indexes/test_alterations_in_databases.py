@@ -13,7 +13,7 @@ from support.index_backends import REMOTE, Backends
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors
 
 from rag_assets.publishing.build import build_generation
-from rag_assets.publishing.databases import publish_to_database
+from rag_assets.publishing.publish import publish_to_database
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config

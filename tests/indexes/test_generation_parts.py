@@ -20,7 +20,7 @@ from support.synthetic import MODEL, TENANT, WORDS, chunk_row, clustered_vectors
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.part_borders import part_borders
 from rag_assets.publishing.repair import repair
-from rag_assets.state.fingerprints import tenant_inputs
+from rag_assets.state.records import tenant_inputs
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.content_digests import values_digest
 from rag_serving.artifacts.manifest import read_manifest

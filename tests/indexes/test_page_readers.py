@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.synthetic import MODEL, TENANT, chunk_row, chunk_table, clustered_vectors, config_for
 
 from rag_assets.publishing.build import build_generation
-from rag_assets.publishing.page_readers import page_readers
+from rag_assets.publishing.workspace import page_readers
 from rag_serving.access.principals import Principal, satisfies
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store

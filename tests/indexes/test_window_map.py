@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from support.examples import examples
 from support.synthetic import clustered_vectors
 
-from rag_assets.publishing.vector_files import save_codes
+from rag_assets.publishing.workspace import save_codes
 from rag_serving.artifacts.contents import map_file
 from rag_serving.indexes import exact
 from rag_serving.indexes.exact import VectorTable

@@ -14,7 +14,7 @@ from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.checks import Coverage, check_generation
 from rag_assets.publishing.publish import prune, publish
 from rag_assets.publishing.repair import repair
-from rag_assets.state.fingerprints import tenant_inputs
+from rag_assets.state.records import tenant_inputs
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import rollback

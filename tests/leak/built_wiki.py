@@ -21,13 +21,12 @@ from sharing_wiki import COMMENTS, FILES
 
 from rag_assets.publishing.build import build_generation
 from rag_assets.resources import listed_pages
-from rag_assets.sources.comments import Comment, comments_row
+from rag_assets.sources.attachments import Comment, comments_row
 from rag_assets.sources.registry import open_source
 from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.chunks.select import join_sources, select_chunks
-from rag_assets.steps.contexts.context_prefix import embedded_texts
-from rag_assets.steps.contexts.contextualize import build_contexts, contextualized
-from rag_assets.steps.dedup.duplicates import find_duplicates, fingerprints, without_duplicates
+from rag_assets.steps.contexts.contextualize import build_contexts, contextualized, embedded_texts
+from rag_assets.steps.dedup import find_duplicates, fingerprints, without_duplicates
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.artifacts.store import Store

@@ -13,7 +13,7 @@ from brute_force import Judge
 from built_wiki import WordEmbedder, configuration, publish_wiki
 from restricted_wiki import TENANT, Wiki, restricted_wiki
 
-from rag_assets.steps.readers import readers
+from rag_assets.steps import readers
 from rag_assets.steps.sections import transclusion
 from rag_serving.access import principals as access
 from rag_serving.ask import Pipeline

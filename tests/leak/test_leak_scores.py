@@ -12,7 +12,7 @@ from support.constants import section_of
 from support.synthetic import MODEL, TENANT, WORDS, chunk_row, clustered_vectors, config_for
 
 from rag_assets.publishing.build import build_generation
-from rag_assets.steps.contexts.context_prefix import lexical_prefixes
+from rag_assets.steps.contexts.contextualize import lexical_prefixes
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config

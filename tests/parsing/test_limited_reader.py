@@ -13,7 +13,7 @@ from parsing.hostile_pdf import forms_within_forms, pages_of_one_stream, stream_
 
 from rag_assets.parsing.reader import HERE_MAX, WORKER, LimitedReader
 from rag_assets.steps.files.file_text import FileError, PagesDone
-from rag_assets.steps.formats.block_json import blocks_content, content_of_json, content_to_json
+from rag_assets.steps.formats.blocks import blocks_content, content_of_json, content_to_json
 from rag_assets.steps.formats.budget import without_note
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.exported_page import exported_index, exported_page

@@ -18,7 +18,7 @@ from rag_assets.sources.documents.folder import FolderSource
 from rag_assets.sources.documents.rows import Reading
 from rag_assets.sources.sites.source import SiteFolder
 from rag_assets.steps.files.file_text import file_text
-from rag_assets.steps.formats.block_json import blocks_content
+from rag_assets.steps.formats.blocks import blocks_content
 from rag_serving import plugins
 from rag_serving.config.documents import Documents
 from rag_serving.config.loading import ConfigError, parse_config

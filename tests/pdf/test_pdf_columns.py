@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from pdf.laid_out_pdf import Line, laid_out, paragraph, ruled
 
-from rag_assets.steps.files.pdf.footnotes import Part, beside_marks
 from rag_assets.steps.files.pdf.reading import pdf_text
-from rag_assets.steps.formats.block_json import blocks_content
-from rag_assets.steps.formats.blocks import Block
+from rag_assets.steps.files.pdf.rows import NoteCandidate, beside_marks
+from rag_assets.steps.formats.blocks import Block, blocks_content
 from rag_assets.steps.formats.budget import BUDGET
 
 STORY = (
@@ -119,6 +118,10 @@ def test_a_number_that_counts_the_pages_makes_no_line_another_one() -> None:
 
 
 def test_a_raised_mark_finds_its_note_behind_a_number() -> None:
-    parts = [Part("It holds for 24¹² months.", 10), Part("Nothing else does.", 10), Part("¹² Not on Sundays.", 8)]
+    parts = [
+        NoteCandidate("It holds for 24¹² months.", 10),
+        NoteCandidate("Nothing else does.", 10),
+        NoteCandidate("¹² Not on Sundays.", 8),
+    ]
     assert beside_marks(parts) == [0, 2, 1]
-    assert beside_marks([*parts[:2], Part("12 Not on Sundays.", 8)]) == [0, 2, 1]
+    assert beside_marks([*parts[:2], NoteCandidate("12 Not on Sundays.", 8)]) == [0, 2, 1]

@@ -9,7 +9,7 @@ from pdf.laid_out_pdf import Line, laid_out, paragraph
 from rendering.quoted_pages import layer_of
 
 from rag_assets.steps.files.pdf.reading import pdf_text
-from rag_assets.steps.formats.block_json import blocks_content
+from rag_assets.steps.formats.blocks import blocks_content
 from rag_assets.steps.formats.budget import BUDGET
 from rag_serving.rendering.finding import QuoteContext
 

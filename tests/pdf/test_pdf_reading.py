@@ -16,8 +16,7 @@ from support.section_pages import sections
 from evals.bench.pdf import REAL, found_cells, pages_told, read, true_cells
 from rag_assets.steps.files.pdf.reading import pdf_text
 from rag_assets.steps.files.records import FileError, OcrPage, OcrWord
-from rag_assets.steps.formats.block_json import blocks_content
-from rag_assets.steps.formats.blocks import Block, Content
+from rag_assets.steps.formats.blocks import Block, Content, blocks_content
 from rag_assets.steps.formats.budget import BUDGET
 
 PROSE = (

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pdf.laid_out_pdf import Line, laid_out, paragraph
 
-from rag_assets.steps.files.pdf.footnotes import Part, beside_marks
-from rag_assets.steps.files.pdf.naming import document_name
+from rag_assets.steps.files.pdf.headings import document_name
 from rag_assets.steps.files.pdf.reading import pdf_text
+from rag_assets.steps.files.pdf.rows import NoteCandidate, beside_marks
 from rag_assets.steps.files.records import OcrPage, OcrWord
-from rag_assets.steps.formats.block_json import blocks_content
-from rag_assets.steps.formats.blocks import Block
+from rag_assets.steps.formats.blocks import Block, blocks_content
 from rag_assets.steps.formats.budget import BUDGET
 
 PROSE = (
@@ -114,12 +113,12 @@ def test_a_table_of_small_print_makes_no_headings_larger() -> None:
 
 def test_a_note_stands_after_what_has_its_mark() -> None:
     parts = [
-        Part("Cash and investments1 , as shown, are our source of liquidity.", 10),
-        Part("Total debt (2) | 50,273", 0),
-        Part("In 2023 we paid $3.1 billion.", 10),
-        Part("1 See the measures on page 12.", 8),
-        Part("(2) Without leases.", 8),
-        Part("3 Nobody refers to this.", 8),
+        NoteCandidate("Cash and investments1 , as shown, are our source of liquidity.", 10),
+        NoteCandidate("Total debt (2) | 50,273", 0),
+        NoteCandidate("In 2023 we paid $3.1 billion.", 10),
+        NoteCandidate("1 See the measures on page 12.", 8),
+        NoteCandidate("(2) Without leases.", 8),
+        NoteCandidate("3 Nobody refers to this.", 8),
     ]
     assert beside_marks(parts) == [0, 3, 1, 4, 2, 5]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from rag_assets.steps.chunks.chunking import ChunkSize
-from rag_assets.steps.incremental.incremental import update_chunks, update_sections
+from rag_assets.steps.incremental import update_chunks, update_sections
 from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, SECTIONS
 from rag_serving.config.loading import Config
 from rag_serving.models.embedding.factory import open_tokenizer

@@ -14,8 +14,7 @@ from support import running
 
 from rag_assets.sources.bounded_http import Limits, RefusedError, hosts_of
 from rag_assets.sources.confluence.client import ConfluenceClient
-from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
-from rag_assets.sources.confluence.transport import AtlassianTransport
+from rag_assets.sources.confluence.transport import AccessRefused, AtlassianTransport, ServerFault
 from rag_serving.config.sources import NoAuth
 
 Answer = Callable[[BaseHTTPRequestHandler], None]

@@ -14,8 +14,7 @@ from sources.stand_in_site import page
 
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.confluence.client import ConfluenceClient
-from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
-from rag_assets.sources.confluence.transport import AtlassianTransport
+from rag_assets.sources.confluence.transport import AccessRefused, AtlassianTransport, ServerFault
 from rag_serving.config.sources import Auth, BasicAuth, BearerAuth, NoAuth
 
 ALL = {"spaceKey": "ENG", "type": "page", "status": "current", "limit": 200, "expand": "version"}

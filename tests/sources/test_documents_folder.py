@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from sources.pdf_writer import pdf
 
 from rag_assets.sources.base import SourceError, SyncResult
+from rag_assets.sources.documents.document_pages import Known, identify
 from rag_assets.sources.documents.folder import FolderSource
-from rag_assets.sources.documents.renames import Known, identify
 from rag_assets.sources.documents.rows import Reading
 from rag_serving.config.sources import Files
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sources.site_docs import Docs
 
 from rag_assets.sources import SourceError
-from rag_assets.sources.sites.git_index import TRACKED, UNREADABLE, missing_files
+from rag_assets.sources.sites.source import TRACKED, UNREADABLE, missing_files
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

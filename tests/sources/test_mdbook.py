@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 
 from rag_assets.sources.base import SyncResult
 from rag_assets.sources.registry import open_source
-from rag_assets.sources.sites.mdbook import mdbook_id
-from rag_assets.sources.sites.mdbook_includes import Includes, shown_code, taken_lines, with_hidden_lines
-from rag_assets.sources.sites.mdbook_listings import with_listings
-from rag_assets.sources.sites.mdbook_summary import read_summary
+from rag_assets.sources.sites.mdbook import (
+    Includes,
+    mdbook_id,
+    read_summary,
+    shown_code,
+    taken_lines,
+    with_hidden_lines,
+    with_listings,
+)
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.config.sources import MarkdownBook
 from rag_serving.text.characters import OMISSION

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from rag_assets.sources.sites.front_matter import YamlError, read_yaml, split_front_matter
-from rag_assets.sources.sites.planning import is_changelog
-from rag_assets.sources.sites.similarity import similarity
-from rag_assets.sources.sites.slugs import github_slug
+from rag_assets.sources.sites.markdown_page import github_slug
+from rag_assets.sources.sites.page_sync import is_changelog, similarity
 from rag_assets.sources.sites.trees import FolderTree
 from rag_assets.steps.files.records import FileError
 

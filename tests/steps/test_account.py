@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rag_assets.steps.incremental.incremental import take_account
+from rag_assets.steps.incremental import take_account
 
 
 def test_every_page_chunked_excluded_failed_or_empty_comes_out_even() -> None:

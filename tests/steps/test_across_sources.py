@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from support.shown_pages import READERS, STAFF, Words, include, page
 
 from rag_assets.steps.chunks.chunking import DEFAULT, build_chunks
-from rag_assets.steps.sections.cross_source_includes import Across, IncludingSource, with_other_sources
-from rag_assets.steps.sections.splitting import build_sections
+from rag_assets.steps.sections.splitting import Across, IncludingSource, build_sections, with_other_sources
 from rag_serving.access.principals import Principal, satisfies
 from rag_serving.artifacts.schema import PAGES
 

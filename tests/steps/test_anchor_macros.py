@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.section_pages import page, sections
 
 from rag_assets.steps.chunks.chunking import build_chunks
-from rag_assets.steps.sections.anchor_links import anchor_figures, landings
+from rag_assets.steps.sections.anchors import anchor_figures, landings
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.config.loading import Config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rag_assets.steps.sections.anchor_links import anchor_figures
+from rag_assets.steps.sections.anchors import anchor_figures
 from rag_serving.artifacts.schema import SECTIONS
 
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_assets.steps.chunks.book_places import reading_order, with_book_places
 from rag_assets.steps.chunks.chunking import APART
+from rag_assets.steps.chunks.document_fields import reading_order, with_book_places
 from rag_serving.artifacts.schema import CHUNKS, PAGES
 
 Sizes = dict[str, int]

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.state.fingerprints import sections_settings
+from rag_assets.state.records import sections_settings
 from rag_assets.steps.files.file_text import file_text
 from rag_assets.steps.formats.blocks import Block, Content, code_block
 from rag_assets.steps.formats.budget import HEADING_MAX, Budget, noted, within, without_note
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.storage_elements import storage_content
-from rag_assets.steps.incremental.incremental import update_sections
+from rag_assets.steps.incremental import update_sections
 from rag_assets.steps.sections.reading import DirectReader
 from rag_assets.steps.sections.splitting import build_sections, sections_of_page
 from rag_serving.artifacts.schema import MACRO_LEDGER, PAGES, SECTIONS

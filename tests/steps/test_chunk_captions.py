@@ -7,7 +7,7 @@ import pytest
 from support.cutting import WordTokenizer, page, section_of
 
 from rag_assets.steps.chunks.chunking import build_chunks
-from rag_assets.steps.contexts.context_prefix import lexical_prefixes, metadata_prefixes
+from rag_assets.steps.contexts.contextualize import lexical_prefixes, metadata_prefixes
 from rag_serving.text.structure import is_caption
 
 CAPTION = "Table 3: Hours of the pumps by month"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.steps.contexts.quality import QualityScore, inventions, missing_terms, score_contexts
+from rag_assets.steps.contexts.prompt import QualityScore, inventions, missing_terms, score_contexts
 
 CHUNK = "broker leader replica follower"  # four key terms
 FILL = "and the "  # stop words only

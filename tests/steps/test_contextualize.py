@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from rag_assets.steps.contexts.context_prefix import MAX_PREFIX_CHARS, embedded_texts, lexical_prefix, metadata_prefix
 from rag_assets.steps.contexts.contextualize import (
     COMPONENTS,
+    MAX_PREFIX_CHARS,
     WrittenContext,
     build_contexts,
     contextualized,
+    embedded_texts,
+    lexical_prefix,
+    metadata_prefix,
     with_vector_keys,
 )
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, SELECTED_CHUNKS

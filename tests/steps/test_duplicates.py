@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.steps.dedup.duplicates import (
+from rag_assets.steps.dedup import (
     effectiveness,
     find_duplicates,
     fingerprints,

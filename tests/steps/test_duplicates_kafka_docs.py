@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.kafka_docs import FOLDER, RELEASED, kafka_pages
 
 from rag_assets.steps.chunks.chunking import build_chunks
-from rag_assets.steps.dedup.duplicates import (
+from rag_assets.steps.dedup import (
     effectiveness,
     find_duplicates,
     fingerprints,

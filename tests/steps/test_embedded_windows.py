@@ -13,8 +13,7 @@ from support.cutting import WordTokenizer
 from support.examples import examples
 from support.synthetic import chunk_row
 
-from rag_assets.steps.contexts.context_prefix import embedded_texts
-from rag_assets.steps.contexts.embedded_windows import MAX_WINDOWS, embedded_windows, window_borders
+from rag_assets.steps.contexts.contextualize import MAX_WINDOWS, embedded_texts, embedded_windows, window_borders
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.models.protocols import InputLimit
 

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from sources.pdf_writer import pdf
 
 from rag_assets.steps.files.file_text import FileError, file_text
-from rag_assets.steps.formats.block_json import blocks_content
+from rag_assets.steps.formats.blocks import blocks_content
 from rag_assets.steps.formats.budget import without_note
 from rag_assets.steps.formats.html import html_content
-from rag_assets.steps.formats.markdown import markdown_content
-from rag_assets.steps.formats.plain import plain_content
 from rag_assets.steps.formats.storage_elements import Content
+from rag_assets.steps.sections.reading import markdown_content, plain_content
 
 READERS = {"blocks": blocks_content, "text": plain_content, "markdown": markdown_content, "html": html_content}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.synthetic import chunk_row
 
-from rag_assets.steps.contexts.context_prefix import DEPTH, Enclosing, lexical_prefix, lexical_prefixes
+from rag_assets.steps.contexts.contextualize import DEPTH, Enclosing, lexical_prefix, lexical_prefixes
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 
 PYTHON = """\

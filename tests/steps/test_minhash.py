@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from datasketch import MinHash
 
-from rag_assets.steps.dedup.duplicates import (
+from rag_assets.steps.dedup import (
     CAUGHT,
     PERMUTATIONS,
     bands_of,

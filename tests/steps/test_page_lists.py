@@ -15,7 +15,7 @@ from support.macro_bodies import macro
 from support.shown_pages import STAFF, Words, excerpt, outcomes, page, said
 
 from rag_assets.steps.chunks.chunking import DEFAULT
-from rag_assets.steps.incremental.incremental import update_chunks, update_sections
+from rag_assets.steps.incremental import update_chunks, update_sections
 from rag_assets.steps.sections.splitting import SectionsResult, build_sections
 from rag_serving.access.principals import EVERYONE, Principal, satisfies
 from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS

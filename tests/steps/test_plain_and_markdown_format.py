@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.steps.formats.blocks import joined
-from rag_assets.steps.formats.markdown import markdown_content
-from rag_assets.steps.formats.plain import plain_content
 from rag_assets.steps.formats.storage_elements import storage_content
+from rag_assets.steps.sections.reading import markdown_content, plain_content
 
 MARKDOWN = """# Rolling back
 

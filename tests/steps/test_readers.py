@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.steps.readers.readers import (
+from rag_assets.steps.readers import (
     GrantError,
     Grants,
     SpaceReaders,

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.steps.incremental.incremental import content_stamp, merged, page_stamp, renumbered, split_unchanged
+from rag_assets.steps.incremental import content_stamp, merged, page_stamp, renumbered, split_unchanged
 from rag_serving.artifacts.schema import CHUNKS, PAGES, SECTIONS
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.steps.dedup.duplicates import jaccard, literals_of, shingles_of, words_of
+from rag_assets.steps.dedup import jaccard, literals_of, shingles_of, words_of
 
 WORDS = st.lists(st.sampled_from(["the", "old", "primary", "is", "fenced", "first", "größe"]), max_size=12)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.shown_pages import READERS, STAFF, Words, build, excerpt, include, outcomes, page, said
 
 from rag_assets.steps.chunks.chunking import DEFAULT, ChunkSize, build_chunks
-from rag_assets.steps.incremental.incremental import update_chunks, update_sections
+from rag_assets.steps.incremental import update_chunks, update_sections
 from rag_assets.steps.sections.splitting import build_sections
 from rag_assets.steps.sections.transclusion import DEPTH_MAX, INCLUDED_MAX
 from rag_serving.access.principals import EVERYONE, Principal, satisfies

@@ -18,9 +18,8 @@ from rag_assets.definitions import build_defs
 from rag_assets.partitions import register
 from rag_assets.progress import SilentReporter
 from rag_assets.publishing.passage_vectors import count_vectors
-from rag_assets.publishing.vector_files import load_vectors, save_vectors
-from rag_assets.publishing.workspace import BuildWorkspace
-from rag_assets.steps.contexts.context_prefix import embedded_texts
+from rag_assets.publishing.workspace import BuildWorkspace, load_vectors, save_vectors
+from rag_assets.steps.contexts.contextualize import embedded_texts
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, read_json, read_table, write_table
 from rag_serving.config.loading import Config, load_config

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rag_assets.steps.chunks.chunking import ChunkSize, build_chunks
-from rag_assets.steps.formats.block_json import blocks_body
-from rag_assets.steps.formats.blocks import Block, Content
+from rag_assets.steps.formats.blocks import Block, Content, blocks_body
 from rag_assets.steps.sections.splitting import sections_of_page
 from rag_serving.artifacts.schema import PAGES, SECTIONS
 from support.shown_pages import Words

@@ -13,10 +13,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from rag_assets.publishing.build import build_dense, build_generation, build_lexical_index, commit_generation
-from rag_assets.publishing.originals import gather_originals
+from rag_assets.publishing.documents import gather_originals
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_assets.sources.originals import FOLDER, keep_original
-from rag_assets.steps.contexts.context_prefix import lexical_prefix
+from rag_assets.steps.contexts.contextualize import lexical_prefix
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, PAGES
 from rag_serving.artifacts.store import Store, write_table
 from rag_serving.config.loading import Config

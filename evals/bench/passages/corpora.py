@@ -24,7 +24,7 @@ from rag_assets.sources.envelope import Origin, load_envelope, row_of
 from rag_assets.sources.registry import open_source
 from rag_assets.steps.chunks.chunking import ChunkSize, build_chunks
 from rag_assets.steps.chunks.select import select_chunks
-from rag_assets.steps.contexts.context_prefix import lexical_prefixes, metadata_prefix, metadata_prefixes
+from rag_assets.steps.contexts.contextualize import lexical_prefixes, metadata_prefix, metadata_prefixes
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.access.principals import EVERYONE
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, PAGES

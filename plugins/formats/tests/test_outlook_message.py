@@ -22,8 +22,7 @@ from support.compound_files import (
 
 from citelock_formats.outlook_message import DEEPEST_MESSAGE, decompressed, encoding
 from rag_assets.steps.files.file_text import FileError, file_text
-from rag_assets.steps.formats.block_json import blocks_content
-from rag_assets.steps.formats.blocks import Content
+from rag_assets.steps.formats.blocks import Content, blocks_content
 from rag_serving.documents.kinds import OLE_HEAD, kind_in, kind_of
 from rag_serving.text.characters import OMISSION
 

@@ -6,8 +6,7 @@ import pytest
 
 from citelock_formats.email_message import without_quoted_elements, without_quoted_lines
 from rag_assets.steps.files.file_text import file_text
-from rag_assets.steps.formats.block_json import blocks_content
-from rag_assets.steps.formats.blocks import joined
+from rag_assets.steps.formats.blocks import blocks_content, joined
 
 OLD = "The gate closes at 18:00."
 NEW = "No, it closes at 20:30."

@@ -1,7 +1,7 @@
 """The ids that Docusaurus gives the headings of a page.
 
 Belongs here: whose ids are counted together, the words that an id is made of.
-Does not belong here: slugs (`sites.slugs`).
+Does not belong here: slugs (`sites.markdown_page`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import re
 from copy import deepcopy
 
 from citelock_sites.mdx import PART
-from rag_assets.sources.sites.markdown_page import HEADINGS, RAW
-from rag_assets.sources.sites.slugs import GithubSlugger
+from rag_assets.sources.sites.markdown_page import HEADINGS, RAW, GithubSlugger
 from rag_assets.steps.formats.element_tree import Element
 
 _DIRECTIVE = re.compile(r"(?<!:):[^\W\d_][\w-]*(?<![-_])(?![\w:-])")

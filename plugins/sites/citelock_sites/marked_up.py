@@ -12,7 +12,7 @@ from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.decoding import decoded
 from rag_assets.steps.files.records import FileError, FileText, PagesDone
 from rag_assets.steps.formats.budget import first_chars, noted
-from rag_assets.steps.formats.losses import with_losses
+from rag_assets.steps.formats.macros import with_losses
 
 
 def rst_text(content: bytes, composed: Composed, _pages_done: PagesDone | None = None) -> FileText:

@@ -19,12 +19,12 @@ from citelock_sites.mkdocs_slugs import MkdocsSlugger, PymdownSlugger
 from citelock_sites.snippets import Snippets
 from citelock_sites.templates import Template
 from rag_assets.sources.sites.front_matter import TAG, FrontMatter, YamlError, read_yaml
-from rag_assets.sources.sites.github import name_title
 from rag_assets.sources.sites.markdown_page import (
     heading_title,
     html_main,
     markdown_body,
     markdown_main,
+    name_title,
     raw_headings_marked,
     read_markdown,
     set_ids,

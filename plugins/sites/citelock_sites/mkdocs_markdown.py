@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from rag_assets.sources.sites.fences import end_of, fence_run, opening, outside
+from rag_assets.sources.sites.markdown_page import end_of, fence_run, opening, outside
 
 _ADMONITION = re.compile(r"( *)(?:!!!|\?\?\?\+?) ?([\w\" ][^\n]*)")
 _TAB = re.compile(r'( *)===[+!]{0,2} +"([^\n]*)" *$')

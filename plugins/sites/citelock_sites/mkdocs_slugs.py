@@ -43,7 +43,7 @@ class MkdocsSlugger:
         return mkdocs_slug(text, self._separator, keep_unicode=self._keep_unicode)
 
     def slug(self, text: str) -> str:
-        """See `rag_assets.sources.sites.slugs.Slugger`."""
+        """See `rag_assets.sources.sites.markdown_page.Slugger`."""
         name = self.base(text)
         while name in self._used or not name:
             match = _NUMBERED.fullmatch(name)
@@ -52,7 +52,7 @@ class MkdocsSlugger:
         return name
 
     def written(self, name: str) -> str:
-        """See `rag_assets.sources.sites.slugs.Slugger`."""
+        """See `rag_assets.sources.sites.markdown_page.Slugger`."""
         self._used.add(name)
         return name
 

@@ -25,17 +25,19 @@ from rag_assets.sources.sites.front_matter import (
     read_yaml,
     split_front_matter,
 )
-from rag_assets.sources.sites.github import indexes_of, name_title, parents_of
 from rag_assets.sources.sites.markdown_page import (
+    GithubSlugger,
     heading_title,
     html_main,
+    indexes_of,
     markdown_body,
     markdown_main,
+    name_title,
+    parents_of,
     read_markdown,
     set_ids,
 )
 from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted, settings_text, text_of
-from rag_assets.sources.sites.slugs import GithubSlugger
 from rag_assets.sources.sites.trees import by_folder
 from rag_assets.steps.files.records import FileError
 from rag_serving.text.characters import OMISSION

@@ -1,30 +1,197 @@
 """What changed in a space since the last sync, for a few requests however large the space is.
 
-Belongs here: asking by CQL for what was edited or made, counting, and listing ids where the count does not come out.
+Belongs here: asking by CQL for what was edited or made, counting, listing ids where the count does not come out, and
+what a sync remembers for the next one (what of it cannot be read is forgotten, and the space is listed anew).
 Does not belong here: the complete listing, which alone tells of moves, labels and restrictions (`listing`).
+
+A CQL date is read in the asking user's time zone, or the server's; answers tell UTC. What the profile says is only a
+guess (it may be absent, and the server may not follow it), so every offset is tried on a page whose time is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rag_assets.sources.base import Row
 from rag_assets.sources.confluence.client import ConfluenceClient
-from rag_assets.sources.confluence.cql_timezone import WIDEST, cql_date, zone_offset
-from rag_assets.sources.confluence.details import DETAILS, complete
 from rag_assets.sources.confluence.listing import (
+    DETAILS,
     LEAN,
     LIST_LIMIT,
     Listing,
     Scope,
     add_by_id,
+    complete,
     counted,
     detailed,
     list_ids,
 )
-from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
-from rag_assets.sources.confluence.sync_state import SyncState
+from rag_assets.sources.confluence.transport import AccessRefused, ServerFault
+from rag_assets.steps.readers import Grants
+from rag_serving.access.principals import EVERYONE
+
+_STEP = timedelta(minutes=15)  # zones differ by quarters of an hour
+_WEST, _EAST = timedelta(hours=-12), timedelta(hours=14)
+WIDEST = -_WEST
+"""Asking for so much more finds everything, whatever the zone."""
+
+
+def cql_date(moment: datetime, offset: timedelta) -> str:
+    """Return a moment as a CQL literal, cut to the minute."""
+    return (moment.astimezone(UTC) + offset).strftime("%Y-%m-%d %H:%M")
+
+
+def zone_offset(
+    client: ConfluenceClient, page_id: str, modified: datetime, remembered: timedelta | None
+) -> timedelta | None:
+    """Return the offset of CQL's dates from UTC, or None where it cannot be told; one request where the remembered one
+    holds.
+
+    Args:
+        client: who asks.
+        page_id: a page that search knows.
+        modified: when that page was last changed.
+        remembered: the offset found last time.
+
+    Raises:
+        Unreadable, Faulty: there is no search.
+    """
+    guess = remembered if remembered is not None else _profile_offset(client, modified)
+    for first in dict.fromkeys([guess if guess is not None else timedelta(0), timedelta(0)]):
+        if _holds(client, page_id, modified, first):
+            return first
+    modified = _modified_now(client, page_id) or modified
+    guesses = [guess, _profile_offset(client, modified), timedelta(0)]
+    for again in dict.fromkeys(one for one in guesses if one is not None):
+        if _holds(client, page_id, modified, again):
+            return again
+    return _bisected(client, page_id, modified)
+
+
+def _holds(client: ConfluenceClient, page_id: str, modified: datetime, offset: timedelta) -> bool:
+    """Return whether the page is found in the quarter of an hour around its time."""
+    after = cql_date(modified - timedelta(minutes=7), offset)
+    before = cql_date(modified + timedelta(minutes=8), offset)
+    return _finds(client, f'id = {page_id} and lastmodified >= "{after}" and lastmodified < "{before}"')
+
+
+def _bisected(client: ConfluenceClient, page_id: str, modified: datetime) -> timedelta | None:
+    """Return the largest offset at which the page counts as changed since its own time."""
+
+    def found(steps: int) -> bool:
+        return _finds(client, f'id = {page_id} and lastmodified >= "{cql_date(modified, _WEST + steps * _STEP)}"')
+
+    low, high = 0, (_EAST - _WEST) // _STEP + 1
+    if not found(low) or found(high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if found(middle) else (low, middle)
+    return _WEST + low * _STEP
+
+
+def _finds(client: ConfluenceClient, cql: str) -> bool:
+    answer = client.get("rest/api/content/search", {"cql": cql, "limit": 1})
+    return bool(answer.get("results"))
+
+
+def _modified_now(client: ConfluenceClient, page_id: str) -> datetime | None:
+    """The page may have changed since it was remembered."""
+    try:
+        version = client.get(f"rest/api/content/{page_id}", {"expand": "version"}).get("version")
+        return datetime.fromisoformat(version["when"]) if isinstance(version, dict) else None
+    except (AccessRefused, ServerFault, KeyError, TypeError, ValueError):
+        return None
+
+
+def _profile_offset(client: ConfluenceClient, moment: datetime) -> timedelta | None:
+    try:
+        name = client.current_user().get("timeZone")
+        return moment.astimezone(ZoneInfo(name)).utcoffset() if isinstance(name, str) else None
+    except (AccessRefused, ServerFault, ZoneInfoNotFoundError, ValueError):
+        return None
+
+
+@dataclass
+class SyncState:
+    """Of the last sync."""
+
+    since: datetime  # by the site's clock
+    grants: Mapping[str, Grants]  # by raw page id: what each page said of its own readers
+    unsettled: set[str] = field(default_factory=set)  # pages that could not be read
+    offset: timedelta | None = None  # of CQL's dates
+
+
+def dump_sync_state(
+    memory: SyncState, listed_at: float, ancestors: Mapping[str, tuple[str, ...]], scope: Sequence[str]
+) -> dict[str, Any]:
+    """Return a memory as JSON; of pages that have rows only what these do not tell.
+
+    Args:
+        memory: of this sync; `since` is when it began.
+        listed_at: when the space was last listed completely, in seconds since the epoch.
+        ancestors: by raw page id, of the pages that have rows.
+        scope: what was listed.
+    """
+    unchanged = {page_id for page_id, one in memory.grants.items() if ancestors.get(page_id) == one.ancestors}
+    return {
+        "began": memory.since.isoformat(),
+        "listed_at": listed_at,
+        "scope": list(scope),
+        "offset_minutes": None if memory.offset is None else memory.offset // timedelta(minutes=1),
+        "unsettled": sorted(memory.unsettled),
+        "restricted": {
+            page_id: [one.own, one.fault]
+            for page_id, one in memory.grants.items()
+            if page_id in unchanged and (one.own, one.fault) != (EVERYONE, None)
+        },
+        "apart": {
+            page_id: [list(one.ancestors) if one.ancestors is not None else None, one.own, one.fault]
+            for page_id, one in memory.grants.items()
+            if page_id not in unchanged
+        },
+    }
+
+
+def load_sync_state(
+    state: Mapping[str, Any],
+    ancestors: Mapping[str, tuple[str, ...]],
+    scope: Sequence[str],
+    every_s: float,
+    overlap: timedelta,
+) -> SyncState | None:
+    """Return what is remembered, or None where the space must be listed completely.
+
+    Args:
+        state: what `dump_sync_state` gave, or anything.
+        ancestors: by raw page id, of the pages that have rows.
+        scope: what is wanted now.
+        every_s: seconds for which a complete listing serves.
+        overlap: how far before the last sync changes are asked for again.
+    """
+    try:
+        if not 0 <= time.time() - state["listed_at"] < every_s or state["scope"] != list(scope):
+            return None
+        restricted = state["restricted"]
+        grants = {
+            page_id: Grants(above, *restricted.get(page_id, (EVERYONE, None))) for page_id, above in ancestors.items()
+        }
+        for page_id, (above, own, fault) in state["apart"].items():
+            grants[page_id] = Grants(tuple(above) if above is not None else None, own, fault)
+        minutes = state["offset_minutes"]
+        return SyncState(
+            datetime.fromisoformat(state["began"]).astimezone(UTC) - overlap,
+            grants,
+            set(state["unsettled"]),
+            timedelta(minutes=minutes) if minutes is not None else None,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def list_changes(

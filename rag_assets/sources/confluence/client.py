@@ -1,6 +1,7 @@
-"""A small Confluence REST v1 client for Cloud and Data Center: patient, and sure of where a collection ends.
+"""A small Confluence REST client for Cloud and Data Center: patient, and sure of where a collection ends.
 
-Belongs here: retries, pagination, batches, and telling apart what a failure says: about the site, a request, or a page.
+Belongs here: retries, pagination, batches, telling apart what a failure says (about the site, a request, or a page),
+and Cloud's REST v2, for sites that answer 410 where v1 had content: its entries in the shape of v1.
 Does not belong here: how a request is sent (`transport`), or what a sync does with the answers.
 """
 
@@ -19,26 +20,26 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_ran
 
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.bounded_http import RefusedError
-from rag_assets.sources.confluence import v2
-from rag_assets.sources.confluence.rate_limit import pace_of
-from rag_assets.sources.confluence.responses import (
+from rag_assets.sources.confluence.transport import (
     MAX_WAIT_S,
     AccessRefused,
+    Reply,
     RetryableError,
     ServerFault,
+    Transport,
+    Unreachable,
     content_of,
     is_anonymous,
     is_nobody,
     moment_of,
     object_of,
+    pace_of,
 )
-from rag_assets.sources.confluence.transport import Reply, Transport, Unreachable
 
 REFUSED = 0
 """The status of what was refused here, not by the site."""
 FAILING_PAGES_IN_A_ROW = 10
 """So many single pages failing one after the other is a failing site."""
-
 Envelope = dict[str, Any]
 Given = TypeVar("Given")
 
@@ -231,7 +232,7 @@ class ConfluenceClient:
         except AccessRefused as error:
             if error.status != 410:
                 raise
-            return v2.read(self, page_id)
+            return read_by_v2(self, page_id)
 
     def _slice(self, path: str, params: Mapping[str, Any], lean: str | None) -> dict[str, Any]:
         """Return one page of results. A batch that fails is halved, which is a second try already: it gets few of its
@@ -337,3 +338,62 @@ def _merge(batch: Batch, other: Batch) -> None:
     batch.found.update(other.found)
     batch.refused.update(other.refused)
     batch.faulty.update(other.faulty)
+
+
+_V2_LIMIT = 250
+_PATHS = {"page": "pages", "blogpost": "blogposts"}
+
+
+def listed_by_v2(client: ConfluenceClient, space: str, kind: str, status: str) -> Iterator[dict[str, Any]]:
+    """Entries of a space without ancestors and restrictions.
+
+    Raises:
+        AccessRefused: there is no such space for this user.
+    """
+    spaces = client.get("api/v2/spaces", {"keys": space, "limit": 1}).get("results")
+    if not isinstance(spaces, list) or not spaces or not isinstance(spaces[0], dict):
+        raise AccessRefused(f"api/v2/spaces knows no space {space}", 404)
+    number = str(spaces[0].get("id"))
+    client.space_keys.setdefault(number, space)
+    path = f"api/v2/spaces/{number}/{_PATHS[kind]}"
+    for entry in client.collect(path, {"status": status, "limit": _V2_LIMIT}):
+        yield _as_v1(entry, kind, _space_key(client, str(entry.get("spaceId", number))))
+
+
+def read_by_v2(client: ConfluenceClient, page_id: str) -> dict[str, Any]:
+    """Return one page with body, labels and ancestors. Its restrictions are v1's and are added by who needs them.
+
+    Raises:
+        AccessRefused, ServerFault: it cannot be had.
+    """
+    try:
+        kind, entry = "page", client.get(f"api/v2/pages/{page_id}", {"body-format": "storage"})
+    except AccessRefused as error:
+        if error.status != 404:
+            raise
+        kind, entry = "blogpost", client.get(f"api/v2/blogposts/{page_id}", {"body-format": "storage"})
+    path = f"api/v2/{_PATHS[kind]}/{page_id}"
+    space = _space_key(client, str(entry.get("spaceId")))
+    above = list(client.collect(f"{path}/ancestors", {"limit": _V2_LIMIT})) if kind == "page" else []
+    labels = list(client.collect(f"{path}/labels", {"limit": _V2_LIMIT}))
+    shaped = _as_v1(entry, kind, space)
+    return {**shaped, "body": entry.get("body"), "ancestors": above, "metadata": {"labels": {"results": labels}}}
+
+
+def _space_key(client: ConfluenceClient, number: str) -> object:
+    """All pages of a source are of one space, so it is asked for once."""
+    if number not in client.space_keys:
+        client.space_keys[number] = client.get(f"api/v2/spaces/{number}", {}).get("key")
+    return client.space_keys[number]
+
+
+def _as_v1(entry: dict[str, Any], kind: str, space: object) -> dict[str, Any]:
+    version = entry.get("version")
+    details = version if isinstance(version, dict) else {}
+    return {
+        **{name: entry.get(name) for name in ("id", "status", "title", "_links")},
+        "type": kind,
+        "space": {"key": space},
+        "version": {"number": details.get("number"), "when": details.get("createdAt")},
+        "extensions": {"position": entry.get("position")},
+    }

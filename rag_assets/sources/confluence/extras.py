@@ -1,22 +1,26 @@
-"""A live space with what hangs on its pages, files and comments, and the members of the groups that may read them.
+"""A live space with its files and comments, the people that pages mention, and the members of groups.
 
-Belongs here: listing them for each page, fetching the files that changed, and putting the rows beside the pages.
-Does not belong here: the pages (`confluence`), which files are read (`attachments`), what a row of comments is
-(`comments`).
+Belongs here: fetching the files that changed, putting the rows beside the pages, names of mentioned people (storage
+format has their ids alone), members of groups that may read pages, by name on Data Center and by id on Cloud. Does not
+belong here: the pages (`source`), listing files and comments (`listing`), which of them are read (`attachments`).
 
 Search lists the files and the comments of the whole space, two hundred a request. A page is asked itself only where its
-comments changed, or where search no longer knows one of its files: what search does not know is not yet gone.
+comments changed, or where search no longer knows one of its files: what search does not know is not yet gone. Names are
+asked for at every sync, so that the pages that mention a renamed person change; where a name cannot be had, the last
+one stays. A group whose members cannot be read has none: its name stands alone in the table.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pyarrow as pa
 
@@ -24,24 +28,196 @@ from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.attachments import (
     Attached,
     AttachmentRows,
+    Comment,
     attachment_rows,
+    comments_id,
+    comments_row,
     kept_row,
+    moment_of,
+    unchanged_comments,
 )
-from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, finish, rows_by_id
-from rag_assets.sources.comments import Comment, comments_id, comments_row, moment_of, unchanged_comments
+from rag_assets.sources.base import (
+    COMMENTS_MARK,
+    MARK,
+    Progress,
+    Row,
+    SourceError,
+    SyncResult,
+    finish,
+    hangs_on_a_page,
+    rows_by_id,
+)
 from rag_assets.sources.confluence.client import FAILING_PAGES_IN_A_ROW, ConfluenceClient, Envelope, in_path
-from rag_assets.sources.confluence.consistent_readers import UNSETTLED, decided_as_before
-from rag_assets.sources.confluence.groups import group_members, groups_named
-from rag_assets.sources.confluence.page_children import NOTHING_HANGS, Hanging, Kind, list_hanging, state_of
-from rag_assets.sources.confluence.people import with_names, without_names
-from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
-from rag_assets.sources.confluence.source import Confluence, cut_short, open_client
-from rag_assets.sources.deletions import COMMENTS_MARK, MARK, hangs_on_a_page
-from rag_assets.sources.envelope import EnvelopeError
-from rag_assets.steps.readers.readers import Grants
-from rag_serving.access.principals import NOBODY, intersect_readers
+from rag_assets.sources.confluence.listing import NOTHING_HANGS, Hanging, Kind, batches, list_hanging, state_of
+from rag_assets.sources.confluence.source import UNSETTLED, Confluence, cut_short, decided_as_before, open_client
+from rag_assets.sources.confluence.transport import AccessRefused, ServerFault
+from rag_assets.sources.envelope import EnvelopeError, content_hash
+from rag_assets.steps.formats.blocks import clean
+from rag_assets.steps.formats.storage_walk import DISPLAY_NAME
+from rag_assets.steps.readers import Grants, names_in
+from rag_serving.access.principals import NOBODY, clauses_of, intersect_readers
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.config.sources import Confluence as Settings
+
+_MENTION = re.compile(r"<ri:user\b([^<>]{0,1000}?)(\s*/?>)")
+_ID = re.compile(r"\sri:(account-id|userkey|username)=\"([^\"<>]{1,200})\"")
+_NAME = re.compile(rf'\sri:{DISPLAY_NAME}="[^"]*"')
+_PARAMETERS = {"account-id": "accountId", "userkey": "key", "username": "username"}
+_TOGETHER = 100  # ids in one request, whose address is no longer than servers take
+_SINGLE = 200  # requests for one person each that a sync makes at most; the next one goes on with others
+_LONGEST = 200
+Person = tuple[str, str]
+"""The attribute that a mention has, and its value."""
+
+
+def without_names(pages: pa.Table) -> pa.Table:
+    """Return rows of PAGES with bodies as their site gives them."""
+    return PAGES.table([_with_body(row, _NAME.sub("", row["body"])) for row in pages.to_pylist()])
+
+
+def with_names(
+    client: ConfluenceClient, result: SyncResult, before: pa.Table, known: Mapping[str, object]
+) -> SyncResult:
+    """Return a sync whose bodies name the people that they mention.
+
+    Args:
+        client: of the site.
+        result: the sync, bodies as the site gives them.
+        before: the rows of the last sync.
+        known: names by id, as the last sync left them.
+    """
+    rows = result.pages.to_pylist()
+    people = dict.fromkeys(person for row in rows if _has_mentions(row) for person in _people(row["body"]))
+    if not people:
+        return replace(result, state={**result.state, "people": {}})
+    names, notes = _names(client, people, known)
+    named = [_with_body(row, _MENTION.sub(lambda found: _named(found, names), row["body"])) for row in rows]
+    earlier = {row["page_id"]: row for row in before.to_pylist()}
+    return replace(
+        result,
+        pages=PAGES.table(named),
+        changed=sum(earlier.get(row["page_id"]) != row for row in named),
+        notes=(*result.notes, *notes),
+        state={**result.state, "people": {":".join(person): name for person, name in names.items()}},
+    )
+
+
+def _has_mentions(row: Row) -> bool:
+    return row["body_format"] == "storage" and "<ri:user" in (row["body"] or "")
+
+
+def _with_body(row: Row, body: str | None) -> Row:
+    if body == row["body"] or not _has_mentions(row):
+        return row
+    digest = content_hash(row["title"], body or "", row["body_format"], row["anchor_flavor"], row["original"])
+    return {**row, "body": body, "content_hash": digest}
+
+
+def _people(body: str) -> Iterator[Person]:
+    for mention in _MENTION.finditer(body):
+        if found := _ID.search(mention[1]):
+            yield found[1], found[2]
+
+
+def _named(mention: re.Match[str], names: Mapping[Person, str]) -> str:
+    found = _ID.search(mention[1])
+    name = names.get((found[1], found[2])) if found else None
+    attributes = _NAME.sub("", mention[1])
+    return f'<ri:user{attributes} ri:{DISPLAY_NAME}="{escape(name)}"{mention[2]}' if name else mention[0]
+
+
+def _names(
+    client: ConfluenceClient, people: Iterable[Person], known: Mapping[str, object]
+) -> tuple[dict[Person, str], list[str]]:
+    """Return names by person, those that were asked for longest ago first, and a note where the site refuses."""
+    order = {one: place for place, one in enumerate(known)}
+    wanted = sorted(people, key=lambda person: order.get(":".join(person), -1))
+    names = {one: str(name) for one in wanted if (name := known.get(":".join(one)))}
+    try:
+        fresh = _together(client, [value for kind, value in wanted if kind == "account-id"])
+        alone = [one for one in wanted if one not in fresh][:_SINGLE]
+        fresh |= {person: _one(client, person) for person in alone}
+    except SourceError as error:
+        return names, [f"the names of mentioned people cannot be read, those known stay: {error}"]
+    for person, name in fresh.items():
+        last = names.pop(person, "")
+        names |= {person: name or last} if name or last else {}
+    return names, []
+
+
+def _together(client: ConfluenceClient, ids: list[str]) -> dict[Person, str]:
+    """Return the names of accounts that the site tells together (Cloud), by person."""
+    names: dict[Person, str] = {}
+    for some in batches(ids, _TOGETHER):
+        query = urlencode([("accountId", one) for one in some])
+        try:
+            answer = client.get(f"rest/api/user/bulk?{query}", {}, retries=1)
+        except AccessRefused:  # the site answers for one person at a time
+            return names
+        results = answer.get("results")
+        for user in results if isinstance(results, list) else ():
+            if isinstance(user, dict) and (name := _name(user)):
+                names["account-id", str(user.get("accountId"))] = name
+    return names
+
+
+def _one(client: ConfluenceClient, person: Person) -> str:
+    """Return the name of one person; empty where the site tells none."""
+    kind, value = person
+    try:
+        return _name(client.get("rest/api/user", {_PARAMETERS[kind]: value}, retries=1))
+    except AccessRefused:
+        return ""
+
+
+def _name(user: Mapping[str, object]) -> str:
+    name = user.get("displayName")
+    return clean(name)[:_LONGEST] if isinstance(name, str) else ""
+
+
+_LIMIT = 200
+GroupMember = tuple[str, str | None]
+"""A group and a name of one of its users; None beside a group says only that the group was asked for."""
+
+
+def groups_named(pages: pa.Table) -> list[str]:
+    """Return the groups that the reader classes of PAGES name, in order."""
+    classes = pages["readers"].unique().to_pylist()
+    names = {name for readers in classes for clause in clauses_of(readers) for name in clause}
+    return sorted(name.removeprefix("group:") for name in names if name.startswith("group:"))
+
+
+def group_members(client: ConfluenceClient, groups: Iterable[str]) -> tuple[list[GroupMember], list[str]]:
+    """Return the members of groups by every name that restrictions may give them, and a note for each group without
+    answer.
+
+    Raises:
+        SourceError: the site as a whole fails.
+    """
+    rows: list[GroupMember] = []
+    notes: list[str] = []
+    for group in groups:
+        rows.append((group, None))
+        try:
+            rows += [(group, user) for user in sorted(_users(client, group))]
+        except (AccessRefused, ServerFault) as error:
+            notes.append(f"the members of group {group!r} cannot be read, so it has none: {error}")
+    return rows, notes
+
+
+def _users(client: ConfluenceClient, group: str) -> set[str]:
+    """`GET /rest/api/group/{name}/member`; Cloud has `/rest/api/group/{id}/membersByGroupId` instead."""
+    try:
+        entries = list(client.collect(f"rest/api/group/{in_path(group)}/member", {"limit": _LIMIT}))
+    except AccessRefused as error:
+        if error.status not in (400, 404, 405, 410):
+            raise
+        response = client.get("rest/api/group/by-name", {"name": group})
+        if response.get("name") != group or not response.get("id"):
+            raise AccessRefused(f"{client.base_url} knows no group {group!r}", 404) from None
+        path = f"rest/api/group/{in_path(str(response['id']))}/membersByGroupId"
+        entries = list(client.collect(path, {"limit": _LIMIT}))
+    return {name.removeprefix("user:") for name in names_in(entries, "user")}
 
 
 class _Asking:

@@ -1,8 +1,9 @@
-"""What a space lists now: every page with all but its body, and what each says of its readers.
+"""What a space lists now: every page with all but its body, what each says of its readers, its files and comments.
 
-Belongs here: the complete enumeration of a space and everything that is read anew in it. Versions do not tell of moves,
-labels or restrictions, so those come from here and not from the last sync.
-Does not belong here: bodies (`confluence`), asking only for what changed (`changes`).
+Belongs here: the complete enumeration of a space and everything that is read anew in it: moves, labels and
+restrictions, which make no new version of a page, as its files and comments do not. Labels and restrictions are paged
+themselves.
+Does not belong here: bodies (`source`), asking only for what changed (`changes`), rows (`attachments`).
 """
 
 from __future__ import annotations
@@ -10,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
-from rag_assets.sources.base import SourceError
-from rag_assets.sources.confluence import v2
-from rag_assets.sources.confluence.client import Batch, ConfluenceClient, Envelope, in_path
-from rag_assets.sources.confluence.details import CUT, DETAILS, ancestor_grants, complete
-from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
+from rag_assets.sources.base import SourceError, digest
+from rag_assets.sources.confluence.client import Batch, ConfluenceClient, Envelope, in_path, listed_by_v2
+from rag_assets.sources.confluence.transport import AccessRefused, ServerFault
 from rag_assets.sources.envelope import (
     EnvelopeError,
     exclusion_of,
@@ -25,12 +24,105 @@ from rag_assets.sources.envelope import (
     space_keys,
     version_of,
 )
-from rag_assets.steps.readers.readers import Grants, grants_of, missing_ancestors
+from rag_assets.steps.readers import GrantError, Grants, grants_of, missing_ancestors, restriction_readers
+from rag_serving.access.principals import NOBODY
+
+DETAILS = (
+    "version,space,ancestors,extensions.position,metadata.labels,"
+    "restrictions.read.restrictions.user,restrictions.read.restrictions.group"
+)
+CUT = "citelock:cut"
+"""In an entry: why its labels or restrictions are not all of them."""
+_LIMIT = 200
+
+
+def complete(client: ConfluenceClient, entry: Envelope) -> Envelope:
+    """Return the entry with all of its labels and restrictions; `CUT` in it says what could not be read to its end."""
+    return _with_all_restrictions(client, _with_all_labels(client, entry))
+
+
+def ancestor_grants(client: ConfluenceClient, page_id: str) -> Grants | None:
+    """Return what an ancestor that was not listed (archived, a folder, a draft) says; None where it cannot be read."""
+    try:
+        return Grants((), restriction_readers({"read": all_restrictions(client, page_id)}))
+    except GrantError as error:
+        return Grants((), NOBODY, str(error))
+    except (AccessRefused, ServerFault):
+        pass
+    try:
+        entry = client.get(f"rest/api/content/{in_path(page_id)}", {"status": "any", "expand": DETAILS})
+    except (AccessRefused, ServerFault):
+        return None
+    return grants_of(complete(client, entry))
+
+
+def all_restrictions(client: ConfluenceClient, page_id: str) -> dict[str, Any]:
+    """Return all read restrictions of a page: users and groups are paged together by one `start`.
+
+    Raises:
+        Unreadable, Faulty: they cannot be had.
+    """
+    path = f"rest/api/content/{in_path(page_id)}/restriction/byOperation/read"
+    whole: dict[str, Any] = {}
+    start = 0
+    while True:
+        params = {"expand": "restrictions.user,restrictions.group", "start": start, "limit": _LIMIT}
+        lists = client.get(path, params).get("restrictions")
+        if not isinstance(lists, dict):
+            raise AccessRefused(f"{path} answered without restrictions", 200)
+        came = 0
+        for kind, collection in lists.items():
+            results = collection.get("results") if isinstance(collection, dict) else None
+            if kind.startswith("_") or not isinstance(results, list):
+                whole.setdefault(kind, collection)
+                continue
+            whole.setdefault(kind, {"results": []})["results"].extend(results)
+            came = max(came, len(results))
+        if not came or not any(_is_cut(collection) for collection in lists.values()):
+            return {"restrictions": whole}
+        start += came
+
+
+def _with_all_labels(client: ConfluenceClient, entry: Envelope) -> Envelope:
+    metadata = entry.get("metadata")
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    if not isinstance(metadata, dict) or not _is_cut(labels):
+        return entry
+    try:
+        results = list(client.collect(f"rest/api/content/{entry.get('id')}/label", {"limit": _LIMIT}))
+    except (AccessRefused, ServerFault) as error:
+        return {**entry, CUT: f"its labels cannot be read to their end: {error}"}
+    return {**entry, "metadata": {**metadata, "labels": {"results": results}}}
+
+
+def _with_all_restrictions(client: ConfluenceClient, entry: Envelope) -> Envelope:
+    """Return where the rest cannot be had, what came stays: fewer may read the page than should, never more."""
+    restrictions = entry.get("restrictions")
+    read = restrictions.get("read") if isinstance(restrictions, dict) else None
+    lists = read.get("restrictions") if isinstance(read, dict) else None
+    cut = isinstance(lists, dict) and any(_is_cut(lists.get(kind)) for kind in ("user", "group"))
+    came_by_v2 = "ancestors" in entry and "restrictions" not in entry
+    if not cut and not came_by_v2:
+        return entry
+    try:
+        return {**entry, "restrictions": {"read": all_restrictions(client, str(entry.get("id")))}}
+    except (AccessRefused, ServerFault) as error:
+        return {**entry, CUT: f"its restrictions cannot be read to their end: {error}"} if cut else entry
+
+
+def _is_cut(collection: object) -> bool:
+    """Return whether a collection inside an entry may go on: it says so, or it is as long as its page."""
+    if not isinstance(collection, dict):
+        return False
+    links, size, limit = collection.get("_links"), collection.get("size"), collection.get("limit")
+    if isinstance(links, dict) and links.get("next"):
+        return True
+    return isinstance(size, int) and isinstance(limit, int) and 0 < limit <= size
+
 
 LIST_LIMIT = 200
 BARE_LIMIT = 1000
 """What Data Center gives at once with expansions, and without."""
-
 LEAN = "version"
 _MAX_TRASH = 20 * BARE_LIMIT
 """A trash can be larger than its space; what is not found among so many is asked for by its id."""
@@ -255,4 +347,57 @@ def _of_one_kind(
     except AccessRefused as error:
         if error.status != 410:
             raise
-        yield from v2.listed(client, space, kind, status)
+        yield from listed_by_v2(client, space, kind, status)
+
+
+Kind = Literal["attachment", "comment"]
+Hanging = dict[str, list[Envelope]]
+"""Entries by the raw id of their page."""
+
+
+def list_hanging(client: ConfluenceClient, space: str, kind: Kind) -> Hanging | None:
+    """Return all files or comments that search knows of; None where the site cannot tell this way.
+
+    Search may not have learnt yet of what is new, and may know what is gone: the former comes with a later sync; of
+    what is missing its page has to be asked.
+    """
+    params = {
+        "cql": f'type = {kind} and space = "{space}"',
+        "expand": "version,container,extensions" if kind == "attachment" else "version,container",
+        "limit": LIST_LIMIT,
+    }
+    children: Hanging = {}
+    try:
+        for entry in client.collect("rest/api/content/search", params):
+            page_id = _page_of(entry)
+            if page_id is None:
+                return None
+            children.setdefault(page_id, []).append(entry)
+    except (AccessRefused, ServerFault):
+        return None
+    return children
+
+
+def state_of(entries: Iterable[Envelope]) -> str:
+    """Return a digest of ids and versions: another one where anything was added, edited or removed."""
+    return digest(*sorted(f"{entry.get('id')}:{_number(entry)}" for entry in entries))
+
+
+NOTHING_HANGS = state_of(())
+
+
+def _page_of(entry: Envelope) -> str | None:
+    """Return the page that a file or a comment hangs on.
+
+    On both kinds of site `container` is that page (`_expandable.container` names its address, and other clients rely on
+    its id: sooperset/mcp-atlassian#796, Spenhouet/confluence-markdown-exporter#302). Cloud's reference calls it the
+    space that content is in, as it is for pages: a space, which has a key, tells nothing here.
+    """
+    container = entry.get("container")
+    page_id = container.get("id") if isinstance(container, dict) and "key" not in container else None
+    return str(page_id) if page_id else None
+
+
+def _number(entry: Envelope) -> object:
+    version = entry.get("version")
+    return version.get("number") if isinstance(version, dict) else None

@@ -1,7 +1,8 @@
 """One HTTP request to Confluence: the only module that knows `atlassian-python-api`.
 
-Belongs here: sending one signed request and handing back the raw reply.
-Does not belong here: retries, pagination, or what an answer means (`client`).
+Belongs here: sending one signed request within a rate that all requests of this process share, and what its reply says:
+an object, bytes, a pause to make, or a fault and whose fault it is. Does not belong here: retries, pagination, pauses
+that a server asks for (`client`).
 
 Of the package only `AtlassianRestAPI.request` is used. Its signing and session are the same code for Cloud and Data
 Center, and the tests run it against a stand-in of both. The rest is left alone on purpose. In 5.0.5 the two halves of
@@ -11,10 +12,16 @@ Center, and the tests run it against a stand-in of both. The rest is left alone 
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
 from rag_assets.sources.base import SourceError
 from rag_serving.config.sources import Auth, BasicAuth, BearerAuth
@@ -109,3 +116,139 @@ def _secret(variable: str) -> str:
 
 def _first_line(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0][:200]
+
+
+class Pace:
+    """Lets requests go at an even rate, after as many as one second may have at once."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._next = 0.0
+
+    def wait(self, per_second: float) -> float:
+        """Take the next place; the seconds to sleep until it comes."""
+        with self._lock:
+            now = self._clock()
+            self._next = max(self._next, now - 1.0) + 1.0 / per_second
+            return max(0.0, self._next - now)
+
+
+_paces: dict[str, Pace] = {}
+_lock = threading.Lock()
+
+
+def pace_of(base_url: str) -> Pace:
+    """Return the pace of a site; sources of the same site share it."""
+    with _lock:
+        return _paces.setdefault(urlsplit(base_url).netloc.lower(), Pace())
+
+
+MAX_WAIT_S = 300.0
+"""A server that asks for a longer pause is left alone; what was fetched until then is kept."""
+
+
+class AccessRefused(SourceError):  # noqa: N818
+    """The site refuses this one thing: it is forbidden, gone, or not understood. That is never a deletion."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ServerFault(SourceError):  # noqa: N818
+    """The site fails at this one thing, again and again."""
+
+
+class RetryableError(Exception):
+    """Worth another try, after so many seconds where the server said so; `final` is the error if all tries fail."""
+
+    def __init__(self, final: SourceError, after: float | None = None) -> None:
+        super().__init__(str(final))
+        self.final = final
+        self.after = after
+
+
+def object_of(where: str, reply: Reply) -> dict[str, Any]:
+    """Return the JSON object of a reply.
+
+    Raises:
+        Again: it was cut.
+        Unreadable, SourceError: see `content_of`; or it is a web page, or other JSON.
+    """
+    content = content_of(where, reply)
+    if "html" in reply.headers.get("Content-Type", ""):
+        raise SourceError(f"{where} answered with a web page, not JSON; check base_url and auth")
+    try:
+        answer = json.loads(content)
+    except (ValueError, RecursionError):
+        raise RetryableError(ServerFault(f"{where} answered with broken JSON ({len(content)} bytes)")) from None
+    if not isinstance(answer, dict):
+        raise SourceError(f"{where} answered with a JSON {type(answer).__name__}; check base_url")
+    return answer
+
+
+def content_of(where: str, reply: Reply) -> bytes:
+    """Return the bytes of a good reply. Data Center may throttle with 403 or 503 as well as with 429.
+
+    Raises:
+        Again: throttled, or the server failed.
+        Unreadable: it refuses this one thing.
+        SourceError: not signed in, sent elsewhere, or throttled for longer than is waited.
+    """
+    if reply.status == 200:
+        return reply.content
+    where = f"{where} answered {reply.status}"
+    after = _retry_after(reply.headers)
+    if reply.status == 401:
+        raise SourceError(f"{where}: not signed in; check auth and its environment variables")
+    spent = reply.headers.get("X-RateLimit-Remaining") == "0"
+    if reply.status == 429 or (reply.status in (403, 503) and (after is not None or spent)):
+        throttled = SourceError(f"{where}: throttled; run the sync again later, it goes on where it stopped")
+        raise throttled if after is not None and after > MAX_WAIT_S else RetryableError(throttled, after)
+    if reply.status >= 500 or reply.status == 408:
+        raise RetryableError(ServerFault(where), after)
+    if 300 <= reply.status < 400:
+        raise SourceError(f"{where}: it leads elsewhere; check base_url")
+    raise AccessRefused(where, reply.status)
+
+
+def is_anonymous(headers: Mapping[str, str]) -> bool:
+    """Return whether the headers of a reply to a request with credentials say that it was taken as nobody's.
+
+    `X-Seraph-LoginReason` and `X-Authentication-Denied-Reason` are of Cloud and Data Center, `X-AUSERNAME` of Data
+    Center. A sign-in that went well says OK, though it may say OUT before.
+    """
+    reasons = {reason.strip().upper() for reason in headers.get("X-Seraph-LoginReason", "").split(",")} - {""}
+    is_denied = "X-Authentication-Denied-Reason" in headers or (bool(reasons) and "OK" not in reasons)
+    return is_denied or headers.get("X-AUSERNAME", "").strip().lower() == "anonymous"
+
+
+def is_nobody(user: Mapping[str, Any]) -> bool:
+    """Return whether the site's word of the current user names no account."""
+    named = {str(user[name]).lower() for name in ("accountId", "userKey", "username", "publicName") if user.get(name)}
+    return user.get("type") == "anonymous" or (user.get("type") != "known" and not named - {"anonymous"})
+
+
+def moment_of(header: str | None) -> datetime | None:
+    """Return an HTTP date in UTC (RFC 9110, 5.6.7), or None."""
+    try:
+        moment = parsedate_to_datetime(header) if header else None
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC) if moment else None
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait by `Retry-After`, which is a number or an HTTP date (RFC 9110, 10.2.3).
+
+    A date counts from the server's own `Date`, where it tells it: the clocks may differ.
+    """
+    value = headers.get("Retry-After")
+    try:
+        return None if value is None else max(0.0, float(value))
+    except ValueError:
+        pass
+    moment = moment_of(value)
+    now = moment_of(headers.get("Date")) or datetime.now(UTC)
+    return max(0.0, (moment - now).total_seconds()) if moment else None

@@ -1,7 +1,7 @@
 """A Confluence space by way of an MCP server.
 
 Belongs here: listing the space completely, asking for each page, and who may read what the server gives.
-Does not belong here: calling tools (`tools`), the shapes of their answers (`answers`).
+Does not belong here: calling tools and the shapes of their answers (`tools`).
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from typing import Any
 import pyarrow as pa
 
 from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, digest, finish, rows_by_id, settings_digest
-from rag_assets.sources.confluence_mcp.answers import (
+from rag_assets.sources.confluence_mcp.tools import (
     Envelope,
     Listed,
+    McpTools,
     NotOfSpaceError,
+    ToolError,
     check_space,
     listed_of,
     named_spaces,
+    open_tools,
     page_of,
     restrictions_of,
     results_of,
 )
-from rag_assets.sources.confluence_mcp.tools import McpTools, ToolError, open_tools
 from rag_assets.sources.envelope import EnvelopeError, Origin, content_hash, exclusion_of, row_of
-from rag_assets.steps.readers.readers import UNNAMED, Grants, effective_readers, grants_of, space_readers
+from rag_assets.steps.readers import UNNAMED, Grants, effective_readers, grants_of, space_readers
 from rag_serving.access.principals import EVERYONE, NOBODY
 from rag_serving.config.sources import ConfluenceMcp as Settings
 

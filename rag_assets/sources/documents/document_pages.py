@@ -1,25 +1,160 @@
 """Files that are read as documents, one after the other: of a folder, and beside the pages of a site.
 
-Belongs here: which of them are read anew, what becomes of one that cannot be read.
-Does not belong here: finding the files (`folder`, `sites.planning`), the row of one (`rows`).
+Belongs here: comparing a folder with its last sync, by digests of files that are not read when nothing was written;
+which page each file is: the one of its name, or of the file that had its content before; which are read anew, and what
+becomes of one that cannot be read. Does not belong here: finding the files (`folder`, `sites.page_sync`), the row of
+one (`rows`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
-from rag_assets.sources.base import Row
-from rag_assets.sources.documents.renames import Known
-from rag_assets.sources.documents.rows import DocumentFacts, ExcludedError, RowMaker, UnreadableError
-from rag_assets.sources.sites.trees import LargeFileError
+from rag_assets.sources.base import READING_VERSION, Row, SourceError, digest, settings_digest
+from rag_assets.sources.documents.rows import MARK, DocumentFacts, ExcludedError, Reading, RowMaker, UnreadableError
+from rag_assets.sources.sites.trees import FileTree, LargeFileError, opened_tree
 from rag_assets.steps.files.records import FileError
-from rag_assets.steps.readers.readers import space_readers
-from rag_serving.config.sources import SiteSource
+from rag_assets.steps.readers import space_readers
+from rag_serving.config.sources import Files, SiteSource
 from rag_serving.documents.kinds import extension_of
 from rag_serving.documents.names import safe_name
+
+
+@dataclass(frozen=True)
+class Known:
+    """A file as the last sync saw it; `left_out`: `failed` or `excluded`, and why, where it gave no row."""
+
+    page_id: str  # without the source's prefix
+    sha256: str
+    version: int
+    stamp: list[Any]
+    left_out: list[str] | None = None
+
+    def dump(self) -> list[Any]:
+        """Return it as JSON has it."""
+        return [self.page_id, self.sha256, self.version, self.stamp, self.left_out]
+
+    @classmethod
+    def load(cls, value: Any) -> Known | None:
+        """Return what `dump` wrote; None for anything else."""
+        match value:
+            case [str(page_id), str(sha256), int(version), [*stamp], None | [str(), str()] as left_out]:
+                return cls(page_id, sha256, version, stamp, left_out)
+        return None
+
+
+def identify(key: str, digests: Mapping[str, str], known: Mapping[str, Known]) -> dict[str, str]:
+    """Return the page of each file, by name.
+
+    Args:
+        key: the source; ids of two sources differ.
+        digests: SHA-256 of the files that there are, by name.
+        known: those of the last sync.
+    """
+    page_ids = {name: known[name].page_id for name in digests if name in known}
+    new, gone = digests.keys() - known.keys(), known.keys() - digests.keys()
+    of_new, of_gone = Counter(digests[name] for name in new), Counter(known[name].sha256 for name in gone)
+    renamed = {
+        known[name].sha256: known[name].page_id
+        for name in gone
+        if of_gone[known[name].sha256] == 1 == of_new[known[name].sha256]
+    }
+    taken = {*page_ids.values(), *renamed.values()}
+    for name in sorted(new):
+        page_id = renamed.get(digests[name]) or _free_id(key, name, taken)
+        taken.add(page_id)
+        page_ids[name] = page_id
+    return page_ids
+
+
+def _free_id(key: str, name: str, taken: set[str]) -> str:
+    """Return an id made from the name; another one where a renamed file took its id along."""
+    again: list[str] = []
+    while (page_id := f"{MARK}{digest(key, name, *again)[:16]}") in taken:
+        again.append("again")
+    return page_id
+
+
+S = TypeVar("S", bound=Files | SiteSource)
+SETTLED_S = 2.0
+"""Seconds after which a file's times tell whether it was written to again: file systems keep them that coarsely."""
+
+
+class FileSource(Generic[S]):
+    """A source whose pages are files of a folder, a zip or a prefix of an object store."""
+
+    def __init__(self, key: str, settings: S, reading: Reading) -> None:
+        self.key = key
+        self._settings = settings
+        self._reading = reading
+
+    def fingerprint(self) -> str:
+        """Return a digest of settings, names, sizes and times (in a zip: checksums): no file is opened."""
+        with self._tree() as tree:
+            stamps = [f"{name}:{tree.stamp(name)}" for name in tree.names]
+        return digest(settings_digest(self.key, self._settings), self._reading.public_url or "", *stamps)
+
+    @contextmanager
+    def _tree(self) -> Iterator[FileTree]:
+        if self._settings.path is None:
+            raise SourceError(f"sources.{self.key} has no path")
+        with opened_tree(self._settings.path, self.key, self._settings.max_file_bytes) as tree:
+            yield tree
+
+    def _id(self, page_id: str) -> str:
+        return f"{self._settings.id_prefix}{page_id}"
+
+    def _row_id(self, page_id: str | None, name: str) -> str:
+        """Return the id of a file's row; a file without a page of its own has the id of its name."""
+        return self._id(page_id or f"{MARK}{digest(self.key, name)[:16]}")
+
+
+def is_unchanged(tree: FileTree, name: str, known: Known | None, began: object) -> bool:
+    """Return whether nothing was written to a file since the last sync, as far as its size and times tell; the file is
+    not opened. Arguments as those of `content_digest`."""
+    was_settled = isinstance(began, float) and tree.touched_at(name) < began - SETTLED_S
+    return known is not None and known.stamp == [tree.stamp(name)] and was_settled
+
+
+def content_digest(tree: FileTree, name: str, known: Known | None, began: object) -> str | None:
+    """Return the SHA-256 of a file: the known one where nothing was written since; None where it cannot be read.
+
+    Args:
+        tree: the files.
+        name: of the file.
+        known: it at the last sync; None: it was not there.
+        began: when the last sync began, in seconds since 1970; anything else: not known.
+    """
+    if known is not None and is_unchanged(tree, name, known, began):
+        return known.sha256
+    try:
+        return hashlib.sha256(tree.read(name)).hexdigest()
+    except (FileError, KeyError):
+        return None
+
+
+def known_files(state: Mapping[str, Any]) -> dict[str, Known]:
+    """Return the files of the last sync by name; none where they were read by other rules."""
+    files = state.get("files")
+    if state.get("reading") != READING_VERSION or not isinstance(files, dict):
+        return {}
+    return {name: one for name, value in files.items() if (one := Known.load(value)) is not None}
+
+
+def readers_notes(key: str, settings: Files | SiteSource) -> list[str]:
+    """Return a note where nobody can read the source."""
+    if settings.readers != "from_source":
+        return []
+    return [
+        f"files do not say who may read them, so nobody can read source {key!r}; "
+        f"set sources.{key}.readers to everyone or to a list of group:NAME and user:NAME"
+    ]
 
 
 class ReadableFiles(Protocol):

@@ -1,11 +1,13 @@
 """The upload inbox as a source: each document is a page, with the readers that were chosen for it.
 
-Belongs here: which documents are read anew, and what becomes of one that cannot be.
-Does not belong here: receiving documents (`documents.inbox`), the row of one (`rows`).
+Belongs here: which documents are read anew, what becomes of one that cannot be, and writing how far each is at a
+bounded rate. Does not belong here: receiving documents and the meaning of a state (`rag_serving.documents`), the row of
+one (`rows`), deciding that one is published (`rag_assets.publishing.documents`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -24,10 +26,58 @@ from rag_assets.sources.base import (
     settings_digest,
 )
 from rag_assets.sources.documents.rows import DocumentFacts, ExcludedError, Reading, RowMaker, UnreadableError
-from rag_assets.sources.documents.states import StateWriter
 from rag_serving.config.sources import Files
 from rag_serving.documents.inbox import Inbox
-from rag_serving.documents.records import Entry
+from rag_serving.documents.records import Entry, ReadState, Stage
+
+LEAST_PAUSE_S = 0.25
+"""Seconds between two writes: nobody reads faster."""
+
+
+class StateWriter:
+    """The states of an inbox's documents; used by one build at a time, which holds the source's lock."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._files = inbox.files
+        self._states = {name: entry.state for name, entry in inbox.entries().items() if entry.state}
+        self._written = self._dumped()
+        self._last = float("-inf")
+
+    def __getitem__(self, name: str) -> ReadState | None:
+        return self._states.get(name)
+
+    def set(
+        self, name: str, version: int, stage: Stage, reason: str | None = None, pages: tuple[int, int] | None = None
+    ) -> None:
+        """Note the stage of a document; it is written soon, or by `flush`."""
+        before = self._states.get(name)
+        page, of = pages or (None, None)
+        shown = before.shown if before else None
+        self._states[name] = ReadState(version=version, stage=stage, page=page, of=of, reason=reason, shown=shown)
+        if time.monotonic() - self._last >= LEAST_PAUSE_S:
+            self.flush()
+
+    def embedded(self, name: str, texts: int, of: int) -> None:
+        """Note how many of the texts of a document that is being embedded are so; written by `flush`."""
+        if state := self._states.get(name):
+            self._states[name] = state.model_copy(update={"embedded": texts, "texts": of})
+
+    def put(self, states: dict[str, ReadState]) -> None:
+        """Replace all states, those that are not named included."""
+        self._states = states
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what changed."""
+        now = self._dumped()
+        if now != self._written:
+            self._files.write_states(now)
+            self._written = now
+        self._last = time.monotonic()
+
+    def _dumped(self) -> dict[str, dict[str, object]]:
+        return {name: state.model_dump(mode="json") for name, state in self._states.items()}
+
 
 Unread = list[str]
 """Of a document that gave no row: SHA-256, what it is (`failed`, `excluded`), why."""

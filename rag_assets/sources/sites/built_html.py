@@ -1,7 +1,7 @@
 """Built sites: folders of HTML that a generator made.
 
 Belongs here: which files are pages, what of one is its text, its title, titles of `objects.inv`.
-Does not belong here: blocks of HTML (`steps.formats.html`), the address that a page calls its own (`canonical`).
+Does not belong here: blocks of HTML (`steps.formats.html`), the address that a page calls its own (`source`).
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def open_site(name: str, key: str = "") -> Site:
 
             return MdBookSite()
         case "github":
-            from rag_assets.sources.sites.github import GithubSite
+            from rag_assets.sources.sites.markdown_page import GithubSite
 
             return GithubSite()
     if name not in loaded(GROUP):

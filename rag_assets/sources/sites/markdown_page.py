@@ -1,24 +1,177 @@
-"""Markdown pages as HTML: what all generators of Markdown sites have in common.
+"""Markdown pages as HTML, as GitHub shows them: what all generators of Markdown sites have in common.
 
-Belongs here: Markdown to elements; ids, links, images, footnotes and alerts of the elements.
-Does not belong here: what one generator adds to Markdown, finding pages (`links`), ids (`slugs`).
+Belongs here: Markdown to elements; ids, links, images, footnotes and alerts of the elements; fences of code; which
+files of a repository, or of a folder that is made for no generator, are pages, their order and parents.
+Does not belong here: what one generator adds to Markdown.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Callable, Iterable, Mapping
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from urllib.parse import unquote
+from typing import Protocol
+from urllib.parse import unquote, urljoin
 
-from rag_assets.sources.sites.fences import outside
 from rag_assets.sources.sites.front_matter import FrontMatter, split_front_matter
-from rag_assets.sources.sites.links import link_address
-from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree, text_of
-from rag_assets.sources.sites.slugs import Slugger
+from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree, quoted, text_of
+from rag_assets.sources.sites.trees import by_folder, resolved
+from rag_assets.steps.files.plugged import brought
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element, PageError, parse_html
 from rag_serving.text.characters import OMISSION
+
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//|#|\Z")
+_ENDINGS = ("", ".md", ".mdx", "/README.md", "/index.md", "/index.mdx", "/README.mdx")
+
+
+def link_address(plan: SitePlan, page: SitePage, href: str) -> str:
+    """Return what a link on a page leads to: an address below `base_url` where it is a page or a file of the site, else
+    what was written."""
+    href = href.strip()
+    if _SCHEME.match(href):
+        return href
+    path, mark, fragment = href.partition("#")
+    path, _, _query = path.partition("?")
+    target = _target(plan, page, unquote(path))
+    if target is None:
+        return _file_address(plan, page, href)
+    return f"{plan.address(target)}{mark}{fragment}"
+
+
+def _target(plan: SitePlan, page: SitePage, path: str) -> SitePage | None:
+    """Return the page that a path means: by the name of its file, else by its own path."""
+    if path.startswith("/"):
+        names = [posixpath.join(root, path.strip("/")) for root in plan.roots]
+    else:
+        name = resolved(page.name, path)
+        names = [] if name is None else ["" if name == "." else name]
+    for name in names:
+        for ending in _ENDINGS:
+            if found := plan.by_name.get(f"{name}{ending}".lstrip("/")):
+                return found
+    below = urljoin(f"/{unquote(page.path)}", path).strip("/")
+    return plan.by_path.get(below) or plan.by_path.get(below.removesuffix(".html"))
+
+
+def _file_address(plan: SitePlan, page: SitePage, href: str) -> str:
+    """Return the address of what is no page: a picture, a download, an address of the server."""
+    if not plan.base_url:
+        return href
+    if href.startswith("/"):
+        return f"{plan.base_url}{href[1:]}"
+    return urljoin(f"{plan.base_url}{page.path}", href)
+
+
+_TITLE = re.compile(r"\b(?:title|filename|file)=(?:\"([^\"\n]{0,500})\"|'([^'\n]{0,500})')")
+_CLASS = re.compile(r"\{\s*\.([\w+#-]{1,60})")
+_LANGUAGE = re.compile(r"[\w+#.-]{1,60}")
+
+
+def fence_run(stripped: str) -> str:
+    """Return the run of three or more backticks or tildes that a line without indentation begins a fence with."""
+    if not stripped.startswith(("```", "~~~")):
+        return ""
+    run = stripped[: len(stripped) - len(stripped.lstrip(stripped[0]))]
+    return "" if run[0] == "`" and "`" in stripped[len(run) :] else run
+
+
+def is_end(stripped: str, run: str) -> bool:
+    """Return whether a line ends the code that `run` opened."""
+    return stripped.startswith(run) and not stripped.strip().strip(run[0])
+
+
+def end_of(lines: Sequence[str], begin: int) -> int:
+    """Return the index of the line that ends the fence opened at `begin`; that after the last where none does."""
+    run = fence_run(lines[begin].lstrip(" "))
+    for index in range(begin + 1, len(lines)):
+        if is_end(lines[index].lstrip(" "), run):
+            return index
+    return len(lines)
+
+
+def opening(line: str) -> tuple[str, str | None, str]:
+    """Return an opening fence with nothing but its language, the title that it gives its code, and all it says."""
+    stripped = line.lstrip(" ")
+    indent, run = line[: len(line) - len(stripped)], fence_run(stripped)
+    info = stripped[len(run) :].strip()
+    title = _TITLE.search(info)
+    named = _CLASS.match(info) or _LANGUAGE.match(info)
+    language = named[1] if named and named.re is _CLASS else named[0] if named else ""
+    return f"{indent}{run}{language}", (title[1] or title[2]) if title else None, info
+
+
+def outside(lines: Sequence[str]) -> Iterator[tuple[int, int, bool]]:
+    """Yield (begin, end, is code) of the runs of lines: fences with both of their ends, and what is between."""
+    begin, index = 0, 0
+    while index < len(lines):
+        if fence_run(lines[index].lstrip(" ")):
+            if begin < index:
+                yield begin, index, False
+            begin, index = index, min(end_of(lines, index) + 1, len(lines))
+            yield begin, index, True
+            begin = index
+        else:
+            index += 1
+    if begin < index:
+        yield begin, index, False
+
+
+_NOT_ASCII_WORD = re.compile(r"[^\w\- ]", re.ASCII)
+_ENCLOSED = (range(0x24B6, 0x24EA), range(0x1F130, 0x1F14A), range(0x1F150, 0x1F16A), range(0x1F170, 0x1F18A))
+_KEPT = frozenset({"Nd", "Nl", "Pc"})
+
+
+class Slugger(Protocol):
+    """Makes the ids of one page, asked for in document order."""
+
+    def slug(self, text: str) -> str:
+        """Return the id of a heading without one of its own; no two of a page are the same."""
+        ...
+
+    def written(self, name: str) -> str:
+        """Take note of an id that the author wrote, and return what the generator makes of it."""
+        ...
+
+
+def github_slug(text: str) -> str:
+    """Return a heading's slug by GitHub's rule: lower case; letters, marks, digits, `-` and `_`; a space as `-`.
+
+    As npm's `github-slugger` 2 has it, which GitHub's own rule (`[^\\p{Word}\\- ]`) was taken from.
+    """
+    lowered = text.lower()
+    kept = _NOT_ASCII_WORD.sub("", lowered) if text.isascii() else "".join(filter(_is_word, lowered))
+    return kept.replace(" ", "-")
+
+
+def _is_word(char: str) -> bool:
+    category = unicodedata.category(char)
+    if category[0] in "LM" or category in _KEPT or char in "- ":
+        return True
+    return category == "So" and any(ord(char) in each for each in _ENCLOSED)
+
+
+class GithubSlugger:
+    """GitHub's and Docusaurus' ids: a repeated one takes `-1`, `-2`; ids that authors write are not counted."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+
+    def slug(self, text: str) -> str:
+        """See `Slugger`."""
+        base = name = github_slug(text)
+        while name in self._seen:
+            self._seen[base] += 1
+            name = f"{base}-{self._seen[base]}"
+        self._seen[name] = 0
+        return name
+
+    def written(self, name: str) -> str:
+        """See `Slugger`."""
+        return name
+
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 RAW = "data-raw"
@@ -220,3 +373,83 @@ def plain_elements(main: Element) -> None:
             code.addprevious(etree.Element("p"))  # editors write one `<pre>` a line, Markdown one a block
     for element in main.iter(*_RENAMED):
         element.tag = _RENAMED[element.tag]
+
+
+ENDINGS = (".md", ".markdown", ".mdx")
+_INDEXES = (
+    "readme.md",
+    "readme.markdown",
+    "readme.mdx",
+    "index.md",
+    "index.markdown",
+    "index.mdx",
+    "_index.md",
+    "index.html",
+    "index.njk",
+)
+_NAVIGATION = frozenset({"summary.md", "_sidebar.md", "_navbar.md", "_footer.md", "_coverpage.md", "_toc.md"})
+
+
+class GithubSite:
+    """The rules of GitHub."""
+
+    def plan(self, tree: Tree) -> SitePlan:
+        """See `Site`: a README stands above the files of its folder and of those below it."""
+        folders = by_folder([name for name in tree.names if name.lower().endswith(ENDINGS)])
+        indexes = indexes_of(folders)
+        pages: list[SitePage] = []
+        excluded: dict[str, str] = {}
+        for folder in sorted(folders):
+            for name in sorted(folders[folder], key=_order):
+                if posixpath.basename(name).lower() in _NAVIGATION:
+                    excluded[name] = "it is navigation"
+                else:
+                    pages.append(SitePage(name, quoted(name), parents=parents_of(name, indexes)))
+        return SitePlan("github", pages, excluded)
+
+    def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
+        """See `Site`."""
+        front, text = read_markdown(tree, page)
+        read: list[str] = []
+        lost: Mapping[str, int] = {}
+        if page.name.endswith(".mdx"):
+            text, read, lost = brought("mdx")(tree, page.name, text, {"frontMatter": front.values})
+        main = markdown_main(text, "GFM")
+        set_ids(main, GithubSlugger())
+        title = front.text("title") or heading_title(main) or name_title(page.name)
+        return markdown_body(main, plan, page, front, title=title, read=read, lost=lost)
+
+
+def name_title(name: str) -> str:
+    """Return the title that a file's name gives: of an index, the name of its folder."""
+    folder, base = posixpath.split(name)
+    is_index = base.lower() in _INDEXES and folder
+    base = posixpath.basename(folder) if is_index else posixpath.splitext(base)[0]
+    return base.replace("-", " ").replace("_", " ").strip() or name
+
+
+def _order(name: str) -> tuple[int, str]:
+    base = posixpath.basename(name).lower()
+    return (_INDEXES.index(base) if base in _INDEXES else len(_INDEXES), name)
+
+
+def parents_of(name: str, indexes: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the indexes of the folders that a page stands in, root first."""
+    above: list[str] = []
+    folder = posixpath.dirname(name)
+    while True:
+        index = indexes.get(folder)
+        if index is not None and index != name:
+            above.append(index)
+        if not folder:
+            return tuple(reversed(above))
+        folder = posixpath.dirname(folder)
+
+
+def indexes_of(folders: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the index of each folder that has one."""
+    found = {
+        folder: [name for name in names if posixpath.basename(name).lower() in _INDEXES]
+        for folder, names in folders.items()
+    }
+    return {folder: min(names, key=_order) for folder, names in found.items() if names}

@@ -1,11 +1,13 @@
 """Books of mdBook: chapters of `SUMMARY.md` with the ids, addresses and text that mdBook makes of them.
 
-Belongs here: `book.toml`, addresses, ids, hidden lines of code, listings and notes of the Rust book.
-Does not belong here: the table of contents (`mdbook_summary`), files that are put in (`mdbook_includes`), Markdown
-itself (`markdown_page`).
+Belongs here: `book.toml`, chapters, parts and numbers of `SUMMARY.md`, files that `{{#include …}}` and its kin put into
+a chapter, addresses, ids, hidden lines of code, listings and notes of the Rust book.
+Does not belong here: Markdown itself (`markdown_page`).
 
-Ids are made as mdbook-html 0.5 makes them (`utils.rs`: `id_from_content`, `unique_id`), of the text with smart
-punctuation where the book has that on; the text itself stays as its author wrote it.
+The rules are those of mdbook-summary 0.5 (`lib.rs`), mdbook-driver 0.5 (`builtin_preprocessors/links.rs`,
+`take_lines.rs`) and mdbook-html 0.5 (`hide_lines.rs`; ids: `utils.rs`, of the text with smart punctuation where the
+book has that on; the text itself stays as its author wrote it). A book is read as far as it can be: what stops a build
+there (an item that is no link, a list after the suffix) is left aside, and a file that is not there is an omission.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ import posixpath
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any
+from urllib.parse import unquote
 
 from rag_assets.sources.sites.front_matter import FrontMatter
 from rag_assets.sources.sites.markdown_page import (
@@ -25,15 +29,343 @@ from rag_assets.sources.sites.markdown_page import (
     heading_title,
     markdown_body,
     markdown_main,
+    outside,
     raw_headings_marked,
     words_of,
 )
-from rag_assets.sources.sites.mdbook_includes import Includes, shown_code
-from rag_assets.sources.sites.mdbook_listings import with_listings
-from rag_assets.sources.sites.mdbook_summary import Chapter, read_summary
 from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted, settings_text, text_of
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
+from rag_serving.text.characters import OMISSION
+
+DEPTH = 10  # includes inside of includes, as mdBook allows
+INCLUDED_MAX = 2_000_000  # characters that one chapter may include
+_DIRECTIVE = re.compile(r"\\\{\{#.{0,500}\}\}|\{\{\s{0,99}#([a-zA-Z0-9_]{1,99})\s+([^}]{1,2000})\}\}")
+_ANCHOR_START = re.compile(r"ANCHOR:\s*([\w-]+)")
+_ANCHOR_END = re.compile(r"ANCHOR_END:\s*([\w-]+)")
+_BORING = re.compile(r"(\s*)#(.?)(.*)")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+ReadText = Callable[[str], str]
+"""Return the text of a file of the tree; raises LookupError where there is none, or it cannot be read."""
+
+
+@dataclass
+class Includes:
+    """Puts files into the text of one chapter."""
+
+    read: ReadText
+    title: str | None = None  # that `{{#title …}}` gives
+    files: list[str] = field(default_factory=list)  # that were included
+    lost: Counter[str] = field(default_factory=Counter)
+    _chars: int = 0
+
+    def expanded(self, text: str, folder: str, depth: int = 0) -> str:
+        """Return the text with what its directives ask for; `folder` is where its file stands in the tree."""
+        parts, end, line = list[str](), 0, ""  # the line so far: it stands before each line that is put there
+        for match in _DIRECTIVE.finditer(text):
+            put = self._put(match, folder, depth)
+            if put is None:
+                continue
+            between = text[end : match.start()]
+            line = between.rpartition("\n")[2] if "\n" in between else line + between
+            lines = _lines(put)
+            if len(lines) * len(line) > INCLUDED_MAX:
+                line = ""
+            parts += (between, f"\n{line}".join(lines))
+            line += lines[-1] if lines else ""
+            end = match.end()
+        return "".join([*parts, text[end:]])
+
+    def _put(self, match: re.Match[str], folder: str, depth: int) -> str | None:
+        """Return what stands in the place of a directive; None: it stays as it is written."""
+        name, rest = match[1], (match[2] or "").strip()
+        if name is None:
+            return match[0][1:]
+        if name == "title":
+            self.title = rest
+            return ""
+        target, *properties = rest.split() or [""]
+        if name in ("playground", "playpen"):
+            content, file = self._file(folder, target)
+            if content is None:
+                return OMISSION
+            end = "" if content.endswith("\n") else "\n"
+            fence = f"```rust{',' if properties else ''}{','.join(properties)}\n{content}{end}```\n"
+            return self._nested(fence, file, depth)
+        if name not in ("include", "rustdoc_include"):
+            return None
+        path, _, part = target.partition(":")
+        content, file = self._file(folder, path)
+        if content is None:
+            return OMISSION
+        taken = taken_lines(content, part) if name == "include" else with_hidden_lines(content, part)
+        return self._nested(taken, file, depth)
+
+    def _nested(self, content: str, file: str, depth: int) -> str:
+        return self.expanded(content, posixpath.dirname(file), depth + 1) if depth < DEPTH else ""
+
+    def _file(self, folder: str, path: str) -> tuple[str | None, str]:
+        """Return the text of a file and its name; None where there is none, or too much was included already."""
+        file = posixpath.normpath(posixpath.join(folder, path))
+        try:
+            content = self.read(file)
+        except LookupError:
+            self.lost["include"] += 1
+            return None, file
+        self._chars += len(content)
+        if self._chars > INCLUDED_MAX:
+            self.lost["include"] += 1
+            return None, file
+        self.files.append(file)
+        return content, file
+
+
+def taken_lines(text: str, part: str) -> str:
+    """Return the lines of a text that `part` names: `5`, `2:10`, `:10`, `2:`, or an anchor; empty: all of them."""
+    lines = _lines(text)
+    wanted = _range(part, len(lines))
+    return "\n".join(_anchored(lines, part) if wanted is None else lines[wanted[0] : wanted[1]])
+
+
+def with_hidden_lines(text: str, part: str) -> str:
+    """Return all lines of a text, those that `part` does not name as Rust's hidden ones."""
+    lines = _lines(text)
+    wanted = _range(part, len(lines))
+    if wanted is None:
+        return "\n".join(_hidden_around(lines, part))
+    first, end = wanted
+    return "\n".join(line if first <= place < end else f"# {line}" for place, line in enumerate(lines))
+
+
+def shown_code(code: str, info: str, prefixes: Mapping[str, str]) -> str:
+    """Return the lines of a code block that readers see before they ask for the hidden ones.
+
+    `info`: the words behind its fence; `prefixes`: what begins a hidden line, by language (`hidelines` in book.toml).
+    """
+    words = [word for word in re.split(r"[ \t,]", info) if word]
+    if words[:1] == ["rust"]:
+        lines = [_rust_line(line) for line in _lines(code)]
+        return "".join(f"{line}\n" for line in lines if line is not None)
+    own = (word.removeprefix("hidelines=") for word in words if word.startswith("hidelines="))
+    prefix = next(own, prefixes.get(words[0], "") if words else "")
+    if not prefix:
+        return code
+    return "".join(f"{line}\n" for line in _lines(code) if not line.lstrip().startswith(prefix))
+
+
+def _rust_line(line: str) -> str | None:
+    """Return a line of Rust as it is shown; None: it is hidden. `##` stands for a `#` that hides nothing."""
+    match = _BORING.fullmatch(line)
+    if match is None:
+        return line
+    if match[2] == "#":
+        return f"{match[1]}{match[2]}{match[3]}"
+    return None if match[2] in ("", " ") else line
+
+
+def _range(part: str, count: int) -> tuple[int, int] | None:
+    """Return the first line, from 0, and the one after the last; None where the part is the name of an anchor."""
+    first, *more = part.split(":", 2)
+    if first and not _NUMBER.fullmatch(first):
+        return None
+    start = max(int(first) - 1, 0) if first else 0
+    if not more:
+        return (start, start + 1) if first else (0, count)
+    return start, int(more[0]) if _NUMBER.fullmatch(more[0]) else count
+
+
+def _anchored(lines: Sequence[str], anchor: str) -> list[str]:
+    name, kept, inside = anchor.partition(":")[0], list[str](), False
+    for line in lines:
+        if not inside:
+            start = _ANCHOR_START.search(line)
+            inside = start is not None and start[1] == name
+        elif end := _ANCHOR_END.search(line):
+            if end[1] == name:
+                break
+        elif not _ANCHOR_START.search(line):
+            kept.append(line)
+    return kept
+
+
+def _hidden_around(lines: Sequence[str], anchor: str) -> list[str]:
+    name, kept, inside = anchor.partition(":")[0], list[str](), False
+    for line in lines:
+        start, end = _ANCHOR_START.search(line), _ANCHOR_END.search(line)
+        if inside and end:
+            inside = end[1] != name
+        elif start and not inside:
+            inside = start[1] == name
+        elif not start and not end:
+            kept.append(line if inside else f"# {line}")
+    return kept
+
+
+def _lines(text: str) -> list[str]:
+    """Return lines as Rust's `str::lines` has them: parted at line feeds, without the carriage return before one."""
+    lines = text.split("\n")
+    return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
+
+
+_OPEN, _CLOSE = "<Listing", "</Listing>"
+_ATTRIBUTE = re.compile(r"""\b(number|caption|file-name|id)\s{0,9}=\s{0,9}(?:"([^"]{0,5000})"|'([^']{0,5000})')""")
+_WHOLE = re.compile(r"""<Listing\b(?:[^"'>]|"[^"]*"|'[^']*')*>\s*""")
+_LINES = 20  # that a tag may stand on
+
+
+def with_listings(text: str) -> str:
+    """Return Markdown with each listing as the figure that its readers see: file name, code, number and caption.
+
+    A listing is reached by `#listing-8-11` where it has the number 8-11, unless it names an id.
+    """
+    if _OPEN not in text:
+        return text
+    lines, made = text.split("\n"), list[str]()
+    text_lines = {index for begin, end, is_code in outside(lines) if not is_code for index in range(begin, end)}
+    caption, index = "", 0
+    while index < len(lines):
+        line = lines[index].strip()
+        if index in text_lines and line.startswith(_OPEN) and (tag := _tag(lines, index)):
+            length, attributes = tag
+            opening, caption = _figure(attributes)
+            made.append(opening)
+            index += length
+        elif index in text_lines and line == _CLOSE:
+            made.append(f"{caption}</figure>")
+            index += 1
+        else:
+            made.append(lines[index])
+            index += 1
+    return "\n".join(made)
+
+
+def _tag(lines: list[str], index: int) -> tuple[int, dict[str, str]] | None:
+    """Return the number of lines of an opening tag and its attributes; None where it does not end."""
+    for length in range(1, _LINES + 1):
+        written = "\n".join(lines[index : index + length]).strip()
+        if _WHOLE.fullmatch(written):
+            return length, {match[1]: match[2] or match[3] or "" for match in _ATTRIBUTE.finditer(written)}
+    return None
+
+
+def _figure(attributes: dict[str, str]) -> tuple[str, str]:
+    """Return how a listing opens, and its caption."""
+    number, caption = attributes.get("number", ""), attributes.get("caption", "")
+    name = attributes.get("id") or (f"listing-{number}" if number else "")
+    opening = f'<figure class="listing" id="{escape(name)}">' if name else '<figure class="listing">'
+    if file := attributes.get("file-name"):
+        opening += f'\n<p><span class="file-name">Filename: {escape(file)}</span></p>'
+    told = f'<a href="#{escape(name)}">Listing {escape(number)}</a>' if number else ""
+    if caption:
+        told += (": " if told else "") + _inline(caption)
+    return opening, f"<figcaption>{told}</figcaption>\n" if told else ""
+
+
+def _inline(caption: str) -> str:
+    """Return the caption's Markdown as HTML of one line."""
+    from lxml import etree
+
+    main = markdown_main(" ".join(caption.split()))
+    paragraph = main.find("p")
+    if paragraph is None or len(main) != 1:
+        return escape(words_of(main))
+    html = str(etree.tostring(paragraph, encoding="unicode", method="html", with_tail=False))
+    return html.removeprefix("<p>").removesuffix("</p>")
+
+
+FRONT = 0
+"""The chapter that unnumbered ones (foreword, introduction, colophon) count as; each is a section of it."""
+_DEEPEST = 20  # lists in lists; markdown-it reads as many
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A line of the table of contents."""
+
+    title: str
+    file: str | None  # below the book's `src`, as it is written; None: a draft
+    number: tuple[int, ...]  # such as (3, 2); unnumbered ones are (0, 1), (0, 2) and so on
+    parents: tuple[int, ...] = ()  # places in the list of the chapters above it, root first
+    part: str | None = None  # title of the part that it stands in
+
+    @property
+    def numbered(self) -> str:
+        """Return its number as books print it, such as 3.2."""
+        return ".".join(map(str, self.number))
+
+
+def read_summary(text: str) -> list[Chapter]:
+    """Return the chapters of a `SUMMARY.md` in reading order; one that is named twice stands where it is first."""
+    from markdown_it import MarkdownIt
+    from markdown_it.tree import SyntaxTreeNode
+
+    root = SyntaxTreeNode(MarkdownIt("commonmark").parse(text))
+    reader = _Reader()
+    for place, node in enumerate(root.children):
+        reader.read(node, is_first=place == 0)
+    return reader.chapters
+
+
+class _Reader:
+    """What was read of a table of contents so far."""
+
+    def __init__(self) -> None:
+        self.chapters: list[Chapter] = []
+        self._files: set[str] = set()
+        self._unnumbered = 0
+        self._top = 0
+        self._part: str | None = None
+
+    def read(self, node: Any, is_first: bool) -> None:
+        """Read a block of the file. A heading above everything else is the file's own title, later ones name parts."""
+        if node.type == "heading" and node.tag == "h1":
+            self._part = None if is_first else _text(node)
+        elif node.type in ("bullet_list", "ordered_list"):
+            for item in node.children:
+                self._top += self._item(item, (self._top + 1,), (), 0)
+        elif node.type == "paragraph":
+            for link in _links(node):
+                self._unnumbered += 1
+                self._add(link, (FRONT, self._unnumbered), (), None)
+
+    def _item(self, item: Any, number: tuple[int, ...], parents: tuple[int, ...], depth: int) -> int:
+        """Read an item of a list and those below it; returns how many numbers it takes: none without a link."""
+        own = [child for child in item.children if child.type == "paragraph"]
+        link = next((link for paragraph in own[:1] for link in _links(paragraph)), None)
+        if link is None or depth > _DEEPEST:
+            return 0
+        place = self._add(link, number, parents, self._part)
+        count = 0
+        for child in item.children:
+            if child.type in ("bullet_list", "ordered_list"):
+                for below in child.children:
+                    count += self._item(below, (*number, count + 1), (*parents, place), depth + 1)
+        return 1
+
+    def _add(self, link: Any, number: tuple[int, ...], parents: tuple[int, ...], part: str | None) -> int:
+        """Add a chapter and return its place."""
+        file = unquote(str(link.attrs.get("href", ""))).removeprefix("./") or None
+        if file in self._files:
+            file = None
+        elif file:
+            self._files.add(file)
+        self.chapters.append(Chapter(" ".join(_text(link).split()), file, number, parents, part))
+        return len(self.chapters) - 1
+
+
+def _links(node: Any) -> Iterator[Any]:
+    return (child for child in node.walk() if child.type == "link")
+
+
+def _text(node: Any) -> str:
+    """Return the words of a node, those of code and images as well."""
+    parts: Sequence[str] = [
+        " " if child.type in ("softbreak", "hardbreak") else child.content
+        for child in node.walk()
+        if child.type in ("text", "code_inline", "softbreak", "hardbreak")
+    ]
+    return "".join(parts)
+
 
 _SUMMARY, _SETTINGS = "SUMMARY.md", "book.toml"
 _README = re.compile(r"readme", re.IGNORECASE)

@@ -1,28 +1,292 @@
-"""The pages of a site in one sync: which are read anew, and what becomes of each.
+"""The pages of a site in one sync: which files are pages, which are read anew, and what becomes of each.
 
-Belongs here: what the text of a page depends on, rows that stay, reasons of pages without one.
-Does not belong here: which page a file is (`source`), reading a page (`page_reader`), its row (`rows`), documents
-beside the pages (`documents.document_pages`).
+Belongs here: changelogs, PDF and Office files beside the pages, reasons for what is neither, addresses; what the text
+of a page depends on, rows that stay, a page's row; which new file is an old one under another name, by git's measure of
+similarity. Does not belong here: the order of a sync (`source`), reading a page (`page_reader`), documents beside the
+pages (`documents.document_pages`).
 """
 
 from __future__ import annotations
 
+import posixpath
+import re
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 from rag_assets.parsing.reader import LimitedReader
-from rag_assets.sources.base import Row, digest, settings_digest
-from rag_assets.sources.documents.document_pages import shown_name
-from rag_assets.sources.documents.renames import Known
+from rag_assets.sources.base import Row, SourceError, digest, settings_digest
+from rag_assets.sources.documents.document_pages import Known, shown_name
+from rag_assets.sources.documents.rows import Reading
+from rag_assets.sources.envelope import content_hash
 from rag_assets.sources.sites.page_reader import SitePageReader
-from rag_assets.sources.sites.planning import plan_digest
-from rag_assets.sources.sites.rows import PageFacts, row_of
-from rag_assets.sources.sites.site import ExcludedPageError, Site, SiteBody, SitePage, SitePlan, has_file
+from rag_assets.sources.sites.site import (
+    ExcludedPageError,
+    Site,
+    SiteBody,
+    SitePage,
+    SitePlan,
+    Tree,
+    has_file,
+    quoted,
+    text_of,
+)
 from rag_assets.sources.sites.trees import FileTree
 from rag_assets.steps.files.records import FileError, needs
+from rag_assets.steps.formats.blocks import clean
+from rag_assets.steps.formats.macros import with_losses
+from rag_assets.steps.readers import space_readers
 from rag_serving.config.sources import SiteSource
+from rag_serving.documents.kinds import is_document_name, kind_by_name
+
+_CHANGELOG = re.compile(r"change[-_ ]?logs?|release[-_ ]?(?:notes|history)|whats?[-_ ]?new", re.I)
+_MAYBE = re.compile(r"changes|history|news", re.I)
+_RELEASE = re.compile(r"^(?:#{1,6} {1,3}|[*]{2})?\[?(?:v|version |release )?\d{1,4}\.\d{1,4}", re.I | re.MULTILINE)
+_HEAD_MAX, _RELEASES = 100_000, 2
+_ASSETS = frozenset({"code", "table", "image", None})
+
+
+def planned(site: Site, tree: Tree, key: str, settings: SiteSource) -> SitePlan:
+    """Return the pages and documents of a site, and a reason for each other file that has text.
+
+    Raises:
+        SourceError: the files that say what its pages are cannot be read.
+    """
+    try:
+        plan = site.plan(tree)
+    except FileError as error:
+        raise SourceError(f"the pages of source {key!r} cannot be told: {error}; mend the file") from None
+    excluded = dict(plan.excluded)
+    pages: list[SitePage] = []
+    for page in plan.pages:
+        if not settings.changelogs and is_changelog(tree, page.name):
+            excluded[page.name] = f"it is a changelog; they are read with sources.{key}.changelogs: true"
+        else:
+            pages.append(page)
+    documents: list[SitePage] = []
+    named = {page.name for page in pages} | excluded.keys()
+    for name in tree.names:
+        if name in named:
+            continue
+        if is_document_name(name):
+            documents.append(SitePage(name, _served_path(name, plan.roots), is_document=True))
+        elif kind_by_name(name) not in _ASSETS:
+            excluded[name] = f"no page of a {plan.generator} site is made of it"
+    return replace(plan, pages=pages, excluded=excluded, documents=documents)
+
+
+def is_changelog(tree: Tree, name: str) -> bool:
+    """Return whether a file, or the folder that it stands in, is named like a list of changes; one that may be the
+    history of anything else is one where it names releases."""
+    parts = [posixpath.splitext(part)[0] for part in name.split("/")[-2:]]
+    if any(map(_CHANGELOG.fullmatch, parts)):
+        return True
+    if not any(map(_MAYBE.fullmatch, parts)):
+        return False
+    try:
+        text = text_of(tree.read(name)[:_HEAD_MAX])
+    except FileError:
+        return False
+    return len(_RELEASE.findall(text)) >= _RELEASES or bool(_RELEASE.match(parts[-1]))
+
+
+def addressed(plan: SitePlan, settings: SiteSource, reading: Reading, page_ids: Mapping[str, str]) -> SitePlan:
+    """Return a plan with the addresses of its pages: below `base_url`, else where Citelock shows them.
+
+    The address that a page calls its own counts where it lies below `base_url` and no other page has it: of several
+    versions of a page all but one name another one's.
+    """
+    if settings.base_url is None:
+        prefix = settings.id_prefix
+        shown = {name: reading.address(f"{prefix}{page_id}") for name, page_id in page_ids.items()}
+        return replace(plan, addresses=shown)
+    base = f"{settings.base_url.rstrip('/')}/"
+    own = {page.name: f"{base}{page.path}" for page in (*plan.pages, *plan.documents)}
+    named = {page.name: url for page in plan.pages if (url := _canonical(page, own[page.name], base))}
+    claims = Counter(_same(url) for url in named.values())
+    others = {_same(url): name for name, url in own.items()}
+    canonical = {
+        name: url for name, url in named.items() if claims[_same(url)] == 1 and others.get(_same(url), name) == name
+    }
+    return replace(plan, base_url=base, addresses={**own, **canonical})
+
+
+def plan_digest(tree: Tree, plan: SitePlan) -> str:
+    """Return a digest of what all pages of a plan depend on: their names and addresses, files with settings."""
+    parts = [plan.generator, plan.base_url]
+    parts += [f"{name}:{tree.stamp(name)}" for name in plan.settings if has_file(tree, name)]
+    for page in plan.pages:
+        said = (page.name, page.path, page.title or "", page.category or "", page.number or "", *page.parents)
+        parts += [*said, plan.address(page)]
+    parts += [f"{page.name}:{plan.address(page)}" for page in plan.documents]
+    return digest(*parts)
+
+
+def _served_path(name: str, roots: tuple[str, ...]) -> str:
+    """Return the path of a file that is served as it is: below the innermost of the roots that it lies in."""
+    inside = [root for root in roots if not root or name.startswith(f"{root}/")]
+    root = max(inside, key=len, default="")
+    return quoted(name[len(root) :].lstrip("/"))
+
+
+def _canonical(page: SitePage, own: str, base: str) -> str:
+    """Return the address that a page calls its own; empty where that does not lie below `base`."""
+    if not page.canonical:
+        return ""
+    try:
+        url = urlsplit(urljoin(own, page.canonical))
+        above = urlsplit(base)
+        is_below = (url.hostname, url.port) == (above.hostname, above.port) and url.path.startswith(above.path)
+    except ValueError:
+        return ""
+    if not is_below or url.scheme not in ("http", "https") or url.query or url.username:
+        return ""
+    return url._replace(fragment="").geturl()
+
+
+def _same(url: str) -> str:
+    """Return what two addresses of one page have in common."""
+    return url.partition("://")[2].removesuffix("index.html").rstrip("/")
+
+
+TITLE_MAX, LABEL_MAX, LABELS_MAX = 500, 200, 100
+_CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class PageFacts:
+    """What a page's row says beside its text; `version`: the highest that the page had, 0 where it is new."""
+
+    source: str
+    page_id: str
+    url: str
+    version: int
+    written_at: datetime
+
+
+def row_of(settings: SiteSource, facts: PageFacts, page: SitePage, body: SiteBody, last: Row | None) -> Row:
+    """Return the row of a page that was read; one that says the same as the last keeps its version and time."""
+    title = _line(body.title, TITLE_MAX) or _line(page.name, TITLE_MAX)
+    title = f"{title} ({page.version})" if page.version else title
+    html = with_losses(body.html, body.lost)
+    hashed = content_hash(title, html, "html", "html")
+    is_same = last is not None and last["content_hash"] == hashed
+    written_at = last["updated_at"] if last is not None and is_same else facts.written_at
+    labels = [label for one in body.labels[:LABELS_MAX] if (label := _line(one, LABEL_MAX))]
+    category = body.category or page.category
+    return {
+        "source": facts.source,
+        "tenant": settings.tenant,
+        "page_id": facts.page_id,
+        "version": facts.version if is_same else facts.version + 1,
+        "space": settings.space or facts.source,
+        "title": title,
+        "url": facts.url,
+        "status": "current",
+        "updated_at": body.updated_at or written_at,
+        "labels": labels,
+        "ancestors": [],
+        "ancestor_titles": [],
+        "position": None,
+        "readers": space_readers(settings.readers),
+        "body": html,
+        "body_format": "html",
+        "anchor_flavor": "html",
+        "content_hash": hashed,
+        "original": None,
+        "lang": body.lang,
+        "source_file": _line(page.name, 4096),
+        "slug": body.slug,
+        "category": _line(category, LABEL_MAX) if category else None,
+        "chapter": page.number,
+    }
+
+
+def placed(plan: SitePlan, page_ids: Mapping[str, str], rows: dict[str, Row]) -> None:
+    """Write into each row the pages above it and its place below them; those above without a row are left out.
+
+    Args:
+        plan: the pages in reading order.
+        page_ids: ids of the rows, by the pages' names.
+        rows: by id; those of pages are changed.
+    """
+    positions: Counter[str] = Counter()
+    for page in plan.pages:
+        page_id = page_ids.get(page.name, "")
+        if page_id not in rows:
+            continue
+        above = [one for name in page.parents if (one := page_ids.get(name, "")) in rows and one != page_id]
+        parent = above[-1] if above else ""
+        place = {
+            "ancestors": above,
+            "ancestor_titles": [rows[one]["title"] for one in above],
+            "position": positions[parent],
+        }
+        positions[parent] += 1
+        rows[page_id] = {**rows[page_id], **place}
+
+
+def _line(text: str, longest: int) -> str:
+    """Return a text on one line, no longer than `longest` characters."""
+    return clean(_CONTROL.sub(" ", text[: 4 * longest]))[:longest].strip()
+
+
+SIMILAR = 0.5
+"""Share of the larger text that has to be the same; git's default."""
+_PAIRS_MAX = 40_000
+_PIECE = 64
+
+
+def similarity(before: str, after: str) -> float:
+    """Return which share of the larger of two texts stands in both, as `git diff -M` measures it.
+
+    Texts are cut into lines, those into pieces of 64 characters; order does not count (diffcore-delta.c).
+    """
+    return _shared(_pieces(before), _pieces(after))
+
+
+def renamed(gone: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """Return the old name of each new one that at least half of an old text stands under; the best pairs first.
+
+    With more than 40,000 pairs none is compared, as git does with its own limit.
+    """
+    if not gone or not new or len(gone) * len(new) > _PAIRS_MAX:
+        return {}
+    old_pieces = {name: _pieces(text) for name, text in gone.items()}
+    scores = [
+        (-score, new_name, old_name)
+        for new_name, text in new.items()
+        for pieces in (_pieces(text),)
+        for old_name, others in old_pieces.items()
+        if (score := _shared(others, pieces)) >= SIMILAR
+    ]
+    pairs: dict[str, str] = {}
+    taken: set[str] = set()
+    for _, new_name, old_name in sorted(scores):
+        if new_name not in pairs and old_name not in taken:
+            pairs[new_name] = old_name
+            taken.add(old_name)
+    return pairs
+
+
+def _pieces(text: str) -> Counter[str]:
+    pieces: Counter[str] = Counter()
+    for line in text.splitlines(keepends=True):
+        for at in range(0, len(line), _PIECE):
+            piece = line[at : at + _PIECE]
+            pieces[piece] += len(piece)
+    return pieces
+
+
+def _shared(before: Counter[str], after: Counter[str]) -> float:
+    largest = max(before.total(), after.total())
+    if not largest or min(before.total(), after.total()) < SIMILAR * largest:
+        return 0.0
+    return (before & after).total() / largest
 
 
 @dataclass(frozen=True)

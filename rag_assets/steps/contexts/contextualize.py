@@ -1,32 +1,255 @@
-"""The prefix that tells a chunk where it comes from.
+"""The prefix that tells a chunk where it comes from, and the texts that are embedded for each passage.
 
-Belongs here: what stands above a chunk's text for each index, and at which level it was made.
-Does not belong here: embedding, and anything a reader sees: a prefix is never shown and never quotable.
+Belongs here: what stands above a chunk's text for each index, and at which level it was made: which parts of the place
+count, and how much; the names of columns and the sentence above, which a passage that begins inside a table lacks; the
+definitions that enclose a passage of code; where the windows of a long text begin and end. Does not belong here:
+embedding, which vectors belong to which passage in an index (`rag_serving.indexes.window_map`), and anything a reader
+sees: a prefix is never shown and never quotable.
+
+For the lexical index a part that counts twice stands there twice: BM25 over fields is BM25 over their weighted term
+counts (Robertson, Zaragoza and Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 2004). The embedding
+model reads no more than some 250 tokens, and nothing is won by telling it the same thing thrice: it gets title and
+headings once.
+
+A table that is longer than a passage would without its head be found by its first rows alone: only they stand below
+"Three Months Ended" and "in millions". The passage itself stays to the letter.
+
+Indentation is what nearly all code has in common. Above a line, the definitions that enclose it are those with less and
+less indentation; a definition of the outermost level also speaks for what follows it there.
+
+A model that reads some 250 tokens at once sees a passage of 1,000 only in parts, and the average of parts that say
+different things is near to none of them. So each part has a vector of its own, and the nearest one counts. Parts are of
+about equal length and begin where a sentence, an item, a row or a line begins: after an edit the borders behind it
+mostly stand where they stood, and only the windows that changed are embedded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from rag_assets.steps.contexts.context_prefix import lexical_prefixes, metadata_prefixes, under_prefixes
 from rag_assets.steps.contexts.prompt import document_type
+from rag_serving.artifacts.columns import take_rows
 from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS
-from rag_serving.models.protocols import Tokenizer
+from rag_serving.models.protocols import InputLimit, Tokenizer
+from rag_serving.text.structure import columns_of, decode, structure_of
+
+MAX_PREFIX_CHARS = 160
+"""A longer path loses its middle: an embedding model reads some 250 tokens, and the text must have them."""
+
+
+def under_prefixes(prefixes: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Return each text below its prefix: what an index sees."""
+    return [f"{prefix}\n{text}" if prefix else text for prefix, text in zip(prefixes, texts, strict=True)]
+
+
+def embedded_texts(chunks: pa.Table) -> list[str]:
+    """Return what is embedded for each row of GENERATION_CHUNKS: its prefix above its text."""
+    return under_prefixes(chunks["prefix"].to_pylist(), chunks["text"].to_pylist())
+
+
+def metadata_prefixes(chunks: pa.Table) -> list[str]:
+    """Return what is embedded above the text of each chunk: chapter, page title and headings, and the head of the table
+    that it begins inside. `chunks` needs title, heading_path, chapter and structure."""
+    columns = (chunks[name].to_pylist() for name in ("title", "heading_path", "chapter", "structure"))
+    return [
+        "\n".join(filter(None, (metadata_prefix(title, path or (), chapter), shortened(table_head(structure)))))
+        for title, path, chapter, structure in zip(*columns, strict=True)
+    ]
+
+
+def metadata_prefix(title: str, heading_path: Sequence[str], chapter: str | None = None) -> str:
+    """Chapter, page title and headings, each once: `Deploy guide › Rolling back`; empty where there are none.
+
+    `chapter`: of a book, such as `Chapter 3: Common Concepts`; its number says nothing.
+    """
+    names: list[str] = []
+    for name in ((chapter or "").partition(": ")[2], title, *heading_path):
+        clean = " ".join(name.split())
+        if clean and clean not in names:
+            names.append(clean)
+    while len(names) > 2 and len(" › ".join(names)) > MAX_PREFIX_CHARS:
+        del names[1]
+    return " › ".join(names)[:MAX_PREFIX_CHARS].strip()
+
+
+TITLE, HEADINGS, DEFINITIONS = 3, 2, 2
+_COLUMNS = ("section_id", "readers", "title", "heading_path", "text", "structure")
+
+
+def lexical_prefixes(chunks: pa.Table) -> list[str]:
+    """Return what stands above the text of each chunk for the lexical index.
+
+    `chunks` needs section_id, readers, title, heading_path, text and structure; the chunks of a section in their order.
+    What encloses a chunk is told only by chunks before it that have the same readers.
+    """
+    columns = (chunks[name].to_pylist() for name in _COLUMNS)
+    read: defaultdict[tuple[str, str], Enclosing] = defaultdict(Enclosing)
+    return [
+        lexical_prefix(title, path or (), read[section, readers].definitions(text), table_head(structure))
+        for section, readers, title, path, text, structure in zip(*columns, strict=True)
+    ]
+
+
+def lexical_prefix(title: str, heading_path: Sequence[str], definitions: Iterable[str] = (), head: str = "") -> str:
+    """Title, headings, definitions and the head of a table, a line each, as often as they count."""
+    headings = [heading for heading in heading_path if heading != title]
+    lines = [*[title] * TITLE, *headings * HEADINGS, *tuple(definitions) * DEFINITIONS, head]
+    return "\n".join(line for line in lines if line.strip())
+
+
+DEPTH = 3
+"""Innermost definitions that are told."""
+MAX_LINE_CHARS = 200
+_FENCE = re.compile(r"\s*(?:```|~~~)")
+_MODIFIERS = (
+    r"(?:(?:pub(?:\([^)]*\))?|public|private|protected|internal|static|final|abstract|sealed|export|default|async|unsafe"
+    r"|extern|inline|virtual|const|constexpr|override|open|data|partial|declare|template\s*<[^>]*>|@\w+)\s+)*"
+)
+_KEYWORDS = (
+    r"(?:class|struct|enum|union|trait|impl|interface|mod|module|namespace|def|fn|func|fun|function|object|record|type"
+    r"|protocol|extension|macro_rules!)"
+)
+_NO_TYPES = (
+    r"(?:if|for|while|switch|return|else|do|catch|case|new|throw|delete|using|typedef|goto|sizeof|await|assert|print"
+    r"|not|and|or|in|with|match|let|var|val|use|import|from|elif|yield|raise|except)"
+)
+# `static Pool *open(int size)`: types, a name, an opened parenthesis, and no end of a statement.
+_SIGNATURE = re.compile(rf"\s*(?!{_NO_TYPES}\b)(?:[\w:<>,&*\[\]~@?]+[ \t]+)+[*&]?[\w:~]+\([^;.]*$")
+_DEFINITION = re.compile(rf"\s*{_MODIFIERS}{_KEYWORDS}\b.*[\w(){{}}\[\]<>:;,=]\s*$")
+
+
+class Enclosing:
+    """Reads the text of a section part by part, and tells what encloses the next part."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[int, str]] = []  # indentation and line, outermost first
+
+    def definitions(self, text: str) -> tuple[str, ...]:
+        """Return the lines of the definitions that enclose the beginning of `text`, outermost first; then it is
+        read."""
+        first = next((line for line in text.split("\n") if line.strip()), "")
+        depth = _indentation(first)
+        definitions = [line for indentation, line in self._open if indentation < depth or indentation == 0]
+        enclosing = () if _FENCE.match(first) else tuple(definitions[: 1 if depth == 0 else None][-DEPTH:])
+        for line in text.split("\n"):
+            self._read(line)
+        return enclosing
+
+    def _read(self, line: str) -> None:
+        if _FENCE.match(line):
+            self._open.clear()
+        elif _DEFINITION.match(line) or _SIGNATURE.match(line):
+            indentation = _indentation(line)
+            while self._open and self._open[-1][0] >= indentation:
+                self._open.pop()
+            self._open.append((indentation, line.strip()[:MAX_LINE_CHARS]))
+
+
+def _indentation(line: str) -> int:
+    expanded = line.expandtabs(4)
+    return len(expanded) - len(expanded.lstrip())
+
+
+MAX_CHARS = 160
+"""Of what is embedded above a passage: an embedding model reads some 250 tokens, and the rows must have them."""
+
+
+def table_head(structure: str) -> str:
+    """Return the sentence above a table and the names of its columns, each once, for a passage that begins inside it;
+    empty for any other.
+
+    `structure`: as `Structure.encode` wrote it; empty where no ingest has read the passage.
+    """
+    if not structure:
+        return ""
+    found = decode(structure)
+    if not found.table_header:
+        return ""
+    names = dict.fromkeys(name for name in columns_of(found.table_header) if name)
+    return " ".join(part for part in (found.introduction, ", ".join(names)) if part)
+
+
+def shortened(head: str) -> str:
+    """Return what of it is embedded: its end is nearest to the rows."""
+    return head if len(head) <= MAX_CHARS else head[-MAX_CHARS:].partition(" ")[2]
+
+
+WINDOWS_VERSION = 1
+"""Raised when the same passage would be cut elsewhere."""
+LONG = 1.5
+"""A text has windows when it is longer than this many times what the model reads at once. Passages of the profiles wiki
+and docs are not, as long as they are prose: they keep their vectors, and what was learned with them holds."""
+MAX_WINDOWS = 16
+"""Of more that many, evenly spread and with both ends: as much as the longest block of code that stays whole."""
+_LEAST = 0.25  # of what the model reads: so much is the passage's own, however long its prefix
+
+
+def embedded_windows(chunks: pa.Table, limit: InputLimit | None) -> list[list[str]]:
+    """Return the texts that are embedded for each row of GENERATION_CHUNKS, at least one for each.
+
+    `limit`: None where the model reads any passage at once, or does not say.
+    """
+    texts = embedded_texts(chunks)
+    if limit is None:
+        return [[text] for text in texts]
+    # A token has at least one character: most passages need not be counted.
+    longest = int(LONG * limit.tokens)
+    rows = [row for row, text in enumerate(texts) if len(text) > longest]
+    if not rows:
+        return [[text] for text in texts]
+    found = [[text] for text in texts]
+    chosen = take_rows(chunks.select(["prefix", "text", "structure"]), np.array(rows))
+    prefixes, passages, structures = (column.to_pylist() for column in chosen.columns)
+    above = [len(offsets) for offsets in limit.tokenizer.offsets(prefixes)]
+    for place, offsets in enumerate(limit.tokenizer.offsets(passages)):
+        size = max(limit.tokens - above[place], int(_LEAST * limit.tokens))
+        if above[place] + len(offsets) > longest and len(offsets) > size:
+            parts = _parts(passages[place], structures[place], offsets, size)
+            found[rows[place]] = under_prefixes([prefixes[place]] * len(parts), parts)
+    return found
+
+
+def _parts(text: str, structure: str | None, offsets: NDArray[np.int32], size: int) -> list[str]:
+    """Return a text's windows of at most `size` tokens each; `offsets` [tokens, 2] are those of its tokens."""
+    units = (decode(structure) if structure else structure_of(text)).units
+    starts = np.unique(np.searchsorted(offsets[:, 0], [unit.start for unit in units]))
+    borders = window_borders(len(offsets), size, starts)
+    chosen: Sequence[int] = range(len(borders) - 1)
+    if len(chosen) > MAX_WINDOWS:
+        chosen = np.linspace(0, len(chosen) - 1, MAX_WINDOWS).round().astype(int).tolist()
+    return [text[int(offsets[borders[n], 0]) : int(offsets[borders[n + 1] - 1, 1])] for n in chosen]
+
+
+def window_borders(count: int, size: int, starts: NDArray[np.int64]) -> list[int]:
+    """Return where windows over `count` tokens begin, and the end of the last; none has more than `size` tokens.
+
+    `starts`: ascending, the tokens that a sentence or another unit begins with. A border stands at the one that is
+    nearest to parts of equal length, in the middle of a unit only where no other is within half a window.
+    """
+    borders = [0]
+    while (left := count - borders[-1]) > size:
+        begin, parts = borders[-1], -(-left // size)
+        aim = begin + -(-left // parts)
+        near = starts[(starts > begin + size // 2) & (starts <= begin + size)]
+        borders.append(int(near[np.argmin(np.abs(near - aim))]) if len(near) else aim)
+    return [*borders, count]
+
 
 VERSION = 5
 """Raised when the same chunk would get another prefix."""
-
 Template = Literal["metadata", "none"]
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
-
 COMPONENTS = ("length_score", "relevance_score", "coherence_score", "specificity_score")
 """Columns of CONTEXTS: the parts of a context's quality."""
-
 NOT_ASKED = "skipped: "
 """How the reason begins for a passage that could not even be asked about."""
 

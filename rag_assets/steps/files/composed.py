@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rag_assets.steps.files.records import FileError, FileText, needs
-from rag_assets.steps.formats.block_json import blocks_body
-from rag_assets.steps.formats.blocks import Block, Content, clean
+from rag_assets.steps.formats.blocks import Block, Content, blocks_body, clean
 from rag_assets.steps.formats.budget import Budget, noted
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.sections.reading import DirectReader

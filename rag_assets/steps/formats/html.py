@@ -1,7 +1,7 @@
 """HTML pages, read: the part of a page that is its text, by way of the elements that storage format has too.
 
 Belongs here: what of an HTML page is text, which ids a heading is reached by.
-Does not belong here: what an element leaves in the text (`storage_elements`), what is lost (`losses`), files that a
+Does not belong here: what an element leaves in the text (`storage_elements`), what is lost (`macros`), files that a
 page includes.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from rag_assets.steps.formats.blocks import Content
 from rag_assets.steps.formats.element_tree import Element, parse_html
-from rag_assets.steps.formats.losses import taken_losses, wordless_elements
+from rag_assets.steps.formats.macros import taken_losses, wordless_elements
 from rag_assets.steps.formats.markup_trees import NO_TEXT
 from rag_assets.steps.formats.storage import AC
 from rag_assets.steps.formats.storage_elements import tree_content

@@ -1,26 +1,131 @@
 """Macros of Confluence: what each leaves in the text, and the ledger that says so.
 
 Belongs here: the registry (name → handler), what a macro's parameters mean. Parameters are never text, except where a
-reader of the page sees them: titles of panels, expands and code, a status, an issue key.
-Does not belong here: elements that are not macros (`storage_walk`), tables, code fences.
+reader of the page sees them: titles of panels, expands and code, a status, an issue key. Macros that show their body to
+some of those who may read the page, or to nobody, by their name or by a parameter that names groups or users, whatever
+the app; other losses of a page for the ledger: elements without words, notes of what a generator or markup could not
+carry over, which travel in the body.
+Does not belong here: elements that are not macros (`storage_walk`), rows of MACRO_LEDGER (`sections.splitting`).
+
+Who may read the body of a macro that chooses its readers cannot be known, so it is left out: a gate that is not
+recognized shows its text to everybody.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from html import escape
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from rag_assets.steps.formats.blocks import Listing, Reference
 from rag_assets.steps.formats.element_tree import Element, PageError
-from rag_assets.steps.formats.gates import is_gate, parameters_of
 from rag_assets.steps.formats.markup_trees import html_tree, markdown_tree, wiki_tree
 from rag_assets.steps.formats.storage import AC, RI
 from rag_serving.text.characters import OMISSION
 
-MACROS = (f"{AC}structured-macro", f"{AC}macro")
+_NAME = re.compile(
+    r"(?:^|[-_./ ])(?:(?:show|hide)[-_ ]?if\w*"
+    r"|(?:show|hide|display|visible|hidden|reveal)[-_ ]?(?:to|for|from|when|unless|only)"
+    r"|hide|hidden|visibility|secrets?|audience|conditional[-_ ]?(?:content|display|panel|section|text)"
+    r"|(?:restrict|privat|secur|confidential|protect|permi[st]|encrypt)[a-z]*"
+    r"|(?:admin|group|member|staff|user)s?[-_ ]?only|comment)(?:$|[-_./ ])"
+)
+_READERS = re.compile(
+    r"(?:account|audience|group|member|permission|principal|reader|role|user|viewer)s?(?:id|key|list|name)?s?\Z"
+    r"|^(?:show|hide|hidden|visible|restricted|allowed|denied|shared)(?:to|for|from|with)\Z"
+)
+_WIKI_MACRO = re.compile(r"\{([\w./-]{1,80})(?::([^{}\n]{0,1000}))?\}")
 
+
+def is_gate(name: str, parameters: Mapping[str, str], has_body: bool, plain: str | None = None) -> bool:
+    """Return whether a macro chooses its readers, or its text in wiki markup has a macro that does.
+
+    Args:
+        name: of the macro, in lower case.
+        parameters: by name.
+        has_body: parameters of a macro without a body may name people whom it shows.
+        plain: its body, where that is no markup.
+    """
+    if _NAME.search(name) or (has_body and any(_names_readers(*one) for one in parameters.items())):
+        return True
+    if "wiki" not in name:
+        return False
+    found = ((one[1].lower(), parameters_of(one[2] or "")) for one in _WIKI_MACRO.finditer(plain or ""))
+    return any(is_gate(inner, given, has_body=True) for inner, given in found)
+
+
+def parameters_of(written: str) -> dict[str, str]:
+    """Return the parameters in `a=b|c=d`, as wiki markup and rendered pages have them."""
+    pairs = (part.partition("=") for part in written.split("|"))
+    return {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
+def _names_readers(name: str, value: str) -> bool:
+    return bool(value) and _READERS.search(re.sub(r"[-_. ]", "", name[-80:])) is not None
+
+
+FIGURE, DRAWING, EMBEDDED = "figure", "drawing", "embedded object"
+_NOTE = "citelock-lost"
+_NOTES_MAX, _KIND_MAX, _DIGITS_MAX = 200, 100, 6
+_UNRESOLVED = ("include", "literalinclude", "reference", "csv-table by")
+"""Begin the kinds whose target was not found; all other kinds are lost."""
+_EMBEDDED = ("iframe", "object", "embed", "video", "audio")
+_INLINE = frozenset({"a", "button", "span", "strong", "label", "summary", "h1", "h2", "h3", "h4", "h5", "h6"})
+
+
+def with_losses(html: str, lost: Mapping[str, int]) -> str:
+    """Return a body with a note of each kind of loss inside its end; `taken_losses` reads them."""
+    notes = "".join(
+        f'<data class="{_NOTE}" title="{escape(kind[:_KIND_MAX])}" value="{min(count, 10**_DIGITS_MAX - 1)}"></data>'
+        for kind, count in sorted(lost.items())[:_NOTES_MAX]
+        if count > 0
+    )
+    end = "</main>" if html.endswith("</main>") else ""
+    return f"{html.removesuffix(end)}{notes}{end}" if notes else html
+
+
+def taken_losses(root: Element) -> Counter[tuple[str, str]]:
+    """Take the notes out of a tree and return them by (kind, outcome)."""
+    ledger: Counter[tuple[str, str]] = Counter()
+    for note in list(root.iter("data")):
+        kind, count = note.get("title") or "", note.get("value") or ""
+        if note.get("class") != _NOTE:
+            continue
+        if kind and count.isascii() and count.isdigit() and len(count) <= _DIGITS_MAX and len(ledger) < _NOTES_MAX:
+            outcome = "unresolved" if kind.startswith(_UNRESOLVED) else "lost"
+            ledger[kind[:_KIND_MAX], outcome] += int(count)
+        note.drop_tree()
+    return ledger
+
+
+def wordless_elements(root: Element) -> Counter[tuple[str, str]]:
+    """Count the elements of a tree that show something and say nothing: pictures without an alternative text, drawings,
+    embedded objects. Icons in a line of text are none."""
+    found = {
+        FIGURE: sum(1 for picture in root.iter("img", "image") if not _words(picture)),
+        DRAWING: sum(1 for drawing in root.iter("svg", "canvas") if not _is_icon(drawing)),
+        EMBEDDED: sum(1 for element in root.iter(*_EMBEDDED) if element.getparent().tag not in _EMBEDDED),
+    }
+    return Counter({(kind, "lost"): count for kind, count in found.items() if count})
+
+
+def _words(picture: Element) -> str:
+    """Return what is said of a picture; the name of its file says nothing."""
+    words = (picture.get("alt") or "").strip()
+    return "" if words == posixpath.basename(picture.get("src") or "") else words
+
+
+def _is_icon(drawing: Element) -> bool:
+    above = drawing.getparent()
+    is_hidden = drawing.get("aria-hidden") == "true" or drawing.get("role") == "presentation"
+    return is_hidden or (above is not None and above.tag in _INLINE)
+
+
+MACROS = (f"{AC}structured-macro", f"{AC}macro")
 Outcome = Literal["rendered", "resolved", "unresolved", "navigation", "hidden", "lost"]
 
 

@@ -1,7 +1,7 @@
 """The elements of storage format: what each leaves in the text.
 
 Belongs here: one rule for each element that is more than its text, and the table of them.
-Does not belong here: parsing (`storage`), gathering text (`storage_walk`), links and images (`storage_links`),
+Does not belong here: parsing (`storage`), gathering text (`storage_walk`), links and images (`storage_walk`),
 what a macro means (`macros`).
 """
 
@@ -15,11 +15,9 @@ from types import MappingProxyType
 from rag_assets.steps.formats import macros
 from rag_assets.steps.formats.blocks import BREAK, Block, Content, clean
 from rag_assets.steps.formats.element_tree import Element
-from rag_assets.steps.formats.gates import is_gate
-from rag_assets.steps.formats.macros import MACROS
+from rag_assets.steps.formats.macros import MACROS, is_gate
 from rag_assets.steps.formats.storage import AC, AT, RI, parse_storage
-from rag_assets.steps.formats.storage_links import emoticon, image, link, user_name
-from rag_assets.steps.formats.storage_walk import Rule, Walk
+from rag_assets.steps.formats.storage_walk import Rule, Walk, emoticon, image, link, user_name
 from rag_assets.steps.formats.tables import Cell, row_blocks
 from rag_assets.steps.formats.text_marks import mark_of
 

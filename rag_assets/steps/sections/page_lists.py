@@ -2,7 +2,7 @@
 
 Belongs here: which pages a list shows, in which order, with what of them; who may read it.
 Does not belong here: text that a page includes (`transclusion`), CQL that a server answers, the values themselves
-(`page_properties`).
+(`reading`).
 
 Of CQL are read `and`, `or`, `not` and parentheses over label, space, title, type, id, parent and ancestor with `=`,
 `!=`, `in` and `not in`, and the functions `currentSpace` and `currentContent` (Atlassian, "Advanced Searching using
@@ -25,9 +25,8 @@ import pyarrow as pa
 from rag_assets.steps.formats.blocks import Block, Listing, clean, flat
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.tables import Cell, row_blocks
-from rag_assets.steps.sections.outline import Section
-from rag_assets.steps.sections.page_properties import Properties
-from rag_assets.steps.sections.transclusion import INCLUDED_MAX, Library, Passage
+from rag_assets.steps.sections.reading import Properties
+from rag_assets.steps.sections.transclusion import INCLUDED_MAX, Library, Passage, Section
 from rag_serving.access.principals import intersect_readers
 
 LISTED_MAX = 2_000

@@ -1,24 +1,98 @@
 """Reading a body: from its format to blocks within a budget.
 
-Belongs here: which function reads which format, and what other steps ask of a body.
-Does not belong here: the formats, or a process of its own for large bodies (`rag_assets.parsing`).
+Belongs here: which function reads which format, what of Markdown counts as lost, where a paragraph of plain text ends,
+what other steps ask of a body, the keys and values that its `details` macros hold for reports on other pages.
+Does not belong here: the other formats, a process of its own for large bodies (`rag_assets.parsing`), which pages a
+report shows (`page_lists`), what a macro leaves on its page (`formats.macros`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from rag_assets.steps.formats.block_json import blocks_content
-from rag_assets.steps.formats.blocks import Content
+from rag_assets.steps.formats.blocks import BREAK, Block, Content, blocks_content, clean, paragraphs
 from rag_assets.steps.formats.budget import BUDGET, Budget, within, without_note
-from rag_assets.steps.formats.element_tree import PageError
+from rag_assets.steps.formats.element_tree import Element, PageError
 from rag_assets.steps.formats.html import html_content
-from rag_assets.steps.formats.markdown import markdown_content
-from rag_assets.steps.formats.plain import plain_content
-from rag_assets.steps.formats.storage_elements import storage_content, storage_excerpt
-from rag_assets.steps.sections.page_properties import Properties, page_properties
+from rag_assets.steps.formats.macros import shown_macros, wordless_elements
+from rag_assets.steps.formats.markup_trees import markdown_tree
+from rag_assets.steps.formats.storage import parse_storage
+from rag_assets.steps.formats.storage_elements import (
+    one_line,
+    storage_content,
+    storage_excerpt,
+    table_rows,
+    tree_content,
+)
+
+
+def markdown_content(body: str) -> Content:
+    """Return the blocks of a Markdown body; HTML inside it is read as HTML, pictures without words count as lost.
+
+    Raises:
+        PageError: it cannot be read.
+    """
+    tree = markdown_tree(body)
+    wordless = wordless_elements(tree)
+    content = tree_content(tree)
+    return content._replace(ledger=content.ledger + wordless)
+
+
+_LINES_MAX = 40  # a log has no empty lines; its lines still become blocks that a chunk can hold
+
+
+def plain_content(body: str) -> Content:
+    """Return the paragraphs of a plain text: an empty line or a form feed ends one, and so does the fortieth line."""
+    blocks: list[Block] = []
+    for paragraph in paragraphs(BREAK.join(body.replace("\f", "\n\n").splitlines())):
+        lines = paragraph.split("\n")
+        for start in range(0, len(lines), _LINES_MAX):
+            blocks.append(Block("paragraph", "\n".join(lines[start : start + _LINES_MAX])))
+    return Content(blocks, Counter())
+
+
+class Properties(NamedTuple):
+    """One `details` macro: its id, often empty, and its values by key; of a repeated key the first."""
+
+    id: str
+    values: dict[str, str]
+
+
+def page_properties(body: str) -> list[Properties]:
+    """Return the page properties of a storage-format body, in order.
+
+    A table has its keys in the first column or, where all of its first row are headers and no other cell is, there;
+    then the second row has the values. Raises PageError where the body cannot be read.
+    """
+    tables = []
+    for macro in shown_macros(parse_storage(body)):
+        if macro.name == "details" and macro.rich is not None:
+            values: dict[str, str] = {}
+            for key, value in _pairs(macro.rich):
+                values.setdefault(key, value)
+            tables.append(Properties(macro.parameters.get("id", ""), values))
+    return tables
+
+
+def _pairs(rich: Element) -> Iterator[tuple[str, str]]:
+    for table in rich.iter("table"):
+        if any(above.tag == "table" for above in table.iterancestors()):
+            continue
+        rows = [[cell for cell in row if cell.tag in ("th", "td")] for row in table_rows(table)]
+        rows = [row for row in rows if row]
+        across = len(rows) > 1 and _all(rows[0], "th") and all(_all(row, "td") for row in rows[1:])
+        pairs = zip(rows[0], rows[1], strict=False) if across else (row[:2] for row in rows if len(row) > 1)
+        for key, value in pairs:
+            if name := clean(one_line(key)):
+                yield name, one_line(value)
+
+
+def _all(row: list[Element], tag: str) -> bool:
+    return all(cell.tag == tag for cell in row)
+
 
 _READERS: Mapping[str, Callable[[str], Content]] = MappingProxyType(
     {

@@ -1,9 +1,12 @@
 """Sections: a page's text, split at its headings, each with its path and its anchor.
 
 Belongs here: which sections become rows of SECTIONS and which are boilerplate (conservatively, since boilerplate is
-never shown), rows of MACRO_LEDGER.
-Does not belong here: reading a body format, splitting at headings (`outline`), other pages' text (`transclusion`),
-cutting sections to chunks.
+never shown), rows of MACRO_LEDGER; which chunks are made again with all sources of a tenant at hand.
+Does not belong here: reading a body format, splitting at headings and other pages' text (`transclusion`), cutting
+sections to chunks.
+
+A source is synced by itself and cannot see the others. So its pages that show a page of another source are read again
+whenever the tenant is published, from the pages as they then are: nothing is kept that could become stale.
 """
 
 from __future__ import annotations
@@ -17,22 +20,29 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from rag_assets.steps.chunks.chunking import ChunkSize, build_chunks
 from rag_assets.steps.formats.blocks import Block, clean, joined
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.sections.anchors import BORROWED, Anchor, Anchors
-from rag_assets.steps.sections.outline import Section, split_at_headings
 from rag_assets.steps.sections.page_lists import PageLists
 from rag_assets.steps.sections.reading import BodyReader
-from rag_assets.steps.sections.transclusion import INCLUDED_MAX, Library, Passage, Transclusion
+from rag_assets.steps.sections.transclusion import (
+    INCLUDED_MAX,
+    Library,
+    Passage,
+    Section,
+    Transclusion,
+    split_at_headings,
+)
 from rag_serving.access.principals import EVERYONE
 from rag_serving.artifacts.schema import MACRO_LEDGER, PAGES, SECTIONS
+from rag_serving.models.protocols import Tokenizer
 
 __all__ = ["PageError", "PageSections", "SectionsResult", "build_sections", "sections_of_page"]
-
 VERSION = 13
 """Raised when the same page would give other sections: unchanged pages are then read again."""
-
 TITLE_MAX, LISTS_MAX = 2_000, 200
 """Characters of a title, which each section repeats; lists of pages that are made for one page, others stay away."""
 
@@ -302,3 +312,53 @@ def _is_leftover(line: str) -> bool:
 def _bare(line: str) -> str:
     """Return a line without list marks, quotes and closing punctuation, in lower case."""
     return line.strip(_MARKS).lower()
+
+
+class IncludingSource(NamedTuple):
+    """A source with pages that show pages which it does not have."""
+
+    chunks: pa.Table  # CHUNKS, as the source made them
+    pages: pa.Table  # PAGES, those that the chunks were made of
+    missed: list[str]  # ids of the pages in question
+    listed: pa.Table | None = None  # see `build_sections`
+
+
+class Across(NamedTuple):
+    """A source's chunks with text of the other sources, and how many macros that resolved."""
+
+    chunks: pa.Table
+    resolved: int
+
+
+def with_other_sources(
+    source: IncludingSource,
+    others: Mapping[str, pa.Table],
+    tokenizer: Tokenizer,
+    size: ChunkSize,
+    max_page_bytes: int,
+    reader: BodyReader | None = None,
+) -> Across:
+    """Return the chunks of a source, those pages made again that show a page of another source.
+
+    Args:
+        source: whose pages ask.
+        others: PAGES of the tenant's other sources by name.
+        tokenizer: see `build_chunks`.
+        size: see `build_chunks`.
+        max_page_bytes: a larger page is not read.
+        reader: see `build_sections`.
+    """
+    asking = source.pages.filter(pc.is_in(source.pages["page_id"], value_set=pa.array(source.missed, pa.string())))
+    alone = build_sections(asking, max_page_bytes, [source.pages], source.listed, reader)
+    result = build_sections(asking, max_page_bytes, [source.pages, *others.values()], source.listed, reader)
+    resolved = _resolved(result.ledger) - _resolved(alone.ledger)
+    if result.sections.equals(alone.sections):
+        return Across(source.chunks, resolved)
+    made = build_chunks(result.sections, asking, tokenizer, size)
+    ids = pc.unique(asking["page_id"])
+    kept = source.chunks.filter(pc.invert(pc.is_in(source.chunks["page_id"], value_set=ids)))
+    return Across(pa.concat_tables([kept, made]), resolved)
+
+
+def _resolved(ledger: pa.Table) -> int:
+    return int(pc.sum(ledger.filter(pc.equal(ledger["outcome"], "resolved"))["count"]).as_py() or 0)

@@ -1,30 +1,98 @@
-"""Transclusion: text of other pages that `include` and `excerpt-include` show on a page.
+"""The outline of a page, and text of other pages that `include` and `excerpt-include` show on it.
 
-Belongs here: finding the other page by space and title, following references through it, and who may read the result:
-whoever may read every page on the way, so that nothing is found or cited through a page that shows it.
-Does not belong here: reading a body (`formats.storage_elements`), rows (`sections`), duplicates.
+Belongs here: which blocks stand under which heading, heading paths; finding the other page by space and title,
+following references through it, and who may read the result: whoever may read every page on the way, so that nothing is
+found or cited through a page that shows it.
+Does not belong here: the ids of headings (`anchors`), reading a body (`formats.storage_elements`), rows (`splitting`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from rag_assets.steps.formats.blocks import Content, Reference, clean
+from rag_assets.steps.formats.blocks import Block, Content, Link, Listing, Reference, clean
 from rag_assets.steps.formats.element_tree import PageError
-from rag_assets.steps.sections.anchors import OneAnchor
-from rag_assets.steps.sections.outline import Section, split_at_headings
+from rag_assets.steps.sections.anchors import Anchor, Anchors, OneAnchor
 from rag_assets.steps.sections.reading import BodyReader, DirectReader
 from rag_serving.access.principals import EVERYONE, intersect_readers
+from rag_serving.text.currency import docs_version
+
+
+@dataclass(frozen=True)
+class Section:
+    """The blocks under one heading. Level 0 is the text above the first."""
+
+    level: int
+    heading: str
+    path: tuple[str, ...]
+    anchor: Anchor
+    blocks: list[Block] = field(default_factory=list)
+    references: list[Reference] = field(default_factory=list)
+    listings: list[Listing] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    anchors: list[Anchor] = field(default_factory=list)  # further ones: of anchor macros and of headings in cells
+
+
+def split_at_headings(
+    blocks: Sequence[Block], heading: str, path: tuple[str, ...], anchors: Anchors | OneAnchor
+) -> Iterator[Section]:
+    """Yield sections in order, with text or without. An anchor stands with the text after it, be that in the next
+    section.
+
+    Args:
+        blocks: of a whole body.
+        heading: what the text above the first heading stands under.
+        path: the headings above all of it.
+        anchors: asked in document order.
+    """
+    section = Section(0, heading, path, anchors.title())
+    above: list[tuple[int, str]] = []
+    waiting: list[Anchor] = []
+    for block in blocks:
+        if block.reference is not None:
+            section.references.append(block.reference)
+        elif block.listing is not None:
+            section.listings.append(block.listing)
+        elif block.links:
+            section.links.extend(block.links)
+        elif block.kind == "reference":
+            waiting += map(anchors.macro, block.anchors)
+        elif block.kind != "heading":
+            section.blocks.append(block)
+            section.anchors.extend(waiting)
+            waiting.clear()
+        else:
+            anchor, named = anchors.heading(block.slug or block.text, block.anchors), map(anchors.macro, block.anchors)
+            if not block.level:
+                waiting += (anchor, *named)
+                continue
+            yield section
+            while above and above[-1][0] >= block.level:
+                above.pop()
+            above.append((block.level, block.text))
+            section = Section(block.level, block.text, _joined(path, [text for _, text in above]), anchor)
+            section.anchors.extend((*waiting, *named))
+            waiting.clear()
+    section.anchors.extend(waiting)
+    yield section
+
+
+def _joined(path: tuple[str, ...], headings: Sequence[str]) -> tuple[str, ...]:
+    """Return the headings below a path. A file's first heading is mostly its title again: it stands there once."""
+    title = path[-1] if path else ""
+    is_said = headings[0] == title or (docs_version(title) is not None and title.startswith(f"{headings[0]} ("))
+    return (*path, *headings[1:]) if is_said else (*path, *headings)
+
 
 DEPTH_MAX = 5  # pages that include pages that include …
 INCLUDED_MAX = 1_000_000  # characters of the same readers that one page may pull in; more is broken or hostile
 FOLLOWED_MAX = 2_000  # references that are followed for one page, by the readers of the text that has them
-
 _Key = tuple[str, str | None]  # page id and excerpt
 _COLUMNS = ["source", "page_id", "space", "title", "url", "readers", "body", "body_format"]
 

@@ -71,7 +71,7 @@ class LocalEmbedder:
 
     A text longer than the encoder reads at once is cut into contiguous windows of equal size, whose vectors are
     averaged by their token counts and normalized again, so that it is not judged by its beginning alone; passages that
-    are much longer come window by window (`rag_assets.steps.contexts.embedded_windows`).
+    are much longer come window by window (`rag_assets.steps.contexts.contextualize`).
     Of more than `MAX_WINDOWS` windows that many, evenly spread and with both ends, are embedded.
     """
 

@@ -15,8 +15,7 @@ from typing import IO, Any, NamedTuple
 from citelock_formats.ocr import pictures, records
 from citelock_formats.ocr.records import ScannedPage, Why, words_of_json
 from citelock_formats.ocr.searchable import searchable_pdf
-from rag_assets.steps.files.pdf.page_objects import shown_objects
-from rag_assets.steps.files.pdf.reading import opened
+from rag_assets.steps.files.pdf.reading import opened, shown_objects
 from rag_assets.steps.files.records import FileError
 from rag_serving.isolation.frames import Frame
 from rag_serving.isolation.limits import Limits

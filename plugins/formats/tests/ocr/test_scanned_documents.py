@@ -17,7 +17,7 @@ from rag_assets.sources.base import SyncResult
 from rag_assets.sources.documents.folder import FolderSource
 from rag_assets.sources.documents.rows import Reading
 from rag_assets.state.sync_files import write_sync
-from rag_assets.steps.formats.block_json import blocks_content
+from rag_assets.steps.formats.blocks import blocks_content
 from rag_serving.config.documents import Documents
 from rag_serving.config.loading import parse_config
 from rag_serving.config.sources import Files

@@ -16,8 +16,8 @@ from citelock_sites.mdx import Mdx
 from citelock_sites.mkdocs_markdown import plain_markdown
 from citelock_sites.mkdocs_slugs import MkdocsSlugger
 from rag_assets.sources.sites.detect import found_site
+from rag_assets.sources.sites.markdown_page import GithubSlugger
 from rag_assets.sources.sites.site import SiteBody, SitePlan
-from rag_assets.sources.sites.slugs import GithubSlugger
 from rag_assets.sources.sites.trees import FolderTree
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.html import html_content

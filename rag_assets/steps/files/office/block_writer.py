@@ -14,8 +14,17 @@ from contextlib import contextmanager
 from typing import Literal
 
 from rag_assets.steps.files.records import FileText
-from rag_assets.steps.formats.block_json import blocks_body
-from rag_assets.steps.formats.blocks import BREAK, Block, Content, Link, clean, code_block, flat, paragraphs
+from rag_assets.steps.formats.blocks import (
+    BREAK,
+    Block,
+    Content,
+    Link,
+    blocks_body,
+    clean,
+    code_block,
+    flat,
+    paragraphs,
+)
 from rag_assets.steps.formats.budget import Budget, noted
 from rag_assets.steps.formats.tables import HEADER_MAX, Cell, Repeats, grid, one_header, row_blocks
 from rag_assets.steps.formats.text_marks import STRUCK, Mark, shifted

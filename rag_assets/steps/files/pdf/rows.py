@@ -1,16 +1,93 @@
-"""Words to lines: what stands beside each other, and in which order columns are read.
+"""Words to lines, lines to paragraphs: what is beside or below each other, and in which order columns are read.
 
-Belongs here: cells, rows, columns of running text. Does not belong here: what a row means (table, heading, paragraph).
+Belongs here: cells, rows, columns of running text; where a paragraph or list item begins, hyphens at line ends; which
+paragraphs are footnotes, and what they are about. Does not belong here: headings (`headings`), tables (`tables`).
+
+A footnote is read beside what it is about, not at the end of the page. It begins with its mark, in letters no larger
+than those of the text; the mark is glued to a word or a cell above it, as no spaces are set before superscripts. A
+note whose mark is nowhere above stays where it is.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
+from typing import NamedTuple
 
-from rag_assets.steps.files.pdf.records import Cell, Row, Word
+from rag_assets.steps.files.pdf.records import Cell, PageRows, Row, Word
+
+_NOTE = re.compile(r"(?P<mark>\(\d{1,2}\)|\([a-z]\)|\d{1,2}|[⁰¹²³⁴-⁹]{1,2}|[*†‡§]{1,3})\s?(?=[^\W\d_a-z]|[\"“(])")
+_FIGURES, _RAISED = "0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"
+
+
+class NoteCandidate(NamedTuple):
+    """A paragraph or a table of a page, in reading order. `size`: of its letters; 0: of a table."""
+
+    text: str
+    size: float
+
+
+def is_note(text: str) -> bool:
+    """Return whether a text begins with the mark of a note."""
+    return _NOTE.match(text) is not None
+
+
+def beside_marks(parts: Sequence[NoteCandidate]) -> list[int]:
+    """Return the places of the parts of a page in the order in which they are read: each note after the part that has
+    its mark."""
+    after: dict[int, list[int]] = {}
+    moved: set[int] = set()
+    for at, part in enumerate(parts):
+        match = _NOTE.match(part.text) if part.size else None
+        if match is None:
+            continue
+        marked = _marked(parts, at, match["mark"])
+        if marked is not None:
+            after.setdefault(marked, []).append(at)
+            moved.add(at)
+    order: list[int] = []
+    for at in range(len(parts)):
+        if at not in moved:
+            order += [at, *after.get(at, ())]
+    return order
+
+
+def _marked(parts: Sequence[NoteCandidate], note: int, mark: str) -> int | None:
+    """Return the place of the last part above a note that has its mark; None where none has."""
+    marks = {mark, mark.translate(str.maketrans(_FIGURES, _RAISED)), mark.translate(str.maketrans(_RAISED, _FIGURES))}
+    for at in range(note - 1, -1, -1):
+        part = parts[at]
+        if (
+            not is_note(part.text)
+            and _fits_note(part, parts[note])
+            and any(_has_glued(part.text, one) for one in marks)
+        ):
+            return at
+    return None
+
+
+def _has_glued(text: str, mark: str) -> bool:
+    """Return whether a mark stands in a text behind a word, and is no part of another number or word."""
+    at = text.find(mark, 1)
+    while at > 0:
+        before, after = text[max(at - 2, 0) : at], text[at + len(mark) : at + len(mark) + 2]
+        is_number = after[:1].isalnum() or after[:1] == "%" or (after[:1] in (".", ",") and after[1:].isdigit())
+        if not is_number and (mark[0] == "(" or mark[0] in _RAISED or _ends_word(before)):
+            return True
+        at = text.find(mark, at + 1)
+    return False
+
+
+def _ends_word(end: str) -> bool:
+    return end[-1:].isalpha() or (end[-1:] in '.,)”"' and end[:1].isalpha())
+
+
+def _fits_note(part: NoteCandidate, note: NoteCandidate) -> bool:
+    return not part.size or note.size <= part.size
+
 
 _READABLE = 2.5  # points; smaller letters are not there to be read, where most of the page is larger
 _TINY = 0.35  # of the height that most letters of the page have
@@ -282,3 +359,119 @@ def _gaps(cells: Sequence[Cell]) -> list[float]:
     steps = [after.y0 - before.y0 for before, after in pairwise(ordered)]
     usual = sorted(steps)[len(steps) // 2] if steps else 0.0
     return [cell.y0 for cell, step in zip(ordered[1:], steps, strict=True) if step > 1.3 * usual]
+
+
+_SIZES_ALIKE = 0.08
+_MORE = 0.35  # of a line's height: how much wider than usual the gap before a paragraph is
+_ITEM_INDENT = 0.9  # of a line's height
+_SHORT = 0.8  # of the column's width: a line that ends earlier may be a paragraph's last
+_ORDERED = re.compile(r"\(?(?:\d{1,2}|[a-zA-Z]|[ivx]{1,5})[.)]\s")
+_WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+|[^\W\d_]{3,}")
+_FIRST = re.compile(r"[^\W\d_]+")
+_HYPHENS = "-\u00ad\u2010"
+
+
+class Lines(NamedTuple):
+    """The lines of one paragraph, list item or heading."""
+
+    rows: tuple[Row, ...]
+    is_item: bool = False
+
+
+def usual_gap(pages: Iterable[PageRows]) -> float:
+    """Return the gap between two lines of a paragraph that is most usual, as a share of their height."""
+    gaps = Counter[float]()
+    for page in pages:
+        for before, row in pairwise(page.rows):
+            if before.column == row.column and abs(before.size - row.size) < 0.5 and len(row.cells) == 1:
+                gap = (row.y0 - before.y1) / max(row.size, 1.0)
+                if -0.5 < gap < 1.5:
+                    gaps[round(gap, 1)] += min(len(row.text), 120)
+    return gaps.most_common(1)[0][0] if gaps else 0.1
+
+
+def paragraphs_of(rows: Sequence[Row], usual: float) -> Iterator[Lines]:
+    """Yield the paragraphs and list items of lines that follow each other on one page."""
+    members: list[Row] = []
+    is_item = False
+    for row in rows:
+        starts_item = _is_item(row)
+        if members and (starts_item or _is_new(members, row, usual, is_item)):
+            yield Lines(tuple(members), is_item)
+            members = []
+        if not members:
+            is_item = starts_item
+        members.append(row)
+    if members:
+        yield Lines(tuple(members), is_item)
+
+
+def _is_item(row: Row) -> bool:
+    text = row.text
+    return is_bullet(text[:1]) and text[1:2] == " " and len(text) > 3 and (text[0] not in "-–—" or text[2].isalpha())
+
+
+def _is_new(members: Sequence[Row], row: Row, usual: float, is_item: bool) -> bool:
+    """Return whether a line begins a paragraph of its own."""
+    before = members[-1]
+    if abs(row.size - before.size) > _SIZES_ALIKE * max(row.size, before.size) or row.bold != before.bold:
+        return True
+    if row.column != before.column:
+        return ends_sentence(before.text) or not row.text[:1].islower()
+    gap = (row.y0 - before.y1) / max(row.size, 1.0)
+    if gap > usual + _MORE or gap < -1.5:
+        return True
+    if _ORDERED.match(row.text) and (ends_sentence(before.text) or _ORDERED.match(members[0].text)):
+        return True
+    if is_note(row.text) and is_note(members[0].text) and row.x0 <= members[0].x0 + 1:
+        return True
+    width = max(row.right - row.left, 1.0)
+    is_short = (before.x1 - row.left) / width < _SHORT
+    ends = ends_sentence(before.text)
+    if is_item:
+        return row.x0 < members[0].x0 - 1 or (ends and is_short and row.x0 <= members[0].x0 + 1)
+    if row.x0 - before.x0 > _ITEM_INDENT * row.size and ends:
+        return True
+    return ends and is_short and (before.x1 - row.left) / width < 0.7 and row.text[:1].isupper()
+
+
+def ends_sentence(text: str) -> bool:
+    """Return whether a text ends with a mark that ends a sentence or leads in what follows."""
+    return text.rstrip("\"'”’)]")[-1:] in tuple(".!?:;")
+
+
+def _last_letters(text: str) -> str:
+    start = len(text)
+    while start and text[start - 1].isalpha():
+        start -= 1
+    return text[start:]
+
+
+class Vocabulary:
+    """The words of a document that no line's end parts; they tell which hyphens at line ends are a part of the word."""
+
+    def __init__(self, pages: Iterable[PageRows]) -> None:
+        self._words = {word for page in pages for row in page.rows for word in _WORD.findall(row.text.casefold())}
+
+    def joined(self, texts: Sequence[str]) -> str:
+        """Return lines as one text, a word that a line's end parts mended."""
+        if not texts:
+            return ""
+        parts = [texts[0]]
+        for text in texts[1:]:
+            parts[-1], gap = self._end(parts[-1], text)
+            parts += [gap, text]
+        return "".join(parts)
+
+    def _end(self, before: str, after: str) -> tuple[str, str]:
+        """Return a line's text as the next one goes on with it, and what stands between."""
+        if len(before) < 2 or before[-1] not in _HYPHENS or not before[-2].isalnum():
+            return before, " "
+        head, tail = _last_letters(before[:-1]), _FIRST.match(after)
+        if not head or tail is None:
+            return f"{before[:-1]}-", ""
+        first, second = head.casefold(), tail[0].casefold()
+        if first + second in self._words:
+            return before[:-1], ""
+        is_compound = f"{first}-{second}" in self._words or not tail[0][0].islower()
+        return (f"{before[:-1]}-" if is_compound else before[:-1]), ""

@@ -1,7 +1,7 @@
 """Tables whose cells have lines around them: these say what a cell is, whatever stands in it.
 
 Belongs here: lines of a page as grids of cells, the words in each cell, header and rows.
-Does not belong here: tables without lines (`tables`), asking PDFium for lines (`page_objects`).
+Does not belong here: tables without lines (`tables`), asking PDFium for lines (`reading`).
 
 A cell over several rows or columns is where a line between two is missing; what it says is repeated in each.
 """
@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from rag_assets.steps.files.pdf.records import Box, Grid, RuledTable, Word
-from rag_assets.steps.files.pdf.table_cells import is_data
+from rag_assets.steps.files.pdf.tables import is_data
 
 _THIN, _SHORT = 3.5, 6.0  # points: thickness of a line at most, its length at least
 _NEAR = 3.0  # points between lines that meet

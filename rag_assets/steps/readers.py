@@ -16,10 +16,8 @@ from typing import Any, Literal
 from rag_serving.access.principals import EVERYONE, NOBODY, Principal, clauses_of, reader_class, satisfies
 
 SpaceReaders = Literal["from_source", "everyone"] | list[str]
-
 UNNAMED = ""
 """An ancestor whose id is not said (real scrapes have them); it is always among the missing."""
-
 _UNDERSTOOD = frozenset({"user", "group"})
 _TYPES: Mapping[str, frozenset[str | None]] = {
     "user": frozenset({"known", "unknown", "user", None}),
@@ -246,7 +244,6 @@ def _views_space(operation: object) -> bool:
 
 
 Where = Literal["configuration", "space", "ancestor", "page", "further"]
-
 Row = Mapping[str, Any]
 """A row of PAGES, or some of its columns."""
 

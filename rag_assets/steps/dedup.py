@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 
 WORDS_PER_SHINGLE = 3
-
 _WORD = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
 _SIGN = re.compile(r"[<>≤≥≠=±!]")
@@ -159,17 +158,14 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 SIGNATURE_VERSION = 2
 """Raised when the same text would get another fingerprint."""
-
 PERMUTATIONS = 128
 CAUGHT = 0.999
 """Probability with which two texts right at the threshold share a bucket."""
-
 # What is known of a text without looking at it again: number of words, digests of literals and of words, signature.
 FINGERPRINT = np.dtype(
     [("words", "<u4"), ("literals", "<u8"), ("digest", "V16"), ("signature", "<u4", (PERMUTATIONS,))]
 )
 Fingerprints = NDArray[np.void]  # rows of FINGERPRINT
-
 _SCHEME = "affine32"  # signatures of another one are not comparable with those that are remembered
 _BLOCK = 2_000  # texts whose shingles are in memory at once
 
@@ -239,12 +235,9 @@ def _bytes(text: str, size: int) -> bytes:
 
 VERSION = 2
 """Raised when other chunks of the same table would be dropped."""
-
 SELF_CONTAINED_WORDS = 25
 """A text of fewer words says little without its headings."""
-
 SCOPES = ("within_page", "across_versions", "across_spaces")
-
 _NOT_A_LETTER = re.compile(r"[\W\d_]+")
 _DOUBT = 4 * 0.5 / PERMUTATIONS**0.5  # four standard errors of an estimate, at their largest
 

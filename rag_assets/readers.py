@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import typer
 
 from rag_assets.state.sync_files import LastSync, read_last_sync
-from rag_assets.steps.readers.readers import Explained, clauses, explain, in_words
+from rag_assets.steps.readers import Explained, clauses, explain, in_words
 from rag_serving.access.group_members import Memberships
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import CHUNKS, PAGES

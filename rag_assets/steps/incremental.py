@@ -3,7 +3,7 @@
 Belongs here: telling unchanged pages from changed ones, carrying rows over to a new page version, and the account of a
 source: every page that was enumerated is indexed, excluded or failed, and says why.
 Does not belong here: how a section or a chunk is made, which settings shaped the old table
-(`rag_assets.state.fingerprints`).
+(`rag_assets.state.records`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from rag_assets.sources.envelope import (
     row_of,
     version_of,
 )
-from rag_assets.steps.readers.readers import (
+from rag_assets.steps.readers import (
     EffectiveReaders,
     Grants,
     effective_readers,

@@ -1,1 +1,0 @@
-"""`citelock readers`: who may read which page."""

@@ -1,1 +1,0 @@
-"""A dump: REST v1 page envelopes as files."""

@@ -1,1 +1,0 @@
-"""What of a table still holds, and what is made again."""

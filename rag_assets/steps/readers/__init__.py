@@ -1,1 +1,0 @@
-"""Who may read a page, and why."""
