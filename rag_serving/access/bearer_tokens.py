@@ -1,26 +1,30 @@
 """JSON Web Tokens of an issuer as bearer tokens: whose one is, as `serving.jwt` says.
 
-Belongs here: putting together keys, validation and claims. Does not belong here: each of these (`key_sets`,
-`token_validation`, `claims`), requests (`api.auth`).
+Belongs here: putting together keys, validation and claims; the keys of `serving.jwt.key_env` and `key_file`: a secret,
+a public key in PEM, or a JWK set, and which of them are too weak or private. Does not belong here: fetched keys
+(`key_sets`), `token_validation`, `claims`, requests (`api.auth`).
 
 Used by the event loop alone, and so without locks.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
+import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rag_serving.access.claims import principal_of
-from rag_serving.access.configured_keys import algorithms_for, configured_keys
 from rag_serving.access.discovery import published, published_keys
 from rag_serving.access.key_sets import Ages, Clock, ConfiguredKeys, FetchedKeys, KeySet, thumbprint_of
 from rag_serving.access.principals import Principal
-from rag_serving.access.token_validation import Expected, header_of, signed_claims
+from rag_serving.access.token_validation import Expected, Jwk, header_of, keys_for, signed_claims
 from rag_serving.config.jwt import Jwt
+from rag_serving.config.loading import ConfigError
 
 FETCHED_ALGORITHMS = ("RS256", "ES256")
 
@@ -73,3 +77,125 @@ class BearerTokens:
         if settings.jwks_url is not None:
             return await published(settings.jwks_url, settings.timeout_s)
         return await published_keys(settings.issuer, settings.timeout_s)
+
+
+MIN_SECRET_BYTES = {"HS256": 32, "HS384": 48, "HS512": 64}
+"""As long as the digest (RFC 7518, section 3.2)."""
+MIN_RSA_BITS = 2048
+MAX_FILE_BYTES = 262_144
+_PEM = "-----BEGIN "
+_BY_DEFAULT = ("RS256", "ES256", "EdDSA", "HS256")
+
+
+def configured_keys(settings: Jwt) -> list[Jwk]:
+    """Return the keys as JWKs (RFC 7517).
+
+    Raises:
+        ConfigError: there are none, or one may not be used.
+    """
+    content, where = _content(settings)
+    if _PEM in content:
+        return [_pem_key(content, where)]
+    if content.startswith("{"):
+        return _jwk_set(content, where)
+    if "ssh-rsa " in content or "ecdsa-sha2-" in content or "ssh-ed25519 " in content:
+        raise ConfigError(f"{where} is a key of SSH; `ssh-keygen -e -m PKCS8` makes PEM of it")
+    encoded = base64.urlsafe_b64encode(content.encode()).rstrip(b"=").decode()
+    return [{"kty": "oct", "k": encoded}]
+
+
+def algorithms_for(settings: Jwt, keys: Sequence[Jwk]) -> list[str]:
+    """Return the signatures that are believed by the configured keys.
+
+    Raises:
+        ConfigError: a key is made for none of them, or a secret is too short.
+    """
+    usual = [name for name in _BY_DEFAULT if keys_for(keys, name, None)]
+    believed: list[str] = [*settings.algorithms] if settings.algorithms else usual
+    for key in keys:
+        names = [name for name in believed if keys_for([key], name, None)]
+        if not names:
+            raise ConfigError("a key of serving.jwt is made for none of serving.jwt.algorithms; set algorithms")
+        if key["kty"] == "oct":
+            _check_secret(key, max(MIN_SECRET_BYTES[name] for name in names))
+    return believed
+
+
+def _content(settings: Jwt) -> tuple[str, str]:
+    """Return what the configuration leads to, and its name for messages."""
+    if settings.key_env is not None:
+        where = f"the environment variable {settings.key_env} (serving.jwt.key_env)"
+        content = os.environ.get(settings.key_env, "").strip()
+    else:
+        assert settings.key_file is not None
+        where = f"{settings.key_file} (serving.jwt.key_file)"
+        try:
+            with settings.key_file.open("rb") as file:
+                content = file.read(MAX_FILE_BYTES + 1).decode().strip()
+        except OSError as error:
+            raise ConfigError(f"{where} cannot be read ({error.strerror})") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"{where} is no text: give a secret, a public key in PEM, or a JWK set") from None
+    if not content:
+        raise ConfigError(f"{where} holds no key; set it")
+    if len(content) > MAX_FILE_BYTES:
+        raise ConfigError(f"{where} is longer than {MAX_FILE_BYTES} bytes")
+    return content, where
+
+
+def _pem_key(content: str, where: str) -> Jwk:
+    """Return the public key of a PEM text or certificate."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    from cryptography.x509 import load_pem_x509_certificate
+
+    if "PRIVATE KEY-----" in content:
+        raise ConfigError(f"{where} is a private key: this server only verifies; give the public one")
+    try:
+        if f"{_PEM}CERTIFICATE" in content:
+            key: Any = load_pem_x509_certificate(content.encode()).public_key()
+        else:
+            key = load_pem_public_key(content.encode())
+    except (ValueError, UnsupportedAlgorithm):
+        raise ConfigError(f"{where} is no public key in PEM") from None
+    return _as_jwk(key, where)
+
+
+def _as_jwk(key: Any, where: str) -> Jwk:
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+
+    if isinstance(key, rsa.RSAPublicKey):
+        if key.key_size < MIN_RSA_BITS:
+            raise ConfigError(f"{where}: an RSA key needs {MIN_RSA_BITS} bits, this one has {key.key_size}")
+        return RSAAlgorithm.to_jwk(key, as_dict=True)
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return ECAlgorithm.to_jwk(key, as_dict=True)
+    if isinstance(key, ed25519.Ed25519PublicKey):
+        return OKPAlgorithm.to_jwk(key, as_dict=True)
+    raise ConfigError(f"{where}: RSA, elliptic and Ed25519 keys can be used, this is another")
+
+
+def _jwk_set(content: str, where: str) -> list[Jwk]:
+    """Return the keys of a JWK set, or the one key that stands alone."""
+    try:
+        parsed = json.loads(content)
+    except (ValueError, RecursionError):
+        raise ConfigError(f"{where} is no JWK set") from None
+    keys = parsed.get("keys", [parsed])
+    if not isinstance(keys, list) or not keys or not all(isinstance(key, dict) and key.get("kty") for key in keys):
+        raise ConfigError(f"{where} is no JWK set")
+    if any("d" in key for key in keys):
+        raise ConfigError(f"{where} has a private key: this server only verifies; give the public one")
+    return keys
+
+
+def _check_secret(key: Jwk, fewest: int) -> None:
+    try:
+        secret = base64.urlsafe_b64decode(str(key.get("k")) + "==")
+    except ValueError:
+        secret = b""
+    if len(secret) < fewest:
+        raise ConfigError(
+            f"the secret of serving.jwt has {len(secret)} bytes, it needs {fewest}; `openssl rand -hex 32` makes one"
+        )

@@ -1,7 +1,7 @@
 """The keys by which tokens are believed: those of the configuration, and those that an issuer publishes.
 
 Belongs here: finding the keys that may have signed a token; fetching a set of them, how long it serves. Does not belong
-here: requests (`bounded_fetch`), reading secrets and PEM (`configured_keys`), signatures (`token_validation`).
+here: requests (`bounded_fetch`), reading secrets and PEM (`bearer_tokens`), signatures (`token_validation`).
 
 Used by the event loop alone, and so without locks.
 """

@@ -1,17 +1,21 @@
 """ASGI middleware before everything else: who may ask, and how often, is decided by a request's headers alone.
 
-Belongs here: refusing before a body is read; which responses count, for the tenant of each caller that is known. Does
-not belong here: tokens (`auth`), counting (`rates`), waiting for a turn (`turns`), forged requests (`origins`), bodies
-(`wire`), the counter of responses (`telemetry.metrics`).
+Belongs here: refusing before a body is read; the role that each route asks of its caller: one that is not in the table
+is refused to everybody; which responses count, for the tenant of each caller that is known. Does not belong here:
+tokens (`auth`), counting (`rates`), waiting for a turn (`turns`), forged requests (`origins`), bodies (`wire`), the
+counter of responses (`telemetry.metrics`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Literal
 
 from fastapi import Request as HttpRequest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rag_serving.access.principals import Principal
 from rag_serving.api.auth import as_bearer
 from rag_serving.api.cookies import SESSION, cookie_line, is_https
 from rag_serving.api.credentials import AuthError
@@ -21,6 +25,7 @@ from rag_serving.api.service import counted_as, recognize, seen_of, service_of, 
 from rag_serving.api.static_tokens import token_digest
 from rag_serving.api.turns import at_once_of, want_turn
 from rag_serving.api.wire import RequestError, error_response
+from rag_serving.config.oidc import Role
 
 HEALTH = frozenset({"/healthz", "/readyz"})
 _REPORTS = "/v1/reports"
@@ -242,3 +247,81 @@ def _tenant(request: HttpRequest) -> str | None:
         return caller.tenant if caller.tenant in service.pipelines else None
     asked = request.query_params.get("tenant") or next(iter(service.pipelines), None)
     return asked if asked in service.pipelines else None
+
+
+Access = Literal["public"] | Role
+"""`public`: nobody is asked who he is. `reader`: every caller is one, whatever else he may do."""
+
+ROUTES: Mapping[str, Access] = {
+    "GET /healthz": "public",
+    "GET /readyz": "public",
+    "GET /v1/session": "public",
+    "POST /v1/session": "public",
+    "DELETE /v1/session": "public",
+    "GET /v1/session/oidc": "public",
+    "GET /v1/session/oidc/callback": "public",
+    "POST /v1/ask": "reader",
+    "POST /v1/search": "reader",
+    "POST /chat": "reader",
+    "GET /v1/filters": "reader",
+    "GET /v1/pages/{page_id:path}": "reader",
+    "GET /v1/pages/{page_id:path}/image": "reader",
+    "GET /v1/pages/{page_id:path}/layer": "reader",
+    "GET /v1/passages/{chunk_id:path}": "reader",
+    "GET /v1/receipts/{identifier}": "reader",
+    "POST /v1/receipts/{identifier}/share": "reader",
+    "DELETE /v1/receipts/{identifier}/share": "reader",
+    "POST /v1/receipts/{identifier}/verify": "reader",
+    "POST /v1/feedback": "reader",
+    "POST /v1/sessions": "reader",
+    "GET /v1/sessions": "reader",
+    "GET /v1/sessions/{identifier}": "reader",
+    "DELETE /v1/sessions/{identifier}": "reader",
+    "GET /v1/models": "reader",
+    "GET /v1/models/{model}": "reader",
+    "POST /v1/chat/completions": "reader",
+    "POST /v1/responses": "reader",
+    "POST /v1/embeddings": "reader",  # and the role of serving.embeddings
+    "POST /mcp": "reader",  # its tools that write are for editors
+    "GET /openapi.json": "reader",
+    "GET /metrics": "reader",
+    "POST /v1/documents": "editor",
+    "GET /v1/documents": "editor",
+    "GET /v1/documents/{document_id}": "editor",
+    "DELETE /v1/documents/{document_id}": "editor",
+    "GET /v1/events": "editor",
+    "GET /v1/reports": "operator",
+    "GET /v1/reports/{name}": "operator",
+    "GET /v1/status": "operator",
+    "POST /v1/generations/rollback": "operator",
+    "POST /v1/phase": "operator",
+    "GET /v1/audit": "auditor",
+}
+"""The route as it is written, and who may call it; the files of the web page are public."""
+
+
+async def check_role(request: HttpRequest) -> None:
+    """Refuse who may not call a route. A dependency of all routes; by headers alone, no file is read.
+
+    Raises:
+        AuthError: it is nobody who may ask.
+        RequestError: 403, the caller has not the role.
+    """
+    if request.app.state.web.serves(request.method, request.url.path):
+        return
+    access = ROUTES.get(f"{request.method} {request.scope['route'].path}")
+    if access == "public":
+        return
+    check_caller(service_of(request).authenticator.identify(seen_of(request, None)), access)
+
+
+def check_caller(caller: Principal | None, access: Access | None) -> None:
+    """Refuse a caller without a role; None is this machine's own reader, who has all.
+
+    Raises:
+        RequestError: 403.
+    """
+    if access is None:
+        raise RequestError(403, "FORBIDDEN", "this is for nobody: api.admission does not name the route")
+    if caller is not None and access not in ("public", "reader") and access not in caller.roles:
+        raise RequestError(403, "FORBIDDEN", f"this is for callers with the role {access}")

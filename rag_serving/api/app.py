@@ -21,8 +21,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
 from rag_serving.access.principals import Principal
-from rag_serving.api.admission import Admission, CountedResponses
-from rag_serving.api.background import BackgroundWork
+from rag_serving.api.admission import Admission, CountedResponses, check_role
 from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, Filters, Message, Name, Shown, Text
 from rag_serving.api.connections import UNREAD
 from rag_serving.api.documents import router as documents
@@ -37,9 +36,8 @@ from rag_serving.api.operations import router as operations
 from rag_serving.api.origins import SESSION_PATH
 from rag_serving.api.pages import router as pages
 from rag_serving.api.rates import Guesses
-from rag_serving.api.readiness import Readiness, TenantState, leaving_response, readiness_response
+from rag_serving.api.readiness import BackgroundWork, Readiness, TenantState, leaving_response, readiness_response
 from rag_serving.api.reload import NOT_USED, ConfigFile, Reload, Watch
-from rag_serving.api.route_roles import check_role
 from rag_serving.api.service import (
     Caller,
     CurrentService,

@@ -2,7 +2,7 @@
 
 Belongs here: the routes, which refusals follow from what this machine may not do; how a browser is asked for a token,
 the headers under which a report may run its own script and nothing else, the list of reports. Does not belong here: who
-may call (`route_roles`), the state (`tenant_status`), which reports there are (`rag_serving.indexes.reports`), moving
+may call (`admission`), the state (`tenant_status`), which reports there are (`rag_serving.indexes.reports`), moving
 pointers (`indexes.catalog`), phases (`degradation.tenant_phases`).
 
 Each act stands in the audit log before it is done; with `audit.mode: required` it is refused where it cannot be logged.

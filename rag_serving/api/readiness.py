@@ -1,6 +1,7 @@
 """Whether a process may be sent questions: `GET /readyz`.
 
-Belongs here: the rule, and its answer. Does not belong here: what keeps a tenant from being answered (`pipeline`,
+Belongs here: the rule, and its answer; threads of their own for probes and metrics, beside those that answer questions,
+which may all be waiting. Does not belong here: what keeps a tenant from being answered (`pipeline`,
 `shared_home`), the route (`app`).
 
 At its start a process waits for every tenant that has a published generation, so that a replica which takes the place
@@ -10,13 +11,16 @@ the same new tenant, or the same damaged generation, at the same time, and none 
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, NamedTuple, TypeVar
 
 from fastapi.responses import JSONResponse
 
 from rag_serving.api.wire import error_body
+from rag_serving.deadline import run_in_thread
 
 OPEN_WAIT_S = 60.0
 """Seconds since its start that a process waits for a tenant whose generation is being opened: a disk may hang."""
@@ -70,3 +74,32 @@ def readiness_response(
 def leaving_response() -> JSONResponse:
     """Return the answer of `/readyz` in a process that was told to end, and still answers for a while."""
     return JSONResponse({"ready": False, **error_body("NOT_READY", LEAVING)}, 503)
+
+
+MAX_THREADS = 256
+
+Result = TypeVar("Result")
+
+
+class BackgroundWork:
+    """Runs work by its name; callers that ask for the same while it is under way share its outcome.
+
+    Only the event loop's thread calls `run`.
+    """
+
+    def __init__(self) -> None:
+        self._under_way: dict[str, Future[Any]] = {}
+
+    async def run(self, name: str, work: Callable[[], Result], wait_s: float) -> Result:
+        """Return what the work gives, or raise its error.
+
+        Raises:
+            TimeoutError: it takes longer, or too much other work hangs.
+        """
+        outcome: Future[Result] | None = self._under_way.get(name)
+        if outcome is None:
+            if len(self._under_way) >= MAX_THREADS:
+                raise TimeoutError
+            outcome = self._under_way[name] = run_in_thread(work, name.split()[0])
+            outcome.add_done_callback(lambda _: self._under_way.pop(name, None))
+        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(outcome)), wait_s)

@@ -1,10 +1,12 @@
 """`citelock doctor`: what is installed, what is published, what does not work, and how to mend it.
 
-Belongs here: one function per thing looked at. Does not belong here: mending.
+Belongs here: one function per thing looked at, identity providers with their metadata and keys among them. Does not
+belong here: mending, signing in (`access.provider`), tokens (`access.bearer_tokens`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sys
@@ -15,7 +17,11 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from rag_serving.access.bearer_tokens import BearerTokens
+from rag_serving.access.key_sets import KeysDownError
 from rag_serving.access.principals import EVERYONE
+from rag_serving.access.provider import Provider, ProviderDownError
+from rag_serving.access.token_validation import keys_for
 from rag_serving.answering.answerer import open_tables
 from rag_serving.answering.writing.generator import open_generator
 from rag_serving.api.auth import Authenticator, check_address
@@ -23,10 +29,11 @@ from rag_serving.artifacts.secret import RESTORE, has_secret
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.cli.finding import Finding, age
 from rag_serving.cli.phase import phase_of
-from rag_serving.cli.provider_check import look_at, look_at_issuer
+from rag_serving.config.jwt import Jwt
 from rag_serving.config.loading import DEFAULT_CONFIG, Config, ConfigError, load_config
 from rag_serving.config.models import ChatModel
 from rag_serving.config.object_store import where_home_is
+from rag_serving.config.oidc import Oidc
 from rag_serving.indexes.databases import ENTRY_POINTS as DATABASES
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.integrity import publication_fault
@@ -39,6 +46,7 @@ from rag_serving.shared_home import HOMES
 
 if TYPE_CHECKING:
     from rag_serving.telemetry.job_series import QueueFigures
+
 
 CHECKS = "citelock.checks"
 """Entry points that look at what the serving package does not know: given the configuration, they yield findings."""
@@ -358,3 +366,48 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+_NAME, _ISSUER = "sign-in", "bearer tokens"
+
+
+def look_at(settings: Oidc) -> Finding:
+    """Return whether people could sign in now, as far as can be seen without somebody who does."""
+    return asyncio.run(_look(Provider(settings)))
+
+
+def look_at_issuer(settings: Jwt) -> Finding:
+    """Return whether bearer tokens of an issuer could be verified now."""
+    try:
+        return asyncio.run(_look_at_keys(BearerTokens(settings, [])))
+    except ConfigError as error:
+        return Finding(_ISSUER, "fail", str(error), "`citelock serve` refuses to start until then")
+
+
+async def _look_at_keys(tokens: BearerTokens) -> Finding:
+    issuer = tokens.settings.issuer
+    try:
+        keys = await tokens.keys.all()
+    except KeysDownError as error:
+        return Finding(_ISSUER, "fail", f"{issuer}: {error}", "mend serving.jwt, or start the issuer")
+    usable = {name for name in tokens.expected.algorithms if keys_for(keys, name, None)}
+    detail = f"{issuer}, {len(keys)} keys for {', '.join(sorted(usable)) or 'no algorithm that is believed'}"
+    if not usable:
+        return Finding(_ISSUER, "fail", detail, "set serving.jwt.algorithms to what the issuer signs with")
+    return Finding(_ISSUER, "ok", detail)
+
+
+async def _look(provider: Provider) -> Finding:
+    settings = provider.settings
+    try:
+        metadata = await provider.metadata()
+        keys = await provider.keys()
+    except ProviderDownError as error:
+        return Finding(_NAME, "fail", f"{settings.issuer}: {error}", "mend serving.oidc.issuer, or start the provider")
+    usable = {name for name in settings.algorithms if keys_for(keys, name, None)}
+    detail = f"{settings.issuer}, {len(keys)} keys for {', '.join(sorted(usable)) or 'no algorithm that is believed'}"
+    if not usable:
+        return Finding(_NAME, "fail", detail, "set serving.oidc.algorithms to what the provider signs with")
+    if not metadata.has_pkce:
+        return Finding(_NAME, "warn", f"{detail}; it does not know PKCE with S256", "see the provider's settings")
+    return Finding(_NAME, "ok", detail)

@@ -1,6 +1,6 @@
 """Configuration: one model for `config/app.yaml`, environment over file, unknown keys refused by name.
 
-Belongs here: reading and checking the file as a whole.
+Belongs here: reading and checking the file as a whole; which keys a tenant may set for itself.
 Does not belong here: what the sections may say (`sections`, `sources`), anything that acts on a setting.
 """
 
@@ -14,17 +14,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
-from rag_serving.config.audit import Audit
-from rag_serving.config.budgets import Budgets
+from rag_serving.config.budgets import Budgets, TenantBudgets
 from rag_serving.config.caching import Cache
 from rag_serving.config.documents import Documents
-from rag_serving.config.index import Index
-from rag_serving.config.indexing import Indexing
-from rag_serving.config.jobs import Jobs
+from rag_serving.config.index import Index, Indexing
+from rag_serving.config.jobs import Jobs, TenantJobs
 from rag_serving.config.keys import (
     DELIMITER,
     PREFIX,
@@ -39,23 +37,58 @@ from rag_serving.config.keyword import Keyword
 from rag_serving.config.models import AnswerGeneration, Context, Embedding
 from rag_serving.config.monitoring import Monitoring
 from rag_serving.config.object_store import HomeVariable, ObjectStore, with_object_store
-from rag_serving.config.orchestration import ExecutorKind, Orchestration
+from rag_serving.config.orchestration import ExecutorKind, Orchestration, TenantOrchestration
 from rag_serving.config.phases import PHASES, VARIABLES, Degradation, DocVariables, PhaseSettings, TenantRetrieval
 from rag_serving.config.privacy import Privacy
 from rag_serving.config.profiles import Profiles
 from rag_serving.config.prompting import Prompt
 from rag_serving.config.reranking import Reranker, RerankService
-from rag_serving.config.sections import Evaluation, Features, Gates, Ingestion, Retrieval, Verification
+from rag_serving.config.sections import Audit, Evaluation, Features, Gates, Ingestion, Retrieval, Verification
 from rag_serving.config.serving import Serving
 from rag_serving.config.sessions import Sessions
-from rag_serving.config.sources import SLUG, Source
+from rag_serving.config.sources import SLUG, Section, Source
 from rag_serving.config.telemetry import Telemetry
-from rag_serving.config.tenants import Tenant
 from rag_serving.config.tracing import Tracing
 from rag_serving.escaping.redaction import ConfigError as ConfigError
 from rag_serving.escaping.redaction import hide
 from rag_serving.plugins import HOOKS, loaded, missing
 from rag_serving.privacy import redact_logs
+
+
+class Tenant(Section):
+    """A tenant: sources and readers that share nothing with other tenants."""
+
+    features: Features = Features()
+    """Keys of `features` that differ for this tenant."""
+    retrieval: TenantRetrieval = TenantRetrieval()
+    """Keys of `retrieval` that differ for this tenant: `enabled`, `phase`, `canary`."""
+    jobs: TenantJobs = TenantJobs()
+    """Keys of `jobs` that differ for this tenant: `concurrency`, `jobs_per_minute`, `tokens_per_minute`."""
+    orchestration: TenantOrchestration = TenantOrchestration()
+    """Key of `orchestration` that differs for this tenant: `executor`."""
+    keyword: Keyword = Keyword()
+    """Keys of `keyword` that differ for this tenant; a list or mapping replaces the whole default."""
+    rate_limit_per_minute: int = Field(0, ge=0)
+    """Requests of all its callers per minute, in each process; further ones are refused (429, `Retry-After`), first
+    those of callers above their share. 0: no limit. Not applied if `serving.auth` is loopback."""
+    requests_at_once: int | None = Field(None, ge=0)
+    """Requests that one process works on at once; others wait. Requests whose body is still being sent, or that only
+    wait for a model to write a streamed answer or for events of documents, do not count. 0: no limit. null: no limit
+    for a single tenant; with several tenants 1 for each, or 4 if a language model writes answers. No limit if
+    `serving.auth` is loopback."""
+    budgets: TenantBudgets = TenantBudgets()
+    """Keys of `budgets` that differ for this tenant; `strict` is the same for all."""
+
+    @field_validator("features", mode="before")
+    @classmethod
+    def _in_capitals(cls, given: Any) -> Any:
+        """Return switches by their names: below a tenant's name those of the environment come in lower case, and stand
+        over the file's."""
+        if not isinstance(given, Mapping):
+            return given
+        by_name = sorted(given.items(), key=lambda item: str(item[0]).islower())
+        return {str(name).upper(): value for name, value in by_name}
+
 
 DEFAULT_CONFIG = Path("config/app.yaml")
 

@@ -1,7 +1,7 @@
-"""Sections of `config/app.yaml`: switches, ingestion, retrieval, and when an answer is given, verified and gated.
+"""Sections of `config/app.yaml`: switches, ingestion, retrieval, audit, when an answer is given, verified and gated.
 
 Belongs here: what may be set (docs/configuration.md is made from it).
-Does not belong here: reading the file (`loading`), models (`models`), tenants (`tenants`), kinds of sources
+Does not belong here: reading the file (`loading`), models (`models`), tenants (`loading`), kinds of sources
 (`sources`), sections with a module of their own, anything that acts on a setting.
 """
 
@@ -145,3 +145,19 @@ class Evaluation(Section):
     """embedded: without reranker and language model; configured: as for readers."""
     entailment: Literal["none", "generation"] = "none"
     """generation: its model also judges entailment of claims."""
+
+
+class Audit(Section):
+    """The audit log: a signed, append-only chain of rows for each tenant, in the database of `telemetry.url`.
+    Needs `citelock[governance]`."""
+
+    mode: Literal["off", "best_effort", "required"] = "off"
+    """`off`: no log. `best_effort`: rows that cannot be written are counted, and the count is logged when the database
+    is back. `required`: what cannot be logged is refused (503 AUDIT_UNAVAILABLE) before an answer is given."""
+    user: Literal["hash", "id", "none"] = "hash"
+    """How a row identifies the user: `hash`, a pseudonym that only the installation can link to the user; `id`, also
+    the user id, encrypted; `none`, not at all. `citelock forget` removes the link of the first two."""
+    store_queries: bool = False
+    """Store questions, encrypted and redacted."""
+    retention_days: int = Field(730, ge=1)
+    """Days that rows are kept. The cut is signed, and the rest still verifies."""

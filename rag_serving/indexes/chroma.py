@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.config.indexing import DenseSearch
+from rag_serving.config.index import DenseSearch
 from rag_serving.escaping.redaction import RedactedError
 from rag_serving.indexes import exact
 from rag_serving.indexes.exact import Vectors, VectorTable

@@ -17,7 +17,7 @@ from rag_serving.access.principals import Principal, satisfied_classes
 from rag_serving.artifacts.columns import dictionary_encode
 from rag_serving.artifacts.digests import stamp_of
 from rag_serving.artifacts.store import Store
-from rag_serving.config.indexing import DenseSearch
+from rag_serving.config.index import DenseSearch
 from rag_serving.config.loading import Config
 from rag_serving.indexes import exact
 from rag_serving.indexes.chroma import ChromaLocation, DenseIndex, ShardRows

@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from support.stand_in_issuer import claims_of, signed
 from support.stand_in_provider import private_key, public_jwk
 
-from rag_serving.access.bearer_tokens import BearerTokens
-from rag_serving.access.configured_keys import algorithms_for, configured_keys
+from rag_serving.access.bearer_tokens import BearerTokens, algorithms_for, configured_keys
 from rag_serving.access.token_validation import TokenError
 from rag_serving.api.auth import Authenticator
 from rag_serving.config.jwt import Jwt

@@ -6,7 +6,7 @@ import pytest
 from support.constants import section_of
 from support.stand_in_provider import CLIENT, served_provider
 
-from rag_serving.cli.provider_check import look_at, look_at_issuer
+from rag_serving.cli.doctor import look_at, look_at_issuer
 from rag_serving.config.jwt import Jwt
 from rag_serving.config.oidc import Oidc
 

@@ -19,8 +19,8 @@ from support.stand_in_issuer import AUDIENCE, claims_of, signed
 from support.stand_in_provider import served_provider
 from support.wiki import copied
 
+from rag_serving.api.admission import ROUTES
 from rag_serving.api.rates import Guesses
-from rag_serving.api.route_roles import ROUTES
 from rag_serving.artifacts.store import Store
 
 OWN, HIDDEN, MADE_UP = "acme", "zebra-secret", "ghost-tenant"

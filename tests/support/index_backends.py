@@ -17,8 +17,7 @@ from citelock_stores.publishing.postgres import publish_generation
 from citelock_stores.remote.aliases import AliasedDatabase
 from rag_assets.publishing.repair import repair
 from rag_serving.artifacts.store import Store
-from rag_serving.config.index import Index
-from rag_serving.config.indexing import Indexing
+from rag_serving.config.index import Index, Indexing
 from rag_serving.config.loading import Config
 from rag_serving.indexes.databases import open_database
 from rag_serving.indexes.served import ServedGeneration

@@ -30,7 +30,7 @@ from citelock_governance.audit.persons import Person, Persons
 from citelock_governance.audit.tables import HEADS, ROWS, open_audit_engine, prepare
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.store import Store, StoreError
-from rag_serving.config.audit import Audit
+from rag_serving.config.sections import Audit
 from rag_serving.escaping.redaction import RedactedError
 from rag_serving.hooks import Event
 from rag_serving.telemetry.recorder import TelemetryError

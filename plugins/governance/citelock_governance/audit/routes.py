@@ -1,6 +1,6 @@
 """The route of the audit log, for auditors of its tenant.
 
-Belongs here: pages of rows. Does not belong here: the log (`ledger`), who may call (`api.route_roles`).
+Belongs here: pages of rows. Does not belong here: the log (`ledger`), who may call (`api.admission`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from citelock_governance.audit.retention import cut_old, restart
 from citelock_governance.audit.tables import HEADS, METADATA, PERSONS, ROWS
 from citelock_governance.audit.verification import Verifier
 from rag_serving.cli.main import app
-from rag_serving.config.audit import Audit
+from rag_serving.config.sections import Audit
 from rag_serving.hooks import Event, open_audit
 from rag_serving.telemetry.tables import open_engine
 

@@ -9,7 +9,7 @@ import pytest
 from support.command_line import finding
 
 from citelock_governance.audit.ledger import Ledger
-from rag_serving.config.audit import Audit
+from rag_serving.config.sections import Audit
 from rag_serving.hooks import Event
 
 
