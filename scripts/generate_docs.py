@@ -258,7 +258,7 @@ def default(field: FieldInfo) -> str:
 def commands() -> str:
     """Return docs/commands.md: what each command and subcommand does, those of other packages included."""
     root = typer.main.get_command(app)
-    groups = root.grouped(click.Context(root, info_name="citelock"))  # type: ignore[attr-defined]
+    groups = root.grouped(click.Context(root, info_name="citelock"))  # type: ignore[attr-defined,arg-type]
     overview = [f"- {group}: {', '.join(f'`{name}`' for name in names)}\n" for group, names in groups.items()]
     parts = ["# Commands\n\n", NOTE, COMMANDS, *overview, "\n"]
     for path, command in walk(root, "citelock"):

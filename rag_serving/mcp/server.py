@@ -250,8 +250,8 @@ def build_server(callers: Callers, is_editor: bool = False, config: Path | None 
         (asking.verify_receipt, "Prove an answer", words.VERIFY_RECEIPT),
     ):
         server.add_tool(function, None, title, description, _READS)
-    for name, function in zip(ALIASES, (reading.search_book, reading.search_with_context), strict=True):
-        server.add_tool(function, name, annotations=_READS)
+    for name, alias in zip(ALIASES, (reading.search_book, reading.search_with_context), strict=True):
+        server.add_tool(alias, name, annotations=_READS)
     add_pages(server, calls)
     add_prompts(server)
     if is_editor:
