@@ -32,7 +32,7 @@ from rag_serving.artifacts import keyword_tables
 from rag_serving.artifacts.schema import CHUNKS, CONTEXTS, DEDUP_MAP, GENERATION_CHUNKS, SECTIONS
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_json
 from rag_serving.artifacts.sync_times import write_sync_time
-from rag_serving.config.indexing import Indexing
+from rag_serving.config.index import Indexing
 from rag_serving.config.loading import Config
 from rag_serving.indexes import chroma, lexical, sentence_vectors
 from rag_serving.text import analyzer as terms
