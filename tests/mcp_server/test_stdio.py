@@ -30,7 +30,7 @@ def test_a_client_searches_fetches_and_asks(command: StdioServerParameters) -> N
             assert {"search", "fetch", "ask"} <= {tool.name for tool in (await client.list_tools()).tools}
             found = await client.call_tool("search", {"query": "log retention"})
             first = found.structured_content["results"][0]
-            assert set(first) == {"id", "title", "url"}
+            assert set(first) == {"id", "title", "url", "text", "passage_id"}
             assert json.loads(found.content[0].text) == found.structured_content
             document = await client.call_tool("fetch", {"id": first["id"]})
             assert "168 hours" in document.structured_content["text"]
