@@ -18,8 +18,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rag_serving.access.bounded_fetch import published, published_keys
 from rag_serving.access.claims import principal_of
-from rag_serving.access.discovery import published, published_keys
 from rag_serving.access.key_sets import Ages, Clock, ConfiguredKeys, FetchedKeys, KeySet, thumbprint_of
 from rag_serving.access.principals import Principal
 from rag_serving.access.token_validation import Expected, Jwk, header_of, keys_for, signed_claims

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from rag_serving.access.bounded_fetch import FetchError, fetch_json
-from rag_serving.access.discovery import check_issuer, metadata_url, published
+from rag_serving.access.bounded_fetch import FetchError, check_issuer, fetch_json, metadata_url, published
 from rag_serving.access.key_sets import Ages, FetchedKeys, KeysDownError
 from rag_serving.access.token_validation import Expected, Jwk, TokenError, header_of, id_token_claims
 from rag_serving.config.oidc import Oidc, is_encrypted
