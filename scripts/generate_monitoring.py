@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from rag_serving.rerank_service.engine import SIDECAR_SERIES
+from rag_serving.rerank_service.api import SIDECAR_SERIES
 from rag_serving.telemetry.metrics import BUCKETS_S
 from rag_serving.telemetry.series import SERIES, TENANT, Series
 

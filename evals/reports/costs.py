@@ -1,7 +1,7 @@
 """What a tenant's day cost, and which of its documents cost most.
 
 Belongs here: tables of an analyst's report, made of the database of the installation and of the contexts of the newest
-build. Does not belong here: what questions took (`telemetry`), limits (`config.budgets`), prices (`config`).
+build. Does not belong here: what questions took (`telemetry`), limits (`config.sections`), prices (`config`).
 """
 
 from __future__ import annotations

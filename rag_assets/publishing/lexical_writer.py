@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from rag_assets.publishing.arrange import lexical_digest, lexical_documents
-from rag_assets.publishing.array_files import ArrayFile
 from rag_assets.publishing.kept_rows import KeptRows, rows_of
 from rag_assets.publishing.posting_lists import PART, Block, KeptPostings, Numbers, Part, blocks, counted
 from rag_assets.publishing.token_lists import TokenLists
@@ -33,6 +33,37 @@ from rag_serving.indexes.lexical import ARRAYS, FACTS_FILE, FORMAT, IDS_FILE, VO
 from rag_serving.indexes.word_lists import sorted_places
 from rag_serving.text.analyzer import ANALYZER_VERSION, tokens_of, words_of
 from rag_serving.text.stemming import word_terms
+
+
+class ArrayFile:
+    """An `.npy` file that grows; complete, and the same bytes as of `np.save`, when its `with` block ends."""
+
+    def __init__(self, path: Path, kind: DTypeLike) -> None:
+        self._path, self._kind, self._length = path, np.dtype(kind), 0
+
+    def __enter__(self) -> Self:
+        self._file = self._path.open("wb")
+        self._write_header()
+        self._begin = self._file.tell()
+        return self
+
+    def append(self, values: NDArray[Any]) -> None:
+        """Add values, converted to the type of the file."""
+        if len(values):
+            self._file.write(np.ascontiguousarray(values, self._kind).data)
+            self._length += len(values)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        with self._file:
+            if error is None:
+                self._file.seek(0)
+                self._write_header()
+                assert self._file.tell() == self._begin  # numpy leaves room for the length to grow
+
+    def _write_header(self) -> None:
+        header = {"descr": np.lib.format.dtype_to_descr(self._kind), "fortran_order": False, "shape": (self._length,)}
+        np.lib.format.write_array_header_1_0(self._file, header)
+
 
 Progress = Callable[[int, int], None]
 

@@ -5,21 +5,28 @@ Does not belong here: searching them (`rag_serving.indexes.chroma`), which pages
 
 Deletes and upserts leave live records unreachable in Chroma (chroma-core/chroma#7758, #4275), so a collection is only
 ever added to while it is called `building-…`; renaming it is the commit.
+
+hnswlib writes the whole room of a graph, also what no vector fills, and never clears it: the file would hold whatever
+this process had in its memory before, credentials among it, and the same vectors would give another file each time. So
+memory that C libraries allocate is zeroed meanwhile, by a switch of glibc.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rag_assets.publishing.manifest_writer import folder_facts
-from rag_assets.publishing.zeroed_memory import zeroed_allocations
 from rag_serving.artifacts.store import StoreError, read_json, remove_folder, write_json
 from rag_serving.indexes.chroma import DenseError, ShardCollections
 from rag_serving.indexes.shard_files import database_fault, graph_folders, note_of
@@ -181,3 +188,41 @@ def discard_unreadable(folder: Path) -> str | None:
     if fault:
         remove_folder(folder)
     return fault
+
+
+_M_PERTURB = -6  # malloc.h of glibc, see mallopt(3): memory is filled with the complement of the value's lowest byte
+_ZEROS = 0xFF
+
+_lock = Lock()
+_inside = 0
+
+
+@contextmanager
+def zeroed_allocations() -> Iterator[None]:
+    """Have every allocation of the process zeroed, from any thread, until the last such block ends.
+
+    Without glibc nothing is changed.
+    """
+    global _inside
+    with _lock:
+        _inside += 1
+        if _inside == 1:
+            _set(_ZEROS)
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if not _inside:
+                _set(_usual())
+
+
+def _usual() -> int:
+    value = os.environ.get("MALLOC_PERTURB_", "0")
+    return int(value) & 0xFF if value.isascii() and value.isdecimal() else 0
+
+
+def _set(value: int) -> None:
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_PERTURB, value)

@@ -1,6 +1,6 @@
 """What a request is answered that a budget refuses.
 
-Belongs here: status, code, when to come back. Does not belong here: limits (`config.budgets`), which error has which
+Belongs here: status, code, when to come back. Does not belong here: limits (`config.sections`), which error has which
 answer (`errors`).
 """
 

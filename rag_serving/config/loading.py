@@ -18,11 +18,9 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
-from rag_serving.config.budgets import Budgets, TenantBudgets
 from rag_serving.config.caching import Cache
 from rag_serving.config.documents import Documents
 from rag_serving.config.index import Index, Indexing
-from rag_serving.config.jobs import Jobs, TenantJobs
 from rag_serving.config.keys import (
     DELIMITER,
     PREFIX,
@@ -39,11 +37,23 @@ from rag_serving.config.monitoring import Monitoring
 from rag_serving.config.object_store import HomeVariable, ObjectStore, with_object_store
 from rag_serving.config.orchestration import ExecutorKind, Orchestration, TenantOrchestration
 from rag_serving.config.phases import PHASES, VARIABLES, Degradation, DocVariables, PhaseSettings, TenantRetrieval
-from rag_serving.config.privacy import Privacy
 from rag_serving.config.profiles import Profiles
 from rag_serving.config.prompting import Prompt
 from rag_serving.config.reranking import Reranker, RerankService
-from rag_serving.config.sections import Audit, Evaluation, Features, Gates, Ingestion, Retrieval, Verification
+from rag_serving.config.sections import (
+    Audit,
+    Budgets,
+    Evaluation,
+    Features,
+    Gates,
+    Ingestion,
+    Jobs,
+    Privacy,
+    Retrieval,
+    TenantBudgets,
+    TenantJobs,
+    Verification,
+)
 from rag_serving.config.serving import Serving
 from rag_serving.config.sessions import Sessions
 from rag_serving.config.sources import SLUG, Section, Source

@@ -1,4 +1,4 @@
-"""Sections of `config/app.yaml`: switches, ingestion, retrieval, audit, when an answer is given, verified and gated.
+"""Sections of `config/app.yaml`: switches, ingestion, retrieval, gates, audit, budgets, jobs, privacy.
 
 Belongs here: what may be set (docs/configuration.md is made from it).
 Does not belong here: reading the file (`loading`), models (`models`), tenants (`loading`), kinds of sources
@@ -8,12 +8,14 @@ Does not belong here: reading the file (`loading`), models (`models`), tenants (
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from rag_serving.config.phases import Canary
 from rag_serving.config.sources import Section
+from rag_serving.plugins import HOOKS, loaded, one
+from rag_serving.privacy import NamesError, PersonalKind, Redactor
 
 
 class Features(Section):
@@ -161,3 +163,178 @@ class Audit(Section):
     """Store questions, encrypted and redacted."""
     retention_days: int = Field(730, ge=1)
     """Days that rows are kept. The cut is signed, and the rest still verifies."""
+
+
+class Limit(Section):
+    """Two limits of one measure; null: none. A number alone is the hard one."""
+
+    soft: float | None = Field(None, ge=0)
+    """From here on answers and builds carry `budget_nearly_spent`."""
+    hard: float | None = Field(None, ge=0)
+    """From here on requests are refused."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_number(cls, value: Any) -> Any:
+        return {"hard": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+    @model_validator(mode="after")
+    def _warns_before(self) -> Limit:
+        if self.soft is not None and self.hard is not None and self.soft > self.hard:
+            raise ValueError(f"soft ({self.soft:g}) is above hard ({self.hard:g}); a warning comes before the refusal")
+        return self
+
+    def __bool__(self) -> bool:
+        return self.soft is not None or self.hard is not None
+
+
+class TenantBudgets(Section):
+    """Settings for one tenant; null: as `budgets` says."""
+
+    questions_per_minute: Limit | None = None
+    """Questions of all its users per minute: a mapping of `soft` and `hard`, or only the hard limit."""
+    tokens_per_day: Limit | None = None
+    """Tokens that models read and write for questions, contexts and embeddings per day (UTC)."""
+    cost_per_day: Limit | None = None
+    """Cost of these tokens, in the currency of `generation.prices`, `context.prices` and `embedding.prices`."""
+    documents_per_day: Limit | None = None
+    """Documents that are uploaded per day (UTC)."""
+
+
+class Budgets(TenantBudgets):
+    """What each tenant may use, counted over all processes in the installation's database. Needs
+    `citelock[governance]`."""
+
+    strict: bool = False
+    """Refuse requests with a limit while the database is unavailable. If false, each process uses its own counts
+    meanwhile and stores them when the database is back."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit of anything."""
+        return any(value for _, value in self if isinstance(value, Limit))
+
+    def of(self, own: TenantBudgets) -> Budgets:
+        """Return what holds for a tenant with settings of its own."""
+        given = {name: value for name, value in own if value is not None}
+        return self.model_copy(update=given)
+
+
+class JobLimits(NamedTuple):
+    """What one tenant may take of the workers; a rate of 0 is no limit."""
+
+    concurrency: int
+    jobs_per_minute: float
+    tokens_per_minute: float
+
+
+class TenantJobs(Section):
+    """Settings for one tenant; null: as `jobs` says."""
+
+    concurrency: int | None = Field(None, ge=1, le=1000)
+    """Jobs of the tenant that are processed at the same time."""
+    jobs_per_minute: float | None = Field(None, ge=0)
+    """Jobs started per minute; 0: no limit."""
+    tokens_per_minute: float | None = Field(None, ge=0)
+    """Tokens embedded per minute; 0: no limit."""
+
+
+class Jobs(Section):
+    """Who embeds passages: the build itself, or `citelock worker` processes that share a queue in the database of
+    `telemetry.url`. The tenant that received the least work recently is next, so that a large upload does not delay a
+    small one."""
+
+    embedding: Literal["in_process", "workers"] = "in_process"
+    """in_process: the build embeds, without a queue; workers: the build enqueues missing texts and waits for workers,
+    which use the same `home`. If the home is an object store, `telemetry.url` must name a database that all machines
+    can reach."""
+    texts_per_job: int = Field(64, ge=1, le=1024)
+    """Most texts in a job. A killed worker loses at most one job, and on each worker a tenant waits for at most one job
+    of another tenant."""
+    tokens_per_job: int = Field(32_768, ge=1)
+    """Most tokens in a job; a longer text is a job by itself."""
+    concurrency: int = Field(4, ge=1, le=1000)
+    """Jobs of one tenant that are processed at the same time."""
+    jobs_per_minute: float = Field(0, ge=0)
+    """Jobs of a tenant started per minute; 0: no limit."""
+    tokens_per_minute: float = Field(0, ge=0)
+    """Tokens of a tenant embedded per minute; 0: no limit."""
+    # Jobs of one tenant that may wait. A build with more reports this and enqueues the rest as jobs finish.
+    max_waiting: ClassVar[int] = 500
+    lease_s: float = Field(60, ge=0.1, le=3600)
+    """Seconds without a heartbeat until a worker loses its job. The clocks of machines that share a queue must differ
+    by less."""
+    attempts: int = Field(5, ge=1, le=100)
+    """Attempts to embed a text before it becomes a dead letter. While the model does not respond at all, jobs wait and
+    no attempt is counted."""
+    backoff_s: ClassVar[float] = 2  # seconds before a retry, doubled up to 5 minutes
+    without_workers: Literal["embed", "fail"] = "embed"
+    """Without workers: embed in the build, or fail."""
+    without_workers_s: float = Field(30, ge=0, le=86_400)
+    """Seconds that a build waits for a worker to start."""
+    # Seconds without any finished job after which builds fail; its jobs stay in the queue.
+    stalled_s: ClassVar[float] = 900
+    keep_days: ClassVar[int] = 30  # days that finished jobs and dead letters are kept
+
+    def limits_of(self, own: TenantJobs) -> JobLimits:
+        """Return what holds for a tenant with settings of its own."""
+        return JobLimits(
+            self.concurrency if own.concurrency is None else own.concurrency,
+            self.jobs_per_minute if own.jobs_per_minute is None else own.jobs_per_minute,
+            self.tokens_per_minute if own.tokens_per_minute is None else own.tokens_per_minute,
+        )
+
+
+_NAMES = "names"
+
+
+class Privacy(Section):
+    """Personal data in logs, telemetry, the audit log and cached answers. The answers that users see are not
+    changed."""
+
+    redact: list[str] = Field(["email", "iban", "card", "national_id", "phone"])
+    """Kinds of personal data replaced by a label. Empty: none."""
+    names_model: Path | None = Field(None)
+    """Folder of the model that `names` needs. Needs citelock[names]."""
+    regions: list[str] = Field([])
+    """Countries whose telephone numbers and ids are recognized, with `citelock[governance]`. Numbers that begin with +
+    are always recognized. National ids: AT, AU, BE, BR, CA, CH, DE, DK, ES, FI, FR, GB, IE, IN, IT, MX, NL, NO, PL, PT,
+    SE, US."""
+
+    @field_validator("redact")
+    @classmethod
+    def _known_kinds(cls, kinds: list[str]) -> list[str]:
+        known = get_args(PersonalKind)
+        if unknown := [kind for kind in kinds if kind not in known]:
+            raise ValueError(f"{unknown[0]!r} is none of {', '.join(known)}")
+        return kinds
+
+    @field_validator("regions")
+    @classmethod
+    def _known_regions(cls, regions: list[str]) -> list[str]:
+        upper = [region.upper() for region in regions]
+        if not upper or "phones" not in loaded(HOOKS):  # which the configuration as a whole is refused for
+            return upper
+        known = one(HOOKS, "phones").regions()
+        if unknown := [region for region in upper if region not in known]:
+            raise ValueError(f"{unknown[0]!r} is no country of ISO 3166 with telephone numbers; DE and US are")
+        return upper
+
+    @model_validator(mode="after")
+    def _usable_names_model(self) -> Self:
+        if _NAMES not in self.redact:
+            return self
+        if self.names_model is None:
+            raise ValueError("names in redact take a model; set names_model to its folder, or take names out")
+        if "names" not in loaded(HOOKS):  # as above
+            return self
+        try:
+            one(HOOKS, "names").check_names_model(self.names_model)
+        except NamesError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def redactor(self) -> Redactor:
+        """Return what takes out what is configured."""
+        kinds = tuple(kind for kind in get_args(PersonalKind) if kind in self.redact)
+        return Redactor(kinds, tuple(dict.fromkeys(self.regions)), self.names_model)

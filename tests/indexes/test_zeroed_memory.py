@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from support.synthetic import TENANT, clustered_vectors
 
-from rag_assets.publishing.shard_writer import ShardContent, ShardWriter
-from rag_assets.publishing.zeroed_memory import zeroed_allocations
+from rag_assets.publishing.shard_writer import ShardContent, ShardWriter, zeroed_allocations
 from rag_serving.indexes.chroma import ChromaLocation
 
 M_PERTURB, SIZE = -6, 100_000

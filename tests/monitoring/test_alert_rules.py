@@ -15,7 +15,7 @@ import pytest
 import yaml
 from support.promql import Selector, grouped_labels, selectors
 
-from rag_serving.rerank_service.engine import SIDECAR_SERIES, Meters
+from rag_serving.rerank_service.api import SIDECAR_SERIES, Meters
 from rag_serving.telemetry.series import SERIES, Series
 from scripts import generate_monitoring
 

@@ -27,8 +27,8 @@ from rag_serving.telemetry.recorder import TelemetryError
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from rag_serving.config.budgets import Budgets, Limit
     from rag_serving.config.loading import Config
+    from rag_serving.config.sections import Budgets, Limit
     from rag_serving.telemetry.guarded import GuardedDatabase
     from rag_serving.telemetry.usage import Measure, Part
 

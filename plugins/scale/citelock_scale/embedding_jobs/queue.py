@@ -23,8 +23,8 @@ from typing import Any
 from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
 from rag_assets.embedding_usage import JobsDatabase, PageUsage, add_usage
-from rag_serving.config.jobs import JobLimits, Jobs, TenantJobs
 from rag_serving.config.loading import Config
+from rag_serving.config.sections import JobLimits, Jobs, TenantJobs
 from rag_serving.escaping.redaction import redacted
 from rag_serving.escaping.targets import one_line
 from rag_serving.telemetry.job_tables import JOBS, SHARES

@@ -24,7 +24,7 @@ from rag_assets.state.vector_cache import (
     pages_by_key,
     vector_key,
 )
-from rag_serving.config.jobs import Jobs
+from rag_serving.config.sections import Jobs
 from rag_serving.models.protocols import Embedder, ModelError
 
 CHARS_PER_TOKEN = 4

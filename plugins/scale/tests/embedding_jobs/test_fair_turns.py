@@ -15,7 +15,7 @@ from support.job_queues import MODEL, Installation, work_in_process
 from support.waiting import wait_until
 
 from citelock_scale.embedding_jobs.queue import Batch, Claim, Item, JobQueue, TenantTurn, backoff, charged, next_tenant
-from rag_serving.config.jobs import JobLimits
+from rag_serving.config.sections import JobLimits
 from rag_serving.telemetry.job_tables import JOBS
 
 TEXTS_A_DOCUMENT, TEXTS_A_JOB, TOKENS_A_TEXT = 6, 8, 200
