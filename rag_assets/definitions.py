@@ -25,7 +25,7 @@ from rag_assets.jobs import freshness, ingest, publish, report, report_day, repo
 from rag_assets.partitions import DAYS, days
 from rag_assets.progress import LogReporter
 from rag_assets.resources import Installation
-from rag_assets.runs import Jobs
+from rag_assets.runs import ProjectJobs
 from rag_assets.sensors import (
     alert_when_a_build_fails,
     ingest_uploads,
@@ -184,7 +184,7 @@ def build_defs(config_path: Path | None = None, **resources: Any) -> dg.Definiti
     usual = {
         "installation": Installation(config_path=str(config_path) if config_path else ""),
         "reporter": LogReporter(),
-        "jobs": Jobs(lambda name: definitions.resolve_job_def(name)),
+        "jobs": ProjectJobs(lambda name: definitions.resolve_job_def(name)),
     }
     definitions = dg.Definitions(
         assets=with_days(dg.load_assets_from_package_module(assets), config),

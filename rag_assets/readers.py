@@ -79,7 +79,9 @@ def _principal(config: Config, tenant: str, user: str | None, groups: list[str])
     return Memberships(config).with_groups(Principal(tenant, user, frozenset(groups)))
 
 
-def _payload(config: Config, store: Store, tenant: str, page: FoundPage, principal: Principal | None) -> dict[str, Any]:
+def _payload(
+    config: Config, store: Store, tenant: str, page: ExplainedPage, principal: Principal | None
+) -> dict[str, Any]:
     setting = config.sources[page.source].readers
     origins, hidden = (page.sync.origins, page.sync.hidden.get(page.row["page_id"])) if page.sync else (None, None)
     explained = explain(page.row, page.pages, origins, page.source, setting, hidden, principal)
@@ -97,7 +99,9 @@ def _payload(config: Config, store: Store, tenant: str, page: FoundPage, princip
     }
 
 
-def _notes(store: Store, tenant: str, page: FoundPage, explained: Explained, passages: Passages) -> Iterator[str]:
+def _notes(
+    store: Store, tenant: str, page: ExplainedPage, explained: Explained, passages: PassageCounts
+) -> Iterator[str]:
     """Yield what the page's readers do not tell: its passages, and what is published."""
     if passages.narrower:
         other = f" of page {', '.join(passages.shown_from)}" if passages.shown_from else ""
@@ -152,7 +156,7 @@ class PageNotFoundError(Exception):
 
 
 @dataclass(frozen=True)
-class FoundPage:
+class ExplainedPage:
     """A page of a source."""
 
     source: str
@@ -162,7 +166,7 @@ class FoundPage:
 
 
 @dataclass(frozen=True)
-class Passages:
+class PassageCounts:
     """A page's passages: how many, how many of them fewer may read, and whose text these show."""
 
     count: int
@@ -171,7 +175,7 @@ class Passages:
     readers: frozenset[str]  # reader classes
 
 
-def find_pages(config: Config, store: Store, sources: Iterable[str], wanted: str) -> list[FoundPage]:
+def find_pages(config: Config, store: Store, sources: Iterable[str], wanted: str) -> list[ExplainedPage]:
     """Return the pages that an id, a title or an address names; several where spaces have pages of the same title.
 
     Raises:
@@ -179,12 +183,12 @@ def find_pages(config: Config, store: Store, sources: Iterable[str], wanted: str
     """
     wanted = wanted.strip()
     titles: list[str] = []
-    matches: list[FoundPage] = []
+    matches: list[ExplainedPage] = []
     reasons: list[str] = []
     for key in sources:
         pages, sync = _pages(store, key), read_last_sync(store.source(key))
         ids = {wanted, f"{config.sources[key].id_prefix}{_id_in(wanted)}"}
-        matches += [FoundPage(key, row, pages, sync) for row in pages.values() if _is_meant(row, wanted, ids)]
+        matches += [ExplainedPage(key, row, pages, sync) for row in pages.values() if _is_meant(row, wanted, ids)]
         reasons += [f"{key}: {why}" for why in _reasons(sync, ids)]
         titles += [str(row["title"]) for row in pages.values()]
     if matches:
@@ -197,17 +201,17 @@ def find_pages(config: Config, store: Store, sources: Iterable[str], wanted: str
     raise PageNotFoundError(f"no synced page is {wanted!r}; {mend}")
 
 
-def passages_of(store: Store, page: FoundPage) -> Passages:
+def passages_of(store: Store, page: ExplainedPage) -> PassageCounts:
     """Return what became of a page's text in its source's chunk table."""
     columns = ["page_id", "readers", "page_readers", "included_from"]
     try:
         table = read_table(store.source(page.source) / "chunks.parquet", CHUNKS, columns)
     except StoreError:
-        return Passages(0, 0, (), frozenset())
+        return PassageCounts(0, 0, (), frozenset())
     rows = table.filter(pc.equal(table["page_id"], page.row["page_id"])).to_pylist()
     narrower = [row for row in rows if row["readers"] != row["page_readers"]]
     shown = {row["included_from"] for row in narrower} - {None, ""}
-    return Passages(len(rows), len(narrower), tuple(sorted(shown)), frozenset(row["readers"] for row in rows))
+    return PassageCounts(len(rows), len(narrower), tuple(sorted(shown)), frozenset(row["readers"] for row in rows))
 
 
 def published_readers(store: Store, tenant: str, page_id: str) -> frozenset[str] | None:

@@ -72,7 +72,7 @@ NO_RETRY = {"dagster/max_retries": "0"}
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """One run of a job: the metadata of every asset it materialized, how long each took, and why it failed."""
 
     error: str | None
@@ -93,7 +93,7 @@ class RunOptions:
     log_level: str = "INFO"
 
 
-class Jobs:
+class ProjectJobs:
     """The jobs of the project, by name; a resource of the ops that run them."""
 
     def __init__(self, named: Callable[[str], dg.JobDefinition]) -> None:
@@ -110,7 +110,7 @@ class Jobs:
         partition: str,
         instance: dg.DagsterInstance,
         options: RunOptions | None = None,
-    ) -> Outcome:
+    ) -> RunOutcome:
         """Run a job for a partition in this process; a failure is an outcome, not an exception.
 
         Raises:
@@ -131,7 +131,7 @@ class Jobs:
             raise KeyboardInterrupt from None
         if was_interrupted(result):
             raise KeyboardInterrupt
-        return Outcome(None if result.success else failure_of(result), metadata_of(result), seconds_of(result))
+        return RunOutcome(None if result.success else failure_of(result), metadata_of(result), seconds_of(result))
 
 
 def mark_run(instance: dg.DagsterInstance, run_id: str) -> None:

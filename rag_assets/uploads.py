@@ -12,7 +12,7 @@ import dagster as dg
 from rag_assets.publishing.documents import note_stopped, settle_documents
 from rag_assets.publishing.narrowing import narrow_readers
 from rag_assets.resources import STEP_WAIT_SECONDS, Installation, writing
-from rag_assets.runs import Jobs, Outcome, RunOptions, mark_run
+from rag_assets.runs import ProjectJobs, RunOptions, RunOutcome, mark_run
 from rag_assets.state.locks import locked
 from rag_assets.state.planning import attempts, published_inputs, tenants_to_publish, wanted_inputs
 from rag_serving.artifacts.store import Store
@@ -33,11 +33,11 @@ class InboxBuild:
 
     config: Config
     source: str
-    jobs: Jobs
+    jobs: ProjectJobs
     instance: dg.DagsterInstance
     options: RunOptions
 
-    def run(self) -> dict[str, Outcome]:
+    def run(self) -> dict[str, RunOutcome]:
         """Run `ingest`, then `publish` where that is due; return what came of each. A failure ends it.
 
         The locks are held from a job's first step to its last: steps of another build of the same tables wait.
@@ -69,7 +69,7 @@ class InboxBuild:
         return bool(tenants_to_publish(wanted, {tenant: published_inputs(store, tenant)}))
 
 
-class Inbox(dg.Config):
+class InboxConfig(dg.Config):
     """Which upload inbox is read."""
 
     source: str
@@ -77,7 +77,7 @@ class Inbox(dg.Config):
 
 @dg.op(name=OP, description="Runs `ingest` for an upload inbox and, where that changed anything, `publish`.")
 def ingest_and_publish(
-    context: dg.OpExecutionContext, config: Inbox, installation: Installation, jobs: dg.ResourceParam[Jobs]
+    context: dg.OpExecutionContext, config: InboxConfig, installation: Installation, jobs: dg.ResourceParam[ProjectJobs]
 ) -> None:
     mark_run(context.instance, context.run_id)
     settings = installation.config()

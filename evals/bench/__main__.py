@@ -22,9 +22,9 @@ from evals.bench.real_text import DATA, DataError
 from evals.bench.report import write_million, write_report
 from evals.bench.sets import judged_sets
 from evals.bench.speed import measure as measure_speed
-from evals.evaluation.beir import Collection
-from evals.evaluation.bench import TENANT, Index, Report, Run, indexed, latencies, metrics, run_queries
-from evals.evaluation.cli.bench import Progress
+from evals.evaluation.beir import BeirCollection
+from evals.evaluation.bench import TENANT, BenchIndex, BenchRun, Report, indexed, latencies, metrics, run_queries
+from evals.evaluation.cli.bench import BenchProgress
 from rag_assets.state.vector_cache import VectorCache
 from rag_serving.artifacts.store import Store, write_json
 from rag_serving.config.loading import parse_config
@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _measured(options: argparse.Namespace, results: dict[str, Any]) -> Iterator[str]:
     """Fill in the results part by part, and name each."""
-    progress = Progress()
+    progress = BenchProgress()
     for judged in [] if options.no_quality or options.million else judged_sets(options.data):
         results["quality"][judged.name] = measure_quality(judged.read(), options.cache / judged.name, progress)
         yield judged.name
@@ -93,14 +93,16 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 MODES: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
 
 
-def measure_quality(collection: Collection, home: Path, report: Report) -> dict[str, Any]:
+def measure_quality(collection: BeirCollection, home: Path, report: Report) -> dict[str, Any]:
     """Metrics and milliseconds by ranking: `dense`, `lexical` and `hybrid` of the product, and `floor_…`.
 
     The index and all vectors are kept under `home`, and used again.
     """
     config = parse_config({"home": str(home)})
     with indexed(collection, home, config, report) as index:
-        runs: dict[str, Run] = {mode: run_queries(index, collection, config, mode, _of(mode, report)) for mode in MODES}
+        runs: dict[str, BenchRun] = {
+            mode: run_queries(index, collection, config, mode, _of(mode, report)) for mode in MODES
+        }
         runs |= {f"floor_{name}": run for name, run in _floors(index, collection, home, report).items()}
     return {
         "queries": len(collection.queries),
@@ -115,7 +117,7 @@ def _of(mode: Mode, report: Report) -> Report:
     return lambda what, done, total: report(f"{what}, {mode}", done, total)
 
 
-def _floors(index: Index, collection: Collection, home: Path, report: Report) -> Mapping[str, Run]:
+def _floors(index: BenchIndex, collection: BeirCollection, home: Path, report: Report) -> Mapping[str, BenchRun]:
     cache = VectorCache(Store(home).cache(TENANT), index.embedder.name)
     texts = floor_texts(collection.documents)
     embedded = cache.embed(

@@ -41,7 +41,7 @@ _OF_QUESTION = frozenset({"id", "tenant", "kind", "user", "groups"})
 
 
 @dataclass(frozen=True)
-class Turn:
+class AssistantTurn:
     """One turn: what is typed, and what should come of it.
 
     Attributes:
@@ -59,16 +59,16 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedQuestion:
     """A question with its reader, or a chain of them in one conversation."""
 
     id: str
     kind: str
     principal: Principal
-    turns: tuple[Turn, ...]
+    turns: tuple[AssistantTurn, ...]
 
 
-def read_half(half: str, folder: Path = FOLDER) -> tuple[Asked, ...]:
+def read_half(half: str, folder: Path = FOLDER) -> tuple[AskedQuestion, ...]:
     """Return the questions of one half.
 
     Raises:
@@ -82,7 +82,7 @@ def read_half(half: str, folder: Path = FOLDER) -> tuple[Asked, ...]:
     return questions
 
 
-def _asked(entry: Any, where: str) -> Asked:
+def _asked(entry: Any, where: str) -> AskedQuestion:
     if not isinstance(entry, dict):
         raise GoldError(f"{where} is no mapping")
     where = f"{where} ({entry.get('id')})"
@@ -96,10 +96,10 @@ def _asked(entry: Any, where: str) -> Asked:
         raise GoldError(f"{where}: 'turns' must be a list of mappings")
     user = str(entry["user"]) if entry.get("user") else None
     principal = Principal(str(entry["tenant"]), user, frozenset(map(str, entry.get("groups") or ())))
-    return Asked(str(entry["id"]), str(entry["kind"]), principal, tuple(_turn(turn, where) for turn in turns))
+    return AskedQuestion(str(entry["id"]), str(entry["kind"]), principal, tuple(_turn(turn, where) for turn in turns))
 
 
-def _turn(entry: Mapping[str, Any], where: str) -> Turn:
+def _turn(entry: Mapping[str, Any], where: str) -> AssistantTurn:
     check_keys(entry, _OF_TURN, where)
     if not str(entry.get("question") or "").strip():
         raise GoldError(f"{where} has no 'question'")
@@ -112,7 +112,7 @@ def _turn(entry: Mapping[str, Any], where: str) -> Turn:
         raise GoldError(f"{where} may be answered and has no 'pages'")
     if "clarify" in actions and not offered:
         raise GoldError(f"{where} may be asked back and has no 'offered'")
-    return Turn(str(entry["question"]), actions, pages, offered, frozenset(map(str, entry.get("never") or ())))
+    return AssistantTurn(str(entry["question"]), actions, pages, offered, frozenset(map(str, entry.get("never") or ())))
 
 
 def _pages(entries: Any) -> Pages:
@@ -128,7 +128,7 @@ _MEANT = frozenset({"page", "meaning"})  # kinds of an option that says what a q
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedTurn:
     """One judged turn: what was done with it.
 
     Attributes:
@@ -140,7 +140,7 @@ class Judged:
         is_closest: passages are shown without confidence, right or not.
     """
 
-    turn: Turn
+    turn: AssistantTurn
     done: Done
     is_page: bool | None
     is_offered: bool | None
@@ -170,8 +170,8 @@ class Judged:
 class JudgedChain:
     """A judged question or chain: right where every turn is."""
 
-    asked: Asked
-    turns: tuple[Judged, ...]
+    asked: AskedQuestion
+    turns: tuple[JudgedTurn, ...]
 
     @property
     def is_action(self) -> bool:
@@ -194,14 +194,14 @@ def done_with(answer: Answer) -> Done:
     return "clarify" if answer.status == "clarify" and any(_meant(answer)) else "not_found"
 
 
-def judge(turn: Turn, answer: Answer, titles: Mapping[str, str]) -> Judged:
+def judge(turn: AssistantTurn, answer: Answer, titles: Mapping[str, str]) -> JudgedTurn:
     """Judge an answer; `titles` are those of the pages by their id, and by their address without
     fragment."""
     done = done_with(answer)
     cited = tuple(dict.fromkeys(titles[citation.page_id] for citation in answer.citations))
     options = tuple(_title(option, titles) for option in _meant(answer))
     told = " ".join((answer.answer, answer.clarification.text if answer.clarification else "", *cited, *options))
-    return Judged(
+    return JudgedTurn(
         turn=turn,
         done=done,
         is_page=_all_of(turn.pages, cited) if done == "answer" and turn.pages else None,
@@ -342,7 +342,7 @@ def build(config: Path, home: Path) -> None:
     subprocess.run(command, check=True, cwd=ROOT, env=surroundings, stdout=subprocess.DEVNULL)
 
 
-def ask(pipeline: Pipeline, questions: Sequence[Asked]) -> list[JudgedChain]:
+def ask(pipeline: Pipeline, questions: Sequence[AskedQuestion]) -> list[JudgedChain]:
     """Return what was done with each question of the pipeline's tenant; a chain is one conversation."""
     judged = []
     for asked in questions:

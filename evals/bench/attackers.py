@@ -24,7 +24,7 @@ _CLIENT_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(range(189))
 _TIRED_S = 20.0  # after which a connection that nobody closed is opened anew
 
 
-class Line:
+class AttackConnection:
     """A connection to the server that is attacked, with the token of a caller, if it has one."""
 
     def __init__(self, made: socket.socket, token: str) -> None:
@@ -61,62 +61,62 @@ class Line:
         self._made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-async def _slow_headers(line: Line) -> None:
+async def _slow_headers(line: AttackConnection) -> None:
     await line.send(_HEAD + b"X: ")
     await line.drip()
 
 
-async def _slow_body(line: Line) -> None:
+async def _slow_body(line: AttackConnection) -> None:
     await line.send(_HEAD + line.identity + b"Content-Length: 900\r\n\r\n")
     await line.drip(b" ")
 
 
-async def _idle(line: Line) -> None:
+async def _idle(line: AttackConnection) -> None:
     await line.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
     await line.closed()
 
 
-async def _unread(line: Line) -> None:
+async def _unread(line: AttackConnection) -> None:
     await line.send(_HEAD + line.identity + b"Content-Length: %d\r\n\r\n" % len(_QUESTION) + _QUESTION)
     await asyncio.sleep(_TIRED_S)
     line.reset()
 
 
-async def _huge_headers(line: Line) -> None:
+async def _huge_headers(line: AttackConnection) -> None:
     await line.send(_HEAD + b"X: " + b"x" * 400_000)
     await line.closed()
 
 
-async def _garbage(line: Line) -> None:
+async def _garbage(line: AttackConnection) -> None:
     await line.send(random.randbytes(500))
     await line.closed()
 
 
-async def _tls(line: Line) -> None:
+async def _tls(line: AttackConnection) -> None:
     await line.send(_CLIENT_HELLO)
     await line.closed()
 
 
-async def _pipelined(line: Line) -> None:
+async def _pipelined(line: AttackConnection) -> None:
     await line.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 200)
     await line.closed()
 
 
-async def _half_open(_: Line) -> None:
+async def _half_open(_: AttackConnection) -> None:
     await asyncio.sleep(_TIRED_S)
 
 
-async def _wrong_tokens(line: Line) -> None:
+async def _wrong_tokens(line: AttackConnection) -> None:
     guess = b"Authorization: Bearer %d\r\n" % random.getrandbits(64)
     await line.send(_HEAD + guess + b"Content-Length: %d\r\n\r\n" % len(_QUESTION) + _QUESTION)
     await line.read()
 
 
-async def _churn(line: Line) -> None:
+async def _churn(line: AttackConnection) -> None:
     line.reset()
 
 
-Kind = Callable[[Line], Awaitable[None]]
+Kind = Callable[[AttackConnection], Awaitable[None]]
 KINDS: dict[str, tuple[Kind, float]] = {
     "slow_headers": (_slow_headers, 0.5),
     "slow_body": (_slow_body, 0.5),
@@ -150,7 +150,7 @@ async def _forever(port: int, token: str, kind: Kind, pause_s: float) -> None:
             await loop.sock_connect(made, ("127.0.0.1", port))
             with suppress(TimeoutError):
                 async with asyncio.timeout(2 * _TIRED_S):
-                    await kind(Line(made, token))
+                    await kind(AttackConnection(made, token))
         await asyncio.sleep(pause_s * (0.5 + random.random()))
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from evals.bench.indexing import bench_config, change_pages, index, write_inputs
 from evals.bench.real_text import Sentence, read_sentences
-from evals.evaluation.beir import Document
+from evals.evaluation.beir import BeirDocument
 from evals.evaluation.bench import Report, chunk_table, with_column
 from rag_assets.publishing.arrange import arranged
 from rag_assets.state.vector_cache import VectorCache
@@ -102,11 +102,11 @@ def sentence_table(
     return pa.concat_tables(tables), np.array(numbers)
 
 
-def _documents(sentences: Sequence[Sentence], start: int) -> list[Document]:
+def _documents(sentences: Sequence[Sentence], start: int) -> list[BeirDocument]:
     """Return a chunk each; pages are the documents that the sentences stand in, of later passes copies of them."""
     documents = []
     for number, sentence in enumerate(sentences, start):
         page = f"{sentence.document}.{start}" if start else sentence.document
         title = sentence.document.rpartition(".")[2]
-        documents.append(Document(str(number), title, sentence.passage, page, sentence.number))
+        documents.append(BeirDocument(str(number), title, sentence.passage, page, sentence.number))
     return documents

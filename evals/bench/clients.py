@@ -49,7 +49,7 @@ def serving(config: Config, workers: int, **sections: Mapping[str, Any]) -> Iter
 
 
 @dataclass(frozen=True)
-class Server:
+class RunningServer:
     """A running `citelock serve`."""
 
     port: int
@@ -65,7 +65,7 @@ class Server:
 
 
 @contextmanager
-def started(file: Path, workers: int) -> Iterator[Server]:
+def started(file: Path, workers: int) -> Iterator[RunningServer]:
     """Yield a server with this configuration that is ready."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -73,7 +73,7 @@ def started(file: Path, workers: int) -> Iterator[Server]:
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
             _wait(f"http://127.0.0.1:{port}/readyz", process)
-            yield Server(port, process)
+            yield RunningServer(port, process)
         finally:
             process.terminate()
 

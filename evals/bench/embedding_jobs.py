@@ -41,7 +41,7 @@ _WORDS = (
 _START_S, _LOOK_S, _LONGEST_PAUSE_S = 120, 0.1, 2.0
 
 
-class BenchError(Exception):
+class QueueBenchError(Exception):
     """The measurement says nothing; the message says why."""
 
 
@@ -49,7 +49,7 @@ class _StopError(Exception):
     """The large upload is not waited for any longer."""
 
 
-class Upload:
+class QueuedUpload:
     """The documents of one tenant on their way through the queue: `begun` once the first of them are embedded."""
 
     def __init__(self, config: Config, embedder: Embedder, tenant: str) -> None:
@@ -103,7 +103,7 @@ class Upload:
             self._stopped.set()
             thread.join()
         if ended:
-            raise BenchError("the large upload ended before the small ones; give it more --large documents")
+            raise QueueBenchError("the large upload ended before the small ones; give it more --large documents")
 
 
 def documents(name: str, count: int, chosen: argparse.Namespace) -> list[list[str]]:
@@ -129,7 +129,7 @@ def workers(file: Path, config: Config, count: int) -> Iterator[None]:
         until = time.monotonic() + _START_S
         while len(WorkerRegister(queue).living()) < count:
             if time.monotonic() > until or any(process.poll() is not None for process in processes):
-                raise BenchError("the workers did not start")
+                raise QueueBenchError("the workers did not start")
             time.sleep(_LOOK_S)
         yield
     finally:
@@ -150,11 +150,11 @@ def measure(config: Config, chosen: argparse.Namespace) -> dict[str, Any]:
 
     def small(name: str) -> float:
         time.sleep(random.Random(name).uniform(0, _LONGEST_PAUSE_S))  # it comes at any moment of another's job
-        return Upload(config, embedder, SMALL).seconds(documents(name, chosen.small, chosen))
+        return QueuedUpload(config, embedder, SMALL).seconds(documents(name, chosen.small, chosen))
 
     small("warm")
     alone = [small(f"alone {number}") for number in range(chosen.rounds)]
-    with Upload(config, embedder, LARGE).going_on(documents(LARGE, chosen.large, chosen)):
+    with QueuedUpload(config, embedder, LARGE).going_on(documents(LARGE, chosen.large, chosen)):
         beside = [small(f"beside {number}") for number in range(chosen.rounds)]
     return {
         "alone_s": [round(seconds, 2) for seconds in alone],

@@ -36,7 +36,7 @@ _SECRET = "only for measuring, on this machine"
 
 
 @dataclass(frozen=True)
-class Build:
+class TimedBuild:
     """What one build took, and what it made."""
 
     wall_s: float
@@ -60,7 +60,7 @@ def configuration(home: Path, data: Path | None, executor: str, **more: Any) -> 
     return {**content, "indexing": {"sentence_vectors": "never"}, **more}
 
 
-def build(cluster: Cluster, home: Path, tenant: str, sources: Sequence[str]) -> Build:
+def build(cluster: Cluster, home: Path, tenant: str, sources: Sequence[str]) -> TimedBuild:
     """Ingest all sources of a tenant at once, then publish it, by the executor of the configuration.
 
     Raises:
@@ -71,7 +71,7 @@ def build(cluster: Cluster, home: Path, tenant: str, sources: Sequence[str]) -> 
     spent = _run(cluster, "ingest", sources) + _run(cluster, "publish", [tenant])
     seconds = time.monotonic() - started
     generation = (home / "tenants" / tenant / "current").read_text(encoding="utf-8").strip()
-    return Build(seconds, spent + _workers_s(cluster) - before, generation)
+    return TimedBuild(seconds, spent + _workers_s(cluster) - before, generation)
 
 
 def _run(cluster: Cluster, job: str, partitions: Sequence[str]) -> float:
@@ -105,7 +105,7 @@ def _session_s(session: int) -> float:
     return total / _TICKS
 
 
-class Bench:
+class ExecutorBench:
     """Builds of the same pages by several executors in one folder."""
 
     def __init__(self, folder: Path, data: Path | None, redis: int, postgres: str | None, cache: Path | None) -> None:
@@ -124,7 +124,7 @@ class Bench:
         storage = {"storage": {"postgres": {"postgres_url": self.postgres}}} if self.postgres else {}
         return Cluster(self.folder / executor, path, self._redis, storage, {"CITELOCK_SECRET": _SECRET})
 
-    def build(self, cluster: Cluster) -> Build:
+    def build(self, cluster: Cluster) -> TimedBuild:
         """Build into an empty home with the vectors of the first build, which keeps them."""
         shutil.rmtree(self.home, ignore_errors=True)
         cache = self.home / "tenants" / TENANT / "cache"
@@ -136,11 +136,11 @@ class Bench:
         return made
 
 
-def measure(bench: Bench, workers: int, repeat: int, kills: int) -> dict[str, Any]:
+def measure(bench: ExecutorBench, workers: int, repeat: int, kills: int) -> dict[str, Any]:
     """Return what each executor took, in turns, the ratios of the medians, and a build whose workers are killed."""
     alone, celery = bench.cluster("in_process"), bench.cluster("celery")
     first = None if bench.cache.exists() else bench.build(alone)
-    taken: dict[str, list[Build]] = {"in_process": [], "celery": []}
+    taken: dict[str, list[TimedBuild]] = {"in_process": [], "celery": []}
     try:
         for number in range(workers):
             celery.start_worker(f"w{number}")
@@ -168,7 +168,7 @@ def measure(bench: Bench, workers: int, repeat: int, kills: int) -> dict[str, An
     }
 
 
-def killed_build(bench: Bench, cluster: Cluster, kills: int) -> Build:
+def killed_build(bench: ExecutorBench, cluster: Cluster, kills: int) -> TimedBuild:
     """Build while workers that have a step are killed, as often as is asked for.
 
     Raises:
@@ -182,12 +182,12 @@ def killed_build(bench: Bench, cluster: Cluster, kills: int) -> Build:
     return made
 
 
-def _ratio(taken: dict[str, list[Build]], name: str) -> float:
+def _ratio(taken: dict[str, list[TimedBuild]], name: str) -> float:
     celery, alone = (median(float(getattr(build, name)) for build in taken[key]) for key in ("celery", "in_process"))
     return round(celery / alone, 3)
 
 
-def _tell(name: str, made: Build) -> None:
+def _tell(name: str, made: TimedBuild) -> None:
     print(f"{name}: {made.wall_s:.1f} s, {made.processor_s:.1f} processor seconds", file=sys.stderr, flush=True)
 
 
@@ -202,7 +202,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="citelock-executors-") as folder, redis_server(Path(folder)) as port:
         data, cache = (path and path.resolve() for path in (options.data, options.cache))
-        bench = Bench(Path(folder), data, port, options.postgres, cache)
+        bench = ExecutorBench(Path(folder), data, port, options.postgres, cache)
         print(json.dumps(measure(bench, options.workers, options.repeat, options.kills), indent=1))
     return 0
 

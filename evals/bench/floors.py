@@ -18,8 +18,8 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-from evals.evaluation.beir import Collection, Document, Ranking
-from evals.evaluation.bench import DEPTH, Run
+from evals.evaluation.beir import BeirCollection, BeirDocument, Ranking
+from evals.evaluation.bench import DEPTH, BenchRun
 from rag_assets.steps.contexts.contextualize import under_prefixes
 from rag_serving.models import Embedder
 
@@ -28,7 +28,7 @@ Found = TypeVar("Found")
 Rows = Sequence[tuple[int, float]]  # with their scores, best first
 
 
-def floor_texts(documents: Sequence[Document]) -> list[str]:
+def floor_texts(documents: Sequence[BeirDocument]) -> list[str]:
     """Return what the floors see of each document: its title above its text."""
     return under_prefixes([document.title for document in documents], [document.text for document in documents])
 
@@ -69,7 +69,7 @@ def fuse(rankings: Sequence[Rows]) -> Rows:
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
 
 
-def run_floors(collection: Collection, vectors: NDArray[np.float32], embedder: Embedder) -> Mapping[str, Run]:
+def run_floors(collection: BeirCollection, vectors: NDArray[np.float32], embedder: Embedder) -> Mapping[str, BenchRun]:
     """Return the floors' rankings of a collection's queries, each query alone; `vectors` are those of `floor_texts`."""
     exact, lexical = exact_search(vectors, DEPTH), bm25s_search(floor_texts(collection.documents), DEPTH)
     names = ("dense", "bm25s", "fused")
@@ -86,11 +86,12 @@ def run_floors(collection: Collection, vectors: NDArray[np.float32], embedder: E
         times["bm25s"].append((0.0, lexical_ms))
         times["fused"].append((model_ms, exact_ms + lexical_ms + fusion_ms))
     return {
-        name: Run(rankings[name], [sum(pair) for pair in times[name]], [ms for _, ms in times[name]]) for name in names
+        name: BenchRun(rankings[name], [sum(pair) for pair in times[name]], [ms for _, ms in times[name]])
+        for name in names
     }
 
 
-def _named(rows: Rows, collection: Collection) -> Ranking:
+def _named(rows: Rows, collection: BeirCollection) -> Ranking:
     """Return ids for rows; of pages each at the place of its best passage."""
     best: dict[str, float] = {}
     for row, score in rows[:DEPTH]:

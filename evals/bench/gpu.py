@@ -47,7 +47,7 @@ class EmbeddingRow:
 
 
 @dataclass(frozen=True)
-class Passages:
+class RandomPassages:
     """Passages of random words between two lengths, the same each time."""
 
     count: int = 4096
@@ -64,7 +64,7 @@ class Passages:
 
 
 def embedding_rows(
-    provider: str, model: str, device: Device, passages: Passages, batches: Sequence[int]
+    provider: str, model: str, device: Device, passages: RandomPassages, batches: Sequence[int]
 ) -> Iterator[EmbeddingRow]:
     """Yield what a build takes with each size of a batch, in tokens; the model is open and warm."""
     texts = passages.texts()
@@ -114,7 +114,7 @@ def tell_row(row: EmbeddingRow, tell: Callable[[str], None]) -> None:
 
 
 _REPEATS = 5
-_PASSAGES = Passages()
+_PASSAGES = RandomPassages()
 
 
 @dataclass(frozen=True)
@@ -153,13 +153,13 @@ class Sweep:
     lengths: Sequence[int] = (128, 256, 512)
     matrix: int = 8192
     seconds: float = 1.0  # that one measurement lasts at least
-    passages: Passages = _PASSAGES
+    passages: RandomPassages = _PASSAGES
     batch_tokens: Sequence[int] = (1024, 4096, 16_384)
     local: bool = True  # the local encoder, too
 
 
 @dataclass(frozen=True)
-class Row:
+class GpuMeasurement:
     """One measurement: texts are pairs for a reranker, passages for an embedder."""
 
     model: str
@@ -216,7 +216,7 @@ def matrix_product_tflops(size: int, device: str, seconds: float) -> float:
     return 2.0 * size**3 / _seconds(lambda: left @ right, device, seconds) / 1e12
 
 
-def _rows(sweep: Sweep, device: str, ceiling: float) -> Iterator[Row]:
+def _rows(sweep: Sweep, device: str, ceiling: float) -> Iterator[GpuMeasurement]:
     for geometry in sweep.rerankers:
         yield from _model_rows(geometry, _reranker_runs(geometry, device), sweep, device, ceiling)
     for geometry in sweep.embedders:
@@ -244,13 +244,13 @@ def _builds(sweep: Sweep, device: str, tell: Callable[[str], None]) -> Iterator[
 
 def _model_rows(
     geometry: Geometry, runs: Callable[[int, int], Callable[[], object]], sweep: Sweep, device: str, ceiling: float
-) -> Iterator[Row]:
+) -> Iterator[GpuMeasurement]:
     for length in sweep.lengths:
         for batch in sweep.batches:
             seconds = _seconds(runs(batch, length), device, sweep.seconds)
             tflops = geometry.flops(batch, length) / seconds / 1e12
             rate, share = round(batch / seconds, 2), round(tflops / ceiling, 4)
-            yield Row(geometry.name, batch, length, rate, round(tflops, 4), share)
+            yield GpuMeasurement(geometry.name, batch, length, rate, round(tflops, 4), share)
 
 
 def _reranker_runs(geometry: Geometry, device: str) -> Callable[[int, int], Callable[[], object]]:

@@ -43,7 +43,7 @@ _SETTLE_S = 2.0
 
 
 @dataclass
-class Turn:
+class HostileTurn:
     """Answers that good clients received in one turn, and how long each took."""
 
     milliseconds: list[float] = field(default_factory=list)
@@ -55,9 +55,11 @@ class Turn:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def good_clients(port: int, seconds: float, clients: int, pause_s: float, questions: Sequence[str] = QUESTIONS) -> Turn:
+def good_clients(
+    port: int, seconds: float, clients: int, pause_s: float, questions: Sequence[str] = QUESTIONS
+) -> HostileTurn:
     """Let so many clients ask one question after the other for so long, each on a connection of its own."""
-    turn, until = Turn(), time.monotonic() + seconds
+    turn, until = HostileTurn(), time.monotonic() + seconds
 
     def ask(number: int) -> None:
         connection = HTTPConnection("127.0.0.1", port, timeout=60)
@@ -104,7 +106,7 @@ def attacked(port: int, count: int, token: str) -> Iterator[None]:
 def measure(port: int, chosen: argparse.Namespace) -> dict[str, Any]:
     """Good clients without attackers and with them, so many times each."""
 
-    def turn() -> Turn:
+    def turn() -> HostileTurn:
         return good_clients(port, chosen.seconds, chosen.clients, chosen.pause)
 
     good_clients(port, min(5, chosen.seconds), chosen.clients, 0)  # models and threads are there
@@ -121,12 +123,12 @@ def measure(port: int, chosen: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def ratio(beset: Sequence[Turn], quiet: Sequence[Turn]) -> float:
+def ratio(beset: Sequence[HostileTurn], quiet: Sequence[HostileTurn]) -> float:
     """Return by how much the median of the 95th percentiles grew."""
     return round(median(turn.at(0.95) for turn in beset) / median(turn.at(0.95) for turn in quiet), 2)
 
 
-def figures(turns: Sequence[Turn]) -> dict[str, Any]:
+def figures(turns: Sequence[HostileTurn]) -> dict[str, Any]:
     """Return answers, failures and times of turns of one kind."""
     return {
         "answers": sum(len(turn.milliseconds) for turn in turns),

@@ -165,13 +165,13 @@ def _sentences(cache: Path) -> pa.Table:
     """Return the chunks of the first sentences, kept in `cache` because counting their tokens takes a minute."""
     from evals.bench.built import sentence_table
     from evals.bench.real_text import read_sentences
-    from evals.evaluation.cli.bench import Progress
+    from evals.evaluation.cli.bench import BenchProgress
     from rag_serving.models import open_tokenizer
 
     path = cache / _SENTENCES
     if not path.exists():
         tokenizer = open_tokenizer(bench_config(cache).embedding)
-        write_mapped(path, sentence_table(read_sentences(), _PASS, tokenizer, Progress())[0], GENERATION_CHUNKS)
+        write_mapped(path, sentence_table(read_sentences(), _PASS, tokenizer, BenchProgress())[0], GENERATION_CHUNKS)
     return map_table(path, GENERATION_CHUNKS)
 
 

@@ -26,8 +26,8 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
-from evals.bench.clients import CITELOCK, Server, started
-from evals.bench.hostile import QUESTIONS, Turn, figures, ratio
+from evals.bench.clients import CITELOCK, RunningServer, started
+from evals.bench.hostile import QUESTIONS, HostileTurn, figures, ratio
 from evals.bench.machine import machine
 from rag_serving.artifacts.store import write_json
 
@@ -79,9 +79,9 @@ def tokens() -> str:
     return json.dumps({tenant: {"tenant": tenant, "user": "ann", "roles": ["editor"]} for tenant in TENANTS})
 
 
-def quiet_clients(port: int, seconds: float, pause_s: float) -> Turn:
+def quiet_clients(port: int, seconds: float, pause_s: float) -> HostileTurn:
     """Let a client of each other tenant ask one question after the other for so long."""
-    turn, until = Turn(), time.monotonic() + seconds
+    turn, until = HostileTurn(), time.monotonic() + seconds
 
     def ask(tenant: str, number: int) -> None:
         with _connection(port) as connection:
@@ -155,10 +155,10 @@ def building(config: Path) -> Iterator[None]:
         thread.join()
 
 
-def measure(server: Server, config: Path, chosen: argparse.Namespace) -> dict[str, Any]:
+def measure(server: RunningServer, config: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     """Return what the others had without the flood and with it, what the flood was told, and what of it was lost."""
     quiet_clients(server.port, 3, 0)  # every tenant's generation is open
-    turns: dict[str, list[Turn]] = {"without": [], "flood": [], "flood_and_build": []}
+    turns: dict[str, list[HostileTurn]] = {"without": [], "flood": [], "flood_and_build": []}
     flood = Flood()
     for _ in range(chosen.rounds):
         turns["without"].append(quiet_clients(server.port, chosen.seconds, chosen.pause))
@@ -177,7 +177,7 @@ def measure(server: Server, config: Path, chosen: argparse.Namespace) -> dict[st
     }
 
 
-def resident(server: Server, count: int) -> dict[str, Any]:
+def resident(server: RunningServer, count: int) -> dict[str, Any]:
     """Return the resident megabytes of the server's processes after 1,000 questions and after so many."""
     marks: dict[str, float] = {}
     failures: Counter[str] = Counter()

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from citelock_scale.object_home.heads import Head
+from citelock_scale.object_home.heads import FolderHead
 from citelock_scale.object_home.home import ObjectHome
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.object_store import ObjectStore
@@ -38,7 +38,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, _store(options.s3, Path(folder)) as settings:
         home = ObjectHome(settings, Path(folder) / "home")
         with ThreadPoolExecutor(8) as threads:
-            list(threads.map(lambda name: home.heads.write(Head(name, number=1), None), names))
+            list(threads.map(lambda name: home.heads.write(FolderHead(name, number=1), None), names))
         sequential = ObjectHome(settings, Path(folder) / "home")
         print(f"{len(names)} heads")
         print(f"one after another  {_seconds(lambda: [sequential.heads.read(name) for name in names]):6.2f} s")

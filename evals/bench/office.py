@@ -21,7 +21,7 @@ SAMPLES = Path(__file__).parents[2] / "tests" / "office" / "samples"
 _WORD = re.compile(r"\w+|[€$%]")
 
 
-class Figures(NamedTuple):
+class OfficeFigures(NamedTuple):
     """Shares from 0 to 1."""
 
     words: int
@@ -36,7 +36,7 @@ def content_of(kind: str, file: bytes) -> Content:
     return blocks_content(body) if body else Content([], Counter())
 
 
-def figures(blocks: Sequence[Block], text: str, cells: Sequence[TrueCell]) -> Figures:
+def figures(blocks: Sequence[Block], text: str, cells: Sequence[OfficeCell]) -> OfficeFigures:
     """Return the share of the words that stand in the blocks in their order, and of the cells in their place."""
     from rapidfuzz.distance import LCSseq
 
@@ -45,12 +45,12 @@ def figures(blocks: Sequence[Block], text: str, cells: Sequence[TrueCell]) -> Fi
     recall = LCSseq.similarity(words, read) / len(words) if words else 1.0
     placed = cells_of(blocks)
     share = sum(cell in placed for cell in cells) / len(cells) if cells else 1.0
-    return Figures(len(words), recall, len(cells), share)
+    return OfficeFigures(len(words), recall, len(cells), share)
 
 
-def cells_of(blocks: Sequence[Block]) -> set[TrueCell]:
+def cells_of(blocks: Sequence[Block]) -> set[OfficeCell]:
     """Return every cell of the tables under its header, in the row that its first cell names."""
-    cells: set[TrueCell] = set()
+    cells: set[OfficeCell] = set()
     headers: dict[int, list[str]] = {}
     for block in blocks:
         if block.kind != "table":
@@ -61,7 +61,7 @@ def cells_of(blocks: Sequence[Block]) -> set[TrueCell]:
             headers[block.group] = texts
         elif block.group in headers:
             cells.update(
-                TrueCell(header, texts[0], text) for header, text in zip(headers[block.group], texts, strict=False)
+                OfficeCell(header, texts[0], text) for header, text in zip(headers[block.group], texts, strict=False)
             )
     return cells
 
@@ -76,7 +76,7 @@ def main() -> int:
     return 0
 
 
-class TrueCell(NamedTuple):
+class OfficeCell(NamedTuple):
     """A cell: the words of its column's header, the first cell of its row, and what stands in it."""
 
     header: str
@@ -133,22 +133,22 @@ MANUAL_HEADINGS = (
 )
 
 MANUAL_CELLS = (
-    TrueCell("Summer Passengers", "Skarvoy", "41200"),
-    TrueCell("Summer Cars", "Skarvoy", "9310"),
-    TrueCell("Winter Passengers", "Skarvoy", "12870"),
-    TrueCell("Winter Cars", "Skarvoy", "2204"),
-    TrueCell("Summer Passengers", "Skarvoy", "40877"),
-    TrueCell("Summer Cars", "Skarvoy", "9188"),
-    TrueCell("Winter Passengers", "Skarvoy", "12015"),
-    TrueCell("Winter Cars", "Skarvoy", "2119"),
-    TrueCell("Summer Passengers", "Ternholm", "18655"),
-    TrueCell("Summer Cars", "Ternholm", "3502"),
-    TrueCell("Winter Passengers", "Ternholm", "no winter service"),
-    TrueCell("Winter Cars", "Ternholm", "no winter service"),
-    TrueCell("Fare", "Adult", "€ 12.40"),
-    TrueCell("Conditions", "Adult", "valid one day; not refundable"),
-    TrueCell("Fare", "Child", "€ 6.20"),
-    TrueCell("Conditions", "Child", "under six, free; six to fifteen, half price"),
+    OfficeCell("Summer Passengers", "Skarvoy", "41200"),
+    OfficeCell("Summer Cars", "Skarvoy", "9310"),
+    OfficeCell("Winter Passengers", "Skarvoy", "12870"),
+    OfficeCell("Winter Cars", "Skarvoy", "2204"),
+    OfficeCell("Summer Passengers", "Skarvoy", "40877"),
+    OfficeCell("Summer Cars", "Skarvoy", "9188"),
+    OfficeCell("Winter Passengers", "Skarvoy", "12015"),
+    OfficeCell("Winter Cars", "Skarvoy", "2119"),
+    OfficeCell("Summer Passengers", "Ternholm", "18655"),
+    OfficeCell("Summer Cars", "Ternholm", "3502"),
+    OfficeCell("Winter Passengers", "Ternholm", "no winter service"),
+    OfficeCell("Winter Cars", "Ternholm", "no winter service"),
+    OfficeCell("Fare", "Adult", "€ 12.40"),
+    OfficeCell("Conditions", "Adult", "valid one day; not refundable"),
+    OfficeCell("Fare", "Child", "€ 6.20"),
+    OfficeCell("Conditions", "Child", "under six, free; six to fifteen, half price"),
 )
 
 TALK_TEXT = """
@@ -173,10 +173,10 @@ TALK_HEADINGS = (
     (1, "Slide 4: Next steps"),
 )
 TALK_CELLS = (
-    TrueCell("On time", "Skarvoy", "97.1 %"),
-    TrueCell("Cancelled", "Skarvoy", "14"),
-    TrueCell("On time", "Ternholm", "92.8 %"),
-    TrueCell("Cancelled", "Ternholm", "31"),
+    OfficeCell("On time", "Skarvoy", "97.1 %"),
+    OfficeCell("Cancelled", "Skarvoy", "14"),
+    OfficeCell("On time", "Ternholm", "92.8 %"),
+    OfficeCell("Cancelled", "Ternholm", "31"),
 )
 
 FIGURES_TEXT = """
@@ -195,19 +195,19 @@ Figures are audited every spring.
 FIGURES_ABSENT = ("Secret margin", "Hidden route", "Captain salary", "Ask the auditor")
 FIGURES_HEADINGS = ((1, "Routes"), (1, "Notes"))
 FIGURES_CELLS = (
-    TrueCell("Summer Income", "Skarvoy", "412,300.50 €"),
-    TrueCell("Summer Load", "Skarvoy", "87.3%"),
-    TrueCell("Winter Income", "Skarvoy", "98,000.00 €"),
-    TrueCell("Winter Load", "Skarvoy", "41.2%"),
-    TrueCell("Summer Income", "Ternholm", "1,250.25 €"),
-    TrueCell("Summer Load", "Ternholm", "55.5%"),
-    TrueCell("Winter Income", "Ternholm", "0.00 €"),
-    TrueCell("Winter Load", "Ternholm", "0.0%"),
-    TrueCell("Summer Income", "Total", "413,550.75 €"),
-    TrueCell("Built", "Kittiwake", "2014-06-30"),
-    TrueCell("Passengers", "Kittiwake", "1,200"),
-    TrueCell("Built", "Fulmar", "2021-02-01"),
-    TrueCell("Passengers", "Fulmar", "850"),
+    OfficeCell("Summer Income", "Skarvoy", "412,300.50 €"),
+    OfficeCell("Summer Load", "Skarvoy", "87.3%"),
+    OfficeCell("Winter Income", "Skarvoy", "98,000.00 €"),
+    OfficeCell("Winter Load", "Skarvoy", "41.2%"),
+    OfficeCell("Summer Income", "Ternholm", "1,250.25 €"),
+    OfficeCell("Summer Load", "Ternholm", "55.5%"),
+    OfficeCell("Winter Income", "Ternholm", "0.00 €"),
+    OfficeCell("Winter Load", "Ternholm", "0.0%"),
+    OfficeCell("Summer Income", "Total", "413,550.75 €"),
+    OfficeCell("Built", "Kittiwake", "2014-06-30"),
+    OfficeCell("Passengers", "Kittiwake", "1,200"),
+    OfficeCell("Built", "Fulmar", "2021-02-01"),
+    OfficeCell("Passengers", "Fulmar", "850"),
 )
 
 
@@ -215,7 +215,7 @@ class Truth(NamedTuple):
     """The contents of one document, whatever its format."""
 
     text: str
-    cells: tuple[TrueCell, ...]
+    cells: tuple[OfficeCell, ...]
     headings: tuple[tuple[int, str], ...]
     absent: tuple[str, ...]
 

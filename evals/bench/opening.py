@@ -69,13 +69,13 @@ def _served(home: Path, folder: Path, options: Any) -> dict[str, dict[str, float
 def build(home: Path, chunks: int, dimension: int, embedder: str = "chance") -> None:
     """Publish a generation of real sentences whose dense index has no graphs: opening reads none. `embedder`: the name
     of the model that is said to have made the vectors."""
-    from evals.evaluation.cli.bench import Progress
+    from evals.evaluation.cli.bench import BenchProgress
     from rag_assets.publishing.build import build_generation
     from rag_serving.models import open_tokenizer
 
     config, store = _config(home), Store(home)
     sentences = read_sentences()
-    table, _ = sentence_table(sentences, chunks, open_tokenizer(config.embedding), Progress())
+    table, _ = sentence_table(sentences, chunks, open_tokenizer(config.embedding), BenchProgress())
     vectors = np.random.default_rng(_SEED).normal(size=(chunks, dimension)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     generation = build_generation(store, TENANT, table, vectors, config, embedder)

@@ -29,7 +29,7 @@ TRUTH = ("table_cells.yaml", "more_table_cells.yaml")
 REAL = ROOT.parent / "shared/data/pdf"
 
 
-class TrueCell(NamedTuple):
+class PdfTrueCell(NamedTuple):
     """A cell as the page shows it. `header`: words above it; empty: its table has none."""
 
     page: int
@@ -38,7 +38,7 @@ class TrueCell(NamedTuple):
     value: str
 
 
-class Read(NamedTuple):
+class PdfRead(NamedTuple):
     """A file as it is read."""
 
     content: Content
@@ -46,30 +46,30 @@ class Read(NamedTuple):
     seconds: float
 
 
-def read(content: bytes) -> Read:
+def read(content: bytes) -> PdfRead:
     """Return the blocks of a PDF and how long reading it took on this core."""
     begun = time.process_time()
     text = file_text("a.pdf", content)
     seconds = time.process_time() - begun
-    return Read(blocks_content(without_note(text.body)[0]), text.page_count or 0, seconds)
+    return PdfRead(blocks_content(without_note(text.body)[0]), text.page_count or 0, seconds)
 
 
-def true_cells() -> dict[str, list[TrueCell]]:
+def true_cells() -> dict[str, list[PdfTrueCell]]:
     """Return the cells written by hand, by file."""
-    truth: defaultdict[str, list[TrueCell]] = defaultdict(list)
+    truth: defaultdict[str, list[PdfTrueCell]] = defaultdict(list)
     for file in TRUTH:
         for name, cells in yaml.safe_load((ROOT / "tests/pdf" / file).read_text(encoding="utf-8")).items():
-            truth[name] += [TrueCell(*cell) for cell in cells]
+            truth[name] += [PdfTrueCell(*cell) for cell in cells]
     return dict(truth)
 
 
-def found_cells(content: Content, cells: Sequence[TrueCell]) -> list[bool]:
+def found_cells(content: Content, cells: Sequence[PdfTrueCell]) -> list[bool]:
     """Return of each true cell whether a table of its page has it in its row and under its header."""
     rows = list(_rows(content.blocks))
     return [any(_has(header, row, cell) for page, header, row in rows if page == cell.page) for cell in cells]
 
 
-def pages_told(read_file: Read) -> int:
+def pages_told(read_file: PdfRead) -> int:
     """Return how many pages have blocks or are counted as being without text."""
     pages = {block.page for block in read_file.content.blocks}
     pages |= {page for block in read_file.content.blocks for _, page in block.breaks}
@@ -91,7 +91,7 @@ def _rows(blocks: Sequence[Block]) -> Iterator[tuple[int, list[str], list[str]]]
             yield block.page, header, cells_of(first)
 
 
-def _has(header: Sequence[str], row: Sequence[str], cell: TrueCell) -> bool:
+def _has(header: Sequence[str], row: Sequence[str], cell: PdfTrueCell) -> bool:
     labels = [_bare(text) for text in row]
     if _bare(cell.label) not in labels:
         return False

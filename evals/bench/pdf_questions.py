@@ -26,8 +26,8 @@ from evals.bench.real_text import DATA
 from evals.evaluation.bench import TENANT
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.parsing.scanned import opened_scans
-from rag_assets.sources.documents.folder import FolderSource
-from rag_assets.sources.documents.rows import Reading
+from rag_assets.sources.documents.folder import DocumentFolder
+from rag_assets.sources.documents.rows import DocumentReading
 from rag_serving.access.principals import Principal
 from rag_serving.config.documents import Documents
 from rag_serving.config.sources import Files
@@ -40,7 +40,7 @@ JUDGED = Path(__file__).with_suffix(".yaml")
 DEPTH = 50
 
 
-class Question(NamedTuple):
+class PdfQuestion(NamedTuple):
     """A question, the file that answers it, and the page and words of each passage that does."""
 
     question: str
@@ -49,14 +49,14 @@ class Question(NamedTuple):
     is_given: bool  # whether it came with the files
 
 
-def judged_questions(data: Path) -> list[Question]:
+def judged_questions(data: Path) -> list[PdfQuestion]:
     """Return the questions; those that came with the files are read from them."""
     given = [json.loads(line) for line in (data / QUESTIONS).read_text(encoding="utf-8").splitlines()]
     questions = []
     for entry in yaml.safe_load(JUDGED.read_text(encoding="utf-8")):
         said = given[entry["line"] - 1] if "line" in entry else entry
         places = tuple((page, str(words)) for page, words in entry["places"])
-        questions.append(Question(said["question"].strip(), said["file"], places, "line" in entry))
+        questions.append(PdfQuestion(said["question"].strip(), said["file"], places, "line" in entry))
     return questions
 
 
@@ -69,10 +69,10 @@ def read_pages(folder: Path, names: Sequence[str], cache: Path) -> pa.Table:
         documents = Documents(max_seconds=600)
         scans = opened_scans(documents, cache / "sources" / "bench" / "ocr")
         with LimitedReader(documents, scans=scans) as reader:
-            return FolderSource("bench", settings, Reading(reader)).sync(None, {}).pages
+            return DocumentFolder("bench", settings, DocumentReading(reader)).sync(None, {}).pages
 
 
-def ranks(questions: Sequence[Question], pages: pa.Table, home: Path) -> list[int | None]:
+def ranks(questions: Sequence[PdfQuestion], pages: pa.Table, home: Path) -> list[int | None]:
     """Return the rank of the first passage that answers each question; None: none of the first `DEPTH`."""
     asker = Principal(TENANT, "bench", frozenset())
     file_of = dict(zip(pages["page_id"].to_pylist(), pages["title"].to_pylist(), strict=True))
@@ -85,7 +85,7 @@ def ranks(questions: Sequence[Question], pages: pa.Table, home: Path) -> list[in
     return found
 
 
-def _answers(chunk: Chunk, title: str, question: Question) -> bool:
+def _answers(chunk: Chunk, title: str, question: PdfQuestion) -> bool:
     if Path(question.file).stem not in title:
         return False
     on = pages_of(decode(chunk.structure).marks, 0, len(chunk.text))

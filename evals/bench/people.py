@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from evals.bench.passages.corpora import ROOT, Corpus, Rule, cut, file_pages, merge, sample_pages, wiki_pages
+from evals.bench.passages.corpora import ROOT, PassageCorpus, Rule, cut, file_pages, merge, sample_pages, wiki_pages
 from evals.bench.real_text import DATA
 from evals.evaluation.bench import TENANT
-from evals.evaluation.cli.bench import Progress
+from evals.evaluation.cli.bench import BenchProgress
 from evals.evaluation.gold import GoldSet, read_gold
 from evals.evaluation.usefulness import JudgedUse, judge_use, use_payload, use_table
 from rag_assets.publishing.build import build_generation
@@ -84,7 +84,7 @@ def read_pages(corpus: str, data: Path) -> pa.Table | None:
 
 
 @contextmanager
-def published(corpus: Corpus, home: Path, model: str = MODEL) -> Iterator[Pipeline]:
+def published(corpus: PassageCorpus, home: Path, model: str = MODEL) -> Iterator[Pipeline]:
     """Yield the pages indexed and published, ready to be asked; vectors are kept in the folder."""
     config = parse_config({"home": str(home), "tenants": {TENANT: {}}, "embedding": {"model": model}})
     store, tokenizer = Store(home), open_tokenizer(config.embedding)
@@ -92,7 +92,7 @@ def published(corpus: Corpus, home: Path, model: str = MODEL) -> Iterator[Pipeli
     table = merge(corpus.chunks, Rule("apart"), lambda text: len(tokenizer.offsets([text])[0])).table
     cache = VectorCache(store.cache(TENANT), embedder.name)
     embedded = embed_passages(cache, embedder, table, open_input_limit(config.embedding))
-    embed = embedding_through(cache, embedder, partial(Progress(), "sentences embedded"))
+    embed = embedding_through(cache, embedder, partial(BenchProgress(), "sentences embedded"))
     generation = build_generation(store, TENANT, embedded.chunks, embedded.vectors, config, embedder.name, embed=embed)
     generation.close()
     store.point_current(TENANT, generation.id)
@@ -105,7 +105,7 @@ def published(corpus: Corpus, home: Path, model: str = MODEL) -> Iterator[Pipeli
 
 def ask(pipeline: Pipeline, gold: GoldSet) -> list[JudgedUse]:
     """Return what the answer to each question is worth, asked by somebody who may read what everyone may."""
-    report = Progress()
+    report = BenchProgress()
     judged = []
     for done, question in enumerate(gold.questions, start=1):
         judged.append(judge_use(question, pipeline.ask(question.asker(TENANT), question.question)))

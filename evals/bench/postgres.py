@@ -36,7 +36,7 @@ from evals.bench.built import _choose, _spread, sentence_table
 from evals.bench.real_text import read_sentences
 from evals.bench.report import plot_readers
 from evals.evaluation.bench import TENANT, with_column
-from evals.evaluation.cli.bench import Progress
+from evals.evaluation.cli.bench import BenchProgress
 from rag_assets.publishing.build import build_generation
 from rag_assets.state.vector_cache import VectorCache
 from rag_serving.access.principals import Principal
@@ -94,7 +94,7 @@ def build(config: Config, chunks: int, distinct: int) -> None:
     further sentences are left beside it for questions."""
     store, embedder = Store(config.home), open_embedder(config.embedding)
     chosen = _choose(read_sentences(), distinct + _QUESTIONS)
-    cache, report = VectorCache(config.home / "bench-vectors.db", embedder.name), Progress()
+    cache, report = VectorCache(config.home / "bench-vectors.db", embedder.name), BenchProgress()
     texts = [sentence.text for sentence in chosen]
     vectors = cache.embed(embedder, texts).vectors
     base, asked = chosen[:distinct], texts[distinct:]

@@ -56,7 +56,7 @@ _TURNED = {
 
 
 @dataclass(frozen=True)
-class Pair:
+class QuestionPair:
     """Two questions, and how the second was made of the first."""
 
     kind: str
@@ -65,10 +65,10 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PairOutcome:
     """A pair, the cosine similarity of its vectors, and whether the second question got the first one's answer."""
 
-    pair: Pair
+    pair: QuestionPair
     cosine: float
     is_hit: bool
 
@@ -80,7 +80,7 @@ def questions(data: Path = DATA) -> list[str]:
     return list(dict.fromkeys(" ".join(text.split()) for text in found if 12 <= len(text) <= 300))
 
 
-def false_pairs(asked: Sequence[str], count: int, seed: int = 0) -> list[Pair]:
+def false_pairs(asked: Sequence[str], count: int, seed: int = 0) -> list[QuestionPair]:
     """Return so many pairs of different questions at most, as even over the kinds as the questions allow."""
     chance = random.Random(seed)
     names = sorted({match[0] for text in asked for match in _NAME.finditer(text)})
@@ -95,28 +95,29 @@ def false_pairs(asked: Sequence[str], count: int, seed: int = 0) -> list[Pair]:
     shuffled = list(asked)
     chance.shuffle(shuffled)
     made = {
-        kind: [Pair(kind, text, other) for text in shuffled if (other := make(text))] for kind, make in makers.items()
+        kind: [QuestionPair(kind, text, other) for text in shuffled if (other := make(text))]
+        for kind, make in makers.items()
     }
-    chosen: list[Pair] = []
+    chosen: list[QuestionPair] = []
     while len(chosen) < count and any(made.values()):
         chosen += [pairs.pop() for pairs in made.values() if pairs]
     return [pair for pair in chosen if _plain(pair.first) != _plain(pair.second)][:count]
 
 
-def true_pairs(asked: Sequence[str], count: int, seed: int = 0) -> list[Pair]:
+def true_pairs(asked: Sequence[str], count: int, seed: int = 0) -> list[QuestionPair]:
     """Return so many pairs of wordings of one question at most."""
     chance = random.Random(seed)
     shuffled = [text for text in asked if not is_claim(text)]
     chance.shuffle(shuffled)
-    made: list[Pair] = []
+    made: list[QuestionPair] = []
     for text in shuffled:
-        made += [Pair(kind, text, other) for kind, other in _wordings(text, chance) if other and other != text]
+        made += [QuestionPair(kind, text, other) for kind, other in _wordings(text, chance) if other and other != text]
         if len(made) >= count:
             break
     return made[:count]
 
 
-def outcomes(pairs: Sequence[Pair], embedder: Embedder, settings: Cache | None = None) -> list[Outcome]:
+def outcomes(pairs: Sequence[QuestionPair], embedder: Embedder, settings: Cache | None = None) -> list[PairOutcome]:
     """Return what a cache does with each pair: it holds the answer of the first question when the second is asked."""
     settings = settings or Cache()
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.first, pair.second)))
@@ -124,7 +125,7 @@ def outcomes(pairs: Sequence[Pair], embedder: Embedder, settings: Cache | None =
     return [_outcome(pair, vectors[pair.first], vectors[pair.second], settings) for pair in pairs]
 
 
-def rates(found: Sequence[Outcome]) -> dict[str, Any]:
+def rates(found: Sequence[PairOutcome]) -> dict[str, Any]:
     """Return pairs and hits in all and by kind, and the share that vectors alone would let through."""
     kinds = sorted({each.pair.kind for each in found})
     cosines = np.array([each.cosine for each in found])
@@ -151,11 +152,11 @@ def _spread(cosines: Sequence[float]) -> dict[str, float]:
     return {f"p{part}": round(float(np.percentile(cosines, part)), 3) for part in (0, 1, 5)}
 
 
-def _outcome(pair: Pair, first: Vector, second: Vector, settings: Cache) -> Outcome:
+def _outcome(pair: QuestionPair, first: Vector, second: Vector, settings: Cache) -> PairOutcome:
     cache, scope = AnswerCache(settings), AnswerScope("bench", "one", "g", frozenset(), {})
     answer = CachedAnswer(Answer("answered", "An answer."), {}, Lock(()))
     cache.put(scope, pair.first, answer, lambda: first)
-    return Outcome(pair, float(first @ second), cache.get(scope, pair.second, lambda: second) is not None)
+    return PairOutcome(pair, float(first @ second), cache.get(scope, pair.second, lambda: second) is not None)
 
 
 def _another_number(text: str, chance: random.Random) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from evals.bench.links import JUDGEMENTS, write_collection
 from evals.bench.real_text import DATA, DataError
-from evals.evaluation.beir import Collection, read_collection
+from evals.evaluation.beir import BeirCollection, read_collection
 from evals.evaluation.gold_collections import read_gold_collection
 
 
@@ -23,7 +23,7 @@ class JudgedSet:
     """A set's name and how it is read."""
 
     name: str
-    read: Callable[[], Collection]
+    read: Callable[[], BeirCollection]
 
 
 def judged_sets(data: Path = DATA) -> list[JudgedSet]:
@@ -48,7 +48,7 @@ def _found(data: Path) -> Iterator[JudgedSet]:
             yield JudgedSet(f"{path.parent.name}-{path.stem}", partial(read_squad, path))
 
 
-def read_links(wiki: Path) -> Collection:
+def read_links(wiki: Path) -> BeirCollection:
     """Return the words around a wiki's links, and the pages they point to: anchor text and target's title are
     masked."""
     with tempfile.TemporaryDirectory(prefix="citelock-links-") as folder:
@@ -56,11 +56,11 @@ def read_links(wiki: Path) -> Collection:
         return read_collection(Path(folder))
 
 
-def read_squad(path: Path) -> Collection:
+def read_squad(path: Path) -> BeirCollection:
     """Return the answerable questions of a SQuAD file, and the paragraphs that they were asked of, each a page."""
     collection = read_gold_collection(path)
     asked = [question for question in collection.gold.questions if question.answerable]
-    return Collection(
+    return BeirCollection(
         collection.documents,
         {question.id: question.question for question in asked},
         {question.id: dict.fromkeys(sorted(question.pages), 1) for question in asked},

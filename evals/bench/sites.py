@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rag_assets.sources.base import SyncResult
-from rag_assets.sources.documents.rows import Reading
+from rag_assets.sources.documents.rows import DocumentReading
 from rag_assets.sources.sites.source import SiteFolder
 from rag_assets.steps.sections.splitting import SectionsResult, build_sections
 from rag_serving.config.sources import DocsFolder
@@ -27,7 +27,7 @@ REAL = Path(__file__).parents[3] / "shared" / "data"
 _SETTLED_S = 60.0  # as if the files had been written long before
 
 
-class Figures(NamedTuple):
+class SiteFigures(NamedTuple):
     """One folder, read; seconds are processor time."""
 
     synced: SyncResult
@@ -42,9 +42,9 @@ class Figures(NamedTuple):
         return len(self.synced.pages)
 
 
-def figures(folder: Path) -> Figures:
+def figures(folder: Path) -> SiteFigures:
     """Read a folder, split its pages, and sync it again."""
-    source = SiteFolder("bench", DocsFolder(kind="docs_folder", tenant="bench", path=folder), Reading())
+    source = SiteFolder("bench", DocsFolder(kind="docs_folder", tenant="bench", path=folder), DocumentReading())
     begun = _processor_s()
     synced = source.sync(None, {})
     read = _processor_s()
@@ -56,7 +56,7 @@ def figures(folder: Path) -> Figures:
     unchanged_s = _processor_s() - before
     if again.changed or again.deleted:
         raise SystemExit(f"{folder}: {again.changed} pages changed by themselves")
-    return Figures(synced, sections, read - begun, split - read, unchanged_s)
+    return SiteFigures(synced, sections, read - begun, split - read, unchanged_s)
 
 
 def _processor_s() -> float:
@@ -83,7 +83,7 @@ def write_small_pages(folder: Path, count: int = 1000) -> None:
         )
 
 
-def _print(name: str, found: Figures) -> None:
+def _print(name: str, found: SiteFigures) -> None:
     lost = Counter[str]()
     for row in found.sections.ledger.to_pylist():
         if row["outcome"] in ("lost", "unresolved"):

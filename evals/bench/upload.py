@@ -63,7 +63,7 @@ _WORDS = [
 
 
 @dataclass
-class Upload:
+class TimedUpload:
     """One document on its way: seconds after it was sent, by stage, and what the processes used meanwhile."""
 
     number: int
@@ -78,7 +78,7 @@ class Upload:
         return {"number": self.number, "seconds": shown, "cpu_seconds": used, "load": self.load}
 
 
-class Installation:
+class UploadInstallation:
     """Dagster and the API, started by `scripts/up.py` over an inbox beside the sample wiki."""
 
     def __init__(self, folder: Path, is_built: bool) -> None:
@@ -172,7 +172,7 @@ class Installation:
         raise RuntimeError(f"the installation did not come to rest:\n{(self._folder / 'up.log').read_text()[-3000:]}")
 
 
-def measure(installation: Installation, client: httpx.Client, number: int) -> Upload:
+def measure(installation: UploadInstallation, client: httpx.Client, number: int) -> TimedUpload:
     """Send a document, and look at it until a search finds it.
 
     Raises:
@@ -181,7 +181,7 @@ def measure(installation: Installation, client: httpx.Client, number: int) -> Up
     word = _WORDS[number % len(_WORDS)]
     content = _DOCUMENT.format(number=number, word=word, hours=100 + number)
     query = f"when to replace the {word} valve of line {number}"
-    upload, before = Upload(number), installation.cpu()
+    upload, before = TimedUpload(number), installation.cpu()
     began = time.monotonic()
     sent = client.post("/v1/documents", files={"file": (f"Note {number}.md", content.encode())})
     sent.raise_for_status()
@@ -253,7 +253,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     facts = machine()
     with tempfile.TemporaryDirectory() as folder:
-        installation = Installation(Path(folder), not options.empty)
+        installation = UploadInstallation(Path(folder), not options.empty)
         with installation.running() as client:
             memory = {"idle": installation.memory()}
             uploads = [measure(installation, client, number) for number in range(options.uploads)]

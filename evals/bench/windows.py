@@ -26,7 +26,7 @@ import yaml
 
 from evals.bench.machine import machine
 from evals.evaluation.ablation import Remembering
-from evals.evaluation.beir import Document, read_collection
+from evals.evaluation.beir import BeirDocument, read_collection
 from evals.evaluation.bench import TENANT, chunk_table
 from evals.evaluation.metrics import bootstrap_interval, paired_p_value
 from rag_assets.publishing.build import build_generation
@@ -61,7 +61,7 @@ VECTORS, SEARCH = "vectors", "search"
 
 
 @dataclass(frozen=True)
-class Corpus:
+class WindowCorpus:
     """Rows of GENERATION_CHUNKS, and questions with the ids of the passages that answer them."""
 
     chunks: pa.Table
@@ -69,7 +69,7 @@ class Corpus:
 
 
 @dataclass(frozen=True)
-class Part:
+class WindowPart:
     """A text that is joined with its neighbours of the same page, and the questions that it answers."""
 
     page: str
@@ -78,7 +78,7 @@ class Part:
     questions: Sequence[str]
 
 
-def rust_book(data: Path, tokenizer: Tokenizer, names_chapters: bool) -> Corpus:
+def rust_book(data: Path, tokenizer: Tokenizer, names_chapters: bool) -> WindowCorpus:
     """Return the book as the product cuts it, and the questions of `evals/gold/people` whose quote one passage has."""
     settings = MarkdownBook(kind="markdown_book", tenant=TENANT, path=data / "rust-book", readers="everyone")
     pages = open_source("book", settings, data).sync(None, {}).pages
@@ -101,53 +101,53 @@ def rust_book(data: Path, tokenizer: Tokenizer, names_chapters: bool) -> Corpus:
                 if item["page"] in files[row["page_id"]] and any(quote in row["text"] for quote in quotes)
             )
             questions += [(item["question"], right)] if right else []
-    return Corpus(contextualized(chunks, build_contexts(chunks, "metadata")), questions)
+    return WindowCorpus(contextualized(chunks, build_contexts(chunks, "metadata")), questions)
 
 
-def squad(data: Path) -> Iterator[Part]:
+def squad(data: Path) -> Iterator[WindowPart]:
     """Yield the paragraphs of articles in their order."""
     for article in json.loads((data / "squad2" / "dev-8-articles.json").read_text(encoding="utf-8"))["data"]:
         title = article["title"].replace("_", " ")
         for paragraph in article["paragraphs"]:
             asked = [qa["question"] for qa in paragraph["qas"] if not qa["is_impossible"]]
-            yield Part(title, title, paragraph["context"], asked)
+            yield WindowPart(title, title, paragraph["context"], asked)
 
 
-def scifact(data: Path) -> Iterator[Part]:
+def scifact(data: Path) -> Iterator[WindowPart]:
     """Yield abstracts in the order of the file, as if they were one page."""
     collection, asked = read_collection(data / "scifact"), defaultdict[str, list[str]](list)
     for query, grades in collection.judgements.items():
         for document, grade in grades.items():
             asked[document] += [collection.queries[query]] if grade > 0 else []
     for one in collection.documents:
-        yield Part("abstracts", "", f"{one.title}\n{one.text}", asked[one.id])
+        yield WindowPart("abstracts", "", f"{one.title}\n{one.text}", asked[one.id])
 
 
-def code(data: Path) -> Iterator[Part]:
+def code(data: Path) -> Iterator[WindowPart]:
     """Yield the parts of files of code in their order."""
     collection, asked = read_collection(data / "contextual-retrieval"), defaultdict[str, list[str]](list)
     for query, grades in collection.judgements.items():
         for document, grade in grades.items():
             asked[document] += [collection.queries[query]] if grade > 0 else []
     for one in sorted(collection.documents, key=lambda one: (one.page, one.position)):
-        yield Part(one.page, one.title, one.text, asked[one.id])
+        yield WindowPart(one.page, one.title, one.text, asked[one.id])
 
 
-def joined(parts: Iterator[Part], tokenizer: Tokenizer, aim: int) -> Corpus:
+def joined(parts: Iterator[WindowPart], tokenizer: Tokenizer, aim: int) -> WindowCorpus:
     """Return neighbours of a page as passages of as many tokens as are aimed at."""
-    documents, right = list[Document](), defaultdict[str, set[str]](set)
+    documents, right = list[BeirDocument](), defaultdict[str, set[str]](set)
     for number, group in enumerate(_groups(list(parts), tokenizer, aim)):
         text = "\n\n".join(part.text for part in group)
-        documents.append(Document(f"{number}", group[0].title, text, group[0].page, number))
+        documents.append(BeirDocument(f"{number}", group[0].title, text, group[0].page, number))
         for question in (question for part in group for question in part.questions):
             right[question].add(f"{number}")
     chunks, ids = chunk_table(documents, tokenizer)
     chunk_ids = {document: chunk_id for chunk_id, document in ids.items()}
-    return Corpus(chunks, [(asked, frozenset(chunk_ids[one] for one in found)) for asked, found in right.items()])
+    return WindowCorpus(chunks, [(asked, frozenset(chunk_ids[one] for one in found)) for asked, found in right.items()])
 
 
-def _groups(parts: Sequence[Part], tokenizer: Tokenizer, aim: int) -> Iterator[list[Part]]:
-    group, tokens = list[Part](), 0
+def _groups(parts: Sequence[WindowPart], tokenizer: Tokenizer, aim: int) -> Iterator[list[WindowPart]]:
+    group, tokens = list[WindowPart](), 0
     for part, offsets in zip(parts, tokenizer.offsets([part.text for part in parts]), strict=True):
         if group and (tokens >= aim or part.page != group[0].page):
             yield group
@@ -158,7 +158,7 @@ def _groups(parts: Sequence[Part], tokenizer: Tokenizer, aim: int) -> Iterator[l
         yield group
 
 
-def measure(corpus: Corpus, home: Path, embedder: Embedder, limit: InputLimit | None) -> dict[str, Any]:
+def measure(corpus: WindowCorpus, home: Path, embedder: Embedder, limit: InputLimit | None) -> dict[str, Any]:
     """Return MRR@10 of the questions, by the vectors alone and by the whole search, with the average of windows and
     with the best of them, and what the best adds."""
     config = parse_config({"home": str(home), "tenants": {TENANT: {}}})
@@ -184,7 +184,7 @@ def _reciprocal_rank(found: Sequence[str], right: frozenset[str]) -> float:
     return next((1 / place for place, one in enumerate(found[:DEPTH], start=1) if one in right), 0.0)
 
 
-def _indexed(corpus: Corpus, config: Config, embedder: Embedder, limit: InputLimit | None) -> Generation:
+def _indexed(corpus: WindowCorpus, config: Config, embedder: Embedder, limit: InputLimit | None) -> Generation:
     store = Store(Path(config.home))
     cache = VectorCache(store.cache(TENANT), embedder.name)
     chunks, vectors, *_ = embed_passages(cache, embedder, corpus.chunks, limit)
@@ -228,7 +228,7 @@ def main(arguments: list[str] | None = None) -> int:
         open_tokenizer(settings),
         open_input_limit(settings),
     )
-    corpora: Mapping[str, Callable[[], Corpus]] = {
+    corpora: Mapping[str, Callable[[], WindowCorpus]] = {
         "rust-book": lambda: rust_book(options.data, tokenizer, not options.no_chapters),
         "squad2": lambda: joined(squad(options.data), tokenizer, options.tokens),
         "contextual-retrieval": lambda: joined(code(options.data), tokenizer, options.tokens),

@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from evals.evaluation.beir import Collection
-from evals.evaluation.bench import DEPTH, Bench, Index, indexed, measured, run_queries, with_column
+from evals.evaluation.beir import BeirCollection
+from evals.evaluation.bench import DEPTH, Bench, BenchIndex, indexed, measured, run_queries, with_column
 from evals.evaluation.evaluate import evaluate, rank_pages
 from evals.evaluation.gold import GoldSet
 from evals.evaluation.measures import Values, of_answers, of_rankings
@@ -142,7 +142,7 @@ class Remembering:
 
 
 def ablate(
-    collection: Collection, home: Path, config: Config, variants: tuple[Variant, ...] = VARIANTS
+    collection: BeirCollection, home: Path, config: Config, variants: tuple[Variant, ...] = VARIANTS
 ) -> Iterator[tuple[Variant, Bench]]:
     """Yield the collection measured with each variant; indexes are built under `home`, and used again.
 
@@ -159,7 +159,7 @@ def ablate(
                 yield variant, _measured(replace(index, embedder=remembering), collection, config, variant)
 
 
-def _measured(index: Index, collection: Collection, config: Config, variant: Variant) -> Bench:
+def _measured(index: BenchIndex, collection: BeirCollection, config: Config, variant: Variant) -> Bench:
     update = {
         "retrieval": config.retrieval.model_copy(update=dict(variant.settings)),
         "features": config.features.model_copy(update={"FEATURE_RM3": variant.rm3}),

@@ -24,7 +24,7 @@ class BeirError(Exception):
 
 
 @dataclass(frozen=True)
-class Document:
+class BeirDocument:
     """A document of the corpus; `page` and `position` place it among the parts of one file.
 
     Of a wiki also `headings`, those above it, and `parent`, the page above its own.
@@ -40,19 +40,19 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Collection:
+class BeirCollection:
     """Documents in the order of the file, and the judged queries: text and grades by query id.
 
     Either documents are judged, or the pages that they are parts of.
     """
 
-    documents: tuple[Document, ...]
+    documents: tuple[BeirDocument, ...]
     queries: Mapping[str, str]
     judgements: Mapping[str, Mapping[str, int]]
     of_pages: bool = False
 
 
-def read_collection(folder: Path, split: str = "test") -> Collection:
+def read_collection(folder: Path, split: str = "test") -> BeirCollection:
     """Read a folder; only queries with a relevant document are kept.
 
     Raises:
@@ -72,7 +72,7 @@ def read_collection(folder: Path, split: str = "test") -> Collection:
     kept = {query: each for query, each in judged.items() if max(each.values()) > 0}
     if not kept:
         raise BeirError(f"{path} judges no document relevant")
-    return Collection(documents, {query: queries[query] for query in kept}, kept, of_pages)
+    return BeirCollection(documents, {query: queries[query] for query in kept}, kept, of_pages)
 
 
 def check_run_path(path: Path) -> None:
@@ -108,7 +108,7 @@ def write_run(path: Path, rankings: Mapping[str, Ranking]) -> None:
         raise BeirError(f"the run file {path} cannot be written ({error.strerror})") from error
 
 
-def read_documents(path: Path) -> Iterator[Document]:
+def read_documents(path: Path) -> Iterator[BeirDocument]:
     """Yield the documents of a `corpus.jsonl`.
 
     Raises:
@@ -122,7 +122,7 @@ def read_documents(path: Path) -> Iterator[Document]:
         seen.add(document)
         place = row.get("metadata") or {}
         position = place.get("position", 0)
-        yield Document(
+        yield BeirDocument(
             id=document,
             title=str(row.get("title") or ""),
             text=str(row["text"] or ""),

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from evals.evaluation.beir import Collection, Document, Ranking
+from evals.evaluation.beir import BeirCollection, BeirDocument, Ranking
 from evals.evaluation.metrics import mrr_at_k, ndcg_at_k, percentiles, recall_at_k
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.passage_vectors import embed_passages
@@ -52,7 +52,7 @@ class BenchError(Exception):
 
 
 @dataclass(frozen=True)
-class Run:
+class BenchRun:
     """Rankings by query id, and milliseconds per query: in all, and without embedding the query."""
 
     rankings: Mapping[str, Ranking]
@@ -65,8 +65,8 @@ class Bench:
     """What was measured."""
 
     mode: Mode
-    collection: Collection
-    run: Run
+    collection: BeirCollection
+    run: BenchRun
     index_seconds: float
     embed_seconds: float
     texts_embedded: int
@@ -91,7 +91,7 @@ class Bench:
 
 
 def run_bench(
-    collection: Collection, home: Path, config: Config, mode: Mode = "hybrid", report: Report | None = None
+    collection: BeirCollection, home: Path, config: Config, mode: Mode = "hybrid", report: Report | None = None
 ) -> Bench:
     """Index a collection under `home` with the product's code, run its queries, measure.
 
@@ -109,7 +109,7 @@ def run_bench(
 
 
 @dataclass(frozen=True)
-class Index:
+class BenchIndex:
     """A collection indexed: its generation, document ids by chunk id, the model, and what it took."""
 
     generation: Generation
@@ -122,12 +122,12 @@ class Index:
 
 @contextmanager
 def indexed(
-    collection: Collection,
+    collection: BeirCollection,
     home: Path,
     config: Config,
     report: Report | None = None,
     reshape: Callable[[pa.Table], pa.Table] = lambda table: table,
-) -> Iterator[Index]:
+) -> Iterator[BenchIndex]:
     """Yield a collection as a generation under `home`; `reshape` changes its rows of GENERATION_CHUNKS before."""
     config = config.model_copy(update={"indexing": config.indexing.model_copy(update={"chroma_url": None})})
     store = Store(home)
@@ -146,13 +146,13 @@ def indexed(
     )
     index_seconds = time.perf_counter() - started
     try:
-        yield Index(generation, ids, embedder, index_seconds, embed_seconds, embedded.computed)
+        yield BenchIndex(generation, ids, embedder, index_seconds, embed_seconds, embedded.computed)
     finally:
         generation.close()
 
 
 def chunk_table(
-    documents: Sequence[Document], tokenizer: Tokenizer, contexts: bool = True
+    documents: Sequence[BeirDocument], tokenizer: Tokenizer, contexts: bool = True
 ) -> tuple[pa.Table, dict[str, str]]:
     """Return every document as one chunk of GENERATION_CHUNKS that everyone may read, and document ids by chunk id.
 
@@ -211,7 +211,7 @@ def paragraph(page: str, number: int, title: str, text: str, tokens: int, sectio
     }
 
 
-def _row(document: Document, index: int, section: int, tokens: int, contexts: bool) -> dict[str, Any]:
+def _row(document: BeirDocument, index: int, section: int, tokens: int, contexts: bool) -> dict[str, Any]:
     path = [*([document.title] if document.title else []), *document.headings]
     return {
         **paragraph(document.page, index, document.title, document.text, tokens, section),
@@ -235,13 +235,13 @@ def with_column(table: pa.Table, column: str, values: Sequence[object]) -> pa.Ta
 
 
 def run_queries(
-    index: Index,
-    collection: Collection,
+    index: BenchIndex,
+    collection: BeirCollection,
     config: Config,
     mode: Mode = "hybrid",
     report: Report | None = None,
     stages: Sequence[Stage] = (),
-) -> Run:
+) -> BenchRun:
     """Run every query alone, as a user's comes; the first once more before, because it opens the indexes.
 
     `stages` come after those that make candidates. The time of a query includes reading the first passages.
@@ -273,7 +273,7 @@ def run_queries(
         search_ms.append(elapsed - search.trace.timings_ms.get("embed", 0.0))
         if progress:
             progress(done, len(collection.queries))
-    return Run(rankings, total_ms, search_ms)
+    return BenchRun(rankings, total_ms, search_ms)
 
 
 def _ranking(search: Search, ids: Mapping[str, str], of_pages: bool) -> Ranking:
@@ -295,7 +295,7 @@ def measured(bench: Bench) -> Bench:
     return replace(bench, recall=recall, ndcg=ndcg, mrr=mrr)
 
 
-def metrics(rankings: Mapping[str, Ranking], collection: Collection) -> dict[str, dict[str, float]]:
+def metrics(rankings: Mapping[str, Ranking], collection: BeirCollection) -> dict[str, dict[str, float]]:
     """Recall, nDCG and MRR at their cutoffs, each the mean over all queries."""
     pairs = [
         ([document for document, _ in ranking], collection.judgements[query]) for query, ranking in rankings.items()
@@ -307,7 +307,7 @@ def metrics(rankings: Mapping[str, Ranking], collection: Collection) -> dict[str
     }
 
 
-def latencies(run: Run) -> dict[str, dict[str, float]]:
+def latencies(run: BenchRun) -> dict[str, dict[str, float]]:
     """Milliseconds of a query's median and 95th percentile, in all and without its embedding."""
     both = zip(run.total_ms, run.search_ms, strict=True)
     return percentiles({"latency_ms": total, "latency_without_embedding_ms": search} for total, search in both)

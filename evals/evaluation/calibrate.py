@@ -24,7 +24,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from evals.evaluation.evaluate import Evaluation, Judged
+from evals.evaluation.evaluate import GoldEvaluation, Judged
 from evals.evaluation.gold import GoldSet
 from rag_serving.answering.selection.scorer import TABLES, VERSION, SignWeights, Tables, learnt
 from rag_serving.artifacts.store import write_text
@@ -92,7 +92,7 @@ class Calibration:
     gates: dict[str, float]
     confidence: Fit
     curve: tuple[Point, ...]  # of the half that was not learnt from
-    measured: Evaluation
+    measured: GoldEvaluation
     cost: float = 0.0  # of errors, per question measured
     clear: Clearness | None = None  # of the questions measured
 
@@ -133,7 +133,7 @@ def halves(gold: GoldSet) -> tuple[GoldSet, GoldSet]:
     return GoldSet(one, gold.tenant), GoldSet(rest, gold.tenant)
 
 
-def calibrate(gold: GoldSet, measured: Evaluation) -> Calibration:
+def calibrate(gold: GoldSet, measured: GoldEvaluation) -> Calibration:
     """Learn confidence and thresholds from one half of answers that were given with open gates, measure on the other.
 
     Thresholds are chosen by what answers get from weights that were learnt without their part of the set.
@@ -165,7 +165,7 @@ def calibrate(gold: GoldSet, measured: Evaluation) -> Calibration:
     closed = tuple(closed_at(case, told.get(_threshold_of(case), 0.0), gates[CLOSEST]) for case in kept)
     cost = sum(COSTS.of(end.answer.outcome, is_right(case)) for end, case in zip(closed, kept, strict=True))
     mean = round(cost / (len(kept) or 1), 4)
-    return Calibration(gates, confidence, tuple(curve(kept)), Evaluation(closed), mean, clearness(kept))
+    return Calibration(gates, confidence, tuple(curve(kept)), GoldEvaluation(closed), mean, clearness(kept))
 
 
 def curve(judged: Sequence[Judged]) -> list[Point]:
@@ -227,7 +227,7 @@ def _threshold_of(judged: Judged) -> str:
 
 
 def _point(judged: Sequence[Judged], level: float) -> Point:
-    closed = Evaluation(tuple(closed_at(case, level) for case in judged))
+    closed = GoldEvaluation(tuple(closed_at(case, level) for case in judged))
     ability = closed.answerability
     cost = sum(
         COSTS.of(case.answer.outcome, is_right(open_)) for case, open_ in zip(closed.judged, judged, strict=True)

@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Any
 
 from evals.evaluation.entailment import Entails, open_entailment
-from evals.evaluation.evaluate import Evaluation, Judged, evaluate, rank_pages
+from evals.evaluation.evaluate import GoldEvaluation, Judged, evaluate, rank_pages
 from evals.evaluation.gold import GoldSet, Stale, check_gold, live, live_pages, tenant_gold
 from evals.evaluation.measures import answer_similarity, by_entailment, of_answers, of_rankings, summary
 from evals.evaluation.quality_gates import GatesError, GateVerdict, QualityGates, judge_gates, parse_gates
@@ -43,7 +43,7 @@ Report = Callable[[int, int], None]  # questions asked, of how many
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateGeneration:
     """A generation, published or not, and what it is evaluated with."""
 
     store: Store
@@ -66,7 +66,9 @@ class Evaluated:
         return tuple(verdict for verdict in self.verdicts if not verdict.passed)
 
 
-def evaluate_candidate(candidate: Candidate, override: str | None = None, report: Report | None = None) -> Evaluated:
+def evaluate_candidate(
+    candidate: CandidateGeneration, override: str | None = None, report: Report | None = None
+) -> Evaluated:
     """Ask the gold set, judge the gates, and leave `eval_report.json` in the generation's folder.
 
     A set that was asked of the same generation with the same settings before is not asked again. `override`: why a
@@ -142,7 +144,7 @@ def read_gates(path: Path) -> QualityGates:
 
 
 @contextmanager
-def candidate_pipeline(candidate: Candidate) -> Iterator[Pipeline]:
+def candidate_pipeline(candidate: CandidateGeneration) -> Iterator[Pipeline]:
     """Yield the product's pipeline over one generation; its receipts are thrown away."""
     store, tenant, config = candidate.store, candidate.tenant, candidate.config
     receipts = store.candidate(tenant) / "evaluation.db"
@@ -169,7 +171,9 @@ def _evaluated_config(config: Config) -> Config:
     return config.model_copy(update={"features": features, "generation": generation})
 
 
-def _ask(candidate: Candidate, gold: GoldSet, entails: Entails | None, report: Report | None) -> dict[str, Any]:
+def _ask(
+    candidate: CandidateGeneration, gold: GoldSet, entails: Entails | None, report: Report | None
+) -> dict[str, Any]:
     """Return every measure of answers and rankings, by question, and every case."""
     if not gold.questions:
         return {"created_at": _now(), "measures": {}, "summary": {}, "evaluation": None, "cases": []}
@@ -192,7 +196,7 @@ def _ask(candidate: Candidate, gold: GoldSet, entails: Entails | None, report: R
     }
 
 
-def _cases(evaluation: Evaluation) -> list[dict[str, Any]]:
+def _cases(evaluation: GoldEvaluation) -> list[dict[str, Any]]:
     """Return every question with what was answered; those with a fault first."""
     return [_case(judged) for judged in sorted(evaluation.judged, key=lambda judged: not judged.fault)]
 
@@ -210,7 +214,7 @@ def _case(judged: Judged) -> dict[str, Any]:
     }
 
 
-def _text_kept(candidate: Candidate) -> dict[str, float]:
+def _text_kept(candidate: CandidateGeneration) -> dict[str, float]:
     """Return of every page that is the same version as in the published generation, the share of its text that is
     indexed."""
     current = candidate.store.current(candidate.tenant)
@@ -224,7 +228,7 @@ def _text_kept(candidate: Candidate) -> dict[str, float]:
     return {page: round(min(1.0, after[page, n] / size), 6) for (page, n), size in before.items() if (page, n) in after}
 
 
-def _text_of_pages(candidate: Candidate) -> dict[tuple[str, int], int]:
+def _text_of_pages(candidate: CandidateGeneration) -> dict[tuple[str, int], int]:
     """Return characters by page and version."""
     sizes: Counter[tuple[str, int]] = Counter()
     opened = Generation.open(candidate.store, candidate.tenant, candidate.generation, candidate.config)
@@ -241,7 +245,7 @@ def _note(whole: GoldSet | None, asked: GoldSet) -> str:
     return "" if asked.questions else "no answer of the gold set stands in the pages: nothing was asked"
 
 
-def _digest(gold: GoldSet, candidate: Candidate) -> str:
+def _digest(gold: GoldSet, candidate: CandidateGeneration) -> str:
     """Return a digest of all that shapes the answers to a generation's questions."""
     questions = [
         [

@@ -59,7 +59,7 @@ class Changed:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """What two runs differ by."""
 
     questions: int
@@ -104,7 +104,7 @@ def is_run(content: object) -> bool:
     )
 
 
-def compare(before: Run, after: Run) -> Comparison:
+def compare(before: Run, after: Run) -> RunComparison:
     """Compare two runs by the questions that have the same id and text in both.
 
     Raises:
@@ -115,7 +115,7 @@ def compare(before: Run, after: Run) -> Comparison:
     if not both:
         raise CompareError("the two runs have no question in common")
     known = set(both)
-    return Comparison(
+    return RunComparison(
         questions=len(both),
         only_before=tuple(key for key in first if key not in known),
         only_after=tuple(key for key in second if key not in known),
@@ -226,7 +226,7 @@ _LARGE = 10  # milliseconds, not shares
 _HEADS = ("measure", "before", "after", "difference", "95 % interval", "p", "questions")
 
 
-def lines_of(comparison: Comparison) -> Iterator[str]:
+def lines_of(comparison: RunComparison) -> Iterator[str]:
     """Yield the measures with their differences, then the questions that changed."""
     yield f"{comparison.questions} questions in both runs{_left_out(comparison)}"
     yield from _table([_HEADS, *map(_cells, comparison.differences)])
@@ -262,7 +262,7 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join([first.strip().ljust(widths[0]), *rest])
 
 
-def _left_out(comparison: Comparison) -> str:
+def _left_out(comparison: RunComparison) -> str:
     parts = [
         f"{len(ids)} only {where}"
         for ids, where in ((comparison.only_before, "before"), (comparison.only_after, "after"))

@@ -32,14 +32,14 @@ _NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
-class Statement:
+class CitedStatement:
     """A sentence of an answer with the passages that it cites."""
 
     text: str
     passages: tuple[str, ...]
 
 
-def statements(answer: Answer) -> list[Statement]:
+def statements(answer: Answer) -> list[CitedStatement]:
     """Return the claims of an answer with the passages that their marks name; it was asked for with its passages."""
     texts = {str(each["chunk_id"]): str(each["text"]) for each in answer.passages or ()}
     passages = {citation.index: texts.get(citation.chunk_id, "") for citation in answer.citations}
@@ -48,18 +48,18 @@ def statements(answer: Answer) -> list[Statement]:
         marks = _MARKS.search(claim)
         numbers = [int(number) for number in _NUMBER.findall(marks[0])] if marks else []
         text = _MARKS.sub("", claim).strip()
-        found.append(Statement(text, tuple(passages[number] for number in numbers if number in passages)))
+        found.append(CitedStatement(text, tuple(passages[number] for number in numbers if number in passages)))
     return found
 
 
-def citation_recall(statements: Sequence[Statement], entails: Entails) -> float | None:
+def citation_recall(statements: Sequence[CitedStatement], entails: Entails) -> float | None:
     """Statements that all their citations together entail over all statements; None of an answer without any."""
     if not statements:
         return None
     return sum(_supported(statement.text, statement.passages, entails) for statement in statements) / len(statements)
 
 
-def citation_precision(statements: Sequence[Statement], entails: Entails) -> float | None:
+def citation_precision(statements: Sequence[CitedStatement], entails: Entails) -> float | None:
     """Return citations that matter over all citations; None of an answer without any.
 
     A citation of a statement that is not supported does not matter; nor does one that does not entail it alone while
@@ -71,7 +71,7 @@ def citation_precision(statements: Sequence[Statement], entails: Entails) -> flo
     return sum(judged) / len(judged) if judged else None
 
 
-def _matters(statement: Statement, place: int, entails: Entails) -> bool:
+def _matters(statement: CitedStatement, place: int, entails: Entails) -> bool:
     if not _supported(statement.text, statement.passages, entails):
         return False
     others = (*statement.passages[:place], *statement.passages[place + 1 :])

@@ -109,7 +109,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class GoldEvaluation:
     """What was measured over a gold set."""
 
     judged: tuple[Judged, ...]
@@ -178,7 +178,7 @@ class Evaluation:
         }
 
 
-def evaluate(pipeline: Pipeline, gold: GoldSet, report: Report | None = None, explain: bool = False) -> Evaluation:
+def evaluate(pipeline: Pipeline, gold: GoldSet, report: Report | None = None, explain: bool = False) -> GoldEvaluation:
     """Ask every question of the set as the one it names, and judge the answers; `explain` keeps their passages.
 
     Raises:
@@ -196,7 +196,7 @@ def evaluate(pipeline: Pipeline, gold: GoldSet, report: Report | None = None, ex
         judged.append(judge(question, answer, anchors))
         if report:
             report("questions asked", done, len(gold.questions))
-    return Evaluation(tuple(judged))
+    return GoldEvaluation(tuple(judged))
 
 
 def rank_pages(pipeline: Pipeline, gold: GoldSet) -> dict[str, list[str]]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from evals.evaluation.beir import Document, read_documents
+from evals.evaluation.beir import BeirDocument, read_documents
 from evals.evaluation.bench import TENANT, chunk_table
 from evals.evaluation.gold import GoldError, GoldQuestion, GoldSet
 from rag_assets.publishing.build import build_generation
@@ -39,7 +39,7 @@ _ANCHOR = "text"
 class Collection:
     """Documents, each a page of one passage, and questions about them."""
 
-    documents: tuple[Document, ...]
+    documents: tuple[BeirDocument, ...]
     gold: GoldSet
 
 
@@ -103,7 +103,7 @@ def _squad(path: Path) -> Collection:
         title = article["title"].replace("_", " ")
         for number, paragraph in enumerate(article["paragraphs"]):
             page = f"{article['title']}-{number}"
-            documents.append(Document(page, title, paragraph["context"], page, 0))
+            documents.append(BeirDocument(page, title, paragraph["context"], page, 0))
             questions += [
                 GoldQuestion(
                     id=asked["id"],

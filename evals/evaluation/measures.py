@@ -16,7 +16,7 @@ from typing import Any
 
 from evals.evaluation import entailment
 from evals.evaluation.entailment import Entails
-from evals.evaluation.evaluate import Evaluation, Judged, rank_pages
+from evals.evaluation.evaluate import GoldEvaluation, Judged, rank_pages
 from evals.evaluation.gold import GoldSet
 from evals.evaluation.metrics import average_precision, bootstrap_interval, mrr_at_k, ndcg_at_k, recall_at_k, to_csv
 from rag_serving.ask import Pipeline
@@ -200,7 +200,7 @@ def summary(measures: Mapping[str, Values]) -> dict[str, dict[str, Any]]:
 _OF_CASES = ("id", "question", "answerable", "status", "outcome", "confidence", "fault", "answer")
 
 
-def exported(evaluation: Evaluation, gold: GoldSet, pipeline: Pipeline) -> dict[str, Any]:
+def exported(evaluation: GoldEvaluation, gold: GoldSet, pipeline: Pipeline) -> dict[str, Any]:
     """Return the figures of an evaluation with every measure by question; search is asked for its rankings as well."""
     rankings = rank_pages(pipeline, gold)
     pages = {question.id: question.pages for question in gold.questions if question.answerable}

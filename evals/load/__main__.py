@@ -19,10 +19,10 @@ from pathlib import Path
 from evals.bench.clients import started
 from evals.bench.machine import load, machine
 from evals.load.faults import FAULTS, Times, measure_all
-from evals.load.installation import Installation, gold_questions, sample
+from evals.load.installation import BuiltInstallation, gold_questions, sample
 from evals.load.outcomes import table
 from evals.load.plan import ASK, PROFILES, SEARCH
-from evals.load.running import Target, run, scaling, soak
+from evals.load.running import LoadTarget, run, scaling, soak
 from evals.load.wordings import MOST_WORDINGS, worded
 
 _CODE = """
@@ -100,20 +100,20 @@ def _faults(options: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _target(options: argparse.Namespace, tenants: int) -> Iterator[Target]:
+def _target(options: argparse.Namespace, tenants: int) -> Iterator[LoadTarget]:
     """Yield a server that is ready, and what may be asked of it."""
     questions = worded(_questions(options.questions) or gold_questions(), options.wordings)
     if options.url:
         token = {"": sys.stdin.readline().strip()} if options.token else {}
-        yield Target(options.url, Installation(None, ("",), token, questions), None)
+        yield LoadTarget(options.url, BuiltInstallation(None, ("",), token, questions), None)
     elif options.config:
         with started(options.config, options.workers) as server:
-            yield Target(server.url, Installation(options.config, ("",), {}, questions), server)
+            yield LoadTarget(server.url, BuiltInstallation(options.config, ("",), {}, questions), server)
     else:
         with sample(options.home, tenants, options.wordings, **_HELD if options.hold_phase else {}) as built:
             assert built.config
             with started(built.config, options.workers) as server:
-                yield Target(server.url, built, server)
+                yield LoadTarget(server.url, built, server)
 
 
 def _questions(file: Path | None) -> tuple[str, ...]:

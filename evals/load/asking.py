@@ -16,9 +16,9 @@ from typing import Any
 
 import httpx
 
-from evals.load.expected import Expected, degraded
-from evals.load.installation import PATHS, Installation, body_of, calm_answers
-from evals.load.proofs import Proofs
+from evals.load.expected import ExpectedAnswers, degraded
+from evals.load.installation import PATHS, BuiltInstallation, body_of, calm_answers
+from evals.load.proofs import AskerProofs
 
 CLIENTS = 3
 PAUSE_S = 0.05
@@ -26,7 +26,7 @@ TIMEOUT_S = 120.0
 
 
 @dataclass
-class Request:
+class TimedRequest:
     """One request: when, by the clock that never goes back, and what came of it.
 
     Attributes:
@@ -51,9 +51,9 @@ class Request:
 class Judge:
     """Keep what the calm server answers in each generation, and the pages that the asker may read."""
 
-    def __init__(self, url: str, installation: Installation) -> None:
+    def __init__(self, url: str, installation: BuiltInstallation) -> None:
         self._url, self._installation = url, installation
-        self._expected: dict[str, Expected] = {}
+        self._expected: dict[str, ExpectedAnswers] = {}
 
     def learn(self) -> str:
         """Ask everything of the calm server; return the generation that it answered from."""
@@ -66,16 +66,16 @@ class Judge:
             self._expected[generation] = calm_answers(self._url, self._installation)
         return generation
 
-    def judge(self, requests: Sequence[Request]) -> None:
+    def judge(self, requests: Sequence[TimedRequest]) -> None:
         """Set the verdict of every request; an answer that nobody knows is compared with the pages."""
         with httpx.Client(base_url=self._url, timeout=TIMEOUT_S) as client:
             asked = self._installation
-            proofs = {tenant: Proofs(client, asked.headers(tenant)) for tenant in asked.tenants}
+            proofs = {tenant: AskerProofs(client, asked.headers(tenant)) for tenant in asked.tenants}
             for request in requests:
                 if request.payload is not None:
                     self._judge(request, request.payload, proofs[request.asked[0]])
 
-    def _judge(self, request: Request, payload: dict[str, Any], proofs: Proofs) -> None:
+    def _judge(self, request: TimedRequest, payload: dict[str, Any], proofs: AskerProofs) -> None:
         known = self._expected.get(payload.get("generation") or "") or next(iter(self._expected.values()))
         request.verdict = known.verdict(request.asked, payload)
         if request.verdict == "unproved":
@@ -83,13 +83,13 @@ class Judge:
             request.verdict = "wrong" if request.fault else "degraded"
 
 
-class Asking:
+class AskingThreads:
     """Clients in threads of this process."""
 
-    def __init__(self, url: str, installation: Installation) -> None:
+    def __init__(self, url: str, installation: BuiltInstallation) -> None:
         self._url, self._installation = url, installation
         self._ended = threading.Event()
-        self.requests: list[Request] = []
+        self.requests: list[TimedRequest] = []
 
     def run(self, number: int) -> None:
         """Ask until the end, as one client with one connection."""
@@ -99,7 +99,7 @@ class Asking:
                 choice = (dice.choice(asked.tenants), dice.choice([*PATHS]), dice.choice(asked.questions))
                 self.requests.append(self._one(client, choice))
 
-    def _one(self, client: httpx.Client, asked: tuple[str, str, str]) -> Request:
+    def _one(self, client: httpx.Client, asked: tuple[str, str, str]) -> TimedRequest:
         tenant, door, question = asked
         began = time.monotonic()
         fault, payload = "", None
@@ -112,7 +112,7 @@ class Asking:
                 fault = f"HTTP {response.status_code} {response.text[:100]}"
         except (httpx.HTTPError, ValueError) as error:
             fault = type(error).__name__
-        return Request(began, time.monotonic(), asked, fault, payload, degraded(payload) if payload else [])
+        return TimedRequest(began, time.monotonic(), asked, fault, payload, degraded(payload) if payload else [])
 
     def is_well(self, since: float, count: int = 10) -> bool:
         """Return whether the last requests, all begun since a moment, were answered and lacked nothing."""
@@ -124,9 +124,9 @@ class Asking:
 
 
 @contextmanager
-def asking(url: str, installation: Installation, clients: int = CLIENTS) -> Iterator[Asking]:
+def asking(url: str, installation: BuiltInstallation, clients: int = CLIENTS) -> Iterator[AskingThreads]:
     """Yield clients that ask while the block runs."""
-    group = Asking(url, installation)
+    group = AskingThreads(url, installation)
     threads = [threading.Thread(target=group.run, args=(number,), daemon=True) for number in range(clients)]
     for thread in threads:
         thread.start()

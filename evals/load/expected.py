@@ -40,7 +40,7 @@ def degraded(payload: Mapping[str, Any]) -> list[str]:
 
 
 @dataclass
-class Expected:
+class ExpectedAnswers:
     """Answers that may be given, by tenant, door and question: the calm server's first, then those of the same server
     with another generation, or without a part."""
 

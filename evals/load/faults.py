@@ -25,21 +25,21 @@ import jwt
 
 from evals.bench.clients import CITELOCK
 from evals.load.asking import CLIENTS, Judge, asking
-from evals.load.installation import PATHS, Installation, body_of
+from evals.load.installation import PATHS, BuiltInstallation, body_of
 from evals.load.outcomes import Outcome
 from evals.load.services import BUCKET, STORE_ENVIRONMENT, Postgres, object_store, postgres, sidecar, wait_for
-from evals.load.stages import FIRST_SOURCE, TENANT, Place, SkippedError, Stage, publish, workers_of
+from evals.load.stages import FIRST_SOURCE, TENANT, FaultFolder, FaultStage, SkippedError, publish, workers_of
 from evals.load.tcp_proxy import Mode, TcpProxy, tcp_proxy
 
 PICKED_UP_S = 60
 _POLL = {"poll_s": 1, "timeout_s": 5, "retry_s": 5}
 
 
-def store_fault(mode: Mode) -> Callable[[Place], AbstractContextManager[Stage]]:
+def store_fault(mode: Mode) -> Callable[[FaultFolder], AbstractContextManager[FaultStage]]:
     """Return the stage of a store that a server reaches only as the proxy lets it; the builder reaches it always."""
 
     @contextmanager
-    def staged(place: Place) -> Iterator[Stage]:
+    def staged(place: FaultFolder) -> Iterator[FaultStage]:
         with shared_home(place) as (builder, reader, proxy), place.serving(reader) as server:
             installation = place.installation(reader)
 
@@ -56,13 +56,15 @@ def store_fault(mode: Mode) -> Callable[[Place], AbstractContextManager[Stage]]:
                 wait_for(lambda: generation_of(server.url, installation) != before, "nothing new", PICKED_UP_S)
                 return {"published_meanwhile": published == [True], "new_generation_served": True}
 
-            yield Stage(server, installation, inject, heal, lambda: published.append(publish(place, builder)), facts)
+            yield FaultStage(
+                server, installation, inject, heal, lambda: published.append(publish(place, builder)), facts
+            )
 
     return staged
 
 
 @contextmanager
-def shared_home(place: Place, cache: Path | None = None) -> Iterator[tuple[Path, Path, TcpProxy]]:
+def shared_home(place: FaultFolder, cache: Path | None = None) -> Iterator[tuple[Path, Path, TcpProxy]]:
     """Yield the configurations of a machine that builds and of one that reads by a proxy, and the proxy; a first
     generation is published."""
     place.environment |= STORE_ENVIRONMENT
@@ -80,7 +82,7 @@ def shared_home(place: Place, cache: Path | None = None) -> Iterator[tuple[Path,
         yield builder, reader, proxy
 
 
-def generation_of(url: str, installation: Installation) -> str:
+def generation_of(url: str, installation: BuiltInstallation) -> str:
     """Return the generation that a search is answered from."""
     headers = installation.headers(TENANT)
     response = httpx.post(
@@ -106,11 +108,13 @@ def nothing(_: Postgres) -> None:
     """Do nothing."""
 
 
-def database_fault(inject: Act, heal: Act, with_index: bool) -> Callable[[Place], AbstractContextManager[Stage]]:
+def database_fault(
+    inject: Act, heal: Act, with_index: bool
+) -> Callable[[FaultFolder], AbstractContextManager[FaultStage]]:
     """Return the stage of a server whose telemetry, or whose index as well, is in a Postgres that fails."""
 
     @contextmanager
-    def staged(place: Place) -> Iterator[Stage]:
+    def staged(place: FaultFolder) -> Iterator[FaultStage]:
         with postgres(with_index) as database:
             sections: dict[str, Any] = {"telemetry": {"url": database.url}, "audit": {"mode": "best_effort"}}
             if with_index:
@@ -120,7 +124,7 @@ def database_fault(inject: Act, heal: Act, with_index: bool) -> Callable[[Place]
                 place.copy_home()
                 config = place.config(**sections)
             with place.serving(config) as server:
-                yield Stage(
+                yield FaultStage(
                     server, place.installation(config), lambda: inject(database), lambda: heal(database),
                     facts=lambda: _facts(database),
                 )  # fmt: skip
@@ -134,7 +138,7 @@ def _index(database: Postgres) -> dict[str, Any]:
     return {"kind": "postgres", **urls}
 
 
-def _publish_there(place: Place) -> None:
+def _publish_there(place: FaultFolder) -> None:
     config = place.folder / "load.yaml"
     for done in (place.run("index", "migrate", "--config", str(config)), place.build(config, FIRST_SOURCE)):
         if done.returncode:
@@ -153,11 +157,11 @@ _EVERY_S = 4.0
 _KILLS = 3
 
 
-def processes_killed(of_both: bool) -> Callable[[Place], AbstractContextManager[Stage]]:
+def processes_killed(of_both: bool) -> Callable[[FaultFolder], AbstractContextManager[FaultStage]]:
     """Return the stage of a server of two processes of which both are killed, or one and twice its successor."""
 
     @contextmanager
-    def staged(place: Place) -> Iterator[Stage]:
+    def staged(place: FaultFolder) -> Iterator[FaultStage]:
         place.copy_home()
         config = place.config()
         with place.serving(config) as server:
@@ -178,13 +182,13 @@ def processes_killed(of_both: bool) -> Callable[[Place], AbstractContextManager[
             def facts() -> dict[str, Any]:
                 return {"processes_again": len(set(workers_of(server)) - set(killed)) == 2, "killed": len(killed)}
 
-            yield Stage(server, place.installation(config), kill, lambda: None, kill_more, facts)
+            yield FaultStage(server, place.installation(config), kill, lambda: None, kill_more, facts)
 
     return staged
 
 
 @contextmanager
-def worker_frozen(place: Place) -> Iterator[Stage]:
+def worker_frozen(place: FaultFolder) -> Iterator[FaultStage]:
     """Let one of two processes not run for a while, as on a machine with too much to do; it goes on, and is not
     replaced."""
     place.copy_home()
@@ -195,7 +199,7 @@ def worker_frozen(place: Place) -> Iterator[Stage]:
         def facts() -> dict[str, Any]:
             return {"processes_kept": workers_of(server) == workers}
 
-        yield Stage(
+        yield FaultStage(
             server, place.installation(config), lambda: os.kill(workers[0], signal.SIGSTOP),
             lambda: os.kill(workers[0], signal.SIGCONT), facts=facts,
         )  # fmt: skip
@@ -206,7 +210,7 @@ _CACHE_MB = 96
 
 
 @contextmanager
-def home_full(place: Place) -> Iterator[Stage]:
+def home_full(place: FaultFolder) -> Iterator[FaultStage]:
     """Fill the disk of the home: receipts and telemetry cannot be written, a build fails and leaves what is served."""
     size = sum(file.stat().st_size for file in place.base.rglob("*") if file.is_file())
     place.home.mkdir()
@@ -226,14 +230,14 @@ def home_full(place: Place) -> Iterator[Stage]:
 
         with place.serving(config) as server:
             filler = place.home / "filler"
-            yield Stage(
+            yield FaultStage(
                 server, place.installation(config), lambda: _fill(filler), filler.unlink,
                 lambda: builds.append(place.build(config)), facts,
             )  # fmt: skip
 
 
 @contextmanager
-def cache_full(place: Place) -> Iterator[Stage]:
+def cache_full(place: FaultFolder) -> Iterator[FaultStage]:
     """Fill the disk that generations are fetched into while one is published; it is fetched once there is room."""
     cache = place.folder / "cache"
     cache.mkdir()
@@ -246,7 +250,7 @@ def cache_full(place: Place) -> Iterator[Stage]:
                 wait_for(lambda: generation_of(server.url, installation) != before, "nothing new", PICKED_UP_S)
                 return {"published_meanwhile": published == [True], "new_generation_served": True}
 
-            yield Stage(
+            yield FaultStage(
                 server, installation, lambda: _fill(filler), filler.unlink,
                 lambda: published.append(publish(place, builder)), facts,
             )  # fmt: skip
@@ -285,11 +289,11 @@ _KEY = "a-key-of-the-load-tool-for-bearer-tokens-0123456789"
 _ISSUER, _AUDIENCE = "https://issuer.invalid", "citelock"
 
 
-def clock_fault(jump: str) -> Callable[[Place], AbstractContextManager[Stage]]:
+def clock_fault(jump: str) -> Callable[[FaultFolder], AbstractContextManager[FaultStage]]:
     """Return the stage of a server whose clock jumps, `+1d` or `-1d`, and back."""
 
     @contextmanager
-    def staged(place: Place) -> Iterator[Stage]:
+    def staged(place: FaultFolder) -> Iterator[FaultStage]:
         place.copy_home()
         clock = place.folder / "clock"
         clock.write_text("+0", encoding="utf-8")
@@ -312,7 +316,7 @@ def clock_fault(jump: str) -> Callable[[Place], AbstractContextManager[Stage]]:
                     "receipt_verified": _receipt_verified(server.url, installation),
                 }
 
-            yield Stage(
+            yield FaultStage(
                 server, installation, lambda: clock.write_text(jump), lambda: clock.write_text("+0"),
                 ask_with_short_token, facts,
             )  # fmt: skip
@@ -348,23 +352,23 @@ def _token(begins_s: float, ends_s: float) -> str:
     return jwt.encode({**claims, "nbf": now + begins_s, "exp": now + ends_s}, _KEY, "HS256")
 
 
-def _signed_in(asked: Installation) -> Installation:
+def _signed_in(asked: BuiltInstallation) -> BuiltInstallation:
     """Return the same with a token that is valid on either side of the jump."""
-    return Installation(asked.config, asked.tenants, {TENANT: _token(-3 * _DAY_S, 3 * _DAY_S)}, asked.questions)
+    return BuiltInstallation(asked.config, asked.tenants, {TENANT: _token(-3 * _DAY_S, 3 * _DAY_S)}, asked.questions)
 
 
-def _status(url: str, asked: Installation, token: str) -> int:
+def _status(url: str, asked: BuiltInstallation, token: str) -> int:
     headers = {"Authorization": f"Bearer {token}"}
     body = body_of("search", asked.questions[0])
     return httpx.post(url + PATHS["search"], json=body, headers=headers, timeout=120).status_code
 
 
-def _verified(place: Place, config: Path) -> bool:
+def _verified(place: FaultFolder, config: Path) -> bool:
     command = [*CITELOCK, "audit", "verify", "--config", str(config)]
     return subprocess.run(command, env=place.variables(), capture_output=True, timeout=120).returncode == 0
 
 
-def _receipt_verified(url: str, asked: Installation) -> bool:
+def _receipt_verified(url: str, asked: BuiltInstallation) -> bool:
     with httpx.Client(base_url=url, headers=asked.headers(TENANT), timeout=120) as client:
         answer = client.post(PATHS["ask"], json=body_of("ask", asked.questions[0])).json()
         return client.post(f"/v1/receipts/{answer['receipt_id']}/verify").json().get("valid") is True
@@ -379,11 +383,11 @@ RERANKER: dict[str, Any] = {
 }
 
 
-def sidecar_fault(mode: Mode) -> Callable[[Place], AbstractContextManager[Stage]]:
+def sidecar_fault(mode: Mode) -> Callable[[FaultFolder], AbstractContextManager[FaultStage]]:
     """Return the stage of a server that reaches its sidecar only as the proxy lets it."""
 
     @contextmanager
-    def staged(place: Place) -> Iterator[Stage]:
+    def staged(place: FaultFolder) -> Iterator[FaultStage]:
         place.copy_home()
         with sidecar(place.folder) as port, tcp_proxy(port) as proxy:
             config = place.config(reranker={"url": f"http://127.0.0.1:{proxy.port}/rerank", **RERANKER})
@@ -395,12 +399,12 @@ def sidecar_fault(mode: Mode) -> Callable[[Place], AbstractContextManager[Stage]
                 proxy.mode = mode
 
             with place.serving(config) as server:
-                yield Stage(server, place.installation(config), inject, heal)
+                yield FaultStage(server, place.installation(config), inject, heal)
 
     return staged
 
 
-FAULTS: Mapping[str, Callable[[Place], AbstractContextManager[Stage]]] = {
+FAULTS: Mapping[str, Callable[[FaultFolder], AbstractContextManager[FaultStage]]] = {
     "worker-killed": processes_killed(of_both=False),
     "workers-killed": processes_killed(of_both=True),
     "worker-frozen": worker_frozen,
@@ -440,7 +444,7 @@ def measure_all(names: Sequence[str], times: Times, folder: Path | None) -> list
 
 def _measured(name: str, times: Times, base: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="citelock-fault-") as folder:
-        place = Place(Path(folder), base)
+        place = FaultFolder(Path(folder), base)
         try:
             with FAULTS[name](place) as stage:
                 figures = measure(name, stage, times).figures()
@@ -453,7 +457,7 @@ def _measured(name: str, times: Times, base: Path) -> dict[str, Any]:
     return figures
 
 
-def measure(name: str, stage: Stage, times: Times, clients: int = CLIENTS) -> Outcome:
+def measure(name: str, stage: FaultStage, times: Times, clients: int = CLIENTS) -> Outcome:
     """Ask in calm, cause the fault, end it, wait until the server has recovered; then judge every answer."""
     judge = Judge(stage.server.url, stage.installation)
     judge.learn()
@@ -480,7 +484,7 @@ def measure(name: str, stage: Stage, times: Times, clients: int = CLIENTS) -> Ou
 def _base(folder: Path | None) -> Iterator[Path]:
     """Yield a home of the sample with its first source published."""
     with tempfile.TemporaryDirectory(prefix="citelock-base-") as temporary:
-        place = Place((folder or Path(temporary)).resolve(), Path())
+        place = FaultFolder((folder or Path(temporary)).resolve(), Path())
         place.folder.mkdir(parents=True, exist_ok=True)
         config = place.config("base")
         if not place.current():

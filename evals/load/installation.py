@@ -21,7 +21,7 @@ import httpx
 import yaml
 
 from evals.bench.clients import CITELOCK
-from evals.load.expected import Expected, degraded
+from evals.load.expected import ExpectedAnswers, degraded
 from evals.load.plan import ASK, SEARCH
 from evals.load.wordings import worded
 from rag_serving.artifacts.store import Store, write_json
@@ -35,7 +35,7 @@ PATHS = {ASK: "/v1/ask", SEARCH: "/v1/search"}
 
 
 @dataclass(frozen=True)
-class Installation:
+class BuiltInstallation:
     """A configuration that was built, and what may be asked of it.
 
     Attributes:
@@ -54,7 +54,7 @@ class Installation:
 
 
 @contextmanager
-def sample(home: Path | None, tenants: int, wordings: int = 1, **sections: Any) -> Iterator[Installation]:
+def sample(home: Path | None, tenants: int, wordings: int = 1, **sections: Any) -> Iterator[BuiltInstallation]:
     """Yield the sample as so many tenants, built in a temporary folder or, where it is not there, in `home`;
     `sections` are added to its configuration."""
     with tempfile.TemporaryDirectory(prefix="citelock-load-") as folder:
@@ -67,7 +67,9 @@ def sample(home: Path | None, tenants: int, wordings: int = 1, **sections: Any) 
         store = Store(place / "home")
         if not all(store.current(name) for name in names):
             subprocess.run([*CITELOCK, "build", "--config", str(config)], check=True, stdout=sys.stderr)
-        yield Installation(config, names, {name: _token(name) for name in names}, worded(gold_questions(), wordings))
+        yield BuiltInstallation(
+            config, names, {name: _token(name) for name in names}, worded(gold_questions(), wordings)
+        )
 
 
 def _token(tenant: str) -> str:
@@ -99,13 +101,13 @@ def settings(home: Path | str, tenants: Sequence[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def calm_answers(url: str, installation: Installation, doors: Iterable[str] = PATHS) -> Expected:
+def calm_answers(url: str, installation: BuiltInstallation, doors: Iterable[str] = PATHS) -> ExpectedAnswers:
     """Ask every question of every tenant twice through the doors, one after the other.
 
     Raises:
         RuntimeError: an answer is degraded, or the second one is another one: nothing could be compared with it.
     """
-    expected = Expected()
+    expected = ExpectedAnswers()
     with httpx.Client(base_url=url, timeout=120) as client:
         for tenant in installation.tenants:
             for door, path in ((door, PATHS[door]) for door in doors):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evals.load.asking import Request
+from evals.load.asking import TimedRequest
 from evals.load.plan import quantiles
 
 RECOVERED_BY = 10
@@ -22,18 +22,18 @@ class Outcome:
     """Count the outcomes of requests before, during and after a fault.
 
     Attributes:
-        injected: when it began, as `Request.began`; `healed`: when it ended.
+        injected: when it began, as `TimedRequest.began`; `healed`: when it ended.
         facts: what else was looked at, by name; one that is False is a failure.
     """
 
     name: str
-    requests: Sequence[Request]
+    requests: Sequence[TimedRequest]
     injected: float
     healed: float
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def wrong(self) -> list[Request]:
+    def wrong(self) -> list[TimedRequest]:
         return [request for request in self.requests if request.verdict == "wrong"]
 
     @property
@@ -78,7 +78,7 @@ class Outcome:
         return self.healed - self.injected
 
     @staticmethod
-    def _counted(requests: Sequence[Request]) -> dict[str, Any]:
+    def _counted(requests: Sequence[TimedRequest]) -> dict[str, Any]:
         verdicts = Counter(request.verdict for request in requests)
         errors = verdicts["error"] + verdicts["refused"]
         return {

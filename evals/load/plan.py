@@ -20,7 +20,7 @@ ASK, STREAM, SEARCH = "ask", "stream", "search"
 
 
 @dataclass(frozen=True)
-class Stage:
+class LoadStage:
     """So many clients for so many seconds."""
 
     clients: int
@@ -28,7 +28,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Profile:
+class LoadProfile:
     """A kind of load.
 
     Attributes:
@@ -39,7 +39,7 @@ class Profile:
     """
 
     name: str
-    stages: tuple[Stage, ...]
+    stages: tuple[LoadStage, ...]
     pause_s: float = 0.0
     doors: Mapping[str, float] = field(default_factory=lambda: {ASK: 1.0})
     tenants: int = 1
@@ -53,7 +53,7 @@ class Profile:
                 return stage.clients
         return self.stages[-1].clients
 
-    def with_clients(self, clients: int) -> Profile:
+    def with_clients(self, clients: int) -> LoadProfile:
         """Return the same with so many clients in its fullest stage, the others in proportion."""
         most = max(stage.clients for stage in self.stages)
         stages = [replace(stage, clients=max(1, round(stage.clients * clients / most))) for stage in self.stages]
@@ -62,14 +62,14 @@ class Profile:
 
 _ALWAYS = 3_600.0
 
-PROFILES: Mapping[str, Profile] = {
+PROFILES: Mapping[str, LoadProfile] = {
     profile.name: profile
     for profile in (
-        Profile("steady", (Stage(8, _ALWAYS),)),
-        Profile("burst", (Stage(2, 10), Stage(32, 5)), pause_s=0.1),
-        Profile("streaming", (Stage(8, _ALWAYS),), doors={STREAM: 1.0}),
-        Profile("mixed", (Stage(9, _ALWAYS),), 0.05, {ASK: 0.5, STREAM: 0.2, SEARCH: 0.3}, tenants=3),
-        Profile("search", (Stage(8, _ALWAYS),), doors={SEARCH: 1.0}),
+        LoadProfile("steady", (LoadStage(8, _ALWAYS),)),
+        LoadProfile("burst", (LoadStage(2, 10), LoadStage(32, 5)), pause_s=0.1),
+        LoadProfile("streaming", (LoadStage(8, _ALWAYS),), doors={STREAM: 1.0}),
+        LoadProfile("mixed", (LoadStage(9, _ALWAYS),), 0.05, {ASK: 0.5, STREAM: 0.2, SEARCH: 0.3}, tenants=3),
+        LoadProfile("search", (LoadStage(8, _ALWAYS),), doors={SEARCH: 1.0}),
     )
 }
 
@@ -88,7 +88,7 @@ class Plan:
         results: the file that is written at the end.
     """
 
-    profile: Profile
+    profile: LoadProfile
     seconds: float
     requests: int
     tenants: tuple[str, ...]
@@ -103,12 +103,12 @@ class Plan:
     @classmethod
     def read(cls, path: Path) -> Plan:
         content = json.loads(path.read_text(encoding="utf-8"))
-        stages = tuple(Stage(**stage) for stage in content["profile"]["stages"])
-        return cls(**{**content, "profile": Profile(**{**content["profile"], "stages": stages})})
+        stages = tuple(LoadStage(**stage) for stage in content["profile"]["stages"])
+        return cls(**{**content, "profile": LoadProfile(**{**content["profile"], "stages": stages})})
 
 
 @dataclass
-class Results:
+class LoadResults:
     """Outcomes of all requests."""
 
     ms: list[float] = field(default_factory=list)
@@ -156,7 +156,7 @@ class Results:
         write_json(path, vars(self))
 
     @classmethod
-    def read(cls, path: Path) -> Results:
+    def read(cls, path: Path) -> LoadResults:
         content = json.loads(path.read_text(encoding="utf-8"))
         return cls(
             **{**content, "faults": Counter(content["faults"]), "verdicts": Counter(content["verdicts"])},

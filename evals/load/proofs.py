@@ -18,7 +18,7 @@ _MARK = re.compile(r"\s*\[(\d+)\]\.?\s*$")
 _MARKUP = re.compile(r"[*_`#>|\\]|^\s*[-+]\s|\[([^\]]*)\]\([^)]*\)", re.MULTILINE)
 
 
-class Proofs:
+class AskerProofs:
     """Passages as the asker's own requests show them. Not safe to use from several threads."""
 
     def __init__(self, client: httpx.Client, headers: Mapping[str, str]) -> None:

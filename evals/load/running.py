@@ -25,12 +25,12 @@ from typing import Any
 
 import httpx
 
-from evals.bench.clients import Server
-from evals.load.expected import Expected
-from evals.load.installation import PATHS, ROOT, Installation, calm_answers
-from evals.load.plan import Plan, Profile, Results
+from evals.bench.clients import RunningServer
+from evals.load.expected import ExpectedAnswers
+from evals.load.installation import PATHS, ROOT, BuiltInstallation, calm_answers
+from evals.load.plan import LoadProfile, LoadResults, Plan
 from evals.load.processes import children_of
-from evals.load.proofs import Proofs
+from evals.load.proofs import AskerProofs
 
 _USERS = Path(__file__).with_name("users.py")
 _SAMPLES = 240
@@ -39,29 +39,29 @@ _ENDS_S = 180
 
 
 @dataclass
-class Target:
+class LoadTarget:
     """A server, what is asked of it, and its processes where it was started for the load."""
 
     url: str
-    installation: Installation
-    server: Server | None
+    installation: BuiltInstallation
+    server: RunningServer | None
 
     doors: tuple[str, ...] = tuple(PATHS)
 
     @cached_property
-    def expected(self) -> Expected:
+    def expected(self) -> ExpectedAnswers:
         """Return its answers while nobody else asks, collected before the first load."""
         return calm_answers(self.url, self.installation, self.doors)
 
-    def prove(self, results: Results) -> None:
+    def prove(self, results: LoadResults) -> None:
         """Compare the answers that the calm server did not give with the pages that their askers may read."""
         with httpx.Client(base_url=self.url, timeout=60) as client:
             asked = self.installation
-            proofs = {tenant: Proofs(client, asked.headers(tenant)) for tenant in asked.tenants}
+            proofs = {tenant: AskerProofs(client, asked.headers(tenant)) for tenant in asked.tenants}
             results.prove(lambda tenant, payload: proofs[tenant].fault(payload))
 
 
-def run(target: Target, profile: Profile, seconds: float, requests: int = 0) -> Results:
+def run(target: LoadTarget, profile: LoadProfile, seconds: float, requests: int = 0) -> LoadResults:
     """Put the load of a profile on a server for so long, or for so many requests."""
     asked, expected = target.installation, target.expected
     with tempfile.TemporaryDirectory(prefix="citelock-load-") as folder:
@@ -74,17 +74,17 @@ def run(target: Target, profile: Profile, seconds: float, requests: int = 0) -> 
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds + _ENDS_S)
         if not results.is_file():
             raise RuntimeError(f"locust ended without results: {done.stderr.strip()[-2000:]}")
-        found = Results.read(results)
+        found = LoadResults.read(results)
     target.prove(found)
     return found
 
 
 def scaling(
-    target: Target, profile: Profile, clients: int, seconds: float, rounds: int, at_least: float = 0.0
+    target: LoadTarget, profile: LoadProfile, clients: int, seconds: float, rounds: int, at_least: float = 0.0
 ) -> tuple[dict[str, Any], bool]:
     """One client and many in turns, because a shared machine changes its pace: rates, and the median of their ratios;
     good where that is `at_least` so much and every request was answered."""
-    pairs: list[tuple[Results, Results]] = []
+    pairs: list[tuple[LoadResults, LoadResults]] = []
     run(target, profile.with_clients(clients), min(5, seconds))  # each process opens its model
     for _ in range(rounds):
         one, many = (run(target, profile.with_clients(count), seconds) for count in (1, clients))
@@ -99,7 +99,7 @@ def scaling(
     return {**found, "at_least": at_least}, is_clean and found["ratio"] >= at_least
 
 
-def _rates(found: list[Results]) -> dict[str, Any]:
+def _rates(found: list[LoadResults]) -> dict[str, Any]:
     errors = sum(sum(results.faults.values()) for results in found)
     return {
         "per_s": round(median(results.per_s for results in found), 1),
@@ -108,7 +108,7 @@ def _rates(found: list[Results]) -> dict[str, Any]:
     }
 
 
-def soak(target: Target, profile: Profile, seconds: float) -> tuple[dict[str, Any], bool]:
+def soak(target: LoadTarget, profile: LoadProfile, seconds: float) -> tuple[dict[str, Any], bool]:
     """The load of a profile for long, with the server's memory over time; good where that is flat."""
     memory_mb = _memory(target)
     run(target, profile, min(10, seconds / 4))
@@ -118,7 +118,7 @@ def soak(target: Target, profile: Profile, seconds: float) -> tuple[dict[str, An
     return {**results.figures(), "memory": memory}, results.is_clean and bool(memory["flat"])
 
 
-def _memory(target: Target) -> Callable[[], float]:
+def _memory(target: LoadTarget) -> Callable[[], float]:
     if target.server is None:
         raise RuntimeError("--soak reads the memory of a server that it started: leave --url out")
     return partial(anonymous_mb, target.server.process.pid)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evals.bench.clients import CITELOCK, Server
-from evals.load.installation import Installation, gold_questions, settings
+from evals.bench.clients import CITELOCK, RunningServer
+from evals.load.installation import BuiltInstallation, gold_questions, settings
 from evals.load.processes import answering
 from evals.load.services import answers, wait_for
 from rag_serving.artifacts.store import Store, write_json
@@ -34,7 +34,7 @@ class SkippedError(Exception):
 
 
 @dataclass
-class Stage:
+class FaultStage:
     """A server that is asked while something fails.
 
     Attributes:
@@ -43,8 +43,8 @@ class Stage:
         facts: looked at when it is over and the clients have ended: what else must hold. False is a failure.
     """
 
-    server: Server
-    installation: Installation
+    server: RunningServer
+    installation: BuiltInstallation
     inject: Callable[[], object]
     heal: Callable[[], object]
     meanwhile: Callable[[], object] = lambda: None
@@ -52,7 +52,7 @@ class Stage:
 
 
 @dataclass
-class Place:
+class FaultFolder:
     """A folder of one fault, with a copy of the sample's home.
 
     Attributes:
@@ -91,13 +91,13 @@ class Place:
     def current(self) -> str | None:
         return Store(self.home).current(TENANT)
 
-    def installation(self, config: Path) -> Installation:
+    def installation(self, config: Path) -> BuiltInstallation:
         """Return what is asked: every few of the gold questions."""
         questions = gold_questions()
-        return Installation(config, (TENANT,), {TENANT: TOKEN}, questions[:: max(1, len(questions) // QUESTIONS)])
+        return BuiltInstallation(config, (TENANT,), {TENANT: TOKEN}, questions[:: max(1, len(questions) // QUESTIONS)])
 
     @contextmanager
-    def serving(self, config: Path, workers: int = 2) -> Iterator[Server]:
+    def serving(self, config: Path, workers: int = 2) -> Iterator[RunningServer]:
         """Yield a server that is ready; its log is `server.log` in the folder."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = int(free.getsockname()[1])
@@ -107,7 +107,7 @@ class Place:
         try:
             url = f"http://127.0.0.1:{port}/readyz"
             wait_for(lambda: process.poll() is None and answers(url), "no server became ready")
-            yield Server(port, process)
+            yield RunningServer(port, process)
         finally:
             process.terminate()
             try:
@@ -125,11 +125,11 @@ class Place:
         return {**os.environ, "CITELOCK_SECRET": SECRET, "CITELOCK_TOKENS": tokens, **self.environment}
 
 
-def workers_of(server: Server) -> list[int]:
+def workers_of(server: RunningServer) -> list[int]:
     """Return the numbers of the processes that answer."""
     return answering(server.process.pid)
 
 
-def publish(place: Place, config: Path) -> bool:
+def publish(place: FaultFolder, config: Path) -> bool:
     """Publish another generation; return whether that was done."""
     return place.build(config).returncode == 0

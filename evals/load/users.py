@@ -17,21 +17,21 @@ from typing import Any
 from locust import LoadTestShape, events, task
 from locust.contrib.fasthttp import FastHttpUser
 
-from evals.load.expected import Expected, degraded, substance
+from evals.load.expected import ExpectedAnswers, degraded, substance
 from evals.load.installation import PATHS, body_of
-from evals.load.plan import ASK, SEARCH, STREAM, Plan, Results
+from evals.load.plan import ASK, SEARCH, STREAM, LoadResults, Plan
 from evals.load.wordings import NUMBERED_SHARE, numbered
 
 _TIMEOUT_S = 120.0
 _NUMBERS = count()
 
 
-class State:
+class LoadState:
     """Of this process: what it was told to do, and what came of it."""
 
     plan: Plan
-    expected: Expected
-    results: Results
+    expected: ExpectedAnswers
+    results: LoadResults
 
 
 @events.init_command_line_parser.add_listener  # type: ignore[untyped-decorator]
@@ -41,22 +41,22 @@ def _(parser: Any) -> None:
 
 @events.init.add_listener  # type: ignore[untyped-decorator]
 def _begin(environment: Any, **_: Any) -> None:
-    State.plan = Plan.read(Path(environment.parsed_options.plan))
-    State.expected = Expected(State.plan.expected)
-    State.results = Results()
+    LoadState.plan = Plan.read(Path(environment.parsed_options.plan))
+    LoadState.expected = ExpectedAnswers(LoadState.plan.expected)
+    LoadState.results = LoadResults()
 
 
 @events.quitting.add_listener  # type: ignore[untyped-decorator]
 def _end(**_: Any) -> None:
-    State.results.write(Path(State.plan.results))
+    LoadState.results.write(Path(LoadState.plan.results))
 
 
 class Stages(LoadTestShape):
     """The profile's stages until its time is over, or enough was asked."""
 
     def tick(self) -> tuple[int, float] | None:
-        plan, passed = State.plan, self.get_run_time()  # type: ignore[no-untyped-call]
-        if passed >= plan.seconds or (plan.requests and len(State.results.ms) >= plan.requests):
+        plan, passed = LoadState.plan, self.get_run_time()  # type: ignore[no-untyped-call]
+        if passed >= plan.seconds or (plan.requests and len(LoadState.results.ms) >= plan.requests):
             return None
         clients = plan.profile.clients_at(passed)
         return clients, float(clients)
@@ -68,18 +68,18 @@ class Client(FastHttpUser):
     connection_timeout = network_timeout = _TIMEOUT_S
 
     def on_start(self) -> None:
-        plan, number = State.plan, next(_NUMBERS)
+        plan, number = LoadState.plan, next(_NUMBERS)
         self.tenant = plan.tenants[number % len(plan.tenants)]
         self.token = plan.tokens.get(self.tenant)
         self.dice = random.Random(number)
         self.questions: Iterator[str] = iter(())
 
     def wait_time(self) -> float:
-        return self.dice.expovariate(1 / State.plan.profile.pause_s) if State.plan.profile.pause_s else 0.0
+        return self.dice.expovariate(1 / LoadState.plan.profile.pause_s) if LoadState.plan.profile.pause_s else 0.0
 
     @task
     def request(self) -> None:
-        doors = State.plan.profile.doors
+        doors = LoadState.plan.profile.doors
         door = self.dice.choices([*doors], [*doors.values()])[0]
         question = self._next_question()
         if self.dice.random() < NUMBERED_SHARE:
@@ -95,12 +95,12 @@ class Client(FastHttpUser):
                 response.failure(fault)
             else:
                 response.success()
-        State.results.add(door, (time.perf_counter() - began) * 1000, fault, first_ms)
+        LoadState.results.add(door, (time.perf_counter() - began) * 1000, fault, first_ms)
 
     def _next_question(self) -> str:
         question = next(self.questions, None)
         if question is None:
-            self.questions = iter(self.dice.sample(State.plan.questions, len(State.plan.questions)))
+            self.questions = iter(self.dice.sample(LoadState.plan.questions, len(LoadState.plan.questions)))
             question = next(self.questions)
         return question
 
@@ -114,14 +114,14 @@ class Client(FastHttpUser):
         except Exception as error:  # of a connection, in gevent's own kinds
             return f"{type(error).__name__}: {error}", None
         kind = SEARCH if door == SEARCH else ASK
-        verdict = State.expected.verdict((self.tenant, kind, question), payload)
-        State.results.verdicts[verdict] += 1
+        verdict = LoadState.expected.verdict((self.tenant, kind, question), payload)
+        LoadState.results.verdicts[verdict] += 1
         if verdict == "unproved":
-            State.results.keep_unproved(self.tenant, question, payload, substance(payload), bool(degraded(payload)))
+            LoadState.results.keep_unproved(self.tenant, question, payload, substance(payload), bool(degraded(payload)))
         if verdict in ("same", "degraded", "unproved"):
             return "", first_ms
-        if verdict == "wrong" and len(State.results.wrong) < 5:
-            State.results.wrong.append({"tenant": self.tenant, "question": question, "answer": payload})
+        if verdict == "wrong" and len(LoadState.results.wrong) < 5:
+            LoadState.results.wrong.append({"tenant": self.tenant, "question": question, "answer": payload})
         return verdict, first_ms
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from evals.evaluation.compare import Changed, CompareError, Comparison, Difference, compare, judgement
+from evals.evaluation.compare import Changed, CompareError, Difference, RunComparison, compare, judgement
 from evals.reports.evaluation import KEY, key_first
 from evals.reports.report import Case, Cell, Figure, Pair, Report, Table, Tone, filled, words
 from evals.reports.telemetry import outcome_of, unanswered_table
@@ -98,14 +98,14 @@ def pairs_of(runs: Mapping[str, Facts]) -> list[Pair]:
     return sorted(pairs, key=lambda pair: (-order.index(pair.after), -order.index(pair.before)))
 
 
-def _pair(before: str, after: str, comparison: Comparison, first: Facts, second: Facts) -> Pair:
+def _pair(before: str, after: str, comparison: RunComparison, first: Facts, second: Facts) -> Pair:
     cases_before, cases_after = ({str(case["id"]): case for case in run["cases"]} for run in (first, second))
     cases = [_case(changed, cases_before[changed.id], cases_after[changed.id]) for changed in comparison.changed]
     differences = _differences(comparison, f"{after} beside {before}")
     return Pair(before, after, [differences, *filled(_left_out(comparison))], cases)
 
 
-def _differences(comparison: Comparison, title: str) -> Table:
+def _differences(comparison: RunComparison, title: str) -> Table:
     """Return key measures first; better and worse only where chance would hardly make as large a difference."""
     by_name = {measured.measure: measured for measured in comparison.differences}
     rows: Iterable[Mapping[str, Cell]] = (
@@ -139,7 +139,7 @@ def _short(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 2 else f"{value:.0f}"
 
 
-def _left_out(comparison: Comparison) -> Table:
+def _left_out(comparison: RunComparison) -> Table:
     asked_of = {
         **dict.fromkeys(comparison.only_before, "the first alone"),
         **dict.fromkeys(comparison.only_after, "the second alone"),

@@ -40,7 +40,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReaderExample:
     """A question, its passage, the units that answer it (none: a near miss), and passages that the search finds."""
 
     question: str
@@ -59,7 +59,7 @@ def plain(question: str) -> str:
     return " ".join(question.lower().rstrip(" ?!.").split())
 
 
-def handbooks(folder: Path) -> list[Asked]:
+def handbooks(folder: Path) -> list[ReaderExample]:
     """Return the questions of `../shared/data/reader`."""
     texts = {}
     for line in (folder / "passages.jsonl").read_text(encoding="utf-8").splitlines():
@@ -67,11 +67,13 @@ def handbooks(folder: Path) -> list[Asked]:
         texts[row["id"]] = Text(row["repository"], " → ".join(row["heading_path"]), tuple(row["units"]))
     rows = map(json.loads, (folder / "questions.jsonl").read_text(encoding="utf-8").splitlines())
     return [
-        Asked(row["question"], texts[row["passage"]], tuple(row["answer"])) for row in rows if row["passage"] in texts
+        ReaderExample(row["question"], texts[row["passage"]], tuple(row["answer"]))
+        for row in rows
+        if row["passage"] in texts
     ]
 
 
-def squad(file: Path) -> list[Asked]:
+def squad(file: Path) -> list[ReaderExample]:
     """Return the questions of a file of SQuAD 2.0; an article is a corpus."""
     asked = []
     for article in json.loads(file.read_text(encoding="utf-8"))["data"]:
@@ -82,16 +84,16 @@ def squad(file: Path) -> list[Asked]:
             for entry in paragraph["qas"]:
                 starts = {answer["answer_start"] for answer in entry["answers"]} if not entry["is_impossible"] else ()
                 answer = sorted({int(np.searchsorted(ends, start, "right")) for start in starts})
-                asked.append(Asked(entry["question"], Text(article["title"], title, units), tuple(answer)))
+                asked.append(ReaderExample(entry["question"], Text(article["title"], title, units), tuple(answer)))
     return asked
 
 
-def mined(asked: Sequence[Asked], passages: Sequence[Text], embed: Embed) -> list[Asked]:
+def mined(asked: Sequence[ReaderExample], passages: Sequence[Text], embed: Embed) -> list[ReaderExample]:
     """Return the questions with the passages of their corpus that words and vectors find first, their own left out."""
-    by_corpus: dict[str, list[Asked]] = defaultdict(list)
+    by_corpus: dict[str, list[ReaderExample]] = defaultdict(list)
     for each in asked:
         by_corpus[each.corpus].append(each)
-    found: list[Asked] = []
+    found: list[ReaderExample] = []
     for corpus, own in by_corpus.items():
         texts = [text for text in passages if text.corpus == corpus]
         vectors, words = embed([text.whole for text in texts]), _Words([text.whole for text in texts])
@@ -134,14 +136,14 @@ def _standard(values: NDArray[np.float64] | NDArray[np.float32]) -> NDArray[np.f
     return np.asarray((values - values.mean()) / (values.std() or 1.0), np.float64)
 
 
-def weighted(asked: Sequence[Asked]) -> list[Asked]:
+def weighted(asked: Sequence[ReaderExample]) -> list[ReaderExample]:
     """Return the questions weighted by how little their form says of their label: 0.3 to 3, 1 in the mean."""
     counts: dict[str, Counter[bool]] = defaultdict(Counter)
     shares = Counter(bool(each.answer) for each in asked)
     for each in asked:
         counts[_form(each.question)][bool(each.answer)] += 1
 
-    def weight(each: Asked) -> float:
+    def weight(each: ReaderExample) -> float:
         own, label = counts[_form(each.question)], bool(each.answer)
         prior = shares[label] / len(asked)
         likely = (own[label] + 4 * prior) / (own.total() + 4)
@@ -155,7 +157,9 @@ def _form(question: str) -> str:
     return f"{' '.join(words[:1])}|{min(len(words) // 5, 3)}|{question.rstrip().endswith('?')}"
 
 
-def batches(asked: Sequence[Asked], wrong: int, size: int, seed: int) -> Iterator[list[tuple[Asked, list[Text]]]]:
+def batches(
+    asked: Sequence[ReaderExample], wrong: int, size: int, seed: int
+) -> Iterator[list[tuple[ReaderExample, list[Text]]]]:
     """Yield batches of questions of like length, each with its passage first and, where that answers, wrong ones."""
     dice = random.Random(seed)
     groups = []

@@ -33,7 +33,7 @@ from evals.evaluation.gold import read_gold
 from evals.evaluation.gold_collections import published as published_collection
 from evals.evaluation.gold_collections import read_gold_collection
 from evals.evaluation.usefulness import judge_use
-from evals.training.reader_data import Asked, Text, handbooks, weighted
+from evals.training.reader_data import ReaderExample, Text, handbooks, weighted
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import Answering, Question
 from rag_serving.answering.selection.scorer import SignWeights, learnt
@@ -59,7 +59,7 @@ _WORDS = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
-class Seen:
+class UnitExample:
     """One unit of a question's lock: its signs, its passage, whether it answers."""
 
     signs: Mapping[str, float]
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--dry-run", action="store_true")
     options = parser.parse_args()
     asked = weighted(handbooks(options.data))
-    by_corpus: dict[str, list[Asked]] = defaultdict(list)
+    by_corpus: dict[str, list[ReaderExample]] = defaultdict(list)
     for each in asked:
         by_corpus[each.corpus].append(each)
     dice = random.Random(0)
@@ -118,7 +118,7 @@ class Example:
 
     answerable: bool
     weight: float
-    units: tuple[Seen, ...]
+    units: tuple[UnitExample, ...]
 
     def without_answer(self) -> Example:
         """Return the same question where the pages that answer it do not exist."""
@@ -126,7 +126,7 @@ class Example:
         return Example(False, self.weight, tuple(unit for unit in self.units if unit.page not in pages))
 
 
-def _examples(name: str, asked: Sequence[Asked], every: Sequence[Asked], folder: Path) -> list[Example]:
+def _examples(name: str, asked: Sequence[ReaderExample], every: Sequence[ReaderExample], folder: Path) -> list[Example]:
     """Return the questions of a handbook as they were seen, from the file where they are kept; its pages are those of
     every question."""
     slug = name.replace("/", "+")
@@ -139,12 +139,16 @@ def _examples(name: str, asked: Sequence[Asked], every: Sequence[Asked], folder:
     return [_example(each, json.loads(line)) for each, line in zip(asked, lines, strict=True)]
 
 
-def _example(asked: Asked, row: Sequence[Any]) -> Example:
-    units = tuple(Seen(signs, passage, page, frozenset(terms), answers) for signs, passage, page, terms, answers in row)
+def _example(asked: ReaderExample, row: Sequence[Any]) -> Example:
+    units = tuple(
+        UnitExample(signs, passage, page, frozenset(terms), answers) for signs, passage, page, terms, answers in row
+    )
     return Example(bool(asked.answer), asked.weight, units)
 
 
-def _watched(slug: str, asked: Sequence[Asked], every: Sequence[Asked], folder: Path) -> list[list[Any]]:
+def _watched(
+    slug: str, asked: Sequence[ReaderExample], every: Sequence[ReaderExample], folder: Path
+) -> list[list[Any]]:
     """Return for each question the units that it had to choose from."""
     pages = write_pages(every, folder / "pages")
     reader = Principal(TENANT)
@@ -169,7 +173,7 @@ def _open_gates(home: Path) -> Config:
     return parse_config({"home": str(home), "tenants": {TENANT: {}}, "gates": gates})
 
 
-def _row(asked: Asked, page: str, seen: tuple[Lock, list[Ranked]] | None) -> list[Any]:
+def _row(asked: ReaderExample, page: str, seen: tuple[Lock, list[Ranked]] | None) -> list[Any]:
     if seen is None:
         return []
     lock, ranked = seen
@@ -189,7 +193,7 @@ def _plain(text: str) -> str:
     return " ".join(_WORDS.findall(text.lower()))
 
 
-def write_pages(asked: Sequence[Asked], folder: Path) -> dict[Text, str]:
+def write_pages(asked: Sequence[ReaderExample], folder: Path) -> dict[Text, str]:
     """Write the passages of a handbook as Markdown, a page for each first heading, and return their pages' titles."""
     folder.mkdir(parents=True, exist_ok=True)
     sections: dict[str, list[Text]] = defaultdict(list)
@@ -280,7 +284,7 @@ def _best(example: Example, weights: SignWeights) -> tuple[dict[str, float], boo
     if not example.units:
         return None
     scored = sorted(example.units, key=lambda unit: -weights.score(unit.signs))
-    best: dict[int, Seen] = {}
+    best: dict[int, UnitExample] = {}
     for unit in scored:
         best.setdefault(unit.passage, unit)
     first = scored[0]
@@ -288,7 +292,7 @@ def _best(example: Example, weights: SignWeights) -> tuple[dict[str, float], boo
     return _evidence([*best.values()], weights), answers
 
 
-def _evidence(best: Sequence[Seen], weights: SignWeights) -> dict[str, float]:
+def _evidence(best: Sequence[UnitExample], weights: SignWeights) -> dict[str, float]:
     """Return the signs of the best unit among the others, as `selector.evidence_of` does."""
     first, others = best[0], best[1:]
     alike = [len(first.terms & other.terms) / (len(first.terms | other.terms) or 1) for other in others]

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from evals.training.reader_data import Asked, Text, batches, handbooks, mined, plain, squad, weighted
+from evals.training.reader_data import ReaderExample, Text, batches, handbooks, mined, plain, squad, weighted
 from rag_serving.models.embedding.weights import MODEL, find_weights
 
 DATA = Path("../shared/data")
@@ -82,7 +82,7 @@ class Encoded:
         return torch.from_numpy(ids), torch.from_numpy(ids > 0).long(), torch.from_numpy(kinds), [m for _, _, m in rows]
 
 
-def loss_of(model: Reader, encoded: Encoded, groups: Sequence[tuple[Asked, list[Text]]]) -> Tensor:
+def loss_of(model: Reader, encoded: Encoded, groups: Sequence[tuple[ReaderExample, list[Text]]]) -> Tensor:
     """Return the mean loss of a batch of questions with their passages."""
     pairs = [(asked.question, text) for asked, texts in groups for text in texts]
     ids, mask, kinds, marks = encoded.batch(pairs)
@@ -107,7 +107,7 @@ def loss_of(model: Reader, encoded: Encoded, groups: Sequence[tuple[Asked, list[
     return torch.stack(losses).mean()
 
 
-def train(model: Reader, encoded: Encoded, asked: Sequence[Asked], options: argparse.Namespace) -> None:
+def train(model: Reader, encoded: Encoded, asked: Sequence[ReaderExample], options: argparse.Namespace) -> None:
     """Train for one epoch, printing how far it is; a state is kept every 300 steps."""
     frozen = [model.bert.embeddings, *model.bert.encoder.layer[:FROZEN_LAYERS]]
     for part in frozen:
@@ -155,7 +155,7 @@ def auc(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> float:
 
 
 def measure(
-    model: Reader, encoded: Encoded, asked: Sequence[Asked], seed: int = 0, most: int = 500
+    model: Reader, encoded: Encoded, asked: Sequence[ReaderExample], seed: int = 0, most: int = 500
 ) -> dict[str, float]:
     """Return how well a corpus is read: AUC of passages that answer against near misses, and how often the right one
     is first of the search's nine, by the search and by the reader."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from evals.evaluation.candidate import VERSION, Candidate, evaluate_candidate
+from evals.evaluation.candidate import VERSION, CandidateGeneration, evaluate_candidate
 from evals.reports import plots
 from evals.reports.evaluation import evaluation_report, measured
 from evals.reports.files import html, report_url
@@ -46,7 +46,7 @@ def eval_report(
         embedder = open_embedder(config.embedding)
         override = override_of(context)
         progress = reporter.track("questions asked", context.log.info)
-        candidate = Candidate(store, tenant, checked.generation, config, embedder)
+        candidate = CandidateGeneration(store, tenant, checked.generation, config, embedder)
         evaluation = evaluate_candidate(candidate, override, progress)
         gates = {name: passed for name, passed in checked.gates.items() if not name.startswith("quality: ")}
         gates |= {f"quality: {verdict.gate}": verdict.passed for verdict in evaluation.verdicts}

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rag_assets.build.summary import Summary, estimate_embedding, left_out, searched_pages, source_counts, tenant_facts
-from rag_assets.llm_contexts.tenant import Estimate, has_failures, plan_contexts, read_last_run
+from rag_assets.llm_contexts.tenant import ContextEstimate, has_failures, plan_contexts, read_last_run
 from rag_assets.progress import BarReporter, LineReporter, Reporter, SilentReporter
 from rag_assets.publishing.documents import note_stopped, settle_documents
 from rag_assets.publishing.narrowing import narrow_readers
@@ -57,7 +57,7 @@ from rag_serving.tracing.spans import span
 
 if TYPE_CHECKING:
     from rag_assets.build.runner import Runner
-    from rag_assets.runs import Outcome
+    from rag_assets.runs import RunOutcome
 
 
 def command(
@@ -94,7 +94,7 @@ def command(
             open_tracing(settings.tracing, SERVICE)
             refresh_sources(settings, sources or settings.sources)
             with scratch_home(settings) if estimate else nullcontext(settings) as used, span("build"):
-                build = Build(used, config, reporter, verbose, override_gates)
+                build = BuildRun(used, config, reporter, verbose, override_gates)
                 summary = build.run(sources or [], full, retry_contexts, estimate)
         except (LockedError, StoreError) as error:
             complain(str(error))
@@ -112,7 +112,7 @@ def command(
         raise typer.Exit(1)
 
 
-class Build:
+class BuildRun:
     """One build: what it looks at, and what it does."""
 
     def __init__(
@@ -210,7 +210,7 @@ class Build:
         again = {tenant for tenant in wanted if full or (retry_contexts and has_failures(self._store, tenant))}
         again |= self._damaged(wanted)
         published = {tenant: None if tenant in again else published_inputs(self._store, tenant) for tenant in wanted}
-        outcomes: dict[str, Outcome] = {}
+        outcomes: dict[str, RunOutcome] = {}
         for tenant in tenants_to_publish(wanted, published):
             with locked(self._config, self._store.tenant(tenant)):
                 for _ in attempts(self._store, tenant):
@@ -235,9 +235,9 @@ class Build:
                 )
         return {tenant for tenant, damage in damage_of.items() if damage}
 
-    def _estimate(self, tenants: Collection[str], summary: Summary) -> dict[str, Estimate | None]:
+    def _estimate(self, tenants: Collection[str], summary: Summary) -> dict[str, ContextEstimate | None]:
         """Return what the contexts of each tenant that has chunks would take; None where no model writes them."""
-        estimates: dict[str, Estimate | None] = {}
+        estimates: dict[str, ContextEstimate | None] = {}
         for tenant in tenants:
             if not chunk_digests(self._config, self._store, tenant):
                 continue
@@ -246,7 +246,7 @@ class Build:
                     estimates[tenant] = self._estimate_selected(tenant, summary)
         return estimates
 
-    def _estimate_selected(self, tenant: str, summary: Summary) -> Estimate | None:
+    def _estimate_selected(self, tenant: str, summary: Summary) -> ContextEstimate | None:
         try:
             selected = read_table(self._store.candidate(tenant) / "selected.parquet", SELECTED_CHUNKS)
             plan = plan_contexts(selected, self._config.context, self._store.cache(tenant), self._store.home)
@@ -257,7 +257,7 @@ class Build:
             return None
         return plan.estimate(read_last_run(self._store, tenant)) if plan else None
 
-    def _start(self, job: str, partition: str, full: bool, summary: Summary, only: Sequence[str] = ()) -> Outcome:
+    def _start(self, job: str, partition: str, full: bool, summary: Summary, only: Sequence[str] = ()) -> RunOutcome:
         if self._runner is None:
             self._runner = self._open_runner()
         tags = {"citelock/full": "true"} if full else {}

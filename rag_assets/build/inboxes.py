@@ -22,7 +22,7 @@ from rag_assets.definitions import build_defs
 from rag_assets.partitions import partitions_in_flight, register
 from rag_assets.progress import SilentReporter
 from rag_assets.resources import STEP_WAIT_SECONDS
-from rag_assets.runs import Jobs, RunOptions, end_orphans
+from rag_assets.runs import ProjectJobs, RunOptions, end_orphans
 from rag_assets.state.locks import LockedError, exclusive
 from rag_assets.state.planning import unseen_uploads, watching_folder
 from rag_assets.uploads import INBOXES, JOB, STARTED_BY, InboxBuild
@@ -46,7 +46,7 @@ _IMPORTED_LATER = (
 _OPTIONS = RunOptions({STARTED_BY: INBOXES}, log_level="CRITICAL")
 
 
-class Watch:
+class InboxWatch:
     """The inboxes of an installation, and what was tried of each."""
 
     def __init__(self, config_path: Path | None, instance: dg.DagsterInstance) -> None:
@@ -57,7 +57,7 @@ class Watch:
         """
         self._config_path = config_path
         self._instance = instance
-        self._jobs = Jobs(build_defs(config_path, reporter=SilentReporter()).resolve_job_def)
+        self._jobs = ProjectJobs(build_defs(config_path, reporter=SilentReporter()).resolve_job_def)
         self._config = load_config(config_path)
         self._stamps: Mapping[str, object] = {}
         self._tried: dict[str, str] = {}
@@ -110,7 +110,7 @@ def watch(config_path: Path | None = None) -> None:
     """Look until a signal ends the process; an error is told, and the next look is a little later."""
     with ExitStack() as stack:
         stack.enter_context(exclusive(watching_folder(Store(load_config(config_path).home)), STEP_WAIT_SECONDS))
-        inboxes = Watch(config_path, stack.enter_context(dg.DagsterInstance.get()))
+        inboxes = InboxWatch(config_path, stack.enter_context(dg.DagsterInstance.get()))
         inboxes.warm_up()
         while True:
             try:

@@ -13,7 +13,7 @@ import dagster as dg
 from rag_assets.definitions import build_defs
 from rag_assets.partitions import register
 from rag_assets.progress import Reporter
-from rag_assets.runs import Jobs, Outcome, RunOptions, end_orphans
+from rag_assets.runs import ProjectJobs, RunOptions, RunOutcome, end_orphans
 from rag_serving.config.loading import Config
 
 STARTED_BY = {"citelock/started_by": "citelock build"}
@@ -23,7 +23,7 @@ class Runner:
     """Runs jobs on the instance of DAGSTER_HOME, where the UI shows them, or on one that is forgotten afterwards."""
 
     def __init__(self, config: Config, config_path: Path | None, reporter: Reporter, home: str | None, verbose: bool):
-        self._jobs = Jobs(build_defs(config_path, reporter=reporter).resolve_job_def)
+        self._jobs = ProjectJobs(build_defs(config_path, reporter=reporter).resolve_job_def)
         self._exit = ExitStack()
         self._instance = self._exit.enter_context(dg.DagsterInstance.get() if home else dg.DagsterInstance.ephemeral())
         self._log_level = "INFO" if verbose else "CRITICAL"
@@ -35,7 +35,9 @@ class Runner:
         """Let go of the instance."""
         self._exit.close()
 
-    def run(self, job: str, partition: str, tags: Mapping[str, str] | None = None, only: Sequence[str] = ()) -> Outcome:
+    def run(
+        self, job: str, partition: str, tags: Mapping[str, str] | None = None, only: Sequence[str] = ()
+    ) -> RunOutcome:
         """Run a job for a partition, with further tags; a failure is an outcome, not an exception.
 
         `only` are the assets of the job to make; empty: all.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rag_assets.llm_contexts.tenant import TOKENS_OUT, ContextPlan, Estimate, read_last_run
+from rag_assets.llm_contexts.tenant import TOKENS_OUT, ContextEstimate, ContextPlan, read_last_run
 from rag_assets.publishing.arrange import ORDER
 from rag_assets.publishing.narrowing import NARROWED_FROM
 from rag_assets.publishing.sentences import SentencesPart, wants_sentences, write_sentences
@@ -36,7 +36,7 @@ from rag_serving.models.embedding.vocabulary import TokenCount
 from rag_serving.models.protocols import ModelError
 
 if TYPE_CHECKING:
-    from rag_assets.runs import Outcome
+    from rag_assets.runs import RunOutcome
 
 
 _DIMENSION = 8  # of vectors that nobody compares
@@ -182,7 +182,9 @@ class Summary:
 
     sources: dict[str, dict[str, Any]] = field(default_factory=dict)
     tenants: dict[str, dict[str, Any]] = field(default_factory=dict)
-    estimates: dict[str, Estimate | None] = field(default_factory=dict)  # by tenant; None: no model writes contexts
+    estimates: dict[str, ContextEstimate | None] = field(
+        default_factory=dict
+    )  # by tenant; None: no model writes contexts
     embedding: dict[str, EmbeddingEstimate] = field(default_factory=dict)  # by tenant: what would be embedded
     errors: dict[str, str] = field(default_factory=dict)
     step_seconds: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -227,7 +229,7 @@ class Summary:
         return [*lines, f"{self.seconds:.1f} s"]
 
 
-def source_counts(store: Store, key: str, outcome: Outcome | None, error: str | None = None) -> dict[str, Any]:
+def source_counts(store: Store, key: str, outcome: RunOutcome | None, error: str | None = None) -> dict[str, Any]:
     """Return the counts of a source: of its run, or of its tables where nothing had to be done.
 
     `pages_cut` is there where pages were too long to be read whole, `pages_excluded` where some are left out. A source
@@ -287,7 +289,7 @@ def _made_at(store: Store, key: str) -> str | None:
     return datetime.fromtimestamp(made_at, UTC).isoformat(timespec="seconds")
 
 
-def tenant_facts(store: Store, tenant: str, outcome: Outcome | None) -> dict[str, Any]:
+def tenant_facts(store: Store, tenant: str, outcome: RunOutcome | None) -> dict[str, Any]:
     """Return what is published for a tenant, and what this build did for it: nothing, where there was no run.
 
     `contexts_generated` counts what a model wrote; the metadata template costs nothing and does not count.
@@ -322,7 +324,7 @@ def tenant_facts(store: Store, tenant: str, outcome: Outcome | None) -> dict[str
     return {**facts, **extra, "candidate": stopped.generation} if stopped else {**facts, **extra}
 
 
-def _stopped_candidate(store: Store, tenant: str, outcome: Outcome | None) -> PublishState | None:
+def _stopped_candidate(store: Store, tenant: str, outcome: RunOutcome | None) -> PublishState | None:
     """Return the candidate that a run made and did not publish; None where there is none."""
     made = outcome.metadata.get("generation", {}).get("generation") if outcome and outcome.error else None
     try:
@@ -374,7 +376,7 @@ def _not_searched(counts: dict[str, Any]) -> list[str]:
     return [f"not searched: {of(missing, 'page')}, because {why}"] if missing > 0 else []
 
 
-def estimate_line(expected: Estimate | None) -> str:
+def estimate_line(expected: ContextEstimate | None) -> str:
     line = expected.line() if expected else "contexts need no model (`context.provider`)"
     return f"{line}; nothing was asked or published"
 

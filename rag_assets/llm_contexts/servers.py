@@ -49,7 +49,7 @@ NOBODY = ModelName("", "")
 
 
 @dataclass(frozen=True)
-class Answer:
+class ModelReply:
     """What a model replied, and which one."""
 
     reply: Reply
@@ -68,7 +68,7 @@ class ContextServer:
     breaker: Breaker = field(default_factory=lambda: Breaker(FAILURES, RESET_S))
     failure: str = ""  # the last one
 
-    async def ask(self, messages: Sequence[PromptMessage], brief: bool) -> Answer:
+    async def ask(self, messages: Sequence[PromptMessage], brief: bool) -> ModelReply:
         """Return what the model answers; a failure is counted.
 
         Raises:
@@ -85,7 +85,7 @@ class ContextServer:
             self.failure = str(error)
             raise
         self.breaker.succeed()
-        return Answer(reply, self.name, self.price)
+        return ModelReply(reply, self.name, self.price)
 
 
 class ContextServers:
@@ -94,7 +94,7 @@ class ContextServers:
     def __init__(self, servers: Sequence[ContextServer]) -> None:
         self._servers = servers
 
-    async def ask(self, messages: Sequence[PromptMessage], brief: bool = False) -> Answer:
+    async def ask(self, messages: Sequence[PromptMessage], brief: bool = False) -> ModelReply:
         """Return the first answer; `brief` asks for fewer tokens.
 
         Raises:

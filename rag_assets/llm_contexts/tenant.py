@@ -25,8 +25,8 @@ from rag_assets.llm_contexts.writer import (
     SEAL_PURPOSE,
     Call,
     ContextCache,
+    ContextUsage,
     ContextWriter,
-    Usage,
     Watch,
     calls_about,
     document_budget,
@@ -36,7 +36,7 @@ from rag_assets.llm_contexts.writer import (
 from rag_assets.monitoring.alerts import ERROR_CHARS, is_nth_alert
 from rag_assets.state.throughput import duration
 from rag_assets.steps.contexts.contextualize import WrittenContext, metadata_prefix
-from rag_assets.steps.contexts.prompt import Document, build_documents, prompt
+from rag_assets.steps.contexts.prompt import ContextDocument, build_documents, prompt
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store, StoreError, read_json, write_json
@@ -54,7 +54,7 @@ SECONDS_A_CALL = {"ollama": (1.0, 2.0), "openai": (0.5, 1.0)}
 
 
 @dataclass(frozen=True)
-class Estimate:
+class ContextEstimate:
     """What the next run will take; tokens are guessed from characters, as only the model's tokenizer counts them."""
 
     chunks: int
@@ -96,8 +96,8 @@ class Estimate:
 
 
 def estimate(
-    documents: Sequence[Document], known: Collection[str], settings: Context, rate: float | None = None
-) -> Estimate:
+    documents: Sequence[ContextDocument], known: Collection[str], settings: Context, rate: float | None = None
+) -> ContextEstimate:
     """Return what the passages without a known context will take.
 
     Args:
@@ -110,7 +110,7 @@ def estimate(
     wanted = sum(len(call.indexes) for call in calls)
     tokens_in = _prompt_chars(calls) // CHARS_PER_TOKEN
     tokens_out = TOKENS_OUT * wanted
-    return Estimate(
+    return ContextEstimate(
         chunks=sum(len(document.passages) for document in documents),
         wanted=wanted,
         calls=len(calls),
@@ -177,7 +177,7 @@ class LastRun(BaseModel):
     contexts_per_second: dict[str, float] = {}
 
 
-def note_run(store: Store, tenant: str, failures: Mapping[str, str], tally: Usage | None = None) -> LastRun:
+def note_run(store: Store, tenant: str, failures: Mapping[str, str], tally: ContextUsage | None = None) -> LastRun:
     """Keep what the next build needs to know; `failures` are reasons by chunk id."""
     reason = Counter(failures.values()).most_common(1)[0][0] if failures else ""
     before = read_last_run(store, tenant)
@@ -252,7 +252,7 @@ class TenantContexts:
 
     written: dict[str, WrittenContext] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
-    tally: Usage = field(default_factory=lambda: Usage(0))
+    tally: ContextUsage = field(default_factory=lambda: ContextUsage(0))
 
 
 @dataclass(frozen=True)
@@ -261,10 +261,10 @@ class ContextPlan:
 
     settings: Context
     cache: ContextCache
-    documents: Sequence[Document]
+    documents: Sequence[ContextDocument]
     known: Mapping[str, WrittenContext]
 
-    def estimate(self, last: LastRun) -> Estimate:
+    def estimate(self, last: LastRun) -> ContextEstimate:
         """Return what the run will take."""
         rate = last.contexts_per_second.get(self.cache.models[0])
         return estimate(self.documents, self.known, self.settings, rate)
@@ -317,7 +317,7 @@ class UsageReporter:
     observe: Callable[[dict[str, Any]], object]
     told_at: float = field(default_factory=time.monotonic)
 
-    def __call__(self, tally: Usage) -> None:
+    def __call__(self, tally: ContextUsage) -> None:
         self.advance(tally.handled, tally.total)
         now = time.monotonic()
         if now - self.told_at >= TOLD_S:

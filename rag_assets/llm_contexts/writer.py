@@ -23,14 +23,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rag_assets.llm_contexts.servers import NOBODY, Answer, ContextServers, ModelName
+from rag_assets.llm_contexts.servers import NOBODY, ContextServers, ModelName, ModelReply
 from rag_assets.state.content_cache import ContentCache
 from rag_assets.state.throughput import Throughput, duration
 from rag_assets.steps.contexts.contextualize import NOT_ASKED, WrittenContext
 from rag_assets.steps.contexts.prompt import (
     VERSION,
-    Document,
-    Passage,
+    ContextDocument,
+    ContextPassage,
     QualityScore,
     inventions,
     prompt,
@@ -169,7 +169,7 @@ def _context(row: Sequence[Any]) -> WrittenContext:
 
 
 @dataclass
-class Usage:
+class ContextUsage:
     """Counts of one run; `total` are the passages that have to be asked about."""
 
     total: int
@@ -240,15 +240,15 @@ class Usage:
 class Call:
     """Passages of one document that are asked about together."""
 
-    document: Document
+    document: ContextDocument
     indexes: tuple[int, ...]
 
     @property
-    def passages(self) -> list[Passage]:
+    def passages(self) -> list[ContextPassage]:
         return [self.document.passages[index] for index in self.indexes]
 
 
-def calls_about(documents: Sequence[Document], known: Collection[str], size: int) -> list[Call]:
+def calls_about(documents: Sequence[ContextDocument], known: Collection[str], size: int) -> list[Call]:
     """Return the calls for the passages that have no context; one that a document has twice is asked about once."""
     calls = []
     for document in documents:
@@ -264,7 +264,7 @@ def oldest_prompt(settings: Context) -> int:
 
 
 def known_contexts(
-    cache: ContextCache, documents: Sequence[Document], oldest_prompt: int = 0
+    cache: ContextCache, documents: Sequence[ContextDocument], oldest_prompt: int = 0
 ) -> dict[str, WrittenContext]:
     """Return the contexts that no model has to be asked for, by the keys of their passages.
 
@@ -284,7 +284,7 @@ def known_contexts(
 
 
 def _renamed(
-    cache: ContextCache, passages: Mapping[str, tuple[Passage, Document]], oldest_prompt: int
+    cache: ContextCache, passages: Mapping[str, tuple[ContextPassage, ContextDocument]], oldest_prompt: int
 ) -> dict[str, WrittenContext]:
     places = cache.lookup_places([passage.place for passage, _ in passages.values()], oldest_prompt)
     return {
@@ -295,7 +295,7 @@ def _renamed(
 
 
 def _with_scores(
-    known: Mapping[str, WrittenContext], passages: Mapping[str, tuple[Passage, Document]]
+    known: Mapping[str, WrittenContext], passages: Mapping[str, tuple[ContextPassage, ContextDocument]]
 ) -> dict[str, WrittenContext]:
     """Return the contexts that were kept without the parts of their quality, with them."""
     bare = [key for key, context in known.items() if context.scores is None]
@@ -310,10 +310,10 @@ COMMIT_S = 2.0
 FAILURES_IN_A_ROW = 10
 _PREAMBLE_TOKENS = 700  # the task, the passage itself and its question
 _log = logging.getLogger(__name__)
-Watch = Callable[[Usage], None]
+Watch = Callable[[ContextUsage], None]
 
 
-def _unwatched(tally: Usage) -> None:
+def _unwatched(tally: ContextUsage) -> None:
     """Nobody looks at the tally."""
 
 
@@ -323,7 +323,7 @@ class Contexts:
 
     written: Mapping[str, WrittenContext]
     failures: Mapping[str, str]
-    tally: Usage
+    tally: ContextUsage
 
 
 @dataclass
@@ -350,7 +350,7 @@ class _Best:
 
 
 @dataclass
-class _Spent:
+class _TokensSpent:
     """Tokens of all calls about the same passages."""
 
     tokens_in: int = 0
@@ -358,7 +358,7 @@ class _Spent:
     tokens_cached: int = 0
     cost: float = 0.0
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: ModelReply) -> None:
         tokens_in, tokens_out = answer.reply.prompt_tokens, answer.reply.completion_tokens
         self.tokens_in += tokens_in
         self.tokens_out += tokens_out
@@ -376,7 +376,9 @@ class ContextWriter:
     watch: Watch = field(default=_unwatched)
     budget: TenantBudget | None = None  # asked before every call
 
-    def write(self, documents: Sequence[Document], known: Mapping[str, WrittenContext] | None = None) -> Contexts:
+    def write(
+        self, documents: Sequence[ContextDocument], known: Mapping[str, WrittenContext] | None = None
+    ) -> Contexts:
         """Return the contexts of all passages, from the cache where it has them; `known` are those, if they were
         looked up.
 
@@ -386,7 +388,7 @@ class ContextWriter:
         if known is None:
             known = known_contexts(self.cache, documents, oldest_prompt(self.settings))
         calls = calls_about(documents, known, self.settings.chunks_per_call)
-        run = _Run(self, Usage(sum(len(call.indexes) for call in calls)))
+        run = _Run(self, ContextUsage(sum(len(call.indexes) for call in calls)))
         if calls:
             asyncio.run(run.all(calls))
         return Contexts({**known, **run.written}, run.failures, run.tally)
@@ -395,7 +397,7 @@ class ContextWriter:
 class _Run:
     """The calls of one `write`, in an event loop."""
 
-    def __init__(self, writer: ContextWriter, tally: Usage) -> None:
+    def __init__(self, writer: ContextWriter, tally: ContextUsage) -> None:
         self.tally = tally
         self.written: dict[str, WrittenContext] = {}
         self.failures: dict[str, str] = {}
@@ -440,7 +442,7 @@ class _Run:
     async def _ask(self, call: Call) -> None:
         """Ask until all passages of a call have good contexts, or there are no attempts left."""
         best = {index: _Best() for index in call.indexes}
-        brief, spent = False, _Spent()
+        brief, spent = False, _TokensSpent()
         advice: tuple[str, ...] = ()
         for attempt in range(self._settings.attempts):
             open_ = [index for index in call.indexes if not best[index].accepted]
@@ -465,7 +467,7 @@ class _Run:
             tokens = spent.tokens_in + spent.tokens_out
             await asyncio.to_thread(self._budget.spend, "contexts", tokens, spent.cost)
 
-    def _take(self, call: Call, open_: Sequence[int], best: dict[int, _Best], said: Answer) -> tuple[str, ...]:
+    def _take(self, call: Call, open_: Sequence[int], best: dict[int, _Best], said: ModelReply) -> tuple[str, ...]:
         """Score an answer; what to do better, if it has to be asked for again."""
         answers = read_answer(said.reply.text, len(open_))
         written = [(index, answer) for index, answer in zip(open_, answers, strict=True) if answer]
@@ -475,7 +477,7 @@ class _Run:
             best[index].offer(answer, score, said.by)
         return tuple(dict.fromkeys(hint for score in scores if not score.accepted for hint in score.recommendations))
 
-    def _settle(self, call: Call, best: Mapping[int, _Best], spent: _Spent) -> None:
+    def _settle(self, call: Call, best: Mapping[int, _Best], spent: _TokensSpent) -> None:
         """Keep the best context of each passage, with its share of the tokens."""
         self.tally.tokens_in += spent.tokens_in
         self.tally.tokens_out += spent.tokens_out
@@ -508,7 +510,7 @@ class _Run:
             self._down = f"not asked: the model failed {self._failed_in_a_row} times in a row ({error})"
             _log.warning("contexts: %s", self._down)
 
-    def _fail(self, passages: Sequence[Passage], why: str) -> None:
+    def _fail(self, passages: Sequence[ContextPassage], why: str) -> None:
         self.failures.update((passage.key, why) for passage in passages)
         self.tally.count(failed=len(passages))
         self._watch(self.tally)

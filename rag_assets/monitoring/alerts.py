@@ -30,7 +30,7 @@ REMIND = timedelta(hours=24)
 ERROR_CHARS, NAMED = 500, 20
 
 
-class Watched(BaseModel):
+class WatchedSource(BaseModel):
     """What is remembered of a source between two looks."""
 
     model_config = ConfigDict(frozen=True)
@@ -40,7 +40,7 @@ class Watched(BaseModel):
     alerted_at: datetime | None = None
 
 
-class Verdict(BaseModel):
+class SourceVerdict(BaseModel):
     """A source as it is now, and what of that is new."""
 
     model_config = ConfigDict(frozen=True)
@@ -51,10 +51,10 @@ class Verdict(BaseModel):
     alert: bool
 
 
-_MEMORY = TypeAdapter(dict[str, Watched])
+_MEMORY = TypeAdapter(dict[str, WatchedSource])
 
 
-def read_memory(cursor: str | None) -> dict[str, Watched]:
+def read_memory(cursor: str | None) -> dict[str, WatchedSource]:
     """Return what the last look remembered; nothing where that cannot be read."""
     try:
         return _MEMORY.validate_json(cursor or "{}")
@@ -62,17 +62,17 @@ def read_memory(cursor: str | None) -> dict[str, Watched]:
         return {}
 
 
-def write_memory(memory: Mapping[str, Watched]) -> str:
+def write_memory(memory: Mapping[str, WatchedSource]) -> str:
     return _MEMORY.dump_json(dict(memory), exclude_none=True).decode()
 
 
 def look(
-    config: Config, store: Store, syncing: Collection[str], memory: Mapping[str, Watched], now: datetime
-) -> tuple[list[Verdict], dict[str, Watched]]:
+    config: Config, store: Store, syncing: Collection[str], memory: Mapping[str, WatchedSource], now: datetime
+) -> tuple[list[SourceVerdict], dict[str, WatchedSource]]:
     """Judge every source, and return the verdicts with what to remember of them."""
     verdicts, remembered = [], {}
     for key, source in sorted(config.sources.items()):
-        before = memory.get(key, Watched(known_since=now))
+        before = memory.get(key, WatchedSource(known_since=now))
         freshness = judge(
             source,
             config.monitoring,
@@ -83,14 +83,16 @@ def look(
         )
         alert = _is_worth_telling(before, freshness, now)
         verdicts.append(
-            Verdict(source=key, freshness=freshness, changed=freshness.overdue != before.overdue, alert=alert)
+            SourceVerdict(source=key, freshness=freshness, changed=freshness.overdue != before.overdue, alert=alert)
         )
         alerted_at = now if alert else before.alerted_at if freshness.overdue else None
-        remembered[key] = Watched(known_since=before.known_since, overdue=freshness.overdue, alerted_at=alerted_at)
+        remembered[key] = WatchedSource(
+            known_since=before.known_since, overdue=freshness.overdue, alerted_at=alerted_at
+        )
     return verdicts, remembered
 
 
-def _is_worth_telling(before: Watched, freshness: Freshness, now: datetime) -> bool:
+def _is_worth_telling(before: WatchedSource, freshness: Freshness, now: datetime) -> bool:
     if not freshness.overdue:
         return before.overdue
     return before.alerted_at is None or now - before.alerted_at >= REMIND
@@ -101,7 +103,7 @@ def is_nth_alert(failures: int) -> bool:
     return failures > 0 and failures & (failures - 1) == 0
 
 
-def freshness_events(config: Config, verdicts: Sequence[Verdict], now: datetime) -> list[dict[str, Any]]:
+def freshness_events(config: Config, verdicts: Sequence[SourceVerdict], now: datetime) -> list[dict[str, Any]]:
     """Return one event for all sources that became or stay overdue, and one for all that are back."""
     alerts = [verdict for verdict in verdicts if verdict.alert]
     groups = {
@@ -111,7 +113,7 @@ def freshness_events(config: Config, verdicts: Sequence[Verdict], now: datetime)
     return [_freshness_event(name, config, group, now) for name, group in groups.items() if group]
 
 
-def _freshness_event(name: str, config: Config, verdicts: Sequence[Verdict], now: datetime) -> dict[str, Any]:
+def _freshness_event(name: str, config: Config, verdicts: Sequence[SourceVerdict], now: datetime) -> dict[str, Any]:
     state = "overdue" if name == "sources_overdue" else "synced again"
     first, count = verdicts[0], len(verdicts)
     keys = ", ".join(verdict.source for verdict in verdicts[:NAMED]) + (" …" if count > NAMED else "")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rag_assets.publishing.arrange import BuildError
 from rag_assets.publishing.column_sizes import MOST
 from rag_assets.publishing.kept_rows import KeptRows, rows_of
-from rag_assets.publishing.posting_lists import PART, Borders, KeptPostings, Numbers, Part, blocks, counted
+from rag_assets.publishing.posting_lists import PART, Borders, KeptPostings, Numbers, RowPostings, blocks, counted
 from rag_assets.publishing.token_lists import TokenLists
 from rag_serving.artifacts.columns import combine_chunks, dictionary_encode
 from rag_serving.artifacts.keyword_tables import KEYWORD_PAGES, KEYWORD_ROWS, KEYWORD_WORDS
@@ -137,7 +137,7 @@ class _Counts:
     """The words of a chunk table's rows and pages: those of an earlier index, and those that are counted."""
 
     def __init__(self, chunks: pa.Table, earlier: EarlierKeywords | None) -> None:
-        self.words, self.parts = NumberedWords(), list[Part]()
+        self.words, self.parts = NumberedWords(), list[RowPostings]()
         self.lengths = np.zeros(len(chunks), np.int32)
         rows, pages, self.page_of, firsts = _sources(chunks, earlier)
         named = self._count(chunks, np.flatnonzero(rows < 0))

@@ -26,7 +26,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from rag_assets.publishing.arrange import lexical_digest, lexical_documents
 from rag_assets.publishing.kept_rows import KeptRows, rows_of
-from rag_assets.publishing.posting_lists import PART, Block, KeptPostings, Numbers, Part, blocks, counted
+from rag_assets.publishing.posting_lists import PART, KeptPostings, Numbers, PostingBlock, RowPostings, blocks, counted
 from rag_assets.publishing.token_lists import TokenLists
 from rag_serving.indexes.bm25 import K1, METHOD, B, idf
 from rag_serving.indexes.lexical import ARRAYS, FACTS_FILE, FORMAT, IDS_FILE, VOCABULARY_FILE, LexicalIndex
@@ -104,7 +104,7 @@ def build_lexical(
 
 def _build(folder: Path, table: pa.Table, progress: Progress | None, earlier: EarlierLexical | None) -> list[str]:
     """Write the arrays; returns the vocabulary in its order."""
-    terms, parts = TermNumbers(), list[Part]()
+    terms, parts = TermNumbers(), list[RowPostings]()
     lengths = np.zeros(len(table), np.int32)
     fresh = earlier.kept.fresh if earlier else np.arange(len(table))
     for start in range(0, len(fresh), PART):
@@ -153,7 +153,7 @@ def _told(texts: Sequence[str], before: int, total: int, progress: Progress | No
 
 
 def _save(
-    folder: Path, terms: TermNumbers, parts: Sequence[Part], lengths: Numbers, earlier: EarlierLexical | None
+    folder: Path, terms: TermNumbers, parts: Sequence[RowPostings], lengths: Numbers, earlier: EarlierLexical | None
 ) -> list[str]:
     """Write the arrays, and the parameters as bm25s writes them; returns the vocabulary in its order."""
     spelt, places, kept = _with_earlier(terms, earlier, lengths) if earlier else (*terms.sorted(), None)
@@ -165,7 +165,7 @@ def _save(
         ArrayFile(folder / ARRAYS["weights"], np.float32) as weights,
     ):
 
-        def write(block: Block) -> None:
+        def write(block: PostingBlock) -> None:
             rows.append(block.rows)
             counts.append(block.counts)
             weights.append(weigh(block))
@@ -218,7 +218,7 @@ class _Weights:
         mean = int(lengths.sum(dtype=np.int64)) / max(len(lengths), 1)
         self._norms = K1 * ((1 - B) + B * lengths / mean) if mean else np.zeros(len(lengths))
 
-    def __call__(self, block: Block) -> NDArray[np.float32]:
+    def __call__(self, block: PostingBlock) -> NDArray[np.float32]:
         rare = {count: idf(count, self._population) for count in np.flatnonzero(np.bincount(block.sizes)).tolist()}
         factors = np.array([rare[count] for count in block.sizes.tolist()], np.float32)
         counts = block.counts.astype(np.float32)

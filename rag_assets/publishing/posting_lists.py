@@ -27,7 +27,7 @@ BLOCK = 1 << 22
 """Postings that are put together at once."""
 
 
-class Part(NamedTuple):
+class RowPostings(NamedTuple):
     """The terms of some rows in ascending order of their numbers; rows and counts of each, rows ascending."""
 
     terms: Numbers
@@ -47,7 +47,7 @@ class KeptPostings(NamedTuple):
     renumbered: Numbers  # by its numbers: the row's number now, -1 where it is counted again or gone; else ascending
 
 
-class Block(NamedTuple):
+class PostingBlock(NamedTuple):
     """The postings of some terms that follow each other, rows ascending."""
 
     sizes: Borders  # [terms]
@@ -55,7 +55,7 @@ class Block(NamedTuple):
     counts: Numbers
 
 
-def counted(terms: Numbers, owners: Numbers, rows: Numbers) -> Part:
+def counted(terms: Numbers, owners: Numbers, rows: Numbers) -> RowPostings:
     """Return how often each term stands in each row, of one term number and the place of its row for each occurrence.
 
     `rows`: the numbers of the rows, ascending.
@@ -67,7 +67,7 @@ def counted(terms: Numbers, owners: Numbers, rows: Numbers) -> Part:
     counts = np.diff(begins, append=len(keys))
     own, places = np.divmod(keys[begins], width)
     starts = np.flatnonzero(np.diff(own, prepend=-1))
-    return Part(own[starts].astype(np.int32), np.append(starts, len(own)), _small(places), _small(counts), rows)
+    return RowPostings(own[starts].astype(np.int32), np.append(starts, len(own)), _small(places), _small(counts), rows)
 
 
 def _small(numbers: Borders) -> NDArray[Any]:
@@ -75,7 +75,9 @@ def _small(numbers: Borders) -> NDArray[Any]:
     return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
 
-def blocks(parts: Sequence[Part], places: Numbers, terms: int, kept: KeptPostings | None = None) -> Iterator[Block]:
+def blocks(
+    parts: Sequence[RowPostings], places: Numbers, terms: int, kept: KeptPostings | None = None
+) -> Iterator[PostingBlock]:
     """Yield the postings of all terms in their order, some millions at a time.
 
     `parts`: their rows follow each other; `places`: where each of their term numbers stands in the order of the `terms`
@@ -106,16 +108,16 @@ class _Ordered(NamedTuple):
     places: Numbers
     starts: Borders
     sizes: Borders
-    part: Part
+    part: RowPostings
 
     @classmethod
-    def of(cls, part: Part, places: Numbers) -> _Ordered:
+    def of(cls, part: RowPostings, places: Numbers) -> _Ordered:
         own = places[part.terms]
         order = np.argsort(own)
         return cls(own[order], part.starts[:-1][order], np.diff(part.starts)[order], part)
 
 
-def _counted_block(ordered: Sequence[_Ordered], first: int, last: int) -> Block:
+def _counted_block(ordered: Sequence[_Ordered], first: int, last: int) -> PostingBlock:
     """Return what was counted of the terms from `first` to before `last`."""
     ranges = [(one, slice(*np.searchsorted(one.places, (first, last)))) for one in ordered]
     sizes = np.zeros(last - first, np.int64)
@@ -132,10 +134,10 @@ def _counted_block(ordered: Sequence[_Ordered], first: int, last: int) -> Block:
         rows[targets] = one.part.rows[one.part.places[sources]]
         counts[targets] = one.part.counts[sources]
         free[terms] += lengths
-    return Block(sizes, rows, counts)
+    return PostingBlock(sizes, rows, counts)
 
 
-def _with_kept(new: Block, kept: KeptPostings, first: int, last: int) -> Block:
+def _with_kept(new: PostingBlock, kept: KeptPostings, first: int, last: int) -> PostingBlock:
     """Return a block with the postings that are kept, each where its row belongs."""
     begin, end = np.searchsorted(kept.places, (first, last))
     postings = slice(kept.starts[begin], kept.starts[end])
@@ -151,4 +153,4 @@ def _with_kept(new: Block, kept: KeptPostings, first: int, last: int) -> Block:
         owners = np.repeat(np.arange(last - first), new.sizes)
         targets = np.searchsorted(terms * width + rows, owners * width + new.rows)
         rows, counts = np.insert(rows, targets, new.rows), np.insert(counts, targets, new.counts)
-    return Block(sizes, rows, counts)
+    return PostingBlock(sizes, rows, counts)

@@ -53,7 +53,7 @@ class PublishError(Exception):
 
 
 @dataclass(frozen=True)
-class Publication:
+class PublishOutcome:
     """What `publish` did."""
 
     generation: str
@@ -73,7 +73,7 @@ class Pruned:
 
 def publish(
     store: Store, tenant: str, generation_id: str, config: Config, gates: Sequence[CheckResult] = ()
-) -> Publication:
+) -> PublishOutcome:
     """Point `current` at a generation that passed `check_generation` and every further gate.
 
     Raises:
@@ -94,7 +94,7 @@ def publish(
     previous = store.current(tenant)
     figures = publish_to_database(store, tenant, generation_id, config)
     move_current(store, tenant, generation_id, config)
-    return Publication(generation_id, previous, previous != generation_id, figures)
+    return PublishOutcome(generation_id, previous, previous != generation_id, figures)
 
 
 def prune(store: Store, tenant: str, config: Config) -> Pruned:

@@ -35,7 +35,7 @@ class RefusedError(RedactedError):
 
 
 @dataclass(frozen=True)
-class Limits:
+class HttpLimits:
     """What a source may ask and be answered."""
 
     base_url: str
@@ -90,7 +90,7 @@ class _Exchange:
 class BoundedAdapter(HTTPAdapter):
     """Sends requests within limits; the answer's body is read when it is handed back."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
         self._under_way = threading.local()
         super().__init__()
@@ -145,7 +145,7 @@ def _read(response: requests.Response, most: int) -> None:
     response._content = b"".join(pieces)  # what `requests` itself keeps a body in
 
 
-def _pools(limits: Limits, under_way: threading.local) -> dict[str, type]:
+def _pools(limits: HttpLimits, under_way: threading.local) -> dict[str, type]:
     """Pools whose connections check their peer, and tell the request under way which socket is its."""
 
     class _Checked(HTTPConnection):
@@ -173,7 +173,7 @@ def _pools(limits: Limits, under_way: threading.local) -> dict[str, type]:
     return {"http": _Plain, "https": _Secure}
 
 
-def bound(session: requests.Session, limits: Limits) -> None:
+def bound(session: requests.Session, limits: HttpLimits) -> None:
     """Put the limits on a session: every request of it, and every redirect."""
     session.max_redirects = MAX_REDIRECTS
     for scheme in _PORTS:

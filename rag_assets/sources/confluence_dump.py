@@ -41,7 +41,7 @@ from rag_serving.config.sources import ConfluenceDump as Settings
 
 
 @dataclass
-class _Reading:
+class _DumpContent:
     """What the files of a dump said."""
 
     rows: dict[str, Row] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class _Reading:
         return len(self.rows.keys() | self.excluded.keys() | failures.keys()) + len(self.repeated)
 
 
-class ConfluenceDump:
+class ConfluenceDumpSource:
     """Pages of a dump; the whole of it is read in each sync."""
 
     def __init__(
@@ -82,7 +82,7 @@ class ConfluenceDump:
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
         """Read all files; one that cannot be read is a failure of its page alone."""
-        reading = _Reading()
+        reading = _DumpContent()
         before = rows_by_id(previous)
         with dump_files(self._settings.path) as files:
             for done, file in enumerate(files.envelopes, start=1):
@@ -112,7 +112,7 @@ class ConfluenceDump:
     def _wanted(self, files: DumpFiles) -> list[DumpFile]:
         return files.envelopes + (files.attached if self._settings.attachments != "none" else [])
 
-    def _attached(self, files: DumpFiles, reading: _Reading) -> Iterator[Attached]:
+    def _attached(self, files: DumpFiles, reading: _DumpContent) -> Iterator[Attached]:
         """Files of pages; they have no ids, so where they stand names them."""
         for file in self._wanted(files)[len(files.envelopes) :]:
             content = _content(file)
@@ -128,7 +128,7 @@ class ConfluenceDump:
     def _fingerprint(self, file_digests: list[str]) -> str:
         return digest(settings_digest(self.key, self._settings), *file_digests)
 
-    def _read(self, file: DumpFile, reading: _Reading) -> None:
+    def _read(self, file: DumpFile, reading: _DumpContent) -> None:
         content = _content(file)
         reading.digests.append(_file_digest(file.name, content))
         try:
@@ -136,7 +136,7 @@ class ConfluenceDump:
         except EnvelopeError as error:
             reading.failures[file.name] = f"{file.name}: {error}"
 
-    def _take(self, name: str, envelope: dict[str, Any], reading: _Reading) -> None:
+    def _take(self, name: str, envelope: dict[str, Any], reading: _DumpContent) -> None:
         page_id = page_id_of(envelope, self._origin.id_prefix)
         reading.files[name] = page_id
         version = version_of(envelope)
@@ -161,7 +161,7 @@ class ConfluenceDump:
         elif excluded is not None:
             reading.excluded[page_id] = excluded
 
-    def _keep(self, before: Mapping[str, Row], state: Mapping[str, Any], reading: _Reading) -> dict[str, str]:
+    def _keep(self, before: Mapping[str, Row], state: Mapping[str, Any], reading: _DumpContent) -> dict[str, str]:
         """Keep the last row of pages whose files cannot be read now, and name each failure by its page.
 
         Who could read the page when it was last read stands in its row. Unless the file still says who may, that
@@ -186,7 +186,7 @@ class ConfluenceDump:
                 failures[reading.files.get(name, name)] = reason
         return failures
 
-    def _readers(self, reading: _Reading) -> EffectiveReaders:
+    def _readers(self, reading: _DumpContent) -> EffectiveReaders:
         """A scrape without restrictions cannot narrow; in one that has them, a page or ancestor without them hides."""
         space = space_readers(self._settings.readers)
         unknown = NOBODY if reading.carries_restrictions else EVERYONE

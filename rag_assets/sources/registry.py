@@ -22,7 +22,7 @@ from rag_assets.sources.confluence.listing import DETAILS
 from rag_assets.sources.confluence.source import open_client
 from rag_assets.sources.confluence.transport import AccessRefused
 from rag_assets.sources.confluence_mcp.tools import McpTools, ToolError, listed_of, named_spaces, open_tools, results_of
-from rag_assets.sources.documents.rows import Reading
+from rag_assets.sources.documents.rows import DocumentReading
 from rag_assets.sources.dump_files import dump_files, opened
 from rag_assets.sources.sites.trees import opened_tree
 from rag_assets.steps.files.plugged import missing_extra
@@ -52,34 +52,34 @@ def open_source(
         public_url: where people reach the server (`serving.public_url`), which shows documents.
     """
     if isinstance(settings, source_kinds.ConfluenceDump):
-        from rag_assets.sources.confluence_dump import ConfluenceDump
+        from rag_assets.sources.confluence_dump import ConfluenceDumpSource
 
-        return ConfluenceDump(key, settings, reader, originals)
+        return ConfluenceDumpSource(key, settings, reader, originals)
     if isinstance(settings, source_kinds.ConfluenceExport):
-        from rag_assets.sources.confluence_export.source import ConfluenceExport
+        from rag_assets.sources.confluence_export.source import ConfluenceExportSource
 
-        return ConfluenceExport(key, settings, reader, originals)
+        return ConfluenceExportSource(key, settings, reader, originals)
     if isinstance(settings, source_kinds.ConfluenceMcp):
-        from rag_assets.sources.confluence_mcp.source import ConfluenceMcp
+        from rag_assets.sources.confluence_mcp.source import ConfluenceMcpSource
 
-        return ConfluenceMcp(key, settings)
+        return ConfluenceMcpSource(key, settings)
     if isinstance(settings, source_kinds.Files):
-        return _documents(key, settings, folder, Reading(reader, originals, public_url))
+        return _documents(key, settings, folder, DocumentReading(reader, originals, public_url))
     if isinstance(settings, source_kinds.SiteSource):
         from rag_assets.sources.sites.source import SiteFolder
 
-        return SiteFolder(key, settings, Reading(reader, originals, public_url))
+        return SiteFolder(key, settings, DocumentReading(reader, originals, public_url))
     from rag_assets.sources.confluence.extras import ConfluenceExtras
 
     return ConfluenceExtras(key, settings, folder, reader=reader, originals=originals)
 
 
-def _documents(key: str, settings: source_kinds.Files, folder: Path, reading: Reading) -> Source:
+def _documents(key: str, settings: source_kinds.Files, folder: Path, reading: DocumentReading) -> Source:
     """Return the folder or upload inbox that the settings mean."""
     if settings.path is not None:
-        from rag_assets.sources.documents.folder import FolderSource
+        from rag_assets.sources.documents.folder import DocumentFolder
 
-        return FolderSource(key, settings, reading)
+        return DocumentFolder(key, settings, reading)
     from rag_assets.sources.documents.inbox import InboxSource
     from rag_serving.documents.inbox import Inbox
 

@@ -105,7 +105,7 @@ def exclusive(folder: Path, wait_s: float = 0.0, run: str = "") -> Iterator[None
     """
     path = _lock_file(folder)
     lock = FileLock(path, thread_local=False, is_singleton=True, fallback_to_soft=False)
-    patience = _Patience(path, run, wait_s)
+    patience = _LockPatience(path, run, wait_s)
     while True:
         try:
             lock.acquire(timeout=min(wait_s, _LOOK_S), poll_interval=_POLL_S)
@@ -165,7 +165,7 @@ def locked(
         yield
 
 
-class _Patience:
+class _LockPatience:
     """How long a lock is waited for: `wait_s`, but `RUN_WAIT_S` while the own run holds it."""
 
     def __init__(self, path: Path, run: str, wait_s: float) -> None:
@@ -187,7 +187,7 @@ class _Patience:
 def _held_by_run(path: Path, run: str, wait_s: float, alone: bool = False) -> Iterator[None]:
     """Hold a lock file for a run, with its other steps unless `alone`."""
     number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    patience = _Patience(path, run, wait_s)
+    patience = _LockPatience(path, run, wait_s)
     try:
         while not _joined(number, run, alone):
             patience.refuse_at_end()

@@ -18,7 +18,7 @@ LEAST_S = 3.0
 _CLOSEST_S = 0.25  # reports nearer than this are one, so that a window holds some hundred at most
 
 
-class Report(NamedTuple):
+class WorkDone(NamedTuple):
     """What was done at a moment: `done` in the units that people count, `share` of the stage's work from 0 to 1."""
 
     at: float  # seconds of a clock that never goes back
@@ -26,14 +26,14 @@ class Report(NamedTuple):
     share: float
 
 
-class Estimate(NamedTuple):
+class RemainingTime(NamedTuple):
     """Units a second, and seconds until the stage ends."""
 
     rate: float
     seconds_left: float
 
 
-def estimate(reports: Sequence[Report]) -> Estimate | None:
+def estimate(reports: Sequence[WorkDone]) -> RemainingTime | None:
     """Return the estimate from the recent reports, oldest first; None before enough is known.
 
     What came before the first report counts for nothing: models are loaded and connections opened then. The moving
@@ -47,7 +47,7 @@ def estimate(reports: Sequence[Report]) -> Estimate | None:
     seconds, share = last.at - first.at, last.share - first.share
     if seconds <= 0 or share <= 0:
         return None
-    return Estimate((last.done - first.done) / seconds, max(0.0, 1 - last.share) / share * seconds)
+    return RemainingTime((last.done - first.done) / seconds, max(0.0, 1 - last.share) / share * seconds)
 
 
 @dataclass
@@ -55,11 +55,11 @@ class Throughput:
     """Keeps the reports of one stage."""
 
     clock: Callable[[], float] = time.monotonic
-    _reports: deque[Report] = field(default_factory=deque)
+    _reports: deque[WorkDone] = field(default_factory=deque)
 
     def report(self, done: int, total: int, share: float | None = None) -> None:
         """Take in how much is done; `share` of the work where units differ in it, else the share of the units."""
-        report = Report(self.clock(), done, share if share is not None else done / total if total else 1.0)
+        report = WorkDone(self.clock(), done, share if share is not None else done / total if total else 1.0)
         if len(self._reports) > 1 and report.at - self._reports[-2].at < _CLOSEST_S:
             self._reports.pop()
         self._reports.append(report)
@@ -67,7 +67,7 @@ class Throughput:
             self._reports.popleft()
 
     @property
-    def estimate(self) -> Estimate | None:
+    def estimate(self) -> RemainingTime | None:
         """The estimate now; None before enough is known."""
         return estimate(self._reports)
 

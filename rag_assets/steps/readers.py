@@ -26,7 +26,7 @@ _TYPES: Mapping[str, frozenset[str | None]] = {
 _NAMES: Mapping[str, tuple[str, ...]] = {"user": ("username", "accountId", "userKey"), "group": ("name",)}
 
 
-class GrantError(Exception):
+class RestrictionError(Exception):
     """Restrictions that this program does not understand; the message says what is wrong with them."""
 
 
@@ -79,7 +79,7 @@ def grants_of(envelope: Mapping[str, Any], id_prefix: str = "") -> Grants:
     """Return what a REST v1 content envelope says of the page's readers; never raises."""
     try:
         own, fault = restriction_readers(envelope.get("restrictions", {})), None
-    except GrantError as error:
+    except RestrictionError as error:
         own, fault = NOBODY, str(error)
     return Grants(_ancestor_ids(envelope.get("ancestors"), id_prefix), own, fault)
 
@@ -95,7 +95,7 @@ def restriction_readers(restrictions: object) -> str | None:
     read = restrictions.get("read") if isinstance(restrictions, dict) else None
     lists = read.get("restrictions") if isinstance(read, dict) else None
     if not isinstance(lists, dict):
-        raise GrantError("its restrictions do not say who may read it")
+        raise RestrictionError("its restrictions do not say who may read it")
     return _lists_readers(lists)
 
 
@@ -190,10 +190,10 @@ def _lists_readers(lists: Mapping[str, object]) -> str:
     entries = {kind: _entries(collection, kind) for kind, collection in lists.items() if not kind.startswith("_")}
     unknown = sorted(kind for kind in entries.keys() - _UNDERSTOOD if entries[kind])
     if unknown:
-        raise GrantError(f"grants of kind {unknown[0]!r} are not understood")
+        raise RestrictionError(f"grants of kind {unknown[0]!r} are not understood")
     if not any(entries.values()):
         if _UNDERSTOOD - entries.keys():
-            raise GrantError("its restrictions were not given for both users and groups")
+            raise RestrictionError("its restrictions were not given for both users and groups")
         return EVERYONE
     return reader_class([[name for kind in _UNDERSTOOD for name in names_in(entries.get(kind, []), kind)]])
 
@@ -201,7 +201,7 @@ def _lists_readers(lists: Mapping[str, object]) -> str:
 def _entries(collection: object, kind: str) -> list[object]:
     results = collection.get("results") if isinstance(collection, dict) else None
     if not isinstance(results, list):
-        raise GrantError(f"the list of its {kind} restrictions is malformed")
+        raise RestrictionError(f"the list of its {kind} restrictions is malformed")
     return results
 
 
@@ -249,7 +249,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Level:
+class RestrictionLevel:
     """One thing that narrows who may read a page."""
 
     where: Where
@@ -269,7 +269,7 @@ class Explained:
 
     page_id: str
     readers: str
-    levels: tuple[Level, ...]
+    levels: tuple[RestrictionLevel, ...]
     may_read: bool | None
     notes: tuple[str, ...]
 
@@ -299,7 +299,7 @@ def explain(
     required = {clause for level in levels for clause in clauses_of(level.readers)}
     if further := clauses_of(readers) - required:
         reason = hidden or ("as its last sync left it" if origins else "its restrictions as a whole")
-        levels.append(Level("further", reader_class(further), reason, str(row["page_id"])))
+        levels.append(RestrictionLevel("further", reader_class(further), reason, str(row["page_id"])))
     if origins is None:
         notes.append(f"which restriction it is was not written down yet; `citelock build {source}` does")
     elif setting != "from_source" and space_readers(setting) != origins.space:
@@ -314,19 +314,19 @@ def explain(
 
 def _levels(
     row: Row, above: Mapping[str, Row], origins: ReaderOrigins, source: str, setting: SpaceReaders
-) -> Iterator[Level]:
+) -> Iterator[RestrictionLevel]:
     """Yield the space, then the ancestors from the root, then the page; of ancestors only those that narrow."""
     if setting == "from_source":
-        yield Level("space", origins.space, f"permissions of space {row['space']}")
+        yield RestrictionLevel("space", origins.space, f"permissions of space {row['space']}")
     else:
-        yield Level("configuration", origins.space, f"sources.{source}.readers")
+        yield RestrictionLevel("configuration", origins.space, f"sources.{source}.readers")
     for one in _line(row, above):
         level, reason = origins.levels.get(one, (EVERYONE, None))
         if one == row["page_id"]:
-            yield Level("page", level, _reason(level, reason), one)
+            yield RestrictionLevel("page", level, _reason(level, reason), one)
         elif level != EVERYONE:
             title = _title(one, row, above)
-            yield Level("ancestor", level, f"{_reason(level, reason)} of {title}", one)
+            yield RestrictionLevel("ancestor", level, f"{_reason(level, reason)} of {title}", one)
 
 
 def _line(row: Row, above: Mapping[str, Row]) -> Sequence[str]:

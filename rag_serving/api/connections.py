@@ -178,7 +178,6 @@ def _errors_alone() -> logging.Logger:
 
 
 def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
-    """Return None, having cancelled the timer."""
     if timer is not None:
         timer.cancel()
     return None

@@ -4,7 +4,7 @@ Belongs here: reading and comparing in one pass, several files at a time. Does n
 remembering what was compared before (`digests`).
 
 Bytes held in memory are those that were compared, whatever becomes of the file. A mapped file can be written to, and to
-read one that was truncated ends the process: `Content.stamp` tells whether it is still what it was.
+read one that was truncated ends the process: `MappedContent.stamp` tells whether it is still what it was.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Hasher(Protocol):
     def hexdigest(self) -> str: ...
 
 
-class Content(NamedTuple):
+class MappedContent(NamedTuple):
     """The bytes of one file. `stamp`: what the file was when it was mapped, None where its bytes are in memory."""
 
     data: memoryview
     stamp: Stamp | None = None
 
 
-_NOTHING = Content(memoryview(b""))
+_NOTHING = MappedContent(memoryview(b""))
 
 Contents = Mapping[str, memoryview]
 """The bytes of files by their names."""
@@ -91,7 +91,7 @@ class FileComparison:
             self._pool.shutdown(cancel_futures=True)
         self._known.save()
 
-    def __getitem__(self, name: str) -> Content:
+    def __getitem__(self, name: str) -> MappedContent:
         return self._under_way[name].result()
 
     def _sized(self, name: str) -> Stamp:
@@ -100,7 +100,7 @@ class FileComparison:
         except StoreError as error:
             raise StoreError(f"{error}; {mend(self._tenant)}") from None
 
-    def _read(self, name: str, stamp: Stamp) -> Content:
+    def _read(self, name: str, stamp: Stamp) -> MappedContent:
         """Return the content of a file that has this stamp, compared with its digest; empty where it is not wanted."""
         path, key, digest = self._folder / name, f"{self._where}/{name}", self._files[name].sha256
         hasher = None if self._known.holds(key, stamp, digest) else sha256()
@@ -121,14 +121,14 @@ class FileComparison:
             self._known.add(key, stamp, digest)
         return content
 
-    def _content(self, name: str, file: BufferedReader, stamp: Stamp, hasher: Hasher | None) -> Content:
+    def _content(self, name: str, file: BufferedReader, stamp: Stamp, hasher: Hasher | None) -> MappedContent:
         """Return the bytes of an open file, all of which the hasher has seen."""
         if name in self._held:
-            return Content(_copied(file, stamp.size, hasher))
+            return MappedContent(_copied(file, stamp.size, hasher))
         if hasher:
             for block in iter(partial(file.read, _BLOCK), b""):
                 hasher.update(block)
-        return Content(mapped(file), stamp) if name in self._wanted else _NOTHING
+        return MappedContent(mapped(file), stamp) if name in self._wanted else _NOTHING
 
 
 def _copied(file: BufferedReader, size: int, hasher: Hasher | None) -> memoryview:

@@ -24,7 +24,7 @@ _PARTS = 64  # of a point, in which places are told
 _FAR = 10_000  # points from which the way that coordinates are shown is measured
 
 
-class PageError(Exception):
+class UnshownPageError(Exception):
     """The page cannot be shown."""
 
 
@@ -32,7 +32,7 @@ def _answer(request: Frame, requests: IO[bytes]) -> Frame:
     try:
         with within_limits(Limits(*request.facts["limits"]), requests):
             return _DOING[request.facts["do"]](request.facts, request.content)
-    except PageError as error:
+    except UnshownPageError as error:
         return Frame({"fault": str(error)})
     except MemoryError:
         return Frame({"memory": True})
@@ -101,7 +101,7 @@ def _shown(page: Any) -> Callable[[float, float], tuple[float, float]]:
 
 def _page(document: Any, number: int) -> Any:
     if not 1 <= number <= len(document):
-        raise PageError(f"the document has {len(document)} pages")
+        raise UnshownPageError(f"the document has {len(document)} pages")
     return document[number - 1]
 
 
@@ -109,7 +109,7 @@ def _size(page: Any) -> tuple[float, float]:
     """Return width and height of the page as it is shown, in points."""
     width, height = page.get_size()
     if not (math.isfinite(width) and math.isfinite(height) and 1 <= width <= 100_000 and 1 <= height <= 100_000):
-        raise PageError("the page has no size that can be shown")
+        raise UnshownPageError("the page has no size that can be shown")
     return width, height
 
 

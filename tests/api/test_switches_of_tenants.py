@@ -15,7 +15,7 @@ from support.stand_in_sidecar import StandInSidecar, sidecar
 from support.waiting import wait_until
 from support.wiki import embedder, publish
 
-from evals.evaluation.candidate import Candidate, _evaluated_config, candidate_pipeline
+from evals.evaluation.candidate import CandidateGeneration, _evaluated_config, candidate_pipeline
 from rag_serving.api.app import create_app
 from rag_serving.api.reload import ConfigFile
 from rag_serving.artifacts.store import Store
@@ -112,7 +112,7 @@ def test_a_candidate_is_evaluated_as_the_tenant_asks_and_without_models_by_defau
     for models, is_reranked in (("embedded", False), ("configured", True)):
         evaluation = config.evaluation.model_copy(update={"models": models})
         evaluated = _evaluated_config(config.model_copy(update={"evaluation": evaluation}).of_tenant("acme"))
-        with candidate_pipeline(Candidate(store, "acme", generation, evaluated, embedder())) as pipeline:
+        with candidate_pipeline(CandidateGeneration(store, "acme", generation, evaluated, embedder())) as pipeline:
             assert (pipeline.reranker is not None) == is_reranked
 
 

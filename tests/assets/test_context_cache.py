@@ -13,7 +13,7 @@ from model_of_contexts import tables_of
 
 from rag_assets.llm_contexts.writer import FILE, SEAL_PURPOSE, ContextCache, _address, known_contexts
 from rag_assets.steps.contexts.contextualize import WrittenContext
-from rag_assets.steps.contexts.prompt import Document, build_documents
+from rag_assets.steps.contexts.prompt import ContextDocument, build_documents
 from rag_serving.artifacts.signatures import Seal
 
 MODEL = "ollama/llama3.2"
@@ -24,7 +24,7 @@ CREATE TABLE contexts (key TEXT PRIMARY KEY, prompt_version INTEGER NOT NULL, mo
 """
 
 
-def document(**changes: Any) -> Document:
+def document(**changes: Any) -> ContextDocument:
     """A page of one passage."""
     row = tables_of(1, 1)[0]
     row.update(changes)
@@ -32,7 +32,7 @@ def document(**changes: Any) -> Document:
     return made
 
 
-def titled(title: str) -> Document:
+def titled(title: str) -> ContextDocument:
     return document(title=title, heading_path=[title, "Setup"])
 
 
@@ -40,12 +40,12 @@ def written(text: str, provider: str = "ollama", made_at: float = 1.5) -> Writte
     return WrittenContext(text, 0.9, (), 1, 40, 4, 0, provider, "llama3.2", made_at, (1.0, 0.8, 1.0, 1.0))
 
 
-def keep(cache: ContextCache, of: Document, context: WrittenContext) -> None:
+def keep(cache: ContextCache, of: ContextDocument, context: WrittenContext) -> None:
     (passage,) = of.passages
     cache.remember({passage.key: context}, {passage.key: passage.place})
 
 
-def known(cache: ContextCache, of: Document) -> list[WrittenContext]:
+def known(cache: ContextCache, of: ContextDocument) -> list[WrittenContext]:
     return list(known_contexts(cache, [of]).values())
 
 

@@ -16,14 +16,14 @@ from support.stand_in_chat import MODEL, StandInChat, served
 from rag_assets.llm_contexts.tenant import (
     CHARS_PER_TOKEN,
     TOKENS_OUT,
-    Estimate,
+    ContextEstimate,
     LastRun,
     estimate,
     note_run,
     plan_contexts,
     read_last_run,
 )
-from rag_assets.llm_contexts.writer import Usage
+from rag_assets.llm_contexts.writer import ContextUsage
 from rag_assets.steps.contexts.prompt import build_documents, prompt
 from rag_serving.artifacts.store import Store
 from rag_serving.config.models import Context
@@ -34,7 +34,7 @@ DOCUMENTS = build_documents(pa.Table.from_pylist(tables_of(2, 5)), 4_000)
 PAID = {"input": 1.0, "output": 10.0}
 
 
-def estimated(known: set[str] = frozenset(), rate: float | None = None, **changes: Any) -> Estimate:  # type: ignore[assignment]
+def estimated(known: set[str] = frozenset(), rate: float | None = None, **changes: Any) -> ContextEstimate:  # type: ignore[assignment]
     settings = Context(**({"provider": "openai", "model": "gpt"} | changes))
     return estimate(DOCUMENTS, known, settings, rate)
 
@@ -87,7 +87,7 @@ def test_time_is_the_last_runs_pace_or_a_range() -> None:
 
 
 def test_a_run_of_some_length_leaves_its_pace_for_the_next(tmp_path: Path) -> None:
-    store, long, short = Store(tmp_path), Usage(100), Usage(3)
+    store, long, short = Store(tmp_path), ContextUsage(100), ContextUsage(3)
     long.count(done=100)
     long.written_by["ollama/llama3.2"] = 100
     long.started -= 50

@@ -23,8 +23,8 @@ from support.stand_in_chat import MODEL, Fault, StandInChat, served
 
 from rag_assets.llm_contexts import writer as module
 from rag_assets.llm_contexts.servers import open_patient_chat, open_servers
-from rag_assets.llm_contexts.writer import ContextCache, ContextWriter, Usage
-from rag_assets.steps.contexts.prompt import VERSION, Document, build_documents
+from rag_assets.llm_contexts.writer import ContextCache, ContextUsage, ContextWriter
+from rag_assets.steps.contexts.prompt import VERSION, ContextDocument, build_documents
 from rag_serving.config.models import Context
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.models.chat.factory import open_chat
@@ -44,11 +44,11 @@ def server() -> Iterator[StandInChat]:
         yield stand_in
 
 
-def documents(pages: int = 4, chunks: int = 5) -> list[Document]:
+def documents(pages: int = 4, chunks: int = 5) -> list[ContextDocument]:
     return build_documents(pa.Table.from_pylist(tables_of(pages, chunks)), 4_000)
 
 
-def keys(wanted: list[Document]) -> set[str]:
+def keys(wanted: list[ContextDocument]) -> set[str]:
     return {passage.key for document in wanted for passage in document.passages}
 
 
@@ -233,7 +233,7 @@ def test_who_watches_sees_rate_remaining_time_and_cost(server: StandInChat, tmp_
 
 
 def test_an_empty_tally_says_so() -> None:
-    assert Usage(0).line().startswith("contexts 0/0, 0 failed")
+    assert ContextUsage(0).line().startswith("contexts 0/0, 0 failed")
 
 
 KILLED = """

@@ -16,7 +16,7 @@ import dagster as dg
 import pytest
 from support.envelopes import Wiki
 
-from rag_assets.build.inboxes import Watch
+from rag_assets.build.inboxes import InboxWatch
 from rag_assets.partitions import partitions_in_flight, register
 from rag_assets.resources import Installation
 from rag_assets.runs import PROCESS, end_orphans, has_ended, own_mark
@@ -58,7 +58,7 @@ def status(wiki: Wiki, document_id: str) -> str:
 
 def test_what_is_uploaded_is_published_and_seen_in_dagster_and_a_look_at_nothing_new_does_nothing(wiki: Wiki) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
-        watch = Watch(wiki.config_path, instance)
+        watch = InboxWatch(wiki.config_path, instance)
         watch.warm_up()
         assert watch.look() == []
         kettle = put(wiki, KETTLE)
@@ -83,7 +83,7 @@ def test_a_build_that_fails_is_not_tried_again_until_there_is_something_else(
         raise StoreError("the disk is full")
 
     with dg.DagsterInstance.ephemeral() as instance:
-        watch = Watch(wiki.config_path, instance)
+        watch = InboxWatch(wiki.config_path, instance)
         kettle = put(wiki, KETTLE)
         with monkeypatch.context() as patch:
             patch.setattr("rag_assets.assets.pages.write_sync", fails)
@@ -184,5 +184,5 @@ def test_a_killed_run_is_noted_as_failed_and_its_document_is_taken_up(wiki: Wiki
         result = ingest_uploads(sensor, installation=installation)
         assert isinstance(result, dg.SensorResult)
         assert [str(request.run_key).split(":")[0] for request in result.run_requests or ()] == ["uploads"]
-        assert Watch(wiki.config_path, instance).look() == ["uploads"]
+        assert InboxWatch(wiki.config_path, instance).look() == ["uploads"]
         assert {status(wiki, name) for name in inbox_of(wiki).entries()} == {"published"}

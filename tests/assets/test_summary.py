@@ -21,7 +21,7 @@ from rag_assets.build.summary import (
     tenant_line,
 )
 from rag_assets.llm_contexts.tenant import note_run, read_last_run
-from rag_assets.runs import Outcome
+from rag_assets.runs import RunOutcome
 from rag_assets.state.records import ChunksState, PagesState, update_state
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.artifacts.store import Store, write_json, write_table
@@ -39,7 +39,7 @@ def built_before(store: Store) -> None:
 def test_a_failed_source_says_so_and_what_is_kept(tmp_path: Path) -> None:
     store = Store(tmp_path)
     built_before(store)
-    counts = source_counts(store, "eng", Outcome("no route"), "no route")
+    counts = source_counts(store, "eng", RunOutcome("no route"), "no route")
     assert (counts["error"], counts["pages_seen"], counts["chunks"]) == ("no route", 9, 20)
     assert (counts["pages_changed"], counts["pages_deleted"]) == (0, 0)  # those of the sync before
     line = source_line(counts)

@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 
-from rag_assets.state.throughput import LEAST_REPORTS, WINDOW_S, Report, Throughput, duration, estimate
+from rag_assets.state.throughput import LEAST_REPORTS, WINDOW_S, Throughput, WorkDone, duration, estimate
 
 
-def steady(count: int, seconds: float = 1.0, total: int = 100) -> list[Report]:
-    return [Report(10 + seconds * number, number, number / total) for number in range(1, count + 1)]
+def steady(count: int, seconds: float = 1.0, total: int = 100) -> list[WorkDone]:
+    return [WorkDone(10 + seconds * number, number, number / total) for number in range(1, count + 1)]
 
 
 def test_the_rest_takes_what_its_share_took_of_late() -> None:
@@ -21,18 +21,18 @@ def test_the_rest_takes_what_its_share_took_of_late() -> None:
 
 
 @pytest.mark.parametrize("reports", [[], steady(1), steady(LEAST_REPORTS - 1, seconds=60), steady(50, seconds=0.01)])
-def test_there_is_no_guess_before_enough_is_known(reports: list[Report]) -> None:
+def test_there_is_no_guess_before_enough_is_known(reports: list[WorkDone]) -> None:
     assert estimate(reports) is None
 
 
 def test_what_loading_a_model_took_is_no_measure() -> None:
-    late = [Report(report.at + 600, report.done, report.share) for report in steady(10)]
+    late = [WorkDone(report.at + 600, report.done, report.share) for report in steady(10)]
     assert estimate(late) == pytest.approx(estimate(steady(10)))
 
 
 def test_work_that_grew_slower_is_estimated_at_its_present_pace() -> None:
-    quick = [Report(0.1 * number, number, number / 1000) for number in range(500)]
-    slow = [Report(50 + 2.0 * number, 500 + number, (500 + number) / 1000) for number in range(1, 30)]
+    quick = [WorkDone(0.1 * number, number, number / 1000) for number in range(500)]
+    slow = [WorkDone(50 + 2.0 * number, 500 + number, (500 + number) / 1000) for number in range(1, 30)]
     now = estimate(quick + slow)
     assert now is not None
     assert now.rate == pytest.approx(0.5, rel=0.05)
@@ -42,7 +42,7 @@ def test_units_that_take_longer_count_for_more() -> None:
     """Texts of 1,000 characters first, of 100 afterwards: by number alone the guess would be three times too high."""
     lengths = [1000] * 20 + [100] * 180
     work = [0, *itertools.accumulate(lengths)]
-    reports = [Report(work[done] / 250, done, work[done] / work[-1]) for done in range(1, 11)]
+    reports = [WorkDone(work[done] / 250, done, work[done] / work[-1]) for done in range(1, 11)]
     now = estimate(reports)
     assert now is not None
     assert now.seconds_left == pytest.approx((work[-1] - work[10]) / 250)
@@ -50,7 +50,7 @@ def test_units_that_take_longer_count_for_more() -> None:
 
 def test_an_end_has_nothing_left_and_a_standstill_no_guess() -> None:
     assert estimate(steady(100)).seconds_left == 0  # type: ignore[union-attr]
-    assert estimate([Report(at, 5, 0.5) for at in range(10)]) is None
+    assert estimate([WorkDone(at, 5, 0.5) for at in range(10)]) is None
 
 
 def test_a_million_reports_in_a_second_are_kept_as_few() -> None:

@@ -12,9 +12,9 @@ from evals.bench import assistant as bench
 from evals.bench.assistant import (
     FOLDER,
     HALVES,
-    Asked,
+    AskedQuestion,
+    AssistantTurn,
     JudgedChain,
-    Turn,
     done_with,
     judge,
     misses,
@@ -30,12 +30,12 @@ from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.refusal import Clarification, ClarificationOption, Refusal
 
 TITLES = {"1": "Home", "https://a/1": "Home", "2": "Return Home", "https://a/2": "Return Home"}
-HIDDEN = Turn("salary", frozenset({"not_found"}), (), (), frozenset({"Salary Bands"}))
+HIDDEN = AssistantTurn("salary", frozenset({"not_found"}), (), (), frozenset({"Salary Bands"}))
 
 
-def turn(*actions: str, pages: tuple[str, ...] = (), offered: tuple[str, ...] = ()) -> Turn:
+def turn(*actions: str, pages: tuple[str, ...] = (), offered: tuple[str, ...] = ()) -> AssistantTurn:
     each = [tuple(frozenset({title}) for title in titles) for titles in (pages, offered)]
-    return Turn("home", frozenset(actions), each[0], each[1], frozenset())  # type: ignore[arg-type]
+    return AssistantTurn("home", frozenset(actions), each[0], each[1], frozenset())  # type: ignore[arg-type]
 
 
 def told(*pages: str, refusal: Refusal | None = None) -> Answer:
@@ -144,7 +144,9 @@ def test_an_entry_that_cannot_be_judged_is_an_error_that_names_it(entry: str, tm
 def test_every_turn_of_a_question_is_asked(pipeline: Pipeline) -> None:
     principal = Principal(pipeline.tenant)
     turns = (turn("answer", pages=("Broker Operations",)), turn("not_found"))
-    asked = Asked("logs", "chain", principal, tuple(replace(each, question="Who won the football?") for each in turns))
+    asked = AskedQuestion(
+        "logs", "chain", principal, tuple(replace(each, question="Who won the football?") for each in turns)
+    )
     (judged,) = bench.ask(pipeline, [asked])
     assert [each.done for each in judged.turns] == ["not_found", "not_found"]
     assert [each.is_action for each in judged.turns] == [False, True]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evals.bench.floors import bm25s_search, exact_search, fuse, run_floors
-from evals.evaluation.beir import Collection, Document
+from evals.evaluation.beir import BeirCollection, BeirDocument
 from rag_serving.config.loading import parse_config
 from rag_serving.models import open_embedder
 
@@ -38,9 +38,9 @@ def test_ranks_are_fused_by_the_published_sum() -> None:
 
 @pytest.mark.parametrize("of_pages", [False, True])
 def test_every_floor_ranks_every_query_and_times_it(of_pages: bool) -> None:
-    documents = tuple(Document(f"d{n}", "", text, f"p{n // 2}", n) for n, text in enumerate(TEXTS))
+    documents = tuple(BeirDocument(f"d{n}", "", text, f"p{n // 2}", n) for n, text in enumerate(TEXTS))
     wanted = "p0" if of_pages else "d1"
-    collection = Collection(documents, {"q": "Who signs the log?"}, {"q": {wanted: 1}}, of_pages)
+    collection = BeirCollection(documents, {"q": "Who signs the log?"}, {"q": {wanted: 1}}, of_pages)
     embedder = open_embedder(parse_config({}).embedding)
     runs = run_floors(collection, embedder.embed_documents(TEXTS), embedder)
     assert list(runs) == ["dense", "bm25s", "fused"]

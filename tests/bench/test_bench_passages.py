@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evals.bench.passages.__main__ import PassageBench, Ranking, differences, tables
-from evals.bench.passages.corpora import Corpus, Rule, cut, file_pages, merge
+from evals.bench.passages.__main__ import PassageBench, PassageRanking, differences, tables
+from evals.bench.passages.corpora import PassageCorpus, Rule, cut, file_pages, merge
 from evals.bench.passages.questions import Questions, of_heading_links
 from evals.evaluation.ablation import Remembering
 from evals.evaluation.gold import GoldQuestion, GoldSet
@@ -50,26 +50,26 @@ def words(text: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> PassageCorpus:
     folder = tmp_path_factory.mktemp("site")
     (folder / "guide.md").write_text(GUIDE)
     (folder / "rules.md").write_text(RULES)
     return cut("site", file_pages(folder, "md"))
 
 
-def headings(corpus: Corpus, rule: Rule) -> list[list[str]]:
+def headings(corpus: PassageCorpus, rule: Rule) -> list[list[str]]:
     """The heading of each section, passage by passage."""
     members = merge(corpus.chunks, rule, words).members
     return [[row["heading_path"][-1] for row in rows] for rows in members.values()]
 
 
-def test_nothing_is_joined_where_the_limit_is_zero(corpus: Corpus) -> None:
+def test_nothing_is_joined_where_the_limit_is_zero(corpus: PassageCorpus) -> None:
     table = merge(corpus.chunks, Rule("apart"), words).table
     for name in ("chunk_id", "text", "heading_path", "token_count", "start", "end"):
         assert table[name].to_pylist() == corpus.chunks[name].to_pylist()
 
 
-def test_neighbours_under_one_parent_are_joined_and_no_others(corpus: Corpus) -> None:
+def test_neighbours_under_one_parent_are_joined_and_no_others(corpus: PassageCorpus) -> None:
     apart = [["Crane guide"], ["Wind"], ["Loads"], ["Chains"], ["Radio"], ["Inspection"]]
     assert headings(corpus, Rule("apart")) == apart
     joined = [["Crane guide"], ["Wind", "Loads"], ["Chains"], ["Radio"], ["Inspection"]]
@@ -78,7 +78,7 @@ def test_neighbours_under_one_parent_are_joined_and_no_others(corpus: Corpus) ->
     assert headings(corpus, Rule("family", 200, parent=True)) == family
 
 
-def test_a_passage_has_no_more_tokens_than_the_limit(corpus: Corpus) -> None:
+def test_a_passage_has_no_more_tokens_than_the_limit(corpus: PassageCorpus) -> None:
     tokens = [
         row["token_count"] + 1 for row in corpus.chunks.to_pylist() if row["heading_path"][-1] in ("Wind", "Loads")
     ]
@@ -86,15 +86,15 @@ def test_a_passage_has_no_more_tokens_than_the_limit(corpus: Corpus) -> None:
     assert ["Wind", "Loads"] not in headings(corpus, Rule("too long", sum(tokens) - 1))
 
 
-def test_who_may_read_less_is_never_joined_with_what_everyone_may(corpus: Corpus) -> None:
+def test_who_may_read_less_is_never_joined_with_what_everyone_may(corpus: PassageCorpus) -> None:
     rows = corpus.chunks.to_pylist()
     rows[1]["readers"] = "group:crane"
-    restricted = Corpus("site", corpus.sections, corpus.chunks.from_pylist(rows, corpus.chunks.schema))
+    restricted = PassageCorpus("site", corpus.sections, corpus.chunks.from_pylist(rows, corpus.chunks.schema))
     assert headings(restricted, Rule("siblings", 200)) == headings(corpus, Rule("apart"))
 
 
 @pytest.mark.parametrize(("where", "inline"), [("inline", True), ("above", False)])
-def test_the_headings_of_joined_sections_stay_to_be_found(corpus: Corpus, where: str, inline: bool) -> None:
+def test_the_headings_of_joined_sections_stay_to_be_found(corpus: PassageCorpus, where: str, inline: bool) -> None:
     row = merge(corpus.chunks, Rule("siblings", 200, where), words).table.slice(1, 1).to_pylist()[0]
     assert ("## Loads" in row["text"]) is inline
     assert ("Loads" in row["prefix"]) is not inline
@@ -102,7 +102,7 @@ def test_the_headings_of_joined_sections_stay_to_be_found(corpus: Corpus, where:
     assert "Wind" in row["lexical_prefix"]
 
 
-def test_a_link_asks_for_its_heading_without_naming_it(corpus: Corpus) -> None:
+def test_a_link_asks_for_its_heading_without_naming_it(corpus: PassageCorpus) -> None:
     questions = of_heading_links(corpus)
     (name,) = questions.texts  # the link to a neighbour is not asked
     sections = {row["section_id"]: row["heading"] for row in corpus.sections.to_pylist()}
@@ -114,10 +114,10 @@ def test_a_link_asks_for_its_heading_without_naming_it(corpus: Corpus) -> None:
 
 def test_the_place_and_the_tokens_of_the_first_right_passage() -> None:
     units = [frozenset({"a"}), frozenset({"a"}), frozenset({"b", "c"})]
-    ranking = Ranking(units, [10, 20, 30], frozenset({"c"}))
+    ranking = PassageRanking(units, [10, 20, 30], frozenset({"c"}))
     assert ranking.place == 3
-    assert Ranking(units, [10, 20, 30], frozenset({"c"}), of_pages=True).place == 2
-    assert Ranking(units, [10, 20, 30], frozenset({"d"})).place == math.inf
+    assert PassageRanking(units, [10, 20, 30], frozenset({"c"}), of_pages=True).place == 2
+    assert PassageRanking(units, [10, 20, 30], frozenset({"d"})).place == math.inf
     assert ranking.is_within(60)
     assert not ranking.is_within(59)
 
@@ -128,7 +128,7 @@ def test_differences_are_of_the_questions_that_both_have() -> None:
     assert found["m"]["questions"] == 2
 
 
-def test_an_answer_from_joined_sections_cites_the_section_of_its_quote(corpus: Corpus, tmp_path: Path) -> None:
+def test_an_answer_from_joined_sections_cites_the_section_of_its_quote(corpus: PassageCorpus, tmp_path: Path) -> None:
     asked = GoldQuestion(
         "load", "How many tonnes does the boom lift?", True, frozenset({"guide"}), ("lifts at most forty tonnes",)
     )

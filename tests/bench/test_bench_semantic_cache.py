@@ -7,7 +7,7 @@ import os
 import pytest
 from support.wiki import embedder
 
-from evals.bench.semantic_cache import Pair, false_pairs, outcomes, questions, rates, true_pairs
+from evals.bench.semantic_cache import QuestionPair, false_pairs, outcomes, questions, rates, true_pairs
 
 PAIRS = int(os.environ.get("CITELOCK_CACHE_PAIRS") or 300)
 
@@ -33,5 +33,5 @@ def test_other_wordings_meet(asked: list[str]) -> None:
 
 
 def test_a_pair_that_meets_is_counted() -> None:
-    pairs = [Pair("thanks", "How long is a token valid?", "how long is a token valid? Thanks!")]
+    pairs = [QuestionPair("thanks", "How long is a token valid?", "how long is a token valid? Thanks!")]
     assert rates(outcomes(pairs, embedder()))["hits"] == 1

@@ -22,11 +22,11 @@ from support.running import served
 from support.stand_in_sidecar import sidecar
 
 from evals.bench.clients import started
-from evals.load.asking import Request
+from evals.load.asking import TimedRequest
 from evals.load.faults import FAULTS, Times, _fill, _small_disk, measure, measure_all
-from evals.load.installation import Installation
+from evals.load.installation import BuiltInstallation
 from evals.load.outcomes import Outcome, table
-from evals.load.stages import SkippedError, Stage
+from evals.load.stages import FaultStage, SkippedError
 from evals.load.tcp_proxy import Mode, TcpProxy, tcp_proxy
 
 pytestmark = pytest.mark.load
@@ -76,8 +76,8 @@ def test_a_cut_meets_connections_that_are_open_already() -> None:
             open_connection.recv(1)
 
 
-def request(began: float, ended: float, verdict: str = "same", fault: str = "") -> Request:
-    return Request(began, ended, ("acme", "ask", "q"), fault, {"answer": verdict}, [], verdict)
+def request(began: float, ended: float, verdict: str = "same", fault: str = "") -> TimedRequest:
+    return TimedRequest(began, ended, ("acme", "ask", "q"), fault, {"answer": verdict}, [], verdict)
 
 
 CALM = [request(at, at + 0.5) for at in range(5)]
@@ -104,7 +104,7 @@ def test_a_request_under_way_when_the_fault_begins_is_one_of_its_errors() -> Non
     ],
     ids=["a wrong answer", "too few answers", "never ten in a row", "an error before"],
 )
-def test_a_server_that_is_wrong_or_does_not_recover_fails(requests: list[Request]) -> None:
+def test_a_server_that_is_wrong_or_does_not_recover_fails(requests: list[TimedRequest]) -> None:
     assert not Outcome("cut", requests, injected=10, healed=30).is_good
 
 
@@ -132,8 +132,8 @@ def test_a_server_without_its_sidecar_answers_from_the_same_pages_and_recovers(w
         config = Path(write_config(tmp_path, wiki_home))
         config.write_text(config.read_text() + f"\nreranker: {section % proxy.port}\n")
         with started(config, 1) as server:
-            asked = Installation(config, ("",), {}, (QUESTION, "How long does each broker keep logs?"))
-            stage = Stage(
+            asked = BuiltInstallation(config, ("",), {}, (QUESTION, "How long does each broker keep logs?"))
+            stage = FaultStage(
                 server, asked, lambda: setattr(proxy, "mode", "swallow"), lambda: setattr(proxy, "mode", "")
             )  # fmt: skip
             figures = measure("silent", stage, Times(0.5, 1.5, 60), clients=2).figures()

@@ -15,11 +15,11 @@ from support.command_line import QUESTION, write_config
 
 from evals.load import running
 from evals.load.__main__ import main
-from evals.load.expected import Expected
-from evals.load.installation import Installation
-from evals.load.plan import PROFILES, SEARCH, Plan, Profile, Results, quantiles
-from evals.load.proofs import Proofs
-from evals.load.running import Target, anonymous_mb, growth
+from evals.load.expected import ExpectedAnswers
+from evals.load.installation import BuiltInstallation
+from evals.load.plan import PROFILES, SEARCH, LoadProfile, LoadResults, Plan, quantiles
+from evals.load.proofs import AskerProofs
+from evals.load.running import LoadTarget, anonymous_mb, growth
 
 pytestmark = pytest.mark.load
 
@@ -49,20 +49,20 @@ def answer(
     ],
 )
 def test_an_answer_is_the_calm_one_or_says_what_was_missing(given: dict[str, Any], verdict: str) -> None:
-    expected = Expected()
+    expected = ExpectedAnswers()
     assert not expected.learn(("acme", "ask", "q"), answer())
     assert not expected.learn(("acme", "ask", "q"), answer("By words alone."))
     assert expected.verdict(("acme", "ask", "q"), given) == verdict
 
 
 def test_a_search_is_its_passages_in_their_order() -> None:
-    expected, asked = Expected(), ("acme", SEARCH, "q")
+    expected, asked = ExpectedAnswers(), ("acme", SEARCH, "q")
     expected.learn(asked, {"results": [{"chunk_id": "1"}, {"chunk_id": "2"}], "degraded": []})
     assert expected.verdict(asked, {"results": [{"chunk_id": "2"}, {"chunk_id": "1"}], "degraded": []}) == "wrong"
 
 
 def test_an_answer_to_a_question_that_the_calm_server_was_not_asked_is_compared_with_the_pages() -> None:
-    assert Expected().verdict(("acme", "ask", "q"), answer()) == "unproved"
+    assert ExpectedAnswers().verdict(("acme", "ask", "q"), answer()) == "unproved"
 
 
 PASSAGE = {"chunk": {"text": "| Name | Limit |\n|---|---|\n| Oslo | 4 |\n\nKeep **four** days."}}
@@ -90,12 +90,12 @@ def test_an_answer_that_says_what_was_missing_is_compared_with_its_pages(given: 
         return httpx.Response(200, json=PASSAGE) if known else httpx.Response(404)
 
     with httpx.Client(base_url="http://server", transport=httpx.MockTransport(pages)) as client:
-        found = Proofs(client, {"Authorization": "Bearer t"}).fault(given)
+        found = AskerProofs(client, {"Authorization": "Bearer t"}).fault(given)
     assert (fault in found) if fault else (found == "")
 
 
 def test_unproved_answers_are_counted_by_what_the_pages_say() -> None:
-    results = Results()
+    results = LoadResults()
     for text in ("true", "true", "false"):
         results.verdicts["unproved"] += 1
         results.keep_unproved("acme", "q", {"text": text}, text, is_flagged=True)
@@ -185,12 +185,12 @@ def test_a_long_run_tells_memory_over_time(wiki_home: Path, tmp_path: Path, caps
 
 
 def test_too_small_a_ratio_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(_: Target, profile: Profile, seconds: float) -> Results:
+    def run(_: LoadTarget, profile: LoadProfile, seconds: float) -> LoadResults:
         count = 10 if profile.clients_at(0) == 1 else 17
-        return Results(ms=[1.0] * count, doors=["ask"] * count, began=1.0, ended=1.0 + seconds)
+        return LoadResults(ms=[1.0] * count, doors=["ask"] * count, began=1.0, ended=1.0 + seconds)
 
     monkeypatch.setattr(running, "run", run)
-    target = Target("http://server", Installation(None, ("",), {}, ()), None)
+    target = LoadTarget("http://server", BuiltInstallation(None, ("",), {}, ()), None)
     for at_least, is_good in ((1.7, True), (1.8, False)):
         found, good = running.scaling(target, PROFILES["search"], 8, 1, 3, at_least)
         assert (found["ratio"], good) == (1.7, is_good)

@@ -13,8 +13,8 @@ from pathlib import Path
 from documents.mutated_files import mutated
 
 from rag_assets.parsing.reader import LimitedReader
-from rag_assets.sources.documents.folder import FolderSource
-from rag_assets.sources.documents.rows import Reading
+from rag_assets.sources.documents.folder import DocumentFolder
+from rag_assets.sources.documents.rows import DocumentReading
 from rag_assets.steps.formats.element_tree import PageError
 from rag_serving.config.documents import Documents
 from rag_serving.config.sources import Files
@@ -33,7 +33,7 @@ def test_every_mutated_file_has_text_or_a_reason(tmp_path: Path) -> None:
     before, of_others = _peak_mb(resource.RUSAGE_SELF), _peak_mb(resource.RUSAGE_CHILDREN)
     with LimitedReader(Documents(max_seconds=10, max_memory_mb=MEMORY_MB)) as reader:
         settings = Files(kind="files", tenant="acme", path=tmp_path, readers="everyone")
-        result = FolderSource("docs", settings, Reading(reader)).sync(None, {})
+        result = DocumentFolder("docs", settings, DocumentReading(reader)).sync(None, {})
         assert result.unaccounted == 0
         outcomes = Counter(read=len(result.pages), excluded=len(result.excluded), failed=len(result.failures))
         for row in result.pages.to_pylist():

@@ -3,15 +3,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from evals.evaluation.ablation import VARIANTS, ablate
-from evals.evaluation.beir import Collection, Document
+from evals.evaluation.beir import BeirCollection, BeirDocument
 from rag_serving.config.loading import parse_config
 
 DOCUMENTS = (
-    Document("d0", "Crane guide", "Grease the hook of the crane every week.", "p0", 0),
-    Document("d1", "Crane guide", "The operator signs the log book.", "p0", 1),
-    Document("d2", "Berth plan", "Vessels moor at the second berth.", "p1", 0, ("Ships",), "p0"),
+    BeirDocument("d0", "Crane guide", "Grease the hook of the crane every week.", "p0", 0),
+    BeirDocument("d1", "Crane guide", "The operator signs the log book.", "p0", 1),
+    BeirDocument("d2", "Berth plan", "Vessels moor at the second berth.", "p1", 0, ("Ships",), "p0"),
 )
-COLLECTION = Collection(DOCUMENTS, {"q": "How often is the hook greased?"}, {"q": {"d0": 1}})
+COLLECTION = BeirCollection(DOCUMENTS, {"q": "How often is the hook greased?"}, {"q": {"d0": 1}})
 
 
 def test_every_variant_is_measured(tmp_path: Path) -> None:

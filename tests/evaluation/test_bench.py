@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from evals.evaluation.beir import read_collection
 from evals.evaluation.bench import chunk_table, run_bench
-from evals.evaluation.cli.bench import Progress, command
+from evals.evaluation.cli.bench import BenchProgress, command
 from rag_serving.config.loading import parse_config
 from rag_serving.models import open_tokenizer
 
@@ -150,7 +150,7 @@ def test_errors_are_one_line(folder: Path, arguments: list[str], said: str, code
 
 
 def test_long_work_is_told_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress(clock=iter([0.0, 6.0, 7.0, 20.0]).__next__)
+    progress = BenchProgress(clock=iter([0.0, 6.0, 7.0, 20.0]).__next__)
     for done in (0, 64, 128, 192):
         progress("texts embedded", done, 640)
     told = capsys.readouterr()

@@ -23,7 +23,7 @@ from evals.evaluation.calibrate import (
     write_calibration,
     write_gates,
 )
-from evals.evaluation.evaluate import Evaluation, Judged, judge
+from evals.evaluation.evaluate import GoldEvaluation, Judged, judge
 from evals.evaluation.gold import GoldQuestion, GoldSet
 from rag_serving.answering.answerer import open_tables
 from rag_serving.answering.selection.scorer import Tables, learnt
@@ -123,7 +123,7 @@ def test_the_curve_runs_from_all_answered_to_few() -> None:
 
 def test_what_is_measured_was_not_learnt_from() -> None:
     judged = answers()
-    found = calibrate(GoldSet(tuple(each.gold for each in judged)), Evaluation(tuple(judged)))
+    found = calibrate(GoldSet(tuple(each.gold for each in judged)), GoldEvaluation(tuple(judged)))
     assert found.gates["min_confidence"] == pytest.approx(0.5, abs=0.06)
     assert (found.gates["min_similarity"], found.gates["min_coverage"]) == (0.5, 0.4)
     assert "min_confidence_statement" not in found.gates
@@ -142,7 +142,7 @@ def test_confidence_is_learnt_from_one_half_and_told_on_the_other() -> None:
             replace(asked(f"q{number:03}", is_right), part=f"part {number % 8}"), 0.3, "1" if is_right else "2"
         )
         judged.append(replace(answer, answer=replace(answer.answer, features=evidence)))
-    found = calibrate(GoldSet(tuple(each.gold for each in judged)), Evaluation(tuple(judged)))
+    found = calibrate(GoldSet(tuple(each.gold for each in judged)), GoldEvaluation(tuple(judged)))
     assert found.confidence.strength is not None
     assert len(found.confidence.unseen) == 200
     assert found.measured.answerability["accuracy"] == 1.0
@@ -151,7 +151,7 @@ def test_confidence_is_learnt_from_one_half_and_told_on_the_other() -> None:
 
 def test_claims_have_a_threshold_of_their_own() -> None:
     judged = answers(text="Logs are kept for a week.")
-    found = calibrate(GoldSet(tuple(each.gold for each in judged)), Evaluation(tuple(judged)))
+    found = calibrate(GoldSet(tuple(each.gold for each in judged)), GoldEvaluation(tuple(judged)))
     assert found.gates.keys() == {"min_similarity", "min_coverage", "min_confidence_statement", "min_closest"}
     assert found.gates["min_closest"] <= found.gates["min_confidence_statement"]
 
@@ -197,7 +197,7 @@ def test_weights_that_were_learnt_lie_beside_the_configuration_that_names_them(t
     path = tmp_path / "app.yaml"
     path.write_text("tenants: {acme: {}}\n")
     tables = Tables(replace(learnt().with_vectors, bias=-2.0), replace(learnt().words_alone, bias=-1.0))
-    found = Calibration({"min_confidence": 0.42}, Fit(tables, 100.0, ()), (), Evaluation(()))
+    found = Calibration({"min_confidence": 0.42}, Fit(tables, 100.0, ()), (), GoldEvaluation(()))
     write_calibration(path, found, Embedding())
     config = load_config(path)
     assert config.gates.min_confidence == 0.42

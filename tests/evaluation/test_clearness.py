@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from evals.evaluation.calibrate import ASKED_BACK, ASKED_IN_VAIN, Clearness, Named, calibrate, clearness
-from evals.evaluation.evaluate import Evaluation, Judged
+from evals.evaluation.evaluate import GoldEvaluation, Judged
 from evals.evaluation.gold import GoldQuestion, GoldSet
 from rag_serving.records.answers import Answer
 from rag_serving.records.decisions import Action, Contender, Decision
@@ -52,7 +52,7 @@ def test_half_of_the_questions_teach_and_the_rest_is_told_of() -> None:
     cases = [judged(f"a{number:02}", 0.1, "ambiguous", ["2", "1"]) for number in range(20)]
     cases += [judged(f"b{number:02}", 0.9, "answer", ["1", "2"]) for number in range(20)]
     cases = [replace(case, gold=replace(case.gold, part=f"part {place % 4}")) for place, case in enumerate(cases)]
-    found = calibrate(GoldSet(tuple(case.gold for case in cases)), Evaluation(tuple(cases)))
+    found = calibrate(GoldSet(tuple(case.gold for case in cases)), GoldEvaluation(tuple(cases)))
     assert found.gates["min_clear"] == pytest.approx(0.5)
     assert found.payload()["clarity"] == {
         "named": 20,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evals.evaluation.entailment import Statement, citation_precision, citation_recall, statements
+from evals.evaluation.entailment import CitedStatement, citation_precision, citation_recall, statements
 from rag_serving.records.answers import Answer, Citation
 
 
@@ -17,17 +17,17 @@ def entails(premise: str, hypothesis: str) -> bool:
     ("found", "recall", "precision"),
     [
         ([], None, None),
-        ([Statement("a", ("a",))], 1.0, 1.0),
-        ([Statement("a", ("b",))], 0.0, 0.0),
-        ([Statement("a b", ("a", "b"))], 1.0, 1.0),  # neither alone, both together
-        ([Statement("a", ("a", "b"))], 1.0, 0.5),  # the second adds nothing
-        ([Statement("a", ("a", "a"))], 1.0, 1.0),  # each alone is enough
-        ([Statement("a", ())], 0.0, None),
-        ([Statement("a", ("a",)), Statement("b", ("c", "d"))], 0.5, 1 / 3),
+        ([CitedStatement("a", ("a",))], 1.0, 1.0),
+        ([CitedStatement("a", ("b",))], 0.0, 0.0),
+        ([CitedStatement("a b", ("a", "b"))], 1.0, 1.0),  # neither alone, both together
+        ([CitedStatement("a", ("a", "b"))], 1.0, 0.5),  # the second adds nothing
+        ([CitedStatement("a", ("a", "a"))], 1.0, 1.0),  # each alone is enough
+        ([CitedStatement("a", ())], 0.0, None),
+        ([CitedStatement("a", ("a",)), CitedStatement("b", ("c", "d"))], 0.5, 1 / 3),
     ],
 )
 def test_recall_and_precision_are_those_of_the_paper(
-    found: list[Statement], recall: float | None, precision: float | None
+    found: list[CitedStatement], recall: float | None, precision: float | None
 ) -> None:
     assert citation_recall(found, entails) == recall
     assert citation_precision(found, entails) == (None if precision is None else pytest.approx(precision))
@@ -47,7 +47,7 @@ def test_statements_are_the_paragraphs_with_what_they_cite() -> None:
         passages=passages,
     )
     assert statements(answer) == [
-        Statement("Logs [of brokers] are kept.", ("one", "two")),
-        Statement("They are rotated.", ("two",)),
-        Statement("Nobody says so.", ()),
+        CitedStatement("Logs [of brokers] are kept.", ("one", "two")),
+        CitedStatement("They are rotated.", ("two",)),
+        CitedStatement("Nobody says so.", ()),
     ]

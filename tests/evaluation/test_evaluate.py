@@ -17,7 +17,7 @@ from support.wiki import configuration, embedder
 from typer.testing import CliRunner
 
 from evals.evaluation.compare import saved_runs
-from evals.evaluation.evaluate import Evaluation, EvaluationError, Judged, evaluate, judge
+from evals.evaluation.evaluate import EvaluationError, GoldEvaluation, Judged, evaluate, judge
 from evals.evaluation.gold import GoldQuestion, GoldSet
 from evals.evaluation.measures import of_answers
 from rag_serving.artifacts.store import Store
@@ -79,7 +79,7 @@ def test_what_is_shown_as_the_closest_is_counted_apart() -> None:
     told, right, wrong, vain = answered(), closest(), closest(citation("2")), closest()
     golds = [replace(gold(), id=f"q{number}") for number in range(4)]
     golds[-1] = replace(golds[-1], answerable=False, pages=frozenset())
-    measured = Evaluation(tuple(map(judged, golds, (told, right, wrong, vain))))
+    measured = GoldEvaluation(tuple(map(judged, golds, (told, right, wrong, vain))))
     assert measured.closest == {"shown": 3, "answerable": 2, "citation_precision": 0.5}
     assert measured.payload()["closest"] == measured.closest
     assert (measured.payload()["answered"], measured.citation_precision) == (1, 1.0)
@@ -94,11 +94,11 @@ def test_an_anchor_that_the_page_does_not_have_is_counted() -> None:
     wrong = answered(
         "x", citation(), citation(url="https://wiki.example/1#Gone"), citation(url="https://wiki.example/1")
     )
-    assert Evaluation((judged(gold(), wrong),)).anchor_validity == pytest.approx(1 / 3, abs=1e-6)
+    assert GoldEvaluation((judged(gold(), wrong),)).anchor_validity == pytest.approx(1 / 3, abs=1e-6)
 
 
 def test_figures_are_of_all_answers() -> None:
-    measured = Evaluation(
+    measured = GoldEvaluation(
         (
             judged(gold(), answered()),
             judged(gold(page="2"), answered()),
@@ -113,7 +113,7 @@ def test_figures_are_of_all_answers() -> None:
 
 
 def test_figures_of_nothing_are_unknown() -> None:
-    measured = Evaluation(())
+    measured = GoldEvaluation(())
     assert measured.citation_precision is None
     assert measured.answerability["accuracy"] is None
 

@@ -113,7 +113,7 @@ def nearest_ancestor_alone(page_id: str, pages: Any) -> Iterator[str]:
 def open_where_not_understood(restrictions: object) -> str | None:
     try:
         return UNDERSTOOD(restrictions)
-    except readers.GrantError:
+    except readers.RestrictionError:
         return access.EVERYONE
 
 

@@ -14,8 +14,8 @@ from rag_assets.monitoring.source_health import examine
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.parsing.scanned import opened_scans
 from rag_assets.sources.base import SourceError, SyncResult
-from rag_assets.sources.documents.folder import FolderSource
-from rag_assets.sources.documents.rows import Reading
+from rag_assets.sources.documents.folder import DocumentFolder
+from rag_assets.sources.documents.rows import DocumentReading
 from rag_assets.sources.sites.source import SiteFolder
 from rag_assets.steps.files.file_text import file_text
 from rag_assets.steps.formats.blocks import blocks_content
@@ -43,7 +43,7 @@ def synced(folder: Path, last: SyncResult | None = None) -> SyncResult:
     settings = Files(kind="files", tenant="acme", path=folder, readers="everyone")
     documents = Documents()
     with LimitedReader(documents, scans=opened_scans(documents, folder.parent / "ocr")) as reader:
-        source = FolderSource("docs", settings, Reading(reader))
+        source = DocumentFolder("docs", settings, DocumentReading(reader))
         return source.sync(last.pages if last else None, last.state if last else {})
 
 
@@ -99,7 +99,7 @@ def site(folder: Path, **files: str) -> SiteFolder:
     for name, text in files.items():
         (folder / name.replace("__", ".")).write_text(text)
     settings = DocsFolder(kind="docs_folder", tenant="acme", path=folder, readers="everyone")
-    return SiteFolder("docs", settings, Reading())
+    return SiteFolder("docs", settings, DocumentReading())
 
 
 def test_a_site_whose_generator_a_plug_in_reads_says_what_to_install(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_assets.sources.base import SyncResult
-from rag_assets.sources.documents.rows import Reading
+from rag_assets.sources.documents.rows import DocumentReading
 from rag_assets.sources.sites.source import SiteFolder
 from rag_serving.config.sources import DocsFolder
 
@@ -20,7 +20,7 @@ class Docs:
         self.path.mkdir()
         self.last: SyncResult | None = None
         self.last_failures: tuple[tuple[str, str], ...] = ()
-        self.reading = Reading(originals=folder / "originals")
+        self.reading = DocumentReading(originals=folder / "originals")
 
     def write(self, name: str, content: bytes | str) -> None:
         path = self.path / name

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support import running
 
-from rag_assets.sources.bounded_http import Limits, RefusedError, hosts_of
+from rag_assets.sources.bounded_http import HttpLimits, RefusedError, hosts_of
 from rag_assets.sources.confluence.client import ConfluenceClient
 from rag_assets.sources.confluence.transport import AccessRefused, AtlassianTransport, ServerFault
 from rag_serving.config.sources import NoAuth
@@ -43,7 +43,7 @@ def served(answer: Answer) -> Iterator[tuple[str, list[str]]]:
 
 
 def client_of(url: str, *hosts: str, max_bytes: int = 200_000, deadline_s: float = 30) -> ConfluenceClient:
-    transport = AtlassianTransport(url, NoAuth(), 10, Limits(url, hosts, max_bytes, deadline_s))
+    transport = AtlassianTransport(url, NoAuth(), 10, HttpLimits(url, hosts, max_bytes, deadline_s))
     return ConfluenceClient(url, transport, max_retries=0)
 
 
@@ -161,7 +161,7 @@ def test_an_endless_row_of_redirects_ends() -> None:
     "address", ["127.0.0.1", "10.0.0.7", "169.254.169.254", "::1", "fe80::1%eth0", "fd00::1", "::ffff:10.0.0.7"]
 )
 def test_a_listed_name_is_no_private_address(address: str) -> None:
-    limits = Limits("https://8.8.8.8", ("files.example.com",))
+    limits = HttpLimits("https://8.8.8.8", ("files.example.com",))
     with pytest.raises(RefusedError, match="private"):
         limits.check_peer("files.example.com", address)
     limits.check_peer("8.8.8.8", address)
@@ -171,7 +171,7 @@ def test_a_listed_name_is_no_private_address(address: str) -> None:
 def test_a_connection_checks_its_address_before_it_sends() -> None:
     with served(content) as (inside, asked):
         port = inside.rpartition(":")[2]
-        limits = Limits("http://8.8.8.8", (f"localhost:{port}",))
+        limits = HttpLimits("http://8.8.8.8", (f"localhost:{port}",))
         transport = AtlassianTransport(f"http://localhost:{port}", NoAuth(), 5, limits)
         with pytest.raises(RefusedError, match="private"):
             transport("a", {})
@@ -181,11 +181,11 @@ def test_a_connection_checks_its_address_before_it_sends() -> None:
 @pytest.mark.parametrize("url", ["http://wiki.example/x", "https://wiki.example:8443/x", "https://wiki.example@evil/x"])
 def test_another_scheme_port_or_user_is_not_the_site(url: str) -> None:
     with pytest.raises(RefusedError):
-        Limits("https://wiki.example").check(url)
+        HttpLimits("https://wiki.example").check(url)
 
 
 def test_the_cloud_keeps_files_on_a_host_of_its_own() -> None:
-    limits = Limits("https://acme.atlassian.net/wiki", hosts_of("https://acme.atlassian.net/wiki", []))
+    limits = HttpLimits("https://acme.atlassian.net/wiki", hosts_of("https://acme.atlassian.net/wiki", []))
     limits.check("https://api.media.atlassian.com/file/1")
     assert hosts_of("https://wiki.example", []) == ()
 

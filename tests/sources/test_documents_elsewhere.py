@@ -13,8 +13,8 @@ import pytest
 from sources.stand_in_s3 import Bucket, running
 
 from rag_assets.sources.base import Row, SourceError, SyncResult
-from rag_assets.sources.documents.folder import FolderSource
-from rag_assets.sources.documents.rows import DocumentFacts, Reading, RowMaker
+from rag_assets.sources.documents.folder import DocumentFolder
+from rag_assets.sources.documents.rows import DocumentFacts, DocumentReading, RowMaker
 from rag_serving.config.sources import Files
 
 
@@ -33,9 +33,9 @@ class Documents:
         self.path = path
         self.last: SyncResult | None = None
 
-    def source(self, **settings: Any) -> FolderSource:
+    def source(self, **settings: Any) -> DocumentFolder:
         given = {"kind": "files", "tenant": "acme", "path": self.path, "readers": "everyone", **settings}
-        return FolderSource("docs", Files(**given), Reading())
+        return DocumentFolder("docs", Files(**given), DocumentReading())
 
     def sync(self, **settings: Any) -> SyncResult:
         last = self.last

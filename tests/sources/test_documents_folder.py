@@ -15,8 +15,8 @@ from sources.pdf_writer import pdf
 
 from rag_assets.sources.base import SourceError, SyncResult
 from rag_assets.sources.documents.document_pages import Known, identify
-from rag_assets.sources.documents.folder import FolderSource
-from rag_assets.sources.documents.rows import Reading
+from rag_assets.sources.documents.folder import DocumentFolder
+from rag_assets.sources.documents.rows import DocumentReading
 from rag_serving.config.sources import Files
 
 
@@ -34,9 +34,9 @@ class Folder:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
 
-    def source(self, **settings: Any) -> FolderSource:
+    def source(self, **settings: Any) -> DocumentFolder:
         given = {"kind": "files", "tenant": "acme", "path": self.path, "readers": "everyone", **settings}
-        return FolderSource("docs", Files(**given), Reading(originals=self.originals))
+        return DocumentFolder("docs", Files(**given), DocumentReading(originals=self.originals))
 
     def sync(self, **settings: Any) -> SyncResult:
         last = self.last

@@ -16,7 +16,7 @@ from sources.site_docs import Docs
 
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.base import SourceError
-from rag_assets.sources.documents.rows import Reading
+from rag_assets.sources.documents.rows import DocumentReading
 from rag_assets.sources.sites.detect import open_site
 from rag_assets.sources.sites.page_reader import (
     SitePageReader,
@@ -112,7 +112,7 @@ def test_a_page_that_takes_too_long_is_one_failure_and_the_others_arrive_in_orde
     docs.write("slow.rst", "Slow\n====\n\n" + "\n\n".join(f"Item {n} **bold** ``code``" for n in range(30_000)))
     docs.write("b.rst", "B\n=\n\ntext b\n")
     with LimitedReader(Documents(max_seconds=1)) as reader:
-        docs.reading = Reading(reader)
+        docs.reading = DocumentReading(reader)
         result = docs.sync()
     assert [why.partition(": ")[2] for _, why in result.failures] == [
         "it exceeds 1 s of parsing (documents.max_seconds)"
@@ -123,11 +123,11 @@ def test_a_page_that_takes_too_long_is_one_failure_and_the_others_arrive_in_orde
 def test_a_page_that_failed_for_a_limit_is_tried_again_when_that_is_another_one(docs: Docs) -> None:
     docs.write("a.md", "*a* " * 250_000)
     with LimitedReader(Documents(max_memory_mb=64)) as reader:
-        docs.reading = Reading(reader)
+        docs.reading = DocumentReading(reader)
         assert docs.sync().failed == 1
         assert "64 MB" in docs.reasons()["a.md"]
         assert docs.sync().failures == docs.last_failures
-    docs.reading = Reading()
+    docs.reading = DocumentReading()
     assert docs.sync().failed == 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rag_assets.steps.sections.anchors import Anchor, Anchors
+from rag_assets.steps.sections.anchors import Anchors, HeadingAnchor
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from rag_assets.steps.sections.anchors import Anchor, Anchors
     ],
 )
 def test_data_center_joins_title_and_heading_without_white_space(title: str, heading: str, anchor: str) -> None:
-    assert Anchors(title, "datacenter").heading(heading) == Anchor(anchor, "datacenter")
+    assert Anchors(title, "datacenter").heading(heading) == HeadingAnchor(anchor, "datacenter")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_data_center_joins_title_and_heading_without_white_space(title: str, hea
     [("2.59.0 (Ubuntu 22)", "2.59.0-(Ubuntu-22)"), ("What's  new?", "What's-new?"), ("Ziele & Größe", "Ziele-&-Größe")],
 )
 def test_cloud_keeps_case_and_punctuation(heading: str, anchor: str) -> None:
-    assert Anchors("Any", "cloud").heading(heading) == Anchor(anchor, "cloud")
+    assert Anchors("Any", "cloud").heading(heading) == HeadingAnchor(anchor, "cloud")
 
 
 @pytest.mark.parametrize("flavor", ["cloud", "datacenter"])
@@ -39,7 +39,10 @@ def test_repeated_headings_are_counted(flavor: str) -> None:
     anchors = Anchors("T", flavor)
     base = anchors.heading("Usage").name
     rule = f"{flavor}-repeated"
-    assert [anchors.heading("Usage") for _ in range(2)] == [Anchor(f"{base}.1", rule), Anchor(f"{base}.2", rule)]
+    assert [anchors.heading("Usage") for _ in range(2)] == [
+        HeadingAnchor(f"{base}.1", rule),
+        HeadingAnchor(f"{base}.2", rule),
+    ]
 
 
 def test_a_heading_that_looks_like_a_counted_one_does_not_take_its_place() -> None:
@@ -54,8 +57,8 @@ def test_headings_are_equal_only_with_their_case() -> None:
 
 
 def test_the_top_of_a_page_is_its_title() -> None:
-    assert Anchors("My  Page", "cloud").title() == Anchor("My-Page", "cloud-title")
-    assert Anchors("My  Page", "datacenter").title() == Anchor("MyPage", "datacenter-title")
+    assert Anchors("My  Page", "cloud").title() == HeadingAnchor("My-Page", "cloud-title")
+    assert Anchors("My  Page", "datacenter").title() == HeadingAnchor("MyPage", "datacenter-title")
     assert Anchors("", "cloud").title().name
 
 
@@ -63,7 +66,7 @@ def test_a_repeated_heading_with_an_anchor_macro_takes_its_name() -> None:
     for flavor, name in (("cloud", "second-usage"), ("datacenter", "T-second-usage")):
         anchors = Anchors("T", flavor)
         assert anchors.heading("Usage", ["first"]).rule == flavor
-        assert anchors.heading("Usage", ["second-usage"]) == Anchor(name, f"{flavor}-macro")
+        assert anchors.heading("Usage", ["second-usage"]) == HeadingAnchor(name, f"{flavor}-macro")
 
 
 def test_an_unknown_flavor_is_named() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.steps.contexts.prompt import Document, build_documents, prompt, read_answer
+from rag_assets.steps.contexts.prompt import ContextDocument, build_documents, prompt, read_answer
 from rag_serving.text.fences import Fence
 
 FENCE = Fence("7f3a9c21")
@@ -24,7 +24,7 @@ def row(
     }  # fmt: skip
 
 
-def documents(*rows: dict[str, Any], budget: int = 4_000) -> list[Document]:
+def documents(*rows: dict[str, Any], budget: int = 4_000) -> list[ContextDocument]:
     return build_documents(pa.Table.from_pylist(list(rows)), budget)
 
 

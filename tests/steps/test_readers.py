@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.steps.readers import (
-    GrantError,
     Grants,
+    RestrictionError,
     SpaceReaders,
     effective_readers,
     grants_of,
@@ -81,7 +81,7 @@ def test_a_block_that_was_not_expanded_says_nothing() -> None:
     ],
 )
 def test_what_is_not_understood_lets_nobody_in(malformed: object) -> None:
-    with pytest.raises(GrantError):
+    with pytest.raises(RestrictionError):
         restriction_readers(malformed)
     grants = grants_of({"id": "1", "ancestors": [], "restrictions": malformed})
     assert grants.own == NOBODY

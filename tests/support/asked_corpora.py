@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from evals.bench.passages.corpora import ROOT, Corpus, cut
+from evals.bench.passages.corpora import ROOT, PassageCorpus, cut
 from evals.bench.people import CORPORA, published, questions_of, read_pages
 from evals.bench.real_text import DATA
 from evals.evaluation.gold import GoldQuestion, read_gold
@@ -24,7 +24,7 @@ _SEED = 20
 class Asked:
     """The pages of one corpus, the home they are published in, and what is asked of them."""
 
-    corpus: Corpus
+    corpus: PassageCorpus
     home: Path
     questions: tuple[GoldQuestion, ...]
 
@@ -50,7 +50,7 @@ def _gold(name: str) -> list[GoldQuestion]:
     return [question for file in files for question in read_gold(file).questions]
 
 
-def heading_questions(corpus: Corpus) -> list[GoldQuestion]:
+def heading_questions(corpus: PassageCorpus) -> list[GoldQuestion]:
     """Return the headings that ask something, each once, as questions that their own section answers."""
     rows = corpus.sections.select(["section_id", "heading", "level", "is_boilerplate", "text"]).to_pylist()
     found = {

@@ -11,7 +11,7 @@ import pyarrow as pa
 from qdrant_client import QdrantClient
 
 from citelock_stores.opensearch.filters import CLASSES, class_id
-from citelock_stores.postgres.claims import KEY_PURPOSE, Signer
+from citelock_stores.postgres.claims import KEY_PURPOSE, ClaimSigner
 from citelock_stores.remote.stored import bytes_of, pack_table, point_id, text_of
 from citelock_stores.remote.tables import REMOTE_CHUNKS, TEXT_COLUMNS
 from rag_serving.artifacts.secret import derived_key
@@ -65,7 +65,7 @@ def owner_of(name: str, backends: Backends, config: Config) -> DatabaseOwner:
 class PostgresOwner(DatabaseOwner):
     def __init__(self, config: Config) -> None:
         self._url = config.index.owner_url or ""
-        self._signer = Signer(derived_key(config.home, KEY_PURPOSE))
+        self._signer = ClaimSigner(derived_key(config.home, KEY_PURPOSE))
 
     def texts(self, generation: str, row: int) -> Row:
         statement = 'SELECT {} FROM citelock.document_chunks WHERE generation = %s AND "row" = %s'

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citelock_scale.embedding_jobs.opening import open_payloads, open_worker
-from citelock_scale.embedding_jobs.queue import Claim, Item, JobQueue
+from citelock_scale.embedding_jobs.queue import EmbeddingText, JobClaim, JobQueue
 from citelock_scale.embedding_jobs.waiting import Pending
 from citelock_scale.embedding_jobs.worker import Worker
 from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache, vector_key
@@ -69,7 +69,7 @@ class Installation:
 
     def enqueue(self, tenant: str, texts: Sequence[str]) -> list[str]:
         """Enqueue texts, each on a page of its own name; return the ids of the new jobs."""
-        items = [Item(vector_key(MODEL, text), text, f"page of {text}") for text in texts]
+        items = [EmbeddingText(vector_key(MODEL, text), text, f"page of {text}") for text in texts]
         batches = Pending(tenant, MODEL, items, self.config.jobs).batches()
         for batch in batches:
             self.payloads.save(tenant, MODEL, batch.items)
@@ -78,7 +78,7 @@ class Installation:
     def worker(self, embedder: Counting | None = None, tenant: str | None = None) -> Worker:
         return open_worker(self.config, self.queue, embedder or Counting(), tenant)
 
-    def claim(self, worker: str = "w") -> Claim:
+    def claim(self, worker: str = "w") -> JobClaim:
         claim = self.queue.claim(worker, MODEL)
         assert claim is not None
         return claim

@@ -13,7 +13,7 @@ import psycopg
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from citelock_stores.postgres.claims import KEY_PURPOSE, SignedClaims, Signer
+from citelock_stores.postgres.claims import KEY_PURPOSE, ClaimSigner, SignedClaims
 from citelock_stores.postgres.migrations.upgrade import migrate
 from citelock_stores.postgres.sessions import configure
 from citelock_stores.publishing.postgres import publish_generation
@@ -81,8 +81,8 @@ def empty(config: Config) -> None:
         connection.execute(f"TRUNCATE {rest}")
 
 
-def signer_of(config: Config) -> Signer:
-    return Signer(derived_key(config.home, KEY_PURPOSE))
+def signer_of(config: Config) -> ClaimSigner:
+    return ClaimSigner(derived_key(config.home, KEY_PURPOSE))
 
 
 @contextmanager

@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 
 from evals.bench.machine import machine
-from evals.bench.passages.corpora import Corpus, Merged, Row, Rule, merge, read_corpora
+from evals.bench.passages.corpora import MergedPassages, PassageCorpus, Row, Rule, merge, read_corpora
 from evals.bench.passages.questions import Questions, of_gold, of_heading_links, of_page_links, of_squad
 from evals.bench.real_text import DATA
 from evals.bench.report import markdown, with_tables
 from evals.evaluation.ablation import Remembering
 from evals.evaluation.bench import TENANT
-from evals.evaluation.cli.bench import Progress
+from evals.evaluation.cli.bench import BenchProgress
 from evals.evaluation.evaluate import evaluate
 from evals.evaluation.gold import GoldSet
 from evals.evaluation.measures import of_answers
@@ -101,7 +101,7 @@ class PassageBench:
         )
 
     @contextmanager
-    def _indexed(self, merged: Merged) -> Iterator[Generation]:
+    def _indexed(self, merged: MergedPassages) -> Iterator[Generation]:
         """Yield the passages indexed and published with the product's code."""
         cache = VectorCache(self._store.cache(TENANT), self._embedder.name)
         limit = open_input_limit(self.config.embedding)
@@ -119,7 +119,9 @@ class PassageBench:
     def _progress(self, what: str, done: int, total: int, *_: float) -> None:
         self._report(what, done, total)
 
-    def _rankings(self, questions: Questions, merged: Merged, generation: Generation) -> Iterator[tuple[str, Ranking]]:
+    def _rankings(
+        self, questions: Questions, merged: MergedPassages, generation: Generation
+    ) -> Iterator[tuple[str, PassageRanking]]:
         """For each question the passages found, without the one that it was taken from."""
         view = GenerationView(generation, generation.known_classes)
         tokens = dict(zip(*(merged.table[name].to_pylist() for name in ("chunk_id", "token_count")), strict=True))
@@ -130,16 +132,16 @@ class PassageBench:
             left = [group for group in groups if questions.taken_from.get(name) not in _ids(group, "section_id")]
             units = [_ids(group, "page_id" if questions.of_pages else "section_id") for group in left]
             lengths = [tokens[group[0]["chunk_id"]] for group in left]
-            yield name, Ranking(units, lengths, questions.right[name], questions.of_pages)
+            yield name, PassageRanking(units, lengths, questions.right[name], questions.of_pages)
             self._report("questions asked", done, len(questions.texts))
 
-    def _answers(self, merged: Merged, gold: GoldSet) -> Values:
+    def _answers(self, merged: MergedPassages, gold: GoldSet) -> Values:
         with self.answering(merged) as pipeline:
             judged = evaluate(pipeline, gold, self._report).judged
         return {name: values for name, values in of_answers(judged).items() if name in OF_ANSWERS}
 
     @contextmanager
-    def answering(self, merged: Merged) -> Iterator[Pipeline]:
+    def answering(self, merged: MergedPassages) -> Iterator[Pipeline]:
         """Yield the passages that were measured last, ready to be asked."""
         retrieval = self.config.retrieval.model_copy(update={"final_passages": _MOST_SECTIONS})
         config = self.config.model_copy(update={"retrieval": retrieval})
@@ -152,7 +154,7 @@ class PassageBench:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class PassageRanking:
     """Of each passage, best first: the sections in it, or its page, and its tokens; and the right ones."""
 
     units: Sequence[frozenset[str]]
@@ -195,7 +197,7 @@ def _ids(group: Sequence[Row], column: str) -> frozenset[str]:
     return frozenset(row[column] for row in group)
 
 
-def _of_rankings(rankings: Mapping[str, Ranking]) -> Values:
+def _of_rankings(rankings: Mapping[str, PassageRanking]) -> Values:
     values: Values = {f"first {k}": {name: float(r.place <= k) for name, r in rankings.items()} for k in (5, 10)}
     values["MRR@10"] = {name: 1 / r.place if r.place <= 10 else 0.0 for name, r in rankings.items()}
     for tokens in TOKENS:
@@ -242,7 +244,7 @@ def main(arguments: list[str] | None = None) -> int:
     tokenizer, embedder = open_tokenizer(Embedding()), Remembering(open_embedder(Embedding()))
     for questions in _questions(corpora, options.data):
         if questions.name in (options.sets or [questions.name]):
-            bench = PassageBench(options.cache / questions.name, embedder, tokenizer, Progress())
+            bench = PassageBench(options.cache / questions.name, embedder, tokenizer, BenchProgress())
             every = ANSWERED.get(questions.name, 1)
             measured = [bench.measure(questions, rule, every) for rule in _rules(questions)]
             results.setdefault("merging", {})[questions.name] = {
@@ -256,7 +258,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def lengths(corpus: Corpus) -> dict[str, Any]:
+def lengths(corpus: PassageCorpus) -> dict[str, Any]:
     """Return how many tokens the passages of a corpus have."""
     tokens = np.array(corpus.chunks["token_count"].to_pylist())
     return {
@@ -269,7 +271,7 @@ def lengths(corpus: Corpus) -> dict[str, Any]:
     }
 
 
-def _questions(corpora: Mapping[str, Corpus], data: Path) -> Iterator[Questions]:
+def _questions(corpora: Mapping[str, PassageCorpus], data: Path) -> Iterator[Questions]:
     yield of_gold(corpora["sample"])
     if "cwiki" in corpora:
         yield of_page_links(corpora["cwiki"], data / "cwiki")

@@ -39,7 +39,7 @@ _TABLE_OF_CONTENTS = {"SUMMARY.md", "toc.html"}
 
 
 @dataclass(frozen=True)
-class Corpus:
+class PassageCorpus:
     """Pages cut as they are indexed: rows of SECTIONS, and those rows of CHUNKS that are selected."""
 
     name: str
@@ -47,7 +47,7 @@ class Corpus:
     chunks: pa.Table
 
 
-def read_corpora(data: Path) -> Iterator[Corpus]:
+def read_corpora(data: Path) -> Iterator[PassageCorpus]:
     """Yield the sample wiki, and of the real data those folders that are there."""
     yield cut("sample", sample_pages())
     if (data / "cwiki").is_dir():
@@ -58,12 +58,12 @@ def read_corpora(data: Path) -> Iterator[Corpus]:
         yield cut("rust-book", file_pages(data / "rust-book" / "src", "md"))
 
 
-def cut(name: str, pages: pa.Table) -> Corpus:
+def cut(name: str, pages: pa.Table) -> PassageCorpus:
     """Return pages as sections and indexed chunks, by the default settings."""
     sections, settings = build_sections(pages).sections, Ingestion()
     size = ChunkSize.about(settings.chunk_size_tokens, settings.chunk_stride_tokens)
     chunks = build_chunks(sections, pages, open_tokenizer(Embedding()), size)
-    return Corpus(name, sections, select_chunks(chunks, settings.drop_labels, settings.drop_boilerplate).chunks)
+    return PassageCorpus(name, sections, select_chunks(chunks, settings.drop_labels, settings.drop_boilerplate).chunks)
 
 
 def sample_pages() -> pa.Table:
@@ -142,14 +142,14 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedPassages:
     """Rows of GENERATION_CHUNKS, and the chunks in each by its chunk id."""
 
     table: pa.Table
     members: Mapping[str, tuple[Row, ...]]
 
 
-def merge(chunks: pa.Table, rule: Rule, count: Count) -> Merged:
+def merge(chunks: pa.Table, rule: Rule, count: Count) -> MergedPassages:
     """Return rows of CHUNKS as passages to index: whole sections joined while they are neighbours and fit the rule."""
     groups = _groups(chunks.to_pylist(), rule, count)
     rows = [_passage(group, rule, count) for group in groups]
@@ -158,7 +158,7 @@ def merge(chunks: pa.Table, rule: Rule, count: Count) -> Merged:
         table = with_column(table, "prefix", metadata_prefixes(table))
     table = with_column(table, "lexical_prefix", lexical_prefixes(table))
     members = {str(row["chunk_id"]): tuple(group) for row, group in zip(rows, groups, strict=True)}
-    return Merged(table, members)
+    return MergedPassages(table, members)
 
 
 def _groups(rows: Sequence[Row], rule: Rule, count: Count) -> list[list[Row]]:

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from evals.bench.links import JUDGEMENTS, masked
-from evals.bench.passages.corpora import ROOT, Corpus
+from evals.bench.passages.corpora import ROOT, PassageCorpus
 from evals.evaluation.bench import paragraph
 from evals.evaluation.gold import GoldSet, read_gold
 from evals.evaluation.gold_collections import read_gold_collection
@@ -40,7 +40,7 @@ class Questions:
     """Texts and right answers by question id: ids of sections, or of pages."""
 
     name: str
-    corpus: Corpus
+    corpus: PassageCorpus
     texts: Mapping[str, str]
     right: Mapping[str, frozenset[str]]
     of_pages: bool = False
@@ -48,7 +48,7 @@ class Questions:
     gold: GoldSet | None = None  # to be answered as well
 
 
-def of_gold(corpus: Corpus) -> Questions:
+def of_gold(corpus: PassageCorpus) -> Questions:
     """Return the sample's gold questions; right are the sections of a named page that hold the quote."""
     gold = read_gold(ROOT / "evals" / "gold" / "sample.yaml")
     right: dict[str, set[str]] = defaultdict(set)
@@ -61,7 +61,7 @@ def of_gold(corpus: Corpus) -> Questions:
     return Questions("sample", corpus, texts, {name: frozenset(right[name]) for name in texts}, gold=gold)
 
 
-def of_page_links(corpus: Corpus, wiki: Path) -> Questions:
+def of_page_links(corpus: PassageCorpus, wiki: Path) -> Questions:
     """Return the known links of a wiki, as `evals.bench.links` asks them."""
     pages = set(corpus.chunks["page_id"].to_pylist())
     links = [json.loads(line) for line in (wiki / JUDGEMENTS).read_text(encoding="utf-8").splitlines()]
@@ -70,7 +70,7 @@ def of_page_links(corpus: Corpus, wiki: Path) -> Questions:
     return Questions(corpus.name, corpus, {name: masked(link) for name, link in asked.items()}, right, of_pages=True)
 
 
-def of_heading_links(corpus: Corpus) -> Questions:
+def of_heading_links(corpus: PassageCorpus) -> Questions:
     """Return the links in paragraphs to headings that stand apart from them, each pair of sections once."""
     indexed = set(corpus.chunks["section_id"].to_pylist())
     texts, right, taken_from = {}, {}, {}
@@ -84,7 +84,7 @@ def of_heading_links(corpus: Corpus) -> Questions:
     return Questions(corpus.name, corpus, texts, right, taken_from=taken_from)
 
 
-def heading_links(corpus: Corpus) -> Iterator[Link]:
+def heading_links(corpus: PassageCorpus) -> Iterator[Link]:
     """Yield each link that leads to a heading of the corpus, with the two sections."""
     rows = corpus.sections.to_pylist()
     by_place: dict[tuple[str, str], Row] = {}
@@ -146,7 +146,7 @@ def of_squad(path: Path, tokenizer: Tokenizer) -> Questions:
     asked = [question for question in collection.gold.questions if question.answerable]
     right = {question.id: frozenset(section_of[page] for page in question.pages) for question in asked}
     gold = [replace(q, pages=frozenset(map(_article, q.pages))) for q in collection.gold.questions]
-    corpus = Corpus("squad2", SECTIONS.empty(), CHUNKS.table(rows))
+    corpus = PassageCorpus("squad2", SECTIONS.empty(), CHUNKS.table(rows))
     return Questions("squad2", corpus, {q.id: q.question for q in asked}, right, gold=GoldSet(tuple(gold)))
 
 

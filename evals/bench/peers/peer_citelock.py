@@ -15,7 +15,7 @@ import numpy as np
 from common import METER, SCRATCH  # type: ignore[import-not-found]
 from numpy.typing import NDArray
 
-from evals.evaluation.beir import Document
+from evals.evaluation.beir import BeirDocument
 from evals.evaluation.bench import TENANT, chunk_table
 from rag_assets.publishing.build import build_generation
 from rag_assets.state.vector_cache import VectorCache
@@ -72,7 +72,7 @@ class Peer:
         self._embedder.embed_documents(texts)
 
     def build(self, ids: Sequence[str], texts: Sequence[str]) -> None:
-        documents = [Document(name, "", text, name, 0) for name, text in zip(ids, texts, strict=True)]
+        documents = [BeirDocument(name, "", text, name, 0) for name, text in zip(ids, texts, strict=True)]
         table, names = chunk_table(documents, open_tokenizer(self._config.embedding))
         vectors = self._vectors(table["text"].to_pylist())
         store = Store(Path(self._config.home))

@@ -46,13 +46,13 @@ def command(
         settings = load_or_default(config)
         if run_file:
             check_run_path(run_file)
-        bench = run_bench(read_collection(directory, split), home, settings, mode, Progress())
+        bench = run_bench(read_collection(directory, split), home, settings, mode, BenchProgress())
         if run_file:
             write_run(run_file, bench.run.rankings)
     typer.echo(json.dumps(bench.payload()) if as_json else _table(bench))
 
 
-class Progress:
+class BenchProgress:
     """Lines on standard error, at most one in five seconds for each kind of work."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

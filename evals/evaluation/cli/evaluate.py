@@ -23,7 +23,7 @@ from rag_serving.escaping.targets import for_json, for_terminal, for_terminal_li
 
 if TYPE_CHECKING:
     from evals.evaluation.calibrate import Calibration
-    from evals.evaluation.evaluate import Evaluation
+    from evals.evaluation.evaluate import GoldEvaluation
     from evals.evaluation.gold import GoldSet
     from rag_serving.ask import Pipeline
 
@@ -83,7 +83,7 @@ def command(
     """
     from evals.evaluation.calibrate import calibrate as calibrated
     from evals.evaluation.calibrate import open_gates, write_calibration
-    from evals.evaluation.cli.bench import Progress
+    from evals.evaluation.cli.bench import BenchProgress
     from evals.evaluation.compare import save_run
     from evals.evaluation.evaluate import evaluate
     from evals.evaluation.measures import cases_csv, exported
@@ -103,7 +103,7 @@ def command(
     with _asked(gold, config, tenant, index, open_gates if calibrate else lambda same: same) as (pipeline, questions):
         questions = replace(questions, questions=questions.questions[::every])
         pipeline.warm()  # what opening takes is in no question's time
-        measured = evaluate(pipeline, questions, Progress())
+        measured = evaluate(pipeline, questions, BenchProgress())
         wanted = csv or save is not None or (as_json and not calibrate)
         payload = exported(measured, questions, pipeline) if wanted else {}
     if csv:
@@ -143,7 +143,7 @@ def _compared(before: Path, after: Path, as_json: bool) -> None:
 def _ablated(path: Path | None, config: Path | None, tenant: str | None, as_json: bool) -> None:
     """The matrix of variants, for a tenant."""
     from evals.evaluation.ablation import ablate_answers
-    from evals.evaluation.cli.bench import Progress
+    from evals.evaluation.cli.bench import BenchProgress
     from evals.evaluation.gold_collections import is_collection
     from evals.evaluation.metrics import to_csv
 
@@ -151,7 +151,7 @@ def _ablated(path: Path | None, config: Path | None, tenant: str | None, as_json
         raise UsageError("--ablate is for a tenant's gold set; `make ablation` takes collections")
     settings = load_config(config)
     questions, name = _gold(path, tenant, settings)
-    rows = ablate_answers(settings, name, questions, Progress())
+    rows = ablate_answers(settings, name, questions, BenchProgress())
     typer.echo(json.dumps(rows) if as_json else to_csv(rows), nl=as_json)
 
 
@@ -197,7 +197,7 @@ def _home(index: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _told(measured: Evaluation) -> str:
+def _told(measured: GoldEvaluation) -> str:
     failed = measured.payload()["failed"]
     lines = [f"  {case['id']}: {case['fault']}: {for_terminal_line(case['question'])}" for case in failed]
     return "\n".join([*_figures(measured), *lines])
@@ -228,7 +228,7 @@ def _costs() -> str:
     return ", ".join(f"{name.replace('_', ' ')} {cost:g}" for name, cost in vars(COSTS).items())
 
 
-def _figures(measured: Evaluation) -> list[str]:
+def _figures(measured: GoldEvaluation) -> list[str]:
     payload = measured.payload()
     ability: dict[str, Any] = payload["answerability"]
     figures = {

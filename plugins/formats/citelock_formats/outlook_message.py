@@ -110,7 +110,6 @@ class _File:
             self._inside.setdefault(tuple(parents), []).append(name)
 
     def stream(self, path: tuple[str, ...]) -> bytes:
-        """Return what a stream holds."""
         name = list(path)
         size = self._file.get_size(name)
         self._left -= size
@@ -127,7 +126,6 @@ class _File:
         return sorted(name for name in self._inside.get(path, []) if name.startswith(prefix))
 
     def message(self, path: tuple[str, ...], place: str, depth: int = 0) -> Message:
-        """Return the message of a storage."""
         if _PROPERTIES not in self.inside(path):
             raise FileError("it holds no message of Outlook")
         properties = _Properties(self, path, place)

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from citelock_sites.asciidoc.page import asciidoc_page
-from citelock_sites.markup import MarkupError, Target
+from citelock_sites.markup import MarkupError, ReferenceTarget
 from rag_assets.sources.sites.front_matter import YamlError, read_yaml
-from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree, has_file, quoted
+from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, SourceTree, has_file, quoted
 from rag_assets.steps.files.decoding import decoded
 from rag_assets.steps.files.records import FileError
 
@@ -51,7 +51,7 @@ class _Component:
 class AsciidocSite:
     """The rules of Asciidoctor, and those of Antora where a component is described."""
 
-    def plan(self, tree: Tree) -> SitePlan:
+    def plan(self, tree: SourceTree) -> SitePlan:
         """See `Site`: pages in the order of the navigation, then the others by name."""
         component = _component(tree)
         excluded: dict[str, str] = {}
@@ -72,10 +72,10 @@ class AsciidocSite:
         settings = [name for name in (COMPONENT, PLAYBOOK, *component.navigation) if has_file(tree, name)]
         return SitePlan("asciidoc", list(pages.values()), excluded, tuple(settings), {"component": asdict(component)})
 
-    def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
+    def body(self, tree: SourceTree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
         component = _Component(**plan.facts["component"])
-        around = _PageSurroundings(tree, plan, page)
+        around = _AntoraSurroundings(tree, plan, page)
         text = decoded(tree.read(page.name))
         try:
             made = asciidoc_page(text, page.name, around, component.attributes, keeps_marks=not component.name)
@@ -97,7 +97,7 @@ class AsciidocSite:
         )
 
 
-def _component(tree: Tree) -> _Component:
+def _component(tree: SourceTree) -> _Component:
     if not has_file(tree, COMPONENT):
         return _Component()
     values = _yaml(tree, COMPONENT)
@@ -112,7 +112,7 @@ def _component(tree: Tree) -> _Component:
     )
 
 
-def _yaml(tree: Tree, name: str) -> Mapping[str, Any]:
+def _yaml(tree: SourceTree, name: str) -> Mapping[str, Any]:
     """Return what a file of settings says; nothing where it is not there, or not valid."""
     try:
         values = read_yaml(decoded(tree.read(name))) if has_file(tree, name) else None
@@ -154,7 +154,9 @@ def _path(name: str, component: _Component) -> str:
     return quoted(f"{posixpath.splitext(name)[0]}.html")
 
 
-def _navigated(tree: Tree, component: _Component) -> Iterator[tuple[str, str | None, tuple[str, ...], str | None]]:
+def _navigated(
+    tree: SourceTree, component: _Component
+) -> Iterator[tuple[str, str | None, tuple[str, ...], str | None]]:
     """Yield the pages of the navigation files: name, title, those above, title of the list."""
     names = component.navigation or tuple(name for name in tree.names if posixpath.basename(name) == "nav.adoc")
     for file in names:
@@ -180,7 +182,7 @@ def _navigated(tree: Tree, component: _Component) -> Iterator[tuple[str, str | N
                     above.append((depth, name))
 
 
-def _resource(tree: Tree, above: str, name: str, family: str = "page") -> str | None:
+def _resource(tree: SourceTree, above: str, name: str, family: str = "page") -> str | None:
     """Return the file that a page names: below its own folder, or by the id of a resource of Antora."""
     module = re.match(r"modules/([^/]+)/", above)
     found = _RESOURCE.match(name)
@@ -199,15 +201,14 @@ def _resource(tree: Tree, above: str, name: str, family: str = "page") -> str | 
     return joined if has_file(tree, joined) else None
 
 
-class _PageSurroundings:
+class _AntoraSurroundings:
     """The files and pages around one page (`Surroundings`)."""
 
-    def __init__(self, tree: Tree, plan: SitePlan, page: SitePage) -> None:
+    def __init__(self, tree: SourceTree, plan: SitePlan, page: SitePage) -> None:
         self._tree, self._plan, self._page = tree, plan, page
         self.asked: list[str] = []
 
     def file(self, name: str, above: str) -> tuple[str, str] | None:
-        """See `Surroundings`."""
         found = _resource(self._tree, above, name, "partial")
         if found is None:
             return None
@@ -216,8 +217,7 @@ class _PageSurroundings:
         except (FileError, KeyError):
             return None
 
-    def target(self, kind: str, name: str, page: str) -> Target | None:
-        """See `Surroundings`."""
+    def target(self, kind: str, name: str, page: str) -> ReferenceTarget | None:
         path, mark, anchor = name.partition("#")
         found = _resource(self._tree, page, path) if kind == "doc" else None
         target = self._plan.by_name.get(found or "")
@@ -225,7 +225,7 @@ class _PageSurroundings:
             return None
         self.asked.append(target.name)
         here = "" if target.name == self._page.name and mark else self._plan.address(target)
-        return Target(f"{here}{mark}{anchor}", self._title(target))
+        return ReferenceTarget(f"{here}{mark}{anchor}", self._title(target))
 
     def _title(self, page: SitePage) -> str:
         try:

@@ -15,9 +15,9 @@ from typing import Any
 
 from citelock_sites.docusaurus_headings import set_docusaurus_ids
 from citelock_sites.docusaurus_sidebars import (
-    Document,
     Folders,
-    Placed,
+    SidebarDocument,
+    SidebarPosition,
     is_index,
     ordered,
     without_number,
@@ -31,7 +31,7 @@ from rag_assets.sources.sites.markdown_page import (
     markdown_main,
     read_markdown,
 )
-from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted, settings_text, text_of
+from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, SourceTree, quoted, settings_text, text_of
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
 
@@ -55,7 +55,7 @@ class DocsSet:
 class DocusaurusSite:
     """The rules of Docusaurus 3."""
 
-    def plan(self, tree: Tree) -> SitePlan:
+    def plan(self, tree: SourceTree) -> SitePlan:
         """See `Site`."""
         names = frozenset(tree.names)
         settings, used = _settings(tree, names)
@@ -74,7 +74,7 @@ class DocusaurusSite:
         facts = {"lang": _language(settings), "versions": versions, "config": settings}
         return SitePlan("docusaurus", pages, excluded, tuple(used), facts, roots=("", "static"))
 
-    def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
+    def body(self, tree: SourceTree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
         front, text = read_markdown(tree, page)
         mdx = Mdx(page.name, partials_of(tree), {"frontMatter": front.values, "siteConfig": plan.facts["config"]})
@@ -94,18 +94,20 @@ class DocusaurusSite:
         )
 
 
-def _documents(tree: Tree, docs: DocsSet, settings: Mapping[str, Any], excluded: dict[str, str]) -> Iterator[SitePage]:
+def _documents(
+    tree: SourceTree, docs: DocsSet, settings: Mapping[str, Any], excluded: dict[str, str]
+) -> Iterator[SitePage]:
     """Yield the pages of a set of documents in the order of its sidebars; those in none come last."""
     folders = _folders(tree, docs, excluded)
     placed = ordered(_sidebars(tree, docs.sidebars), folders)
     known = {one.document.name for one in placed}
-    rest = [Placed(document) for document in folders.documents if document.name not in known]
+    rest = [SidebarPosition(document) for document in folders.documents if document.name not in known]
     for one in (*placed, *rest):
         path = _address(docs.route, one.document.slug, settings.get("trailingSlash"))
         yield SitePage(one.document.name, path, one.document.title, one.parents, one.category, version=docs.told)
 
 
-def _settings(tree: Tree, names: frozenset[str]) -> tuple[dict[str, Any], list[str]]:
+def _settings(tree: SourceTree, names: frozenset[str]) -> tuple[dict[str, Any], list[str]]:
     """Return what `docusaurus.config.js` exports, as far as it is written there, and the file's name."""
     name = next((one for one in SETTINGS if one in names), None)
     if name is None:
@@ -123,7 +125,7 @@ def _language(settings: Mapping[str, Any]) -> str | None:
     return locale[:2].lower() if isinstance(locale, str) and locale[:2].isalpha() else None
 
 
-def _docs_sets(tree: Tree, names: frozenset[str], settings: Mapping[str, Any]) -> Iterator[DocsSet]:
+def _docs_sets(tree: SourceTree, names: frozenset[str], settings: Mapping[str, Any]) -> Iterator[DocsSet]:
     """Yield the sets of documents that the settings name, each in all of its versions; without settings `docs`."""
     found = [*_docs_options(settings)] or [{}]
     for options in found:
@@ -151,7 +153,7 @@ def _docs_options(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _versions(
-    tree: Tree, names: frozenset[str], current: DocsSet, key: tuple[str, Mapping[str, Any]]
+    tree: SourceTree, names: frozenset[str], current: DocsSet, key: tuple[str, Mapping[str, Any]]
 ) -> Iterator[DocsSet]:
     """Yield a set in its versions: the last one has the plain addresses, the one in work is `next`."""
     own, options = key
@@ -192,7 +194,7 @@ def _sidebars_name(options: Mapping[str, Any], names: frozenset[str]) -> str | N
     return next((name for name in _SIDEBARS if name in names), None)
 
 
-def _sidebars(tree: Tree, name: str | None) -> Any:
+def _sidebars(tree: SourceTree, name: str | None) -> Any:
     if name is None:
         return None
     if name.endswith(".json"):
@@ -203,16 +205,16 @@ def _sidebars(tree: Tree, name: str | None) -> Any:
         raise FileError(f"{name}: {error}") from None
 
 
-def _json(tree: Tree, name: str) -> Any:
+def _json(tree: SourceTree, name: str) -> Any:
     try:
         return json.loads(settings_text(tree, name))
     except (ValueError, RecursionError) as error:
         raise FileError(f"{name}: it is not valid JSON: {error}") from None
 
 
-def _folders(tree: Tree, docs: DocsSet, excluded: dict[str, str]) -> Folders:
+def _folders(tree: SourceTree, docs: DocsSet, excluded: dict[str, str]) -> Folders:
     prefix = f"{docs.folder}/" if docs.folder not in ("", ".") else ""
-    documents: list[Document] = []
+    documents: list[SidebarDocument] = []
     settings: dict[str, Mapping[str, Any]] = {}
     for name in tree.names:
         path = name.removeprefix(prefix)
@@ -229,7 +231,7 @@ def _folders(tree: Tree, docs: DocsSet, excluded: dict[str, str]) -> Folders:
     return Folders(documents, settings)
 
 
-def _category(tree: Tree, name: str) -> Mapping[str, Any]:
+def _category(tree: SourceTree, name: str) -> Mapping[str, Any]:
     """Return what a folder's `_category_` file says; one that cannot be read says nothing."""
     try:
         found = read_yaml(text_of(tree.read(name)))  # JSON is YAML
@@ -238,7 +240,7 @@ def _category(tree: Tree, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _document(tree: Tree, name: str, path: str, has_numbers: bool) -> Document:
+def _document(tree: SourceTree, name: str, path: str, has_numbers: bool) -> SidebarDocument:
     """Return a document as its front matter and its path make it; one that cannot be read is told by its path."""
     try:
         front, _ = split_front_matter(text_of(tree.read(name)))
@@ -260,7 +262,7 @@ def _document(tree: Tree, name: str, path: str, has_numbers: bool) -> Document:
     position = front.number("sidebar_position")
     position = number if position is None else position
     title = front.text("sidebar_label") or front.text("title") or own_id
-    return Document(name, path, "/".join((*above, own_id)), address, title, position)
+    return SidebarDocument(name, path, "/".join((*above, own_id)), address, title, position)
 
 
 def _address(route: str, slug: str, trailing_slash: Any) -> str:

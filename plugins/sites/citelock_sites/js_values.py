@@ -40,7 +40,7 @@ def exported(text: str) -> Any:
         JsError: it has more than 500,000 tokens, or is nested deeper than 100.
     """
     tokens = _tokens(text)
-    reader = _Reader(tokens)
+    reader = _ValueReader(tokens)
     for at, (kind, word) in enumerate(tokens):
         if kind != "word":
             continue
@@ -53,7 +53,7 @@ def exported(text: str) -> Any:
 
 def constants(text: str) -> dict[str, Any]:
     """Return the values that names are given in a module, as far as they are written there. Raises JsError."""
-    reader = _Reader(_tokens(text))
+    reader = _ValueReader(_tokens(text))
     return {name: reader.value(at, 0)[0] for name, at in reader.given.items()}
 
 
@@ -71,7 +71,7 @@ def _texts(tokens: list[Token], at: int, count: int) -> list[str]:
     return [text for _, text in tokens[at : at + count]]
 
 
-class _Reader:
+class _ValueReader:
     """Reads values at places of a list of tokens."""
 
     def __init__(self, tokens: list[Token]) -> None:

@@ -15,14 +15,14 @@ class MarkupError(Exception):
     """This page cannot be read; the message says why."""
 
 
-class Target(NamedTuple):
+class ReferenceTarget(NamedTuple):
     """Where a reference leads: an address, and the title that stands for it."""
 
     href: str
     title: str
 
 
-class Surroundings(Protocol):
+class PageSurroundings(Protocol):
     """The files and pages around a page. A page that stands alone has none."""
 
     def file(self, name: str, above: str) -> tuple[str, str] | None:
@@ -34,7 +34,7 @@ class Surroundings(Protocol):
         """
         ...
 
-    def target(self, kind: str, name: str, page: str) -> Target | None:
+    def target(self, kind: str, name: str, page: str) -> ReferenceTarget | None:
         """Return where a reference leads; None where nothing is known of it.
 
         Args:
@@ -49,11 +49,11 @@ class Alone:
     """A page without files and pages around it."""
 
     def file(self, name: str, above: str) -> None:  # noqa: ARG002
-        """See `Surroundings`."""
+        """See `PageSurroundings`."""
         return
 
     def target(self, kind: str, name: str, page: str) -> None:  # noqa: ARG002
-        """See `Surroundings`."""
+        """See `PageSurroundings`."""
         return
 
 

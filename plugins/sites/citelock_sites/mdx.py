@@ -19,7 +19,7 @@ from citelock_sites.js_values import JsError, constants
 from citelock_sites.templates import is_gap, text_of_value
 from rag_assets.sources.sites.front_matter import YamlError, read_yaml, split_front_matter
 from rag_assets.sources.sites.markdown_page import HEADINGS, RAW, fence_run, is_end, opening, outside
-from rag_assets.sources.sites.site import Tree, text_of
+from rag_assets.sources.sites.site import SourceTree, text_of
 from rag_assets.sources.sites.trees import resolved
 from rag_assets.steps.files.records import FileError
 from rag_serving.text.characters import OMISSION
@@ -222,13 +222,15 @@ class Mdx:
         return f"<{name}{kept}{' /' if is_empty else ''}>"
 
 
-def mdx_markdown(tree: Tree, name: str, text: str, known: Mapping[str, Any]) -> tuple[str, list[str], Counter[str]]:
+def mdx_markdown(
+    tree: SourceTree, name: str, text: str, known: Mapping[str, Any]
+) -> tuple[str, list[str], Counter[str]]:
     """Return a page of MDX as Markdown, the files that it includes, and what was lost; see `Mdx`."""
     mdx = Mdx(name, partials_of(tree), known)
     return mdx.markdown(text), mdx.read, mdx.lost
 
 
-def partials_of(tree: Tree) -> Partial:
+def partials_of(tree: SourceTree) -> Partial:
     """Return what reads the files that the pages of a tree import; `@site` is its root."""
 
     def read(name: str, path: str) -> tuple[str, str] | None:

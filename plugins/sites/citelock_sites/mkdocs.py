@@ -30,7 +30,7 @@ from rag_assets.sources.sites.markdown_page import (
     set_ids,
     words_of,
 )
-from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted, settings_text
+from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, SourceTree, quoted, settings_text
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
 from rag_serving.documents.kinds import is_document_name
@@ -128,7 +128,7 @@ class MkdocsSettings:
 class MkdocsSite:
     """The rules of MkDocs."""
 
-    def plan(self, tree: Tree) -> SitePlan:
+    def plan(self, tree: SourceTree) -> SitePlan:
         """See `Site`."""
         settings, used = read_settings(tree)
         names, excluded = _pages(tree, settings)
@@ -138,7 +138,7 @@ class MkdocsSite:
         placed = [_placed(page, settings) for page in pages]
         return SitePlan("mkdocs", placed, excluded, used, {"settings": settings.values}, roots=(settings.root,))
 
-    def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
+    def body(self, tree: SourceTree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
         settings = MkdocsSettings(plan.facts["settings"])
         front, text = read_markdown(tree, page)
@@ -170,7 +170,7 @@ def _known(settings: MkdocsSettings, front: FrontMatter) -> dict[str, Any]:
     return {**(extra if isinstance(extra, dict) else {}), "config": settings.values, "page": page, **front.values}
 
 
-def _pages(tree: Tree, settings: MkdocsSettings) -> tuple[dict[str, str], dict[str, str]]:
+def _pages(tree: SourceTree, settings: MkdocsSettings) -> tuple[dict[str, str], dict[str, str]]:
     """Return the names of files that are pages, by their paths below `docs_dir`, and why others are none."""
     prefix = settings.prefix
     is_excluded, is_draft = settings.patterns("exclude_docs"), settings.patterns("draft_docs")
@@ -203,7 +203,6 @@ def _pages(tree: Tree, settings: MkdocsSettings) -> tuple[dict[str, str], dict[s
 
 
 def _placed(page: SitePage, settings: MkdocsSettings) -> SitePage:
-    """Return a page with its address."""
     path, locale = settings.localized(page.name.removeprefix(settings.prefix))
     folder, base = posixpath.split(path)
     stem = posixpath.splitext(base)[0]
@@ -236,7 +235,7 @@ def _slugger(main: Element, settings: MkdocsSettings) -> MkdocsSlugger | Pymdown
     return MkdocsSlugger(used, separator or "-", keep_unicode="unicode" in name)
 
 
-def read_settings(tree: Tree) -> tuple[MkdocsSettings, tuple[str, ...]]:
+def read_settings(tree: SourceTree) -> tuple[MkdocsSettings, tuple[str, ...]]:
     """Return the settings of a site, those that it inherits included, and the names of their files.
 
     Raises:

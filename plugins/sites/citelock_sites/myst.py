@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from citelock_sites.markup import MarkupError, MarkupPage, Surroundings
+from citelock_sites.markup import MarkupError, MarkupPage, PageSurroundings
 from citelock_sites.rst.context import RstContext, RstSettings
 from citelock_sites.rst.page import parsed_page
 
@@ -16,7 +16,7 @@ _SETTINGS = ("myst_enable_extensions", "myst_heading_anchors", "myst_substitutio
 
 
 def myst_page(
-    text: str, name: str, around: Surroundings, settings: RstSettings, values: Mapping[str, Any]
+    text: str, name: str, around: PageSurroundings, settings: RstSettings, values: Mapping[str, Any]
 ) -> MarkupPage:
     """Return a page of MyST Markdown; `values` are those of `conf.py`.
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rag_assets.sources.sites.site import Tree, text_of
+from rag_assets.sources.sites.site import SourceTree, text_of
 from rag_assets.sources.sites.trees import resolved
 from rag_assets.steps.files.records import FileError
 
@@ -24,7 +24,7 @@ _DEPTH_MAX, CHARS_MAX = 10, 5_000_000
 class Snippets:
     """Includes of one page; `read` and `lost` say what was included and what was not found."""
 
-    tree: Tree
+    tree: SourceTree
     bases: Sequence[str]  # folders that snippets are looked for in
     read: list[str] = field(default_factory=list)
     lost: int = 0

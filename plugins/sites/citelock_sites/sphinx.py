@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from citelock_sites.markup import MarkupError, MarkupPage, Target
+from citelock_sites.markup import MarkupError, MarkupPage, ReferenceTarget
 from citelock_sites.rst.context import INCLUDED_MAX
 from citelock_sites.rst.page import rst_page
 from citelock_sites.sphinx_config import SphinxConfig, glob_pattern, sphinx_config
@@ -23,7 +23,7 @@ from rag_assets.sources.sites.site import (
     SiteBody,
     SitePage,
     SitePlan,
-    Tree,
+    SourceTree,
     has_file,
     quoted,
     settings_text,
@@ -64,7 +64,7 @@ class SphinxSite:
     def __init__(self) -> None:
         self._last: tuple[SitePlan, _Project] | None = None  # that of a plan, made once
 
-    def plan(self, tree: Tree) -> SitePlan:
+    def plan(self, tree: SourceTree) -> SitePlan:
         """See `Site`: the documents in the order of the toctrees, then those that are in none."""
         conf = settings_text(tree, CONF) if has_file(tree, CONF) else ""
         documents = _documents(tree, sphinx_config(conf))
@@ -84,10 +84,10 @@ class SphinxSite:
         settings = (CONF,) if conf else ()
         return SitePlan("sphinx", list(pages.values()), excluded, settings, {"conf": conf, **_facts(documents)})
 
-    def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
+    def body(self, tree: SourceTree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
         project = self._project(plan)
-        around = _PageSurroundings(tree, plan, page, project)
+        around = _SphinxSurroundings(tree, plan, page, project)
         try:
             made = _read(page.name, decoded(tree.read(page.name)), around, project.config)
         except MarkupError as error:
@@ -117,7 +117,7 @@ class SphinxSite:
         return self._last[1]
 
 
-def _read(name: str, text: str, around: _PageSurroundings, config: SphinxConfig) -> MarkupPage:
+def _read(name: str, text: str, around: _SphinxSurroundings, config: SphinxConfig) -> MarkupPage:
     if name.endswith((".md", ".markdown")):
         from citelock_sites.myst import myst_page
 
@@ -138,7 +138,7 @@ def _document(name: str, config: SphinxConfig) -> str:
     return next((name.removesuffix(one) for one in config.suffixes if name.endswith(one)), name)
 
 
-def _documents(tree: Tree, config: SphinxConfig) -> _Documents:
+def _documents(tree: SourceTree, config: SphinxConfig) -> _Documents:
     files: dict[str, str] = {}
     for ending in config.suffixes:
         for name in tree.names:
@@ -167,7 +167,7 @@ def _facts(documents: _Documents) -> dict[str, dict[str, Any]]:
     return facts
 
 
-def _text(tree: Tree, name: str) -> str:
+def _text(tree: SourceTree, name: str) -> str:
     try:
         return decoded(tree.read(name))
     except (FileError, KeyError):  # its own reading says so
@@ -177,7 +177,7 @@ def _text(tree: Tree, name: str) -> str:
 class _Inclusion:
     """Puts what one page includes into its text, up to a size in all."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: SourceTree) -> None:
         self._tree = tree
         self._left = INCLUDED_MAX
 
@@ -248,10 +248,10 @@ def _entered(documents: _Documents, document: str, entry: TocEntry) -> list[str]
     return [one for one in documents.files if pattern.fullmatch(one) and one != document]
 
 
-class _PageSurroundings:
+class _SphinxSurroundings:
     """The files and pages around one page (`Surroundings`)."""
 
-    def __init__(self, tree: Tree, plan: SitePlan, page: SitePage, project: _Project) -> None:
+    def __init__(self, tree: SourceTree, plan: SitePlan, page: SitePage, project: _Project) -> None:
         self._tree, self._plan, self._page, self._project = tree, plan, page, project
         self._asked: set[str] = set()
         self.missed = False  # whether a reference leads nowhere
@@ -261,7 +261,6 @@ class _PageSurroundings:
         return sorted(self._asked - {self._page.name})
 
     def file(self, name: str, above: str) -> tuple[str, str] | None:
-        """See `Surroundings`."""
         found = _below(above, name)
         if found is None or not has_file(self._tree, found):
             return None
@@ -270,14 +269,13 @@ class _PageSurroundings:
         except (FileError, KeyError):
             return None
 
-    def target(self, kind: str, name: str, page: str) -> Target | None:
-        """See `Surroundings`."""
+    def target(self, kind: str, name: str, page: str) -> ReferenceTarget | None:
         found = self._found(kind, name, page)
         if found is None and kind in ("ref", "numref", "doc", "term", "any"):
             self.missed = True
         return found
 
-    def _found(self, kind: str, name: str, page: str) -> Target | None:
+    def _found(self, kind: str, name: str, page: str) -> ReferenceTarget | None:
         match kind:
             case "doc":
                 return self._document(_below(page, name) or "")
@@ -293,24 +291,24 @@ class _PageSurroundings:
             case _:
                 return self._object(name)
 
-    def _document(self, name: str) -> Target | None:
+    def _document(self, name: str) -> ReferenceTarget | None:
         document = _document(name, self._project.config)
         page = self._project.pages.get(document)
         if page is None:
             return None
         self._asked.add(page.name)
-        return Target(self._plan.address(page), self._project.titles.get(document, ""))
+        return ReferenceTarget(self._plan.address(page), self._project.titles.get(document, ""))
 
-    def _labelled(self, found: Sequence[str] | None) -> Target | None:
+    def _labelled(self, found: Sequence[str] | None) -> ReferenceTarget | None:
         return self._at(*found) if found is not None else None
 
-    def _object(self, name: str) -> Target | None:
+    def _object(self, name: str) -> ReferenceTarget | None:
         return self._labelled(self._project.objects.get(name))
 
-    def _at(self, document: str, name: str, title: str) -> Target | None:
+    def _at(self, document: str, name: str, title: str) -> ReferenceTarget | None:
         page = self._project.pages.get(document)
         if page is None:
             return None
         self._asked.add(page.name)
         here = "" if page.name == self._page.name else self._plan.address(page)
-        return Target(f"{here}#{name}" if name else here, title)
+        return ReferenceTarget(f"{here}#{name}" if name else here, title)

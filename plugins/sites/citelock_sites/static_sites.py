@@ -37,7 +37,7 @@ from rag_assets.sources.sites.markdown_page import (
     read_markdown,
     set_ids,
 )
-from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted, settings_text, text_of
+from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, SourceTree, quoted, settings_text, text_of
 from rag_assets.sources.sites.trees import by_folder
 from rag_assets.steps.files.records import FileError
 from rag_serving.text.characters import OMISSION
@@ -89,10 +89,10 @@ class StaticSite:
     """
 
     name: str
-    rules: Callable[[Tree, Rules], None]
+    rules: Callable[[SourceTree, Rules], None]
     address: Callable[[Rules, str, FrontMatter], str | None]
 
-    def plan(self, tree: Tree) -> SitePlan:
+    def plan(self, tree: SourceTree) -> SitePlan:
         """See `Site`."""
         rules = Rules(*_settings(tree, GENERATORS[self.name].signs))
         self.rules(tree, rules)
@@ -118,7 +118,7 @@ class StaticSite:
         facts = {"root": rules.root, "known": rules.known, "folders": rules.folders}
         return SitePlan(self.name, placed, excluded, tuple(rules.used), facts, roots=("", rules.root))
 
-    def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
+    def body(self, tree: SourceTree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
         own, text = read_markdown(tree, page)
         rules = Rules(**plan.facts)
@@ -136,7 +136,7 @@ class StaticSite:
         return markdown_body(main, plan, page, front, title=title, lang=rules.known.get("lang"), lost=template.lost)
 
 
-def _file_values(tree: Tree, name: str) -> Value:
+def _file_values(tree: SourceTree, name: str) -> Value:
     """Return what a file of settings or data holds (YAML, JSON, TOML, what JavaScript exports).
 
     Raises:
@@ -151,7 +151,7 @@ def _file_values(tree: Tree, name: str) -> Value:
         raise FileError(f"{name}: {error}") from None
 
 
-def _front(tree: Tree, name: str) -> FrontMatter:
+def _front(tree: SourceTree, name: str) -> FrontMatter:
     """Return the front matter of a file; that of one which cannot be read is empty."""
     try:
         return split_front_matter(text_of(tree.read(name)))[0]
@@ -159,14 +159,14 @@ def _front(tree: Tree, name: str) -> FrontMatter:
         return FrontMatter()
 
 
-def _settings(tree: Tree, names: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+def _settings(tree: SourceTree, names: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
     """Return the settings in the first of these files that is there. Raises FileError where it cannot be read."""
     name = next((one for one in names if one in tree.names), None)
     found = _file_values(tree, name) if name else None
     return found if isinstance(found, dict) else {}, [name] if name else []
 
 
-def _data(tree: Tree, folder: str, rules: Rules) -> dict[str, Any]:
+def _data(tree: SourceTree, folder: str, rules: Rules) -> dict[str, Any]:
     """Return the values of the data files in a folder, by the names of files and folders; one that cannot be read, or
     that a program computes, says nothing."""
     values: dict[str, Any] = {}
@@ -181,14 +181,14 @@ def _data(tree: Tree, folder: str, rules: Rules) -> dict[str, Any]:
     return values
 
 
-def _loaded(tree: Tree, name: str) -> Any:
+def _loaded(tree: SourceTree, name: str) -> Any:
     try:
         return _file_values(tree, name)
     except FileError:
         return None
 
 
-def _eleventy_rules(tree: Tree, rules: Rules) -> None:
+def _eleventy_rules(tree: SourceTree, rules: Rules) -> None:
     """Read what is written in the program of settings, the folders of pages and data, and the data itself."""
     text = "".join(text_of(tree.read(name)) for name in rules.used)
     folders = []
@@ -220,7 +220,7 @@ def _eleventy_address(rules: Rules, path: str, front: FrontMatter) -> str | None
     return default if OMISSION in written else written
 
 
-def _jekyll_rules(tree: Tree, rules: Rules) -> None:
+def _jekyll_rules(tree: SourceTree, rules: Rules) -> None:
     config = rules.config
     rules.root = posixpath.normpath(str(config.get("source") or ".")).strip("/").removeprefix(".")
     site = {**config, "data": _data(tree, str(config.get("data_dir") or "_data"), rules), "baseurl": ""}
@@ -266,7 +266,7 @@ def _jekyll_address(rules: Rules, path: str, front: FrontMatter) -> str | None:
     return re.sub("/{2,}", "/", _NAMED.sub(lambda match: told.get(match[1], ""), front.text("permalink") or template))
 
 
-def _hugo_rules(tree: Tree, rules: Rules) -> None:
+def _hugo_rules(tree: SourceTree, rules: Rules) -> None:
     for key in ("params", "languages"):
         more, used = _settings(tree, (f"config/_default/{key}{ending}" for ending in _DATA))
         rules.config, rules.used = {**rules.config, **({key: more} if more else {})}, [*rules.used, *used]

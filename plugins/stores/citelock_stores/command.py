@@ -161,11 +161,11 @@ def _signed_claims(
     settings: Config, tenant: str, user: str | None, groups: Sequence[str], minutes: int
 ) -> dict[str, Any]:
     """Return claims, signature, the tenant's id in the database, and when they expire (seconds since 1970)."""
-    from citelock_stores.postgres.claims import KEY_PURPOSE, Signer
+    from citelock_stores.postgres.claims import KEY_PURPOSE, ClaimSigner
     from rag_serving.access.principals import Principal
     from rag_serving.artifacts.secret import derived_key
 
-    signer = Signer(derived_key(settings.home, KEY_PURPOSE))
+    signer = ClaimSigner(derived_key(settings.home, KEY_PURPOSE))
     signed = signer.until(Principal(tenant, user, frozenset(groups)), 60 * minutes)
     expires = json.loads(signed.claims)["exp"]
     return {**signed._asdict(), "tenant_id": str(signer.tenant_id(tenant)), "expires_at": expires}

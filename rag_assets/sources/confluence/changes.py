@@ -23,8 +23,8 @@ from rag_assets.sources.confluence.listing import (
     DETAILS,
     LEAN,
     LIST_LIMIT,
-    Listing,
-    Scope,
+    SpaceListing,
+    SpaceScope,
     add_by_id,
     complete,
     counted,
@@ -195,8 +195,8 @@ def load_sync_state(
 
 
 def list_changes(
-    client: ConfluenceClient, scope: Scope, before: Mapping[str, Row], memory: SyncState, batch_size: int
-) -> Listing | None:
+    client: ConfluenceClient, scope: SpaceScope, before: Mapping[str, Row], memory: SyncState, batch_size: int
+) -> SpaceListing | None:
     """Return the pages of the last sync, renewed where CQL tells of a change; None where the site has no CQL.
 
     Pages that came or went without a change of their own (restored, purged, hidden from this user) show in the count:
@@ -205,7 +205,7 @@ def list_changes(
     Raises:
         SourceError: the site fails, so nothing is known.
     """
-    listing = Listing(scope, {page_id: _bare(page_id, row, scope) for page_id, row in before.items()})
+    listing = SpaceListing(scope, {page_id: _bare(page_id, row, scope) for page_id, row in before.items()})
     listing.grants.update(memory.grants)
     try:
         memory.offset = _offset(client, before, memory.offset)
@@ -229,7 +229,7 @@ def list_changes(
     return listing
 
 
-def _list_ids(client: ConfluenceClient, listing: Listing, batch_size: int) -> None:
+def _list_ids(client: ConfluenceClient, listing: SpaceListing, batch_size: int) -> None:
     """Bring the listing in line with the ids that the space lists now."""
     ids = list_ids(client, listing.scope)
     for known in (listing.pages, listing.excluded, listing.failures):
@@ -240,7 +240,7 @@ def _list_ids(client: ConfluenceClient, listing: Listing, batch_size: int) -> No
         listing.failures.setdefault(page_id, reason)
 
 
-def _bare(page_id: str, row: Row, scope: Scope) -> dict[str, object]:
+def _bare(page_id: str, row: Row, scope: SpaceScope) -> dict[str, object]:
     """Return an entry that says of a page only that it is there, in the version that is known."""
     return {"id": page_id, "type": scope.types[0], "status": row["status"], "version": {"number": row["version"]}}
 

@@ -23,7 +23,7 @@ from rag_assets.sources.bounded_http import RefusedError
 from rag_assets.sources.confluence.transport import (
     MAX_WAIT_S,
     AccessRefused,
-    Reply,
+    HttpReply,
     RetryableError,
     ServerFault,
     Transport,
@@ -45,7 +45,7 @@ Given = TypeVar("Given")
 
 
 @dataclass
-class Batch:
+class PageBatch:
     """What became of the pages that were asked for: each id is in one of the three."""
 
     found: dict[str, Envelope] = field(default_factory=dict)
@@ -174,9 +174,9 @@ class ConfluenceClient:
             more = following is not None
             position = {"cursor": cursor} if cursor is not None else {"start": start}
 
-    def by_ids(self, ids: Sequence[str], expand: str) -> Batch:
+    def by_ids(self, ids: Sequence[str], expand: str) -> PageBatch:
         """Return pages by id, in one request if that works, else in halves, down to one page that fails alone."""
-        batch = Batch()
+        batch = PageBatch()
         if len(ids) > 1 and self._searches:
             try:
                 pages = self._search(ids, expand)
@@ -199,7 +199,7 @@ class ConfluenceClient:
         entries = {str(entry.get("id")): entry for entry in islice(self.collect(path, params), len(ids))}
         return {page_id: entries[page_id] for page_id in ids if page_id in entries}
 
-    def _one(self, page_id: str, expand: str, batch: Batch) -> None:
+    def _one(self, page_id: str, expand: str, batch: PageBatch) -> None:
         try:
             answer = self._content(page_id, expand)
             batch.found[page_id] = self._based(answer, answer)
@@ -264,7 +264,7 @@ class ConfluenceClient:
         except RetryableError as error:
             raise error.final from None
 
-    def _once(self, path: str, params: Mapping[str, str]) -> Reply:
+    def _once(self, path: str, params: Mapping[str, str]) -> HttpReply:
         pause = self._pace.wait(self._per_second) if self._pace else 0.0
         if pause > 0:
             self._sleep(pause)
@@ -334,7 +334,7 @@ def _cursor(following: str | None) -> str | None:
     return cursors[0] if cursors else None
 
 
-def _merge(batch: Batch, other: Batch) -> None:
+def _merge(batch: PageBatch, other: PageBatch) -> None:
     batch.found.update(other.found)
     batch.refused.update(other.refused)
     batch.faulty.update(other.faulty)

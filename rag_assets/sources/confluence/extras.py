@@ -49,7 +49,7 @@ from rag_assets.sources.base import (
 )
 from rag_assets.sources.confluence.client import FAILING_PAGES_IN_A_ROW, ConfluenceClient, Envelope, in_path
 from rag_assets.sources.confluence.listing import NOTHING_HANGS, Hanging, Kind, batches, list_hanging, state_of
-from rag_assets.sources.confluence.source import UNSETTLED, Confluence, cut_short, decided_as_before, open_client
+from rag_assets.sources.confluence.source import UNSETTLED, ConfluenceSpace, cut_short, decided_as_before, open_client
 from rag_assets.sources.confluence.transport import AccessRefused, ServerFault
 from rag_assets.sources.envelope import EnvelopeError, content_hash
 from rag_assets.steps.formats.blocks import clean
@@ -332,12 +332,12 @@ class ConfluenceExtras:
         return
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
-        """Sync the pages, then what hangs on them; see `Confluence.sync`."""
+        """Sync the pages, then what hangs on them; see `ConfluenceSpace.sync`."""
         stored = PAGES.empty() if previous is None else previous
         before = without_names(stored)
         of_pages = [not hangs_on_a_page(one, self._settings.id_prefix) for one in before["page_id"].to_pylist()]
         with nullcontext(self._client) if self._client else open_client(self._settings) as client:
-            inner = Confluence(self.key, self._settings, self._folder, client)
+            inner = ConfluenceSpace(self.key, self._settings, self._folder, client)
             result = inner.sync(before.filter(pa.array(of_pages, pa.bool_())), state, progress)
             is_wanted = self._settings.attachments != "none" or self._settings.comments
             if is_wanted or not all(of_pages):

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from rag_assets.sources.base import SourceError, digest
-from rag_assets.sources.confluence.client import Batch, ConfluenceClient, Envelope, in_path, listed_by_v2
+from rag_assets.sources.confluence.client import ConfluenceClient, Envelope, PageBatch, in_path, listed_by_v2
 from rag_assets.sources.confluence.transport import AccessRefused, ServerFault
 from rag_assets.sources.envelope import (
     EnvelopeError,
@@ -24,7 +24,7 @@ from rag_assets.sources.envelope import (
     space_keys,
     version_of,
 )
-from rag_assets.steps.readers import GrantError, Grants, grants_of, missing_ancestors, restriction_readers
+from rag_assets.steps.readers import Grants, RestrictionError, grants_of, missing_ancestors, restriction_readers
 from rag_serving.access.principals import NOBODY
 
 DETAILS = (
@@ -45,7 +45,7 @@ def ancestor_grants(client: ConfluenceClient, page_id: str) -> Grants | None:
     """Return what an ancestor that was not listed (archived, a folder, a draft) says; None where it cannot be read."""
     try:
         return Grants((), restriction_readers({"read": all_restrictions(client, page_id)}))
-    except GrantError as error:
+    except RestrictionError as error:
         return Grants((), NOBODY, str(error))
     except (AccessRefused, ServerFault):
         pass
@@ -129,7 +129,7 @@ _MAX_TRASH = 20 * BARE_LIMIT
 
 
 @dataclass(frozen=True)
-class Scope:
+class SpaceScope:
     """What of a space is wanted."""
 
     space: str
@@ -164,10 +164,10 @@ class Scope:
 
 
 @dataclass
-class Listing:
+class SpaceListing:
     """The wanted pages of a space, by raw page id."""
 
-    scope: Scope
+    scope: SpaceScope
     pages: dict[str, Envelope] = field(default_factory=dict)
     grants: dict[str, Grants] = field(default_factory=dict)  # of the pages and of ancestors that are not among them
     excluded: dict[str, str] = field(default_factory=dict)
@@ -201,13 +201,13 @@ class Listing:
                 self.grants[page_id] = grants
 
 
-def list_space(client: ConfluenceClient, scope: Scope, batch_size: int) -> Listing:
+def list_space(client: ConfluenceClient, scope: SpaceScope, batch_size: int) -> SpaceListing:
     """Enumerate a space to its end.
 
     Raises:
         SourceError: the enumeration did not end well, so nothing follows from what it does not list.
     """
-    listing = Listing(scope)
+    listing = SpaceListing(scope)
     for entry in detailed(client, list(_entries(client, scope, DETAILS)), batch_size):
         listing.add(complete(client, entry))
     _add_unlisted(client, listing, batch_size)
@@ -215,7 +215,7 @@ def list_space(client: ConfluenceClient, scope: Scope, batch_size: int) -> Listi
     return listing
 
 
-def counted(client: ConfluenceClient, scope: Scope) -> int | None:
+def counted(client: ConfluenceClient, scope: SpaceScope) -> int | None:
     """Return how many current pages search knows of; None where it does not tell.
 
     Raises:
@@ -225,7 +225,7 @@ def counted(client: ConfluenceClient, scope: Scope) -> int | None:
     return count if isinstance(count, int) else None
 
 
-def add_by_id(client: ConfluenceClient, listing: Listing, ids: set[str], batch_size: int) -> dict[str, str]:
+def add_by_id(client: ConfluenceClient, listing: SpaceListing, ids: set[str], batch_size: int) -> dict[str, str]:
     """Take pages that no list named; the reasons of those that the site refuses, which may be gone, come back."""
     refused: dict[str, str] = {}
     for some in batches(sorted(ids), batch_size):
@@ -238,7 +238,7 @@ def add_by_id(client: ConfluenceClient, listing: Listing, ids: set[str], batch_s
     return refused
 
 
-def _add_unlisted(client: ConfluenceClient, listing: Listing, batch_size: int) -> None:
+def _add_unlisted(client: ConfluenceClient, listing: SpaceListing, batch_size: int) -> None:
     """Take in what search knows and the enumeration left out.
 
     An enumeration ends with an empty page or without a link to the next, and nothing in it tells whether it ended too
@@ -260,7 +260,7 @@ def _add_unlisted(client: ConfluenceClient, listing: Listing, batch_size: int) -
     add_by_id(client, listing, ids, batch_size)
 
 
-def list_ids(client: ConfluenceClient, scope: Scope) -> set[str]:
+def list_ids(client: ConfluenceClient, scope: SpaceScope) -> set[str]:
     """Return the ids that a space lists, and nothing else: a fifth of the requests that details take.
 
     Raises:
@@ -289,13 +289,13 @@ def batches(ids: Iterable[str], size: int) -> Iterator[list[str]]:
     return (whole[start : start + size] for start in range(0, len(whole), size))
 
 
-def still_there(client: ConfluenceClient, gone: list[str], scope: Scope, batch_size: int) -> Batch:
+def still_there(client: ConfluenceClient, gone: list[str], scope: SpaceScope, batch_size: int) -> PageBatch:
     """Return of pages that an enumeration did not list, those that are in the space all the same.
 
     An offset enumeration misses a page when an earlier one is deleted under it. What lies in the trash needs no asking.
     """
     trashed = _trashed(client, scope, set(gone))
-    still = Batch()
+    still = PageBatch()
     for ids in batches([page_id for page_id in gone if page_id not in trashed], batch_size):
         batch = client.by_ids(ids, DETAILS)
         still.found.update({page_id: entry for page_id, entry in batch.found.items() if scope.holds(entry)})
@@ -303,7 +303,7 @@ def still_there(client: ConfluenceClient, gone: list[str], scope: Scope, batch_s
     return still
 
 
-def _trashed(client: ConfluenceClient, scope: Scope, wanted: set[str]) -> set[str]:
+def _trashed(client: ConfluenceClient, scope: SpaceScope, wanted: set[str]) -> set[str]:
     """Return which of the wanted pages lie in the trash; not every user may look there."""
     trashed: set[str] = set()
     for kind in scope.types:
@@ -318,7 +318,7 @@ def _trashed(client: ConfluenceClient, scope: Scope, wanted: set[str]) -> set[st
     return trashed
 
 
-def _entries(client: ConfluenceClient, scope: Scope, expand: str | None) -> Iterator[Envelope]:
+def _entries(client: ConfluenceClient, scope: SpaceScope, expand: str | None) -> Iterator[Envelope]:
     """Yield the entries of every wanted type and status; of a space without any it is asked whether it exists."""
     any_came = False
     try:

@@ -25,15 +25,15 @@ from typing import Any
 import pyarrow as pa
 
 from rag_assets.sources.base import Progress, Row, SyncResult, digest, finish, refuse_loss, rows_by_id
-from rag_assets.sources.bounded_http import Limits, hosts_of
+from rag_assets.sources.bounded_http import HttpLimits, hosts_of
 from rag_assets.sources.confluence.changes import SyncState, dump_sync_state, list_changes, load_sync_state
 from rag_assets.sources.confluence.client import ConfluenceClient, Envelope, in_path
 from rag_assets.sources.confluence.listing import (
     CUT,
     DETAILS,
     LIST_LIMIT,
-    Listing,
-    Scope,
+    SpaceListing,
+    SpaceScope,
     ancestor_grants,
     batches,
     complete,
@@ -105,7 +105,7 @@ _REMEMBERED, _LISTED, _FETCHED = -1, 0, 1  # the first rounds of readings
 
 def settled_readers(
     client: ConfluenceClient,
-    listing: Listing,
+    listing: SpaceListing,
     space: str,
     shown: Iterable[str],
     before: Mapping[str, str],
@@ -185,7 +185,7 @@ def _known_lineage(page_id: str, grants: Mapping[str, Grants]) -> list[str]:
     return [one for one in lineage(page_id, grants) if one in grants]
 
 
-def _read_again(client: ConfluenceClient, listing: Listing, ids: set[str]) -> set[str]:
+def _read_again(client: ConfluenceClient, listing: SpaceListing, ids: set[str]) -> set[str]:
     """Read grants anew; which of them are others, or cannot be read any more."""
     fresh = _read(client, listing.grants, listing.pages.keys(), ids)
     other = {one for one in ids if fresh.get(one) != listing.grants[one]}
@@ -212,10 +212,10 @@ _BODIES = f"body.storage,{DETAILS}"
 
 
 @dataclass
-class _Sync:
+class _SpaceSync:
     """A sync under way; pages by raw id."""
 
-    listing: Listing
+    listing: SpaceListing
     before: Mapping[str, Row]
     reusable: Mapping[str, Row]  # rows of `before` whose bodies need not be fetched where the version is the same
     failures: dict[str, str]
@@ -223,7 +223,7 @@ class _Sync:
     read_twice: dict[str, bool] = field(default_factory=dict)  # whether the second reading was like the first
 
 
-class Confluence:
+class ConfluenceSpace:
     """One space of a site."""
 
     def __init__(self, key: str, settings: Settings, folder: Path, client: ConfluenceClient | None = None) -> None:
@@ -234,7 +234,7 @@ class Confluence:
         self._origin = Origin(key, settings.tenant, settings.flavor, settings.id_prefix, settings.base_url)
         self._identity = digest(settings.base_url, settings.space, settings.id_prefix)
         types = ("page", "blogpost") if settings.blog_posts else ("page",)
-        self._scope = Scope(settings.space, types, ("current", "archived") if settings.archived else ("current",))
+        self._scope = SpaceScope(settings.space, types, ("current", "archived") if settings.archived else ("current",))
         self._began = 0.0
         self.grants: Mapping[str, Grants] = {}  # by raw page id: what decided on readers in the last sync
 
@@ -260,7 +260,7 @@ class Confluence:
         memory = self._recall(before, state) if before else None
         changes = list_changes(client, self._scope, before, memory, self._settings.batch_size) if memory else None
         listing = changes or list_space(client, self._scope, self._settings.batch_size)
-        sync = _Sync(listing, before, before if "identity" in state else {}, dict(listing.failures))
+        sync = _SpaceSync(listing, before, before if "identity" in state else {}, dict(listing.failures))
         self._check_gone(client, sync)
         work = SyncCheckpoint(self._folder, self._identity, _settled(state))
         self._fetch(client, sync, work, progress)
@@ -311,7 +311,7 @@ class Confluence:
     def _remembered(
         self,
         client: ConfluenceClient,
-        sync: _Sync,
+        sync: _SpaceSync,
         rows: Mapping[str, Row],
         state: Mapping[str, Any],
         memory: SyncState | None,
@@ -327,7 +327,7 @@ class Confluence:
         prefix = self._settings.id_prefix
         return {one: tuple(above.removeprefix(prefix) for above in row["ancestors"]) for one, row in rows.items()}
 
-    def _check_gone(self, client: ConfluenceClient, sync: _Sync) -> None:
+    def _check_gone(self, client: ConfluenceClient, sync: _SpaceSync) -> None:
         """Be sure of each page that is no longer listed before it is left out. Raises SourceError as `finish`."""
         listing = sync.listing
         gone = sorted(sync.before.keys() - listing.pages.keys() - listing.excluded.keys() - listing.failures.keys())
@@ -343,7 +343,9 @@ class Confluence:
             listing.failures[page_id] = f"{reason}; it is not certain whether the page is gone"
         sync.failures.update(listing.failures)
 
-    def _fetch(self, client: ConfluenceClient, sync: _Sync, work: SyncCheckpoint, progress: Progress | None) -> None:
+    def _fetch(
+        self, client: ConfluenceClient, sync: _SpaceSync, work: SyncCheckpoint, progress: Progress | None
+    ) -> None:
         """The bodies of new and changed pages, batch by batch onto disk."""
         resumable = self._comparable(work.rows())
         wanted = []
@@ -361,7 +363,7 @@ class Confluence:
             if progress is not None:
                 progress(done, len(wanted))
 
-    def _take(self, client: ConfluenceClient, sync: _Sync, page_id: str, envelope: Envelope | None) -> Row | None:
+    def _take(self, client: ConfluenceClient, sync: _SpaceSync, page_id: str, envelope: Envelope | None) -> Row | None:
         """Return the row of a page that was fetched. It renews the entry: a page may have been restricted, then
         edited."""
         if envelope is None:
@@ -385,7 +387,7 @@ class Confluence:
         sync.listing.pages[page_id] = {**envelope, "body": None}
         return row
 
-    def _rows(self, sync: _Sync) -> dict[str, Row]:
+    def _rows(self, sync: _SpaceSync) -> dict[str, Row]:
         """Return every row of the space; a page that could not be fetched keeps its last version.
 
         One that could not even be listed keeps its last readers, too: as its own restriction, which others narrow.
@@ -433,7 +435,7 @@ def open_client(settings: Settings) -> ConfluenceClient:
     Raises:
         SourceError: an environment variable is missing.
     """
-    limits = Limits(
+    limits = HttpLimits(
         settings.base_url,
         hosts_of(settings.base_url, settings.download_hosts),
         settings.max_response_bytes,
@@ -461,7 +463,7 @@ def _is_version(row: Row | None, version: int) -> bool:
     return row is not None and row["version"] == version
 
 
-def _is_listed(row: Row, page_id: str, listing: Listing) -> bool:
+def _is_listed(row: Row, page_id: str, listing: SpaceListing) -> bool:
     """Return whether a row has the version that the listing tells."""
     entry = listing.pages.get(page_id)
     return entry is not None and _is_version(row, version_of(entry))

@@ -27,7 +27,7 @@ from rag_assets.sources.base import SourceError
 from rag_serving.config.sources import Auth, BasicAuth, BearerAuth
 
 if TYPE_CHECKING:
-    from rag_assets.sources.bounded_http import Limits
+    from rag_assets.sources.bounded_http import HttpLimits
 
 
 class Unreachable(Exception):  # noqa: N818
@@ -39,7 +39,7 @@ class Unreachable(Exception):  # noqa: N818
 
 
 @dataclass(frozen=True)
-class Reply:
+class HttpReply:
     """What came back, whatever it was."""
 
     status: int
@@ -57,7 +57,7 @@ class Transport(Protocol):
 
     signs_in: bool
 
-    def __call__(self, path: str, params: Mapping[str, str]) -> Reply: ...
+    def __call__(self, path: str, params: Mapping[str, str]) -> HttpReply: ...
 
     def close(self) -> None:
         """Give back the connections."""
@@ -67,20 +67,20 @@ class Transport(Protocol):
 class AtlassianTransport:
     """Requests by `atlassian-python-api`, signed for a site."""
 
-    def __init__(self, base_url: str, auth: Auth, timeout_s: float, limits: Limits | None = None) -> None:
+    def __init__(self, base_url: str, auth: Auth, timeout_s: float, limits: HttpLimits | None = None) -> None:
         from atlassian.rest_client import AtlassianRestAPI
 
-        from rag_assets.sources.bounded_http import Limits, bound
+        from rag_assets.sources.bounded_http import HttpLimits, bound
 
         user, password, token = _credentials(auth)
         self._api = AtlassianRestAPI(
             base_url.rstrip("/"), username=user, password=password, token=token, retry_with_header=False
         )
-        bound(self._api._session, limits or Limits(base_url))
+        bound(self._api._session, limits or HttpLimits(base_url))
         self.signs_in = auth.kind != "none"
         self._api.timeout = timeout_s  # type: ignore[assignment]  # its own argument cuts half a second to none
 
-    def __call__(self, path: str, params: Mapping[str, str]) -> Reply:
+    def __call__(self, path: str, params: Mapping[str, str]) -> HttpReply:
         import requests
         from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema
 
@@ -94,7 +94,7 @@ class AtlassianTransport:
             raise Unreachable(_first_line(error), slow=True) from None
         except requests.RequestException as error:
             raise Unreachable(_first_line(error), slow=False) from None
-        return Reply(response.status_code, response.headers, response.content)
+        return HttpReply(response.status_code, response.headers, response.content)
 
     def close(self) -> None:
         self._api.close()
@@ -169,7 +169,7 @@ class RetryableError(Exception):
         self.after = after
 
 
-def object_of(where: str, reply: Reply) -> dict[str, Any]:
+def object_of(where: str, reply: HttpReply) -> dict[str, Any]:
     """Return the JSON object of a reply.
 
     Raises:
@@ -188,7 +188,7 @@ def object_of(where: str, reply: Reply) -> dict[str, Any]:
     return answer
 
 
-def content_of(where: str, reply: Reply) -> bytes:
+def content_of(where: str, reply: HttpReply) -> bytes:
     """Return the bytes of a good reply. Data Center may throttle with 403 or 503 as well as with 429.
 
     Raises:

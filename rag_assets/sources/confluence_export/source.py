@@ -220,7 +220,7 @@ _DESCRIPTOR = "exportDescriptor.properties"
 
 
 @dataclass
-class _Reading:
+class _ExportContent:
     """What the export said; pages by raw id."""
 
     rows: dict[str, Row] = field(default_factory=dict)
@@ -229,7 +229,7 @@ class _Reading:
     comments: dict[str, str] = field(default_factory=dict)  # comment id -> body
 
 
-class ConfluenceExport:
+class ConfluenceExportSource:
     """The pages of an export; the whole of it is read in each sync."""
 
     def __init__(
@@ -343,8 +343,8 @@ class ConfluenceExport:
 
     def _read(
         self, archive: zipfile.ZipFile, space: ExportedSpace, origin: Origin, progress: Progress | None
-    ) -> _Reading:
-        reading = _Reading()
+    ) -> _ExportContent:
+        reading = _ExportContent()
         current, seen_ids = set(), set()
         for page_id, content in space.contents.items():
             try:
@@ -370,7 +370,7 @@ class ConfluenceExport:
                 self._take(space.envelope(space.contents[page_id], ""), "", origin, reading)
         return reading
 
-    def _take(self, envelope: Envelope, body: str | None, origin: Origin, reading: _Reading) -> None:
+    def _take(self, envelope: Envelope, body: str | None, origin: Origin, reading: _ExportContent) -> None:
         """A page with one of its bodies; an app may have stored others beside the one in storage format."""
         page_id = envelope["id"]
         if page_id in reading.rows:

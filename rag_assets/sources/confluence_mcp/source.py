@@ -15,7 +15,7 @@ import pyarrow as pa
 from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, digest, finish, rows_by_id, settings_digest
 from rag_assets.sources.confluence_mcp.tools import (
     Envelope,
-    Listed,
+    ListedPage,
     McpTools,
     NotOfSpaceError,
     ToolError,
@@ -38,7 +38,7 @@ _CHECKS = "the space of every page"  # what rows that may be reused were checked
 
 
 @dataclass
-class _Reading:
+class _SpaceContent:
     """What the server told; pages by raw id."""
 
     rows: dict[str, Row] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class _Reading:
     failures: dict[str, str] = field(default_factory=dict)
 
 
-class ConfluenceMcp:
+class ConfluenceMcpSource:
     """One space, as a server tells of it.
 
     Where the list of pages tells their versions, only pages of another version are asked for. Who may read a page is
@@ -78,7 +78,7 @@ class ConfluenceMcp:
         identity = digest(settings_digest(self.key, self._settings), _CHECKS)
         own = {one: row for one, row in before.items() if self._is_of_space(row)}
         reusable = own if state.get("identity") == identity else {}
-        reading = _Reading()
+        reading = _SpaceContent()
         with open_tools(self._settings) as tools:
             listed = self._list(tools)
             for done, page in enumerate(listed.values(), start=1):
@@ -105,7 +105,7 @@ class ConfluenceMcp:
             state={"fingerprint": None, "identity": identity},
         )
 
-    def _list(self, tools: McpTools) -> dict[str, Listed]:
+    def _list(self, tools: McpTools) -> dict[str, ListedPage]:
         """Return every page of the space.
 
         Raises:
@@ -124,7 +124,7 @@ class ConfluenceMcp:
             raise SourceError(f"the MCP server lists no page of space {settings.space!r}; nothing was changed")
         return pages
 
-    def _tree(self, tools: McpTools) -> dict[str, Listed]:
+    def _tree(self, tools: McpTools) -> dict[str, ListedPage]:
         answer = self._ask(tools, self._settings.tree_tool, space_key=self._settings.space, limit=_TREE_LIMIT)
         if isinstance(answer, dict) and answer.get("has_more"):
             raise SourceError(
@@ -133,7 +133,7 @@ class ConfluenceMcp:
             )
         return {page.id: page for page in listed_of(answer)}
 
-    def _search(self, tools: McpTools) -> Iterator[Listed]:
+    def _search(self, tools: McpTools) -> Iterator[ListedPage]:
         """Yield pages by CQL; what has come is excluded from the next search, because not every server can page."""
         seen_ids: set[str] = set()
         while True:
@@ -157,7 +157,9 @@ class ConfluenceMcp:
             raise SourceError(f"{name} of the MCP server answered with something that is not a list of pages")
         return answer
 
-    def _read(self, tools: McpTools, page: Listed, listed: Mapping[str, Listed], reading: _Reading) -> None:
+    def _read(
+        self, tools: McpTools, page: ListedPage, listed: Mapping[str, ListedPage], reading: _SpaceContent
+    ) -> None:
         try:
             if named_spaces(page.told):
                 check_space(self._settings.space, page.told)
@@ -184,7 +186,12 @@ class ConfluenceMcp:
         reading.rows[page.id] = {**row, "body_format": body_format, "content_hash": hashed}
 
     def _reuse(
-        self, tools: McpTools, page: Listed, listed: Mapping[str, Listed], row: Row | None, reading: _Reading
+        self,
+        tools: McpTools,
+        page: ListedPage,
+        listed: Mapping[str, ListedPage],
+        row: Row | None,
+        reading: _SpaceContent,
     ) -> bool:
         """Take a page as it was, where the list says that it is the same and its readers can be known besides.
 
@@ -217,7 +224,7 @@ class ConfluenceMcp:
             answer = tools.call(self._settings.restrictions_tool, page_id=page_id, id=page_id)
             envelope["restrictions"] = restrictions_of(answer)
 
-    def _keep(self, before: Mapping[str, Row], reading: _Reading) -> None:
+    def _keep(self, before: Mapping[str, Row], reading: _SpaceContent) -> None:
         """Pages that could not be read stay as they were, with the readers they had or fewer."""
         for page_id in reading.failures:
             if row := before.get(page_id):
@@ -229,7 +236,7 @@ class ConfluenceMcp:
     def _is_of_space(self, row: Row) -> bool:
         return bool(row["space"].casefold() == self._settings.space.casefold())
 
-    def _space_notes(self, reading: _Reading) -> list[str]:
+    def _space_notes(self, reading: _SpaceContent) -> list[str]:
         if not reading.not_of_space:
             return []
         some = sorted(reading.not_of_space)
@@ -253,7 +260,7 @@ class ConfluenceMcp:
         return notes
 
 
-def _ancestors(page: Listed, listed: Mapping[str, Listed]) -> list[Envelope]:
+def _ancestors(page: ListedPage, listed: Mapping[str, ListedPage]) -> list[Envelope]:
     """Return the pages above, root first, from the parents that the tree tells."""
     chain: list[str] = []
     parent = page.parent

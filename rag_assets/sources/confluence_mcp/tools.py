@@ -34,7 +34,7 @@ class NotOfSpaceError(EnvelopeError):
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedPage:
     """A page as a list of pages tells of it."""
 
     id: str
@@ -58,13 +58,13 @@ def results_of(answer: Any) -> list[Mapping[str, Any]] | None:
     return answer
 
 
-def listed_of(answer: Any) -> Iterator[Listed]:
+def listed_of(answer: Any) -> Iterator[ListedPage]:
     """Yield the pages of a search or of a page tree; what is no page is left out."""
     for entry in results_of(answer) or ():
         page = entry["content"] if isinstance(entry.get("content"), dict) and "id" in entry["content"] else entry
         if page.get("id") and page.get("type", "page") == "page":
             parent = page.get("parent_id")
-            yield Listed(str(page["id"]), page, str(parent) if parent else None)
+            yield ListedPage(str(page["id"]), page, str(parent) if parent else None)
 
 
 def named_spaces(page: Mapping[str, Any]) -> frozenset[str]:
@@ -98,7 +98,7 @@ def check_space(space: str, *answers: Mapping[str, Any]) -> None:
         raise NotOfSpaceError("the server does not say which space it belongs to")
 
 
-def page_of(answer: Any, listed: Listed, space: str, base_url: str | None) -> tuple[Envelope, BodyFormat]:
+def page_of(answer: Any, listed: ListedPage, space: str, base_url: str | None) -> tuple[Envelope, BodyFormat]:
     """Return the envelope of a page and the format of its body; what the answer leaves out is taken from the list.
 
     Raises:

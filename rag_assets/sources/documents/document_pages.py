@@ -17,7 +17,14 @@ from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 from rag_assets.sources.base import READING_VERSION, Row, SourceError, digest, settings_digest
-from rag_assets.sources.documents.rows import MARK, DocumentFacts, ExcludedError, Reading, RowMaker, UnreadableError
+from rag_assets.sources.documents.rows import (
+    MARK,
+    DocumentFacts,
+    DocumentReading,
+    ExcludedError,
+    RowMaker,
+    UnreadableError,
+)
 from rag_assets.sources.sites.trees import FileTree, LargeFileError, opened_tree
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.readers import space_readers
@@ -89,7 +96,7 @@ SETTLED_S = 2.0
 class FileSource(Generic[S]):
     """A source whose pages are files of a folder, a zip or a prefix of an object store."""
 
-    def __init__(self, key: str, settings: S, reading: Reading) -> None:
+    def __init__(self, key: str, settings: S, reading: DocumentReading) -> None:
         self.key = key
         self._settings = settings
         self._reading = reading
@@ -164,7 +171,7 @@ class ReadableFiles(Protocol):
 
 
 @dataclass(frozen=True)
-class Document:
+class DocumentFile:
     """A file before it is read."""
 
     name: str  # below the folder
@@ -195,7 +202,7 @@ class DocumentPages:
     failures: dict[str, str] = field(default_factory=dict)
     now: dict[str, Known] = field(default_factory=dict)
 
-    def take(self, document: Document) -> None:
+    def take(self, document: DocumentFile) -> None:
         """Read a document, unless its content gave a row or a reason before."""
         known = self.known.get(document.page_id) if document.page_id else None
         is_same = known is not None and known.sha256 == document.sha256
@@ -227,7 +234,7 @@ class DocumentPages:
         row = self.before.get(facts.page_id)
         return self.maker.kept(row, facts) if row is not None else None
 
-    def _read(self, document: Document, facts: DocumentFacts) -> list[str] | None:
+    def _read(self, document: DocumentFile, facts: DocumentFacts) -> list[str] | None:
         """Read a file into its row; a content that another file had is not read again.
 
         Return what it is (`failed`, `excluded`) and why where it gives none.
@@ -246,7 +253,7 @@ class DocumentPages:
             self.read[content] = self.rows[facts.page_id]
         return None
 
-    def _leave_out(self, document: Document, facts: DocumentFacts, left_out: list[str]) -> None:
+    def _leave_out(self, document: DocumentFile, facts: DocumentFacts, left_out: list[str]) -> None:
         """Record why a file gave no row of its version; the last one that could be read stays, as a failure's does."""
         kind, why = left_out
         label = shown_name(document.name)

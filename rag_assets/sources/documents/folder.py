@@ -26,7 +26,7 @@ from rag_assets.sources.base import (
     rows_by_id,
 )
 from rag_assets.sources.documents.document_pages import (
-    Document,
+    DocumentFile,
     DocumentPages,
     FileSource,
     Known,
@@ -136,7 +136,7 @@ class MembersTree:
         return members.read(path[-1])
 
 
-class FolderSource(FileSource[Files]):
+class DocumentFolder(FileSource[Files]):
     """The files of a folder and of those below it, of a zip, or of a prefix of an object store."""
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
@@ -174,12 +174,12 @@ class FolderSource(FileSource[Files]):
             },
         )
 
-    def _document(self, name: str, page_id: str | None, sha256: str | None, tree: MembersTree) -> Document:
+    def _document(self, name: str, page_id: str | None, sha256: str | None, tree: MembersTree) -> DocumentFile:
         row_id = self._row_id(page_id, name)
         base = None if tree.is_member(name) else self._settings.base_url  # nothing serves a file inside another
         quoted = quote(name, errors="surrogateescape")
         url = self._reading.address(row_id) if base is None else f"{base.rstrip('/')}/{quoted}"
-        return Document(name, page_id, row_id, sha256, tree.stamp(name), tree.written_at(name), url)
+        return DocumentFile(name, page_id, row_id, sha256, tree.stamp(name), tree.written_at(name), url)
 
 
 def _hidden(tree: MembersTree, known: Mapping[str, Known]) -> dict[str, str]:

@@ -25,7 +25,7 @@ from rag_assets.sources.base import (
     rows_by_id,
     settings_digest,
 )
-from rag_assets.sources.documents.rows import DocumentFacts, ExcludedError, Reading, RowMaker, UnreadableError
+from rag_assets.sources.documents.rows import DocumentFacts, DocumentReading, ExcludedError, RowMaker, UnreadableError
 from rag_serving.config.sources import Files
 from rag_serving.documents.inbox import Inbox
 from rag_serving.documents.records import Entry, ReadState, Stage
@@ -84,7 +84,7 @@ Unread = list[str]
 
 
 @dataclass
-class _Sync:
+class _InboxSync:
     """What becomes of the documents, by page id."""
 
     before: Mapping[str, Row]
@@ -101,7 +101,7 @@ class _Sync:
 class InboxSource:
     """Documents that people upload."""
 
-    def __init__(self, key: str, settings: Files, inbox: Inbox, reading: Reading) -> None:
+    def __init__(self, key: str, settings: Files, inbox: Inbox, reading: DocumentReading) -> None:
         self.key = key
         self._settings = settings
         self._inbox = inbox
@@ -119,7 +119,7 @@ class InboxSource:
         reading, may_reuse = self._reading, state.get("reading") == READING_VERSION
         with nullcontext(reading.reader) if reading.reader else reading.limited() as reader:
             maker = RowMaker(self.key, self._settings, reader, reading.originals)
-            sync = _Sync(rows_by_id(previous), _remembered(state), StateWriter(self._inbox), maker, may_reuse)
+            sync = _InboxSync(rows_by_id(previous), _remembered(state), StateWriter(self._inbox), maker, may_reuse)
             for done, (name, entry) in enumerate(sorted(entries.items()), start=1):
                 self._take(name, entry, sync)
                 if progress is not None:
@@ -135,7 +135,7 @@ class InboxSource:
             state={"unread": sync.unread, "reading": READING_VERSION},
         )
 
-    def _take(self, name: str, entry: Entry, sync: _Sync) -> None:
+    def _take(self, name: str, entry: Entry, sync: _InboxSync) -> None:
         current, page_id = entry.document.current, entry.page_id
         address = self._reading.address(page_id)
         facts = DocumentFacts(
@@ -150,7 +150,7 @@ class InboxSource:
         else:
             self._read(name, entry, facts, sync)
 
-    def _read(self, name: str, entry: Entry, facts: DocumentFacts, sync: _Sync) -> None:
+    def _read(self, name: str, entry: Entry, facts: DocumentFacts, sync: _InboxSync) -> None:
         current = entry.document.current
 
         def pages_done(page: int, pages: int) -> None:
@@ -172,7 +172,7 @@ class InboxSource:
             sync.rows[entry.page_id] = row
             sync.states.set(name, current.version, "chunking")
 
-    def _leave_out(self, name: str, entry: Entry, sync: _Sync, unread: Unread) -> None:
+    def _leave_out(self, name: str, entry: Entry, sync: _InboxSync, unread: Unread) -> None:
         """Record why a document has no row of its version; where it failed, the last one that could be read stays."""
         _, stage, why = unread
         sync.unread[entry.page_id] = unread

@@ -37,7 +37,7 @@ class UnreadableError(Exception):
 
 
 @dataclass(frozen=True)
-class Reading:
+class DocumentReading:
     """What documents are read with, for one source."""
 
     reader: LimitedReader | None = None  # None: one within the default limits

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree, has_file, quoted
+from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, SourceTree, has_file, quoted
 from rag_assets.steps.files.decoding import decoded
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import PageError, parse_html
@@ -61,7 +61,7 @@ _PLAIN_CLASS = re.compile(r"language-[\w+#.-]+")
 class BuiltSite:
     """The rules of HTML files."""
 
-    def plan(self, tree: Tree) -> SitePlan:
+    def plan(self, tree: SourceTree) -> SitePlan:
         """See `Site`: files in the order of their names, an index before what lies beside it."""
         titles = dict(_documents(tree)) if has_file(tree, INVENTORY) else {}
         pages, excluded = [], {}
@@ -78,7 +78,7 @@ class BuiltSite:
         settings = (INVENTORY,) if has_file(tree, INVENTORY) else ()
         return SitePlan("html", pages, excluded, settings)
 
-    def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
+    def body(self, tree: SourceTree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
         from lxml import etree
 
@@ -231,7 +231,7 @@ def _files(name: str) -> Iterator[str]:
     yield f"{bare}.html"
 
 
-def _documents(tree: Tree) -> Iterator[tuple[str, str]]:
+def _documents(tree: SourceTree) -> Iterator[tuple[str, str]]:
     """Yield the documents that an inventory of Sphinx names, with their titles."""
     try:
         content = tree.read(INVENTORY)

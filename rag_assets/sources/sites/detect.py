@@ -23,7 +23,7 @@ SUMMARY = "SUMMARY.md"
 
 
 @dataclass(frozen=True)
-class Generator:
+class SiteGenerator:
     """A generator: `signs` are paths of files that only it has, below where its files begin."""
 
     signs: tuple[str, ...] = ()
@@ -40,18 +40,18 @@ _HUGO = tuple(
     for stem in ("hugo", "config", "config/_default/hugo", "config/_default/config")
     for ending in ("toml", "yaml", "yml", "json")
 )
-GENERATORS: Mapping[str, Generator] = MappingProxyType(
+GENERATORS: Mapping[str, SiteGenerator] = MappingProxyType(
     {
-        "docusaurus": Generator((*_programs("docusaurus.config"), "sidebars.js")),
-        "mkdocs": Generator(("mkdocs.yml", "mkdocs.yaml")),
-        "sphinx": Generator(("conf.py",), (".rst",), ("index.rst", "index.md", "contents.rst", "index.txt")),
-        "asciidoc": Generator(("antora.yml",), (".adoc", ".asciidoc", ".asc")),
-        "html": Generator((), (".html", ".htm", ".xhtml")),
-        "mdbook": Generator(("book.toml", "src/SUMMARY.md")),
-        "eleventy": Generator(_programs(".eleventy", "eleventy.config")),
-        "jekyll": Generator(("_config.yml", "_config.yaml", "_config.toml")),
-        "hugo": Generator(_HUGO, (), ("content/", "layouts/", "themes/")),
-        "github": Generator((), (".md", ".markdown", ".mdx")),
+        "docusaurus": SiteGenerator((*_programs("docusaurus.config"), "sidebars.js")),
+        "mkdocs": SiteGenerator(("mkdocs.yml", "mkdocs.yaml")),
+        "sphinx": SiteGenerator(("conf.py",), (".rst",), ("index.rst", "index.md", "contents.rst", "index.txt")),
+        "asciidoc": SiteGenerator(("antora.yml",), (".adoc", ".asciidoc", ".asc")),
+        "html": SiteGenerator((), (".html", ".htm", ".xhtml")),
+        "mdbook": SiteGenerator(("book.toml", "src/SUMMARY.md")),
+        "eleventy": SiteGenerator(_programs(".eleventy", "eleventy.config")),
+        "jekyll": SiteGenerator(("_config.yml", "_config.yaml", "_config.toml")),
+        "hugo": SiteGenerator(_HUGO, (), ("content/", "layouts/", "themes/")),
+        "github": SiteGenerator((), (".md", ".markdown", ".mdx")),
     }
 )
 """By the name that `site` has; where two are shown at one place, the first counts. Where nothing is
@@ -119,7 +119,7 @@ def _has(names: Sequence[str], folder: str) -> bool:
     return at < len(names) and names[at].startswith(folder)
 
 
-def _places(names: Sequence[str], generator: Generator) -> list[str]:
+def _places(names: Sequence[str], generator: SiteGenerator) -> list[str]:
     """Return the folders below which one of the signs stands."""
     folders = []
     known = frozenset(names) if generator.beside else frozenset()

@@ -16,7 +16,7 @@ from typing import Protocol
 from urllib.parse import unquote, urljoin
 
 from rag_assets.sources.sites.front_matter import FrontMatter, split_front_matter
-from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree, quoted, text_of
+from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, SourceTree, quoted, text_of
 from rag_assets.sources.sites.trees import by_folder, resolved
 from rag_assets.steps.files.plugged import brought
 from rag_assets.steps.files.records import FileError
@@ -186,7 +186,7 @@ ALERTS = MappingProxyType(
 _RENAMED = MappingProxyType({"aside": "div", "footer": "div", "header": "div", "form": "div", "button": "span"})
 
 
-def read_markdown(tree: Tree, page: SitePage) -> tuple[FrontMatter, str]:
+def read_markdown(tree: SourceTree, page: SitePage) -> tuple[FrontMatter, str]:
     """Return the front matter of a page and the Markdown after it.
 
     Raises:
@@ -393,7 +393,7 @@ _NAVIGATION = frozenset({"summary.md", "_sidebar.md", "_navbar.md", "_footer.md"
 class GithubSite:
     """The rules of GitHub."""
 
-    def plan(self, tree: Tree) -> SitePlan:
+    def plan(self, tree: SourceTree) -> SitePlan:
         """See `Site`: a README stands above the files of its folder and of those below it."""
         folders = by_folder([name for name in tree.names if name.lower().endswith(ENDINGS)])
         indexes = indexes_of(folders)
@@ -407,7 +407,7 @@ class GithubSite:
                     pages.append(SitePage(name, quoted(name), parents=parents_of(name, indexes)))
         return SitePlan("github", pages, excluded)
 
-    def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
+    def body(self, tree: SourceTree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
         front, text = read_markdown(tree, page)
         read: list[str] = []

@@ -33,7 +33,7 @@ from rag_assets.sources.sites.markdown_page import (
     raw_headings_marked,
     words_of,
 )
-from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted, settings_text, text_of
+from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, SourceTree, quoted, settings_text, text_of
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
 from rag_serving.text.characters import OMISSION
@@ -300,13 +300,13 @@ def read_summary(text: str) -> list[Chapter]:
     from markdown_it.tree import SyntaxTreeNode
 
     root = SyntaxTreeNode(MarkdownIt("commonmark").parse(text))
-    reader = _Reader()
+    reader = _SummaryReader()
     for place, node in enumerate(root.children):
         reader.read(node, is_first=place == 0)
     return reader.chapters
 
 
-class _Reader:
+class _SummaryReader:
     """What was read of a table of contents so far."""
 
     def __init__(self) -> None:
@@ -389,7 +389,7 @@ class Book:
 class MdBookSite:
     """The rules of mdBook."""
 
-    def plan(self, tree: Tree) -> SitePlan:
+    def plan(self, tree: SourceTree) -> SitePlan:
         """See `Site`: drafts are no pages; a chapter without a file is left out with a reason."""
         book = read_book(tree)
         names = frozenset(tree.names)
@@ -406,7 +406,7 @@ class MdBookSite:
         settings = tuple(name for name in (_SETTINGS, summary) if name in names)
         return SitePlan("mdbook", pages, excluded, settings, {"book": asdict(book)}, roots=(book.src,))
 
-    def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
+    def body(self, tree: SourceTree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
         book = Book(**plan.facts["book"])
         includes = Includes(lambda name: text_of(tree.read(name)))
@@ -423,7 +423,7 @@ class MdBookSite:
         )
 
 
-def read_book(tree: Tree) -> Book:
+def read_book(tree: SourceTree) -> Book:
     """Return what `book.toml` says; the defaults where there is none: mdBook's own, but for a tree that begins with
     the chapters.
 

@@ -13,7 +13,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any
 
 from rag_assets.parsing.outcomes import result_of
-from rag_assets.sources.sites.site import ExcludedPageError, Site, SiteBody, SitePage, SitePlan, Tree
+from rag_assets.sources.sites.site import ExcludedPageError, Site, SiteBody, SitePage, SitePlan, SourceTree
 from rag_assets.steps.files.records import FileError
 from rag_serving.isolation.child import Child, ParseError, module_command
 from rag_serving.isolation.frames import Frame
@@ -46,7 +46,7 @@ class SitePageReader:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._child.close()
 
-    def body(self, site: Site, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
+    def body(self, site: Site, tree: SourceTree, plan: SitePlan, page: SitePage) -> SiteBody:
         """Return the body of a page.
 
         Raises:
@@ -58,7 +58,7 @@ class SitePageReader:
         except _LargePageError:
             return self._read_elsewhere(tree, plan, page)
 
-    def _read_elsewhere(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
+    def _read_elsewhere(self, tree: SourceTree, plan: SitePlan, page: SitePage) -> SiteBody:
         """Ask the process, giving it one more file for each that it says the page includes."""
         if self._told is None or self._told[0] is not plan:
             self._told = (plan, plan_to_json(plan))
@@ -127,7 +127,7 @@ def _body_of(told: Mapping[str, Any]) -> SiteBody:
         raise FileError("its parser failed: it wrote something else than an answer") from None
 
 
-def _take(tree: Tree, wanted: Sequence[str], files: dict[str, bytes], unreadable: dict[str, str]) -> None:
+def _take(tree: SourceTree, wanted: Sequence[str], files: dict[str, bytes], unreadable: dict[str, str]) -> None:
     """Add files to those that the process is given. Raises FileError where they are too large together."""
     for name in wanted:
         try:
@@ -143,16 +143,15 @@ def _take(tree: Tree, wanted: Sequence[str], files: dict[str, bytes], unreadable
 class _SmallTree:
     """A tree of which only so much may be read."""
 
-    def __init__(self, tree: Tree, most: int) -> None:
+    def __init__(self, tree: SourceTree, most: int) -> None:
         self._tree, self._left = tree, most
         self.names = tree.names
 
     def stamp(self, name: str) -> str:
-        """See `Tree`."""
         return self._tree.stamp(name)
 
     def read(self, name: str) -> bytes:
-        """See `Tree`. Raises _LargePageError where it is too much."""
+        """See `SourceTree`. Raises _LargePageError where it is too much."""
         content = self._tree.read(name)
         self._left -= len(content)
         if self._left < 0:

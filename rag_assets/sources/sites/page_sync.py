@@ -21,7 +21,7 @@ from urllib.parse import urljoin, urlsplit
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.base import Row, SourceError, digest, settings_digest
 from rag_assets.sources.documents.document_pages import Known, shown_name
-from rag_assets.sources.documents.rows import Reading
+from rag_assets.sources.documents.rows import DocumentReading
 from rag_assets.sources.envelope import content_hash
 from rag_assets.sources.sites.page_reader import SitePageReader
 from rag_assets.sources.sites.site import (
@@ -30,7 +30,7 @@ from rag_assets.sources.sites.site import (
     SiteBody,
     SitePage,
     SitePlan,
-    Tree,
+    SourceTree,
     has_file,
     quoted,
     text_of,
@@ -50,7 +50,7 @@ _HEAD_MAX, _RELEASES = 100_000, 2
 _ASSETS = frozenset({"code", "table", "image", None})
 
 
-def planned(site: Site, tree: Tree, key: str, settings: SiteSource) -> SitePlan:
+def planned(site: Site, tree: SourceTree, key: str, settings: SiteSource) -> SitePlan:
     """Return the pages and documents of a site, and a reason for each other file that has text.
 
     Raises:
@@ -79,7 +79,7 @@ def planned(site: Site, tree: Tree, key: str, settings: SiteSource) -> SitePlan:
     return replace(plan, pages=pages, excluded=excluded, documents=documents)
 
 
-def is_changelog(tree: Tree, name: str) -> bool:
+def is_changelog(tree: SourceTree, name: str) -> bool:
     """Return whether a file, or the folder that it stands in, is named like a list of changes; one that may be the
     history of anything else is one where it names releases."""
     parts = [posixpath.splitext(part)[0] for part in name.split("/")[-2:]]
@@ -94,7 +94,7 @@ def is_changelog(tree: Tree, name: str) -> bool:
     return len(_RELEASE.findall(text)) >= _RELEASES or bool(_RELEASE.match(parts[-1]))
 
 
-def addressed(plan: SitePlan, settings: SiteSource, reading: Reading, page_ids: Mapping[str, str]) -> SitePlan:
+def addressed(plan: SitePlan, settings: SiteSource, reading: DocumentReading, page_ids: Mapping[str, str]) -> SitePlan:
     """Return a plan with the addresses of its pages: below `base_url`, else where Citelock shows them.
 
     The address that a page calls its own counts where it lies below `base_url` and no other page has it: of several
@@ -115,7 +115,7 @@ def addressed(plan: SitePlan, settings: SiteSource, reading: Reading, page_ids: 
     return replace(plan, base_url=base, addresses={**own, **canonical})
 
 
-def plan_digest(tree: Tree, plan: SitePlan) -> str:
+def plan_digest(tree: SourceTree, plan: SitePlan) -> str:
     """Return a digest of what all pages of a plan depend on: their names and addresses, files with settings."""
     parts = [plan.generator, plan.base_url]
     parts += [f"{name}:{tree.stamp(name)}" for name in plan.settings if has_file(tree, name)]

@@ -18,7 +18,7 @@ from rag_assets.steps.files.decoding import decoded
 from rag_assets.steps.files.records import FileError
 
 
-class Tree(Protocol):
+class SourceTree(Protocol):
     """The files of a folder, an archive, or a git working tree, by their names below its root, with `/`."""
 
     @property
@@ -40,7 +40,7 @@ class Tree(Protocol):
         ...
 
 
-def has_file(tree: Tree, name: str) -> bool:
+def has_file(tree: SourceTree, name: str) -> bool:
     """Return whether a tree has a file of this name."""
     at = bisect_left(tree.names, name)
     return at < len(tree.names) and tree.names[at] == name
@@ -56,7 +56,7 @@ def text_of(content: bytes) -> str:
     return decoded(content).replace("\r\n", "\n").replace("\r", "\n")
 
 
-def settings_text(tree: Tree, name: str) -> str:
+def settings_text(tree: SourceTree, name: str) -> str:
     """Return the text of a file of settings. Raises FileError, naming it, where it cannot be read."""
     try:
         return text_of(tree.read(name))
@@ -138,11 +138,11 @@ class ExcludedPageError(Exception):
 class Site(Protocol):
     """The rules of one generator. It keeps nothing between calls: a plan can be used in another process."""
 
-    def plan(self, tree: Tree) -> SitePlan:
+    def plan(self, tree: SourceTree) -> SitePlan:
         """Return the pages that the generator would make of a tree."""
         ...
 
-    def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
+    def body(self, tree: SourceTree, plan: SitePlan, page: SitePage) -> SiteBody:
         """Return one of them as the generator would show it.
 
         Raises:

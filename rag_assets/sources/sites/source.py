@@ -28,7 +28,7 @@ import pyarrow as pa
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.base import READING_VERSION, Progress, Row, SyncResult, finish, rows_by_id
 from rag_assets.sources.documents.document_pages import (
-    Document,
+    DocumentFile,
     DocumentPages,
     FileSource,
     Known,
@@ -326,11 +326,11 @@ class SiteFolder(FileSource[SiteSource]):
         twins = {content: row for content, row in twins.items() if is_document_name(f"x.{content[1]}")}
         return DocumentPages(sync.tree, last.rows, last.by_id, maker, twins)
 
-    def _document(self, name: str, sync: PageSync) -> Document:
+    def _document(self, name: str, sync: PageSync) -> DocumentFile:
         row_id, page_id = self._row_id(sync.page_ids.get(name), name), sync.page_ids.get(name)
         url = sync.plan.address(sync.plan.by_name[name])
         stamp, written_at = sync.tree.stamp(name), sync.tree.written_at(name)
-        return Document(name, page_id, row_id, sync.shas.get(name), stamp, written_at, url)
+        return DocumentFile(name, page_id, row_id, sync.shas.get(name), stamp, written_at, url)
 
     def _missing(self, folder: str, sync: PageSync, last: _Last) -> dict[str, str] | None:
         """Return the files of the last sync that are not there and that git does not call deleted, with the reason;

@@ -90,7 +90,7 @@ _CONTEXT_CHARS = 40  # per token of the context beside a chunk, at most
 
 
 @dataclass(frozen=True)
-class Piece:
+class SectionPiece:
     """A stretch of a section that is never cut, and the price of a cut after it."""
 
     start: int
@@ -117,18 +117,18 @@ def build_chunks(sections: pa.Table, pages: pa.Table, tokenizer: Tokenizer, size
     rows = sections.to_pylist()
     offsets = tokenizer.offsets([row["text"] for row in rows])
     columns: dict[str, list[Any]] = {name: [] for name in CHUNKS.columns.names}
-    places: dict[str, _Places] = {}
+    places: dict[str, _ChunkPlaces] = {}
     for section, tokens in zip(rows, offsets, strict=True):
         page = page_of[section["page_id"]]
         for row in _section_chunks(section, page, tokens, size):
-            row["chunk_idx"] = places.setdefault(page["page_id"], _Places()).next(section["also_readers"])
+            row["chunk_idx"] = places.setdefault(page["page_id"], _ChunkPlaces()).next(section["also_readers"])
             row["chunk_id"] = f"{page['page_id']}:{section['version']}:{row['chunk_idx']}"
             for name, values in columns.items():
                 values.append(row[name])
     return pa.table(columns, schema=CHUNKS.arrow)
 
 
-class _Places:
+class _ChunkPlaces:
     """The places of a page's chunks: text that not every reader of the page may read is numbered apart.
 
     So the number of a chunk tells nobody how much stands before it that he may not read. The numbers of each such
@@ -212,10 +212,12 @@ _FRAGMENT = "!$&'()*+,;=:@/?-._~"
 """What RFC 3986, section 3.5, allows unescaped in a fragment."""
 
 
-def pieces_of(text: str, blocks: Sequence[Mapping[str, Any]], starts: Sequence[int], size: ChunkSize) -> list[Piece]:
+def pieces_of(
+    text: str, blocks: Sequence[Mapping[str, Any]], starts: Sequence[int], size: ChunkSize
+) -> list[SectionPiece]:
     """Return the section's atoms as pieces; prose is divided further at sentence ends, an atom that is too long at
     words."""
-    pieces: list[Piece] = []
+    pieces: list[SectionPiece] = []
     for block, following in zip(blocks, [*blocks[1:], None], strict=True):
         start, end, kind = block["start"], block["end"], block["kind"]
         after = _cut_price(text[start:end], kind, following["kind"] if following else None)
@@ -234,14 +236,14 @@ def pieces_of(text: str, blocks: Sequence[Mapping[str, Any]], starts: Sequence[i
         for left, right, price in zip(borders, borders[1:], prices, strict=False):
             first, last = _stripped(text, left, right)
             begins = overlapping(text, left, start) if windows and left > start else first
-            pieces.append(Piece(first, last, kind, price, min(first, begins)))
+            pieces.append(SectionPiece(first, last, kind, price, min(first, begins)))
     pieces = [piece for piece in pieces if piece.end > piece.start]
     return _with_whole_runs(pieces, starts, size.most) if size.keeps_runs else pieces
 
 
-def _with_whole_runs(pieces: Sequence[Piece], starts: Sequence[int], most: int) -> list[Piece]:
+def _with_whole_runs(pieces: Sequence[SectionPiece], starts: Sequence[int], most: int) -> list[SectionPiece]:
     """Return pieces where a cut inside a list or a table that fits into a chunk costs more than any other."""
-    kept: list[Piece] = []
+    kept: list[SectionPiece] = []
     for kind, group in groupby(pieces, key=lambda piece: piece.kind):
         run = list(group)
         if kind in ("list", "table") and sum(piece.size(starts) for piece in run) <= most:
@@ -250,7 +252,9 @@ def _with_whole_runs(pieces: Sequence[Piece], starts: Sequence[int], most: int) 
     return kept
 
 
-def _segmented(pieces: Sequence[Piece], starts: Sequence[int], size: ChunkSize) -> Iterator[Sequence[Piece]]:
+def _segmented(
+    pieces: Sequence[SectionPiece], starts: Sequence[int], size: ChunkSize
+) -> Iterator[Sequence[SectionPiece]]:
     """Yield the pieces of each chunk; none goes over white space that is longer than a window."""
     gaps = [at for at in range(1, len(pieces)) if pieces[at].start - pieces[at - 1].end > WINDOW_CHARS]
     for left, right in pairwise([0, *gaps, len(pieces)]):
@@ -368,7 +372,7 @@ def _window_end(text: str, starts: Sequence[int], end: int, stride: int) -> int:
     return max(place, end)
 
 
-def _content_type(pieces: Sequence[Piece]) -> str:
+def _content_type(pieces: Sequence[SectionPiece]) -> str:
     """Return the kind that most of the chunk's characters belong to."""
     weight: dict[str, int] = {}
     for piece in pieces:

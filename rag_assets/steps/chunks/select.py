@@ -29,7 +29,7 @@ class CollisionError(Exception):
 
 
 @dataclass(frozen=True)
-class Selection:
+class ChunkSelection:
     """The chunks to index and the reason of every other one."""
 
     chunks: pa.Table  # rows of CHUNKS and the columns `source` and `kind`
@@ -39,12 +39,14 @@ class Selection:
         """Return how many chunks each reason left out, most first."""
         return dict(Counter(self.excluded.values()).most_common())
 
-    def without(self, chunk_ids: Collection[str], reason: str) -> Selection:
+    def without(self, chunk_ids: Collection[str], reason: str) -> ChunkSelection:
         """Return the same with some more chunks left out, all for one reason."""
         dropped = pc.is_in(self.chunks["chunk_id"], value_set=pa.array(list(chunk_ids), pa.string()))
-        return Selection(self.chunks.filter(pc.invert(dropped)), {**self.excluded, **dict.fromkeys(chunk_ids, reason)})
+        return ChunkSelection(
+            self.chunks.filter(pc.invert(dropped)), {**self.excluded, **dict.fromkeys(chunk_ids, reason)}
+        )
 
-    def without_pages(self, pages: Mapping[str, str]) -> Selection:
+    def without_pages(self, pages: Mapping[str, str]) -> ChunkSelection:
         """Return the same without the chunks of some pages, each with a reason."""
         pairs = zip(self.chunks["page_id"].to_pylist(), self.chunks["chunk_id"].to_pylist(), strict=True)
         gone = {chunk_id: pages[page] for page, chunk_id in pairs if page in pages}
@@ -93,7 +95,7 @@ def refuse_collisions(pages: Mapping[str, Iterable[str]]) -> None:
                 )
 
 
-def select_chunks(chunks: pa.Table, drop_labels: Collection[str], drop_boilerplate: bool) -> Selection:
+def select_chunks(chunks: pa.Table, drop_labels: Collection[str], drop_boilerplate: bool) -> ChunkSelection:
     """Return the chunks that are indexed: none of a page with a dropped label, none without a letter or a digit, no
     boilerplate where that is dropped."""
     unwanted = {label.casefold() for label in drop_labels}
@@ -107,7 +109,7 @@ def select_chunks(chunks: pa.Table, drop_labels: Collection[str], drop_boilerpla
         keep.append(reason is None)
         if reason is not None:
             excluded[chunk_id] = reason
-    return Selection(chunks.filter(pa.array(keep, pa.bool_())), excluded)
+    return ChunkSelection(chunks.filter(pa.array(keep, pa.bool_())), excluded)
 
 
 def _reason(

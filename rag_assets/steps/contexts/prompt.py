@@ -179,7 +179,7 @@ _NUMBERED = re.compile(r"^[ \t]*+\**+\[(\d{1,2})\]\**:?[ \t]*", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Passage:
+class ContextPassage:
     """A chunk that needs a context."""
 
     chunk_id: str
@@ -191,10 +191,10 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class Document:
+class ContextDocument:
     """The passages of one page that the same people may read, in order, and what all their prompts begin with."""
 
-    passages: tuple[Passage, ...]
+    passages: tuple[ContextPassage, ...]
     budget_chars: int  # that the head may have
 
     @cached_property
@@ -231,7 +231,7 @@ class Document:
         return "\n".join([paths, *(passage.text for passage in self.passages)])
 
 
-def build_documents(chunks: pa.Table, budget_tokens: int) -> list[Document]:
+def build_documents(chunks: pa.Table, budget_tokens: int) -> list[ContextDocument]:
     """Return the documents of rows of SELECTED_CHUNKS, whose heads have `budget_tokens` tokens at most."""
     rows = chunks.select(["page_id", "readers", "chunk_idx", "chunk_id", "title", "heading_path", "text"]).to_pylist()
     rows.sort(key=lambda row: (row["page_id"], row["readers"], row["chunk_idx"]))
@@ -242,11 +242,11 @@ def build_documents(chunks: pa.Table, budget_tokens: int) -> list[Document]:
         for readers, group in groupby(of_page, key=lambda row: row["readers"]):
             origin = (page_id, readers, *classes)
             passages = tuple(_passage(row, origin) for row in group)
-            documents.append(Document(passages, budget_tokens * CHARS_PER_TOKEN))
+            documents.append(ContextDocument(passages, budget_tokens * CHARS_PER_TOKEN))
     return documents
 
 
-def prompt(document: Document, indexes: Sequence[int], fence: Fence, advice: Iterable[str] = ()) -> str:
+def prompt(document: ContextDocument, indexes: Sequence[int], fence: Fence, advice: Iterable[str] = ()) -> str:
     """Return what is asked about some passages of a document; `advice` is what was wrong with an answer before."""
     several = len(indexes) > 1
     parts = [document.head(fence)]
@@ -275,7 +275,7 @@ def read_answer(text: str, count: int) -> list[str | None]:
     return [contexts.get(number) or None for number in range(1, count + 1)]
 
 
-def _surroundings(document: Document, index: int, fence: Fence) -> Iterator[str]:
+def _surroundings(document: ContextDocument, index: int, fence: Fence) -> Iterator[str]:
     """Yield the passages before and after, where the head does not hold them."""
     if document.is_whole:
         return
@@ -286,20 +286,20 @@ def _surroundings(document: Document, index: int, fence: Fence) -> Iterator[str]
             yield fence.around(name, _harmless(text))
 
 
-def _block(passage: Passage, number: int | None, fence: Fence) -> str:
+def _block(passage: ContextPassage, number: int | None, fence: Fence) -> str:
     mark = f"[{number}] " if number else ""
     path = _harmless(_one_line(" › ".join(passage.heading_path)))
     text = _harmless(_shortened(passage.text, _PASSAGE_CHARS))
     return f"{mark}{fence.around('passage', f'Under {path}:{chr(10)}{text}', number)}"
 
 
-def _passage(row: dict[str, object], origin: tuple[str, ...]) -> Passage:
+def _passage(row: dict[str, object], origin: tuple[str, ...]) -> ContextPassage:
     path = tuple(str(name) for name in row["heading_path"] or ())  # type: ignore[attr-defined]
     title, text = str(row["title"]), str(row["text"])
     headings = path[1:] if path[:1] == (title,) else path
     key = _address("\x1f".join(origin), title, "\x1f".join(path), text)
     place = _address("\x1f".join(origin), "\x1f".join(headings), text)
-    return Passage(str(row["chunk_id"]), key, place, title, path, text)
+    return ContextPassage(str(row["chunk_id"]), key, place, title, path, text)
 
 
 def _address(*parts: str) -> str:

@@ -45,7 +45,7 @@ def within(content: Content, budget: Budget = BUDGET) -> Content:
     """Return the content up to where it exceeds the budget, with the reason in `cut`; unchanged where it does not."""
     if any(block.kind == "heading" and len(block.text) > HEADING_MAX for block in content.blocks):
         content = content._replace(blocks=[part for block in content.blocks for part in _shallow(block)])
-    spent = _Spent(budget)
+    spent = _BudgetSpent(budget)
     for place, block in enumerate(content.blocks):
         if (name := spent.take(block)) is not None:
             kept = [*content.blocks[:place], *spent.first_part(block, name)]
@@ -53,7 +53,7 @@ def within(content: Content, budget: Budget = BUDGET) -> Content:
     return content
 
 
-class _Spent:
+class _BudgetSpent:
     """What the blocks so far took of a budget."""
 
     def __init__(self, budget: Budget) -> None:

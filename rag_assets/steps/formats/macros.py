@@ -140,7 +140,7 @@ class Macro(NamedTuple):
     target: tuple[str, str] | None = None  # space and title of the page that a parameter names
 
 
-class Page(Protocol):
+class MacroPage(Protocol):
     """What a macro may do to the page that it stands on."""
 
     lists: bool  # whether lists that the server fills in are asked for
@@ -157,26 +157,26 @@ class Page(Protocol):
     def list_pages(self, listing: Listing) -> None: ...
 
 
-Handler = Callable[[Page, Macro], Outcome | None]
+Handler = Callable[[MacroPage, Macro], Outcome | None]
 """Writes what the macro leaves in the text; no outcome where only the other pages can tell (`transclusion`,
 `page_lists`)."""
 
 
-def _code(page: Page, macro: Macro) -> Outcome:
+def _code(page: MacroPage, macro: Macro) -> Outcome:
     if macro.plain is None:
         return _unknown(page, macro)
     page.code(macro.plain, macro.parameters.get("language", ""), macro.parameters.get("title", ""))
     return "rendered"
 
 
-def _panel(page: Page, macro: Macro) -> Outcome:
+def _panel(page: MacroPage, macro: Macro) -> Outcome:
     if macro.rich is None:
         return _unknown(page, macro)
     page.quote(macro.parameters.get("title", ""), macro.rich)
     return "rendered"
 
 
-def _titled(page: Page, macro: Macro) -> Outcome:
+def _titled(page: MacroPage, macro: Macro) -> Outcome:
     """Return the title that readers see on a tab, a card or a fold, then its content."""
     page.paragraph(next((macro.parameters[name] for name in _SHOWN_TITLES if macro.parameters.get(name)), ""))
     return _unknown(page, macro)
@@ -188,7 +188,7 @@ _TITLED = re.compile(
 )
 
 
-def _markup(page: Page, macro: Macro) -> Outcome:
+def _markup(page: MacroPage, macro: Macro) -> Outcome:
     """Return what a body of Markdown, HTML or wiki markup shows; its source is not what readers see."""
     if macro.plain is None:
         return _unknown(page, macro)
@@ -203,12 +203,12 @@ def _markup(page: Page, macro: Macro) -> Outcome:
 _MARKUP = MappingProxyType({"markdown": markdown_tree, "html": html_tree, "wiki": wiki_tree})
 
 
-def _status(page: Page, macro: Macro) -> Outcome:
+def _status(page: MacroPage, macro: Macro) -> Outcome:
     page.write(macro.parameters.get("title", ""))
     return "rendered"
 
 
-def _jira(page: Page, macro: Macro) -> Outcome:
+def _jira(page: MacroPage, macro: Macro) -> Outcome:
     """Return the issue key or, of a list of issues, its title or query. The issues themselves are not on the page."""
     for name in ("key", "", "title", "jqlquery", "jql"):
         if macro.parameters.get(name):
@@ -217,32 +217,32 @@ def _jira(page: Page, macro: Macro) -> Outcome:
     return "navigation"
 
 
-def _anchor(page: Page, macro: Macro) -> Outcome:
+def _anchor(page: MacroPage, macro: Macro) -> Outcome:
     page.anchor(macro.parameters.get("", "") or macro.parameters.get("name", ""))
     return "rendered"
 
 
-def _file(page: Page, macro: Macro) -> Outcome:
+def _file(page: MacroPage, macro: Macro) -> Outcome:
     name = macro.file or macro.parameters.get("name", "")
     page.write(name)
     return "rendered" if name else "lost"
 
 
-def _formula(page: Page, macro: Macro) -> Outcome:
+def _formula(page: MacroPage, macro: Macro) -> Outcome:
     if not macro.parameters.get("body"):
         return _unknown(page, macro)
     (page.write if "inline" in macro.name else page.paragraph)(macro.parameters["body"])
     return "rendered"
 
 
-def _button(page: Page, macro: Macro) -> Outcome:
+def _button(page: MacroPage, macro: Macro) -> Outcome:
     """Return the words on it."""
     words = macro.parameters.get("label") or macro.parameters.get("title", "")
     page.write(words)
     return "rendered" if words else _unknown(page, macro)
 
 
-def _diagram(page: Page, macro: Macro) -> Outcome:
+def _diagram(page: MacroPage, macro: Macro) -> Outcome:
     """Return its name, which finds it; the page shows what is drawn, an attachment."""
     named = (macro.parameters.get(name) for name in _DIAGRAM_NAMES)
     name = next(filter(None, named), macro.file)
@@ -255,16 +255,16 @@ def _diagram(page: Page, macro: Macro) -> Outcome:
 _DIAGRAM_NAMES = ("diagramdisplayname", "diagramname", "displayname", "name", "filename", "title")
 
 
-def _hideable(page: Page, macro: Macro) -> Outcome:
+def _hideable(page: MacroPage, macro: Macro) -> Outcome:
     """Return its content, unless it is only there for other pages: to show it, or for a report of page properties."""
     return "hidden" if is_hidden(macro) else _unknown(page, macro)
 
 
-def _include(page: Page, macro: Macro) -> None:
+def _include(page: MacroPage, macro: Macro) -> None:
     page.refer(_reference(macro, None))
 
 
-def _excerpt_include(page: Page, macro: Macro) -> None:
+def _excerpt_include(page: MacroPage, macro: Macro) -> None:
     page.refer(_reference(macro, excerpt_name(macro)))
 
 
@@ -296,7 +296,7 @@ _HIDEABLE = _EXCERPTS | {"details"}
 _TITLES = ("", "pagewithexcerpt", "page", "pagetitle", "title")
 
 
-def _listing(page: Page, macro: Macro) -> Outcome | None:
+def _listing(page: MacroPage, macro: Macro) -> Outcome | None:
     """Return a list of pages, where lists are asked for."""
     if not page.lists:
         return "navigation"
@@ -305,11 +305,11 @@ def _listing(page: Page, macro: Macro) -> Outcome | None:
     return None
 
 
-def _navigation(_page: Page, _macro: Macro) -> Outcome:
+def _navigation(_page: MacroPage, _macro: Macro) -> Outcome:
     return "navigation"
 
 
-def _unknown(page: Page, macro: Macro) -> Outcome:
+def _unknown(page: MacroPage, macro: Macro) -> Outcome:
     """Keep the body, whatever the macro does with it; without a body the text that it would show is lost."""
     if macro.rich is not None:
         inline = macro.parameters.get("atlassian-macro-output-type", "").upper() == "INLINE"
@@ -390,7 +390,7 @@ def close_rendered_gates(tree: Element) -> None:
             etree.SubElement(node, f"{AC}rich-text-body")
 
 
-def render(page: Page, macro: Macro) -> Outcome | None:
+def render(page: MacroPage, macro: Macro) -> Outcome | None:
     """Write what the macro leaves in the text; the outcome, where it is known already, is for the ledger."""
     if is_gated(macro):
         return "hidden"

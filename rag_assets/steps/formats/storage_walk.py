@@ -40,7 +40,7 @@ def _link(text: str, target: str) -> Link:
 
 
 @dataclass
-class Place:
+class TextPlace:
     """Where text is written: a list item, a quote, a line (a cell or a heading), or the page itself."""
 
     marker: str = ""  # of a list item, until its first text took it
@@ -62,7 +62,7 @@ class Walk:
     met: set[Element] = field(default_factory=set)  # macros that the walk came to
     anchors: list[str] = field(default_factory=list)  # of the heading that the walk is in
     in_heading: bool = False
-    place: Place = field(default_factory=Place)
+    place: TextPlace = field(default_factory=TextPlace)
     linked: int = 0  # characters of the gathered text that are links
     links: list[Link] = field(default_factory=list)  # of the section
     repeats: Repeats = field(default_factory=Repeats)  # of merged cells
@@ -150,7 +150,7 @@ class Walk:
 
     def quote(self, title: str, element: Element) -> None:
         self.flush()
-        with self.at(Place(quoted=True, line=self.place.line)):
+        with self.at(TextPlace(quoted=True, line=self.place.line)):
             self.paragraph(title)
             self.container(element)
 
@@ -244,7 +244,7 @@ class Walk:
         """Write a list item; inside a line it has no marker, only a task's box."""
         if self.place.line:
             marker = marker[2:] if marker.startswith("- [") else ""
-        with self.at(Place(marker, group, indent, line=self.place.line)):
+        with self.at(TextPlace(marker, group, indent, line=self.place.line)):
             self.container(node)
 
     def list_place(self) -> tuple[int, int]:
@@ -287,13 +287,13 @@ class Walk:
         outer = self.blocks, self._buffer, self.linked
         blocks: list[Block] = []
         self.blocks, self._buffer, self.linked = blocks, [], 0
-        with self.at(Place(line=True)):
+        with self.at(TextPlace(line=True)):
             yield blocks
             self.flush()
         self.blocks, self._buffer, self.linked = outer
 
     @contextmanager
-    def at(self, place: Place) -> Iterator[None]:
+    def at(self, place: TextPlace) -> Iterator[None]:
         outer, self.place = self.place, place
         yield
         self.place = outer

@@ -24,7 +24,7 @@ BORROWED = "html-above"
 """The rule of a heading that has no id of its own: it is reached by that of the heading above."""
 
 
-class Anchor(NamedTuple):
+class HeadingAnchor(NamedTuple):
     """An id without `#`, not yet encoded for a URL, and the rule that made it."""
 
     name: str
@@ -53,16 +53,16 @@ class Anchors:
         self._taken: set[str] = set()
         self._above = "top"  # HTML's name for the top of a page
 
-    def title(self) -> Anchor:
+    def title(self) -> HeadingAnchor:
         """Return the page title's own anchor, for text above the first heading."""
-        return Anchor(_RULES[self._flavor].title(self._title) or "top", f"{self._flavor}-title")
+        return HeadingAnchor(_RULES[self._flavor].title(self._title) or "top", f"{self._flavor}-title")
 
-    def heading(self, text: str, macros: Sequence[str] = ()) -> Anchor:
+    def heading(self, text: str, macros: Sequence[str] = ()) -> HeadingAnchor:
         """Return the anchor of the next heading; `macros` are names of the anchor macros inside it."""
         rules = _RULES[self._flavor]
         if isinstance(rules, _Html):
             self._above = macros[0] if macros else self._above
-            return Anchor(self._above, "html-id" if macros else BORROWED)
+            return HeadingAnchor(self._above, "html-id" if macros else BORROWED)
         base = rules.heading(self._title, text)
         count = self._seen.get(base, 0)
         self._seen[base] = count + 1
@@ -74,11 +74,11 @@ class Anchors:
             self._seen[base] = count = count + 1
             name = f"{base}{mark}{count}"
         self._taken.add(name)
-        return Anchor(name, f"{self._flavor}-repeated" if count else self._flavor)
+        return HeadingAnchor(name, f"{self._flavor}-repeated" if count else self._flavor)
 
-    def macro(self, name: str) -> Anchor:
+    def macro(self, name: str) -> HeadingAnchor:
         """Return the anchor that an anchor macro of this name makes, wherever it stands."""
-        return Anchor(_RULES[self._flavor].macro(self._title, name), f"{self._flavor}-macro")
+        return HeadingAnchor(_RULES[self._flavor].macro(self._title, name), f"{self._flavor}-macro")
 
     def meant(self, words: str) -> list[str]:
         """Return the ids that a link may mean by these words: a whole id, the name of an anchor macro, a heading."""
@@ -90,16 +90,16 @@ class Anchors:
 class OneAnchor:
     """Anchors of text that another page includes: all links to it land on the heading above it there."""
 
-    def __init__(self, anchor: Anchor) -> None:
+    def __init__(self, anchor: HeadingAnchor) -> None:
         self._anchor = anchor
 
-    def title(self) -> Anchor:
+    def title(self) -> HeadingAnchor:
         return self._anchor
 
-    def heading(self, _text: str, _macros: Sequence[str] = ()) -> Anchor:
+    def heading(self, _text: str, _macros: Sequence[str] = ()) -> HeadingAnchor:
         return self._anchor
 
-    def macro(self, _name: str) -> Anchor:
+    def macro(self, _name: str) -> HeadingAnchor:
         return self._anchor
 
 

@@ -26,7 +26,7 @@ from rag_assets.steps.formats.blocks import Block, Listing, clean, flat
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.tables import Cell, row_blocks
 from rag_assets.steps.sections.reading import Properties
-from rag_assets.steps.sections.transclusion import INCLUDED_MAX, Library, Passage, Section
+from rag_assets.steps.sections.transclusion import INCLUDED_MAX, IncludedText, Library, OutlineSection
 from rag_serving.access.principals import intersect_readers
 
 LISTED_MAX = 2_000
@@ -63,7 +63,7 @@ class PageLists:
             self._below.setdefault(above, []).append(row)
         self._properties: dict[str, list[Properties]] = {}
 
-    def passages(self, listing: Listing, page: Row, section: Section) -> list[Passage] | None:
+    def passages(self, listing: Listing, page: Row, section: OutlineSection) -> list[IncludedText] | None:
         """Return what a list on a page shows, a passage for each reader class; None where it asks for more than is
         read."""
         try:
@@ -71,7 +71,7 @@ class PageLists:
         except (CqlError, ValueError):
             return None
         place = section.level, section.heading, section.path, section.anchor
-        return [Passage(Section(*place, blocks), readers, None) for readers, blocks in groups if blocks]
+        return [IncludedText(OutlineSection(*place, blocks), readers, None) for readers, blocks in groups if blocks]
 
     def _children(self, listing: Listing, page: Row) -> Iterator[tuple[str, list[Block]]]:
         """Children as nested lists of titles."""

@@ -25,14 +25,14 @@ import pyarrow.compute as pc
 from rag_assets.steps.chunks.chunking import ChunkSize, build_chunks
 from rag_assets.steps.formats.blocks import Block, clean, joined
 from rag_assets.steps.formats.element_tree import PageError
-from rag_assets.steps.sections.anchors import BORROWED, Anchor, Anchors
+from rag_assets.steps.sections.anchors import BORROWED, Anchors, HeadingAnchor
 from rag_assets.steps.sections.page_lists import PageLists
 from rag_assets.steps.sections.reading import BodyReader
 from rag_assets.steps.sections.transclusion import (
     INCLUDED_MAX,
+    IncludedText,
     Library,
-    Passage,
-    Section,
+    OutlineSection,
     Transclusion,
     split_at_headings,
 )
@@ -59,10 +59,10 @@ class PageSections(NamedTuple):
 class _Text(NamedTuple):
     """What becomes one row: a section's own blocks, or a passage of another page."""
 
-    section: Section
+    section: OutlineSection
     blocks: list[Block]
-    passage: Passage | None = None
-    anchors: Sequence[Anchor] = ()  # further ones that lead to it
+    passage: IncludedText | None = None
+    anchors: Sequence[HeadingAnchor] = ()  # further ones that lead to it
 
 
 class SectionsResult(NamedTuple):
@@ -162,8 +162,8 @@ def sections_of_page(
 
 
 def _listed(
-    page: Mapping[str, Any], sections: Sequence[Section], lists: PageLists, ledger: Counter[tuple[str, str]]
-) -> Iterator[Passage]:
+    page: Mapping[str, Any], sections: Sequence[OutlineSection], lists: PageLists, ledger: Counter[tuple[str, str]]
+) -> Iterator[IncludedText]:
     """Yield what the lists on a page show; what became of each is counted in the ledger."""
     taken = Counter[str]()  # characters by reader class: what one may not read leaves no less room for others
     places = ((section, listing) for section in sections for listing in section.listings)
@@ -179,12 +179,12 @@ def _listed(
                 yield passage._replace(section=replace(passage.section, blocks=blocks))
 
 
-def _kept(sections: Sequence[Section]) -> Iterator[_Text]:
+def _kept(sections: Sequence[OutlineSection]) -> Iterator[_Text]:
     """Yield what becomes rows of the page's own text: sections with text, and bare headings without deeper ones below.
 
     Whoever follows a link to another heading reads what stands below it.
     """
-    above: list[Anchor] = []
+    above: list[HeadingAnchor] = []
     for section, following in zip(sections, [*sections[1:], None], strict=True):
         deeper = following is not None and following.level > section.level
         if section.blocks or (section.level and not deeper):
@@ -195,7 +195,9 @@ def _kept(sections: Sequence[Section]) -> Iterator[_Text]:
             above += [*([section.anchor] if section.level else []), *section.anchors]
 
 
-def _section_rows(page: Mapping[str, Any], own: Sequence[_Text], included: Sequence[Passage]) -> list[dict[str, Any]]:
+def _section_rows(
+    page: Mapping[str, Any], own: Sequence[_Text], included: Sequence[IncludedText]
+) -> list[dict[str, Any]]:
     """Return rows of the page's own text, then those of others: nothing of the former tells whether the latter are
     there."""
     has_text = any(text.blocks[0].kind != "heading" for text in own)
@@ -229,7 +231,7 @@ def _section_row(page: Mapping[str, Any], order: int, part: _Text, has_text: boo
     }
 
 
-def _further(main: Anchor, anchors: Sequence[Anchor]) -> list[dict[str, Any]]:
+def _further(main: HeadingAnchor, anchors: Sequence[HeadingAnchor]) -> list[dict[str, Any]]:
     """Return the anchors that are others than the main one, each once."""
     by_name = {anchor.name: anchor for anchor in anchors if anchor.rule != BORROWED and anchor.name != main.name}
     return [anchor._asdict() for anchor in by_name.values()]

@@ -18,30 +18,32 @@ import pyarrow as pa
 
 from rag_assets.steps.formats.blocks import Block, Content, Link, Listing, Reference, clean
 from rag_assets.steps.formats.element_tree import PageError
-from rag_assets.steps.sections.anchors import Anchor, Anchors, OneAnchor
+from rag_assets.steps.sections.anchors import Anchors, HeadingAnchor, OneAnchor
 from rag_assets.steps.sections.reading import BodyReader, DirectReader
 from rag_serving.access.principals import EVERYONE, intersect_readers
 from rag_serving.text.currency import docs_version
 
 
 @dataclass(frozen=True)
-class Section:
+class OutlineSection:
     """The blocks under one heading. Level 0 is the text above the first."""
 
     level: int
     heading: str
     path: tuple[str, ...]
-    anchor: Anchor
+    anchor: HeadingAnchor
     blocks: list[Block] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)
     listings: list[Listing] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
-    anchors: list[Anchor] = field(default_factory=list)  # further ones: of anchor macros and of headings in cells
+    anchors: list[HeadingAnchor] = field(
+        default_factory=list
+    )  # further ones: of anchor macros and of headings in cells
 
 
 def split_at_headings(
     blocks: Sequence[Block], heading: str, path: tuple[str, ...], anchors: Anchors | OneAnchor
-) -> Iterator[Section]:
+) -> Iterator[OutlineSection]:
     """Yield sections in order, with text or without. An anchor stands with the text after it, be that in the next
     section.
 
@@ -51,9 +53,9 @@ def split_at_headings(
         path: the headings above all of it.
         anchors: asked in document order.
     """
-    section = Section(0, heading, path, anchors.title())
+    section = OutlineSection(0, heading, path, anchors.title())
     above: list[tuple[int, str]] = []
-    waiting: list[Anchor] = []
+    waiting: list[HeadingAnchor] = []
     for block in blocks:
         if block.reference is not None:
             section.references.append(block.reference)
@@ -76,7 +78,7 @@ def split_at_headings(
             while above and above[-1][0] >= block.level:
                 above.pop()
             above.append((block.level, block.text))
-            section = Section(block.level, block.text, _joined(path, [text for _, text in above]), anchor)
+            section = OutlineSection(block.level, block.text, _joined(path, [text for _, text in above]), anchor)
             section.anchors.extend((*waiting, *named))
             waiting.clear()
     section.anchors.extend(waiting)
@@ -97,10 +99,10 @@ _Key = tuple[str, str | None]  # page id and excerpt
 _COLUMNS = ["source", "page_id", "space", "title", "url", "readers", "body", "body_format"]
 
 
-class Passage(NamedTuple):
+class IncludedText(NamedTuple):
     """Text of another page, under a heading and an anchor of the page that shows it."""
 
-    section: Section
+    section: OutlineSection
     readers: str  # reader class of the pages it came through, the one that shows it not among them
     page_id: str | None  # whose text it is; None: of a list, which no page has
 
@@ -195,10 +197,10 @@ class Transclusion:
         self._taken_characters = Counter[str]()  # by reader class: what one may not read leaves no less room for others
         self._followed = Counter[str]()  # by reader class, too
 
-    def passages(self, section: Section) -> list[Passage]:
+    def passages(self, section: OutlineSection) -> list[IncludedText]:
         """Return the text that the references of a section stand for, in their order; that of nested ones after its
         page's."""
-        passages: list[Passage] = []
+        passages: list[IncludedText] = []
         start: _Key = (self._page["page_id"], None)
         for reference in section.references:
             resolved = self._follow(reference, self._page, section, EVERYONE, (start,), passages)
@@ -209,10 +211,10 @@ class Transclusion:
         self,
         reference: Reference,
         asking: Mapping[str, Any],
-        under: Section,
+        under: OutlineSection,
         readers: str,
         chain: tuple[_Key, ...],
-        passages: list[Passage],
+        passages: list[IncludedText],
     ) -> bool:
         """Append what a reference stands for; whether it could be followed. `chain` is the way that led to it."""
         self._followed[readers] += 1
@@ -235,7 +237,7 @@ class Transclusion:
         self._taken.add((key, narrower))
         for section in split_at_headings(content.blocks, under.heading, under.path, OneAnchor(under.anchor)):
             if section.blocks:
-                passages.append(Passage(section, narrower, page["page_id"]))
+                passages.append(IncludedText(section, narrower, page["page_id"]))
             for nested in section.references:
                 self._follow(nested, page, section, narrower, (*chain, key), passages)
         return True

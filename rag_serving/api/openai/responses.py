@@ -124,7 +124,6 @@ class _Response:
     _numbers: Iterator[int] = field(default_factory=count)
 
     def completed(self, reply: ShownReply, usage: TokenCounts) -> dict[str, Any]:
-        """Return the whole response."""
         shape = {**self._shape("completed"), "output": [self._message(reply, "completed")]}
         return {**shape, "usage": _usage(usage), **reply.structured}
 

@@ -14,8 +14,8 @@ from citelock_formats.ocr.scans import Scans
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.parsing.scanned import FOLDER
 from rag_assets.sources.base import SyncResult
-from rag_assets.sources.documents.folder import FolderSource
-from rag_assets.sources.documents.rows import Reading
+from rag_assets.sources.documents.folder import DocumentFolder
+from rag_assets.sources.documents.rows import DocumentReading
 from rag_assets.state.sync_files import write_sync
 from rag_assets.steps.formats.blocks import blocks_content
 from rag_serving.config.documents import Documents
@@ -40,7 +40,7 @@ class Scanned:
         documents = Documents(ocr={"languages": ["eng"], **ocr})
         scans = Scans(documents, self.folder / FOLDER, child=self.processes.looker)
         with LimitedReader(documents, self.processes.parser, scans) as reader:
-            source = FolderSource("docs", settings, Reading(reader, self.folder / "originals"))
+            source = DocumentFolder("docs", settings, DocumentReading(reader, self.folder / "originals"))
             last = self.last
             self.last = source.sync(last.pages if last else None, last.state if last else {})
             assert self.last.unaccounted == 0

@@ -23,7 +23,7 @@ from rag_serving.config.logging import complain
 from rag_serving.escaping.targets import for_json, for_terminal_line
 
 if TYPE_CHECKING:
-    from citelock_governance.audit.verification import Verdict, Verifier
+    from citelock_governance.audit.verification import ChainVerdict, Verifier
     from rag_serving.config.loading import Config
 
 LOST_DAYS = 7
@@ -152,7 +152,7 @@ def _verifier(settings: Config) -> Verifier:
     return Verifier(settings.home, settings.telemetry.url)
 
 
-def _tell(verdicts: Iterable[Verdict]) -> None:
+def _tell(verdicts: Iterable[ChainVerdict]) -> None:
     for verdict in verdicts:
         if verdict.fault:
             complain(f"{verdict.tenant}: {verdict.fault} ({verdict.rows} rows before it hold)")

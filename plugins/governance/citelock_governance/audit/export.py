@@ -18,7 +18,7 @@ from citelock_governance.audit.chain import CONTENT, Head, Signer, head_of
 from citelock_governance.audit.ledger import AuditError, beside
 from citelock_governance.audit.persons import Persons
 from citelock_governance.audit.tables import HEADS
-from citelock_governance.audit.verification import Follower, Row, Verdict, Verifier, pages
+from citelock_governance.audit.verification import ChainVerdict, Follower, Row, Verifier, pages
 from rag_serving.artifacts.signatures import FIELD, signature_fault, signature_of
 
 VERSION = 1
@@ -55,7 +55,7 @@ def exported(verifier: Verifier, home: Path, tenant: str, is_opened: bool = Fals
     yield _line({**proof, FIELD: signature_of(proof, home, _PROOF)})
 
 
-def verify_export(lines: Iterable[str], home: Path) -> Verdict:
+def verify_export(lines: Iterable[str], home: Path) -> ChainVerdict:
     """Return what the rows of an export are worth, by the file alone.
 
     Raises:
@@ -75,13 +75,13 @@ def verify_export(lines: Iterable[str], home: Path) -> Verdict:
             fault = follower.fault_at_end() or _proof_fault(content, home, digest.hexdigest(), follower.rows)
             if fault is None and next(following, None) is not None:
                 fault = "something stands after the last line"
-            return Verdict(head.tenant, follower.rows, head, fault)
+            return ChainVerdict(head.tenant, follower.rows, head, fault)
         if not content.keys() >= _COLUMNS:
-            return Verdict(head.tenant, follower.rows, head, f"line {follower.rows + 2} is no row")
+            return ChainVerdict(head.tenant, follower.rows, head, f"line {follower.rows + 2} is no row")
         digest.update(line.encode())
         if fault := follower.fault([content]):
-            return Verdict(head.tenant, follower.rows, head, fault)
-    return Verdict(head.tenant, follower.rows, head, "the end of the file is missing")
+            return ChainVerdict(head.tenant, follower.rows, head, fault)
+    return ChainVerdict(head.tenant, follower.rows, head, "the end of the file is missing")
 
 
 def _proof_fault(proof: Mapping[str, Any], home: Path, digest: str, rows: int) -> str | None:

@@ -32,7 +32,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ChainVerdict:
     """What verifying one chain found.
 
     Attributes:
@@ -123,7 +123,7 @@ class Verifier:
         kept = {path.stem for path in (self._home / "audit").glob("*.json")}
         return sorted(names | kept)
 
-    def verify(self, tenant: str, marked: Sequence[Anchor] = ()) -> Verdict:
+    def verify(self, tenant: str, marked: Sequence[Anchor] = ()) -> ChainVerdict:
         """Return what the chain of a tenant is worth. `marked`: rows known from checkpoints.
 
         Raises:
@@ -132,37 +132,37 @@ class Verifier:
         try:
             signer, anchor = Signer(self._home), AnchorFile(self._home, tenant).read()
         except StoreError as error:
-            return Verdict(tenant, 0, None, f"the head that is kept in the home folder: {error}")
+            return ChainVerdict(tenant, 0, None, f"the head that is kept in the home folder: {error}")
         except SecretError as error:
             raise AuditError(str(error)) from error
         known = [*marked, *([anchor] if anchor else [])]
         with self.reading() as connection:
             verdict = self._verified(connection, signer, tenant, known)
-        return Verdict(tenant, verdict.rows, verdict.head, verdict.fault, anchor.sequence if anchor else None)
+        return ChainVerdict(tenant, verdict.rows, verdict.head, verdict.fault, anchor.sequence if anchor else None)
 
-    def reading(self) -> Reading:
+    def reading(self) -> ReadOnlyConnection:
         """Return a connection that sees one state of the log.
 
         Raises:
             AuditError: the database cannot be read, or has no log.
         """
-        return Reading(self._home, self._url)
+        return ReadOnlyConnection(self._home, self._url)
 
-    def _verified(self, connection: Connection, signer: Signer, tenant: str, known: Sequence[Anchor]) -> Verdict:
+    def _verified(self, connection: Connection, signer: Signer, tenant: str, known: Sequence[Anchor]) -> ChainVerdict:
         stored = connection.execute(select(HEADS).where(HEADS.c.tenant == tenant)).mappings().first()
         if stored is None:
-            return Verdict(tenant, 0, None, "it has no head: the log was deleted" if known else "it has no log")
+            return ChainVerdict(tenant, 0, None, "it has no head: the log was deleted" if known else "it has no log")
         head = head_of(dict(stored))
         if not signer.holds(signer.of_head(head), stored["signature"]):
-            return Verdict(tenant, 0, head, "the head was altered, or the secret is another one")
+            return ChainVerdict(tenant, 0, head, "the head was altered, or the secret is another one")
         follower = Follower(signer, head, known)
         for page in pages(connection, tenant):
             if fault := follower.fault(page):
-                return Verdict(tenant, follower.rows, head, fault)
-        return Verdict(tenant, follower.rows, head, follower.fault_at_end())
+                return ChainVerdict(tenant, follower.rows, head, fault)
+        return ChainVerdict(tenant, follower.rows, head, follower.fault_at_end())
 
 
-class Reading:
+class ReadOnlyConnection:
     """A connection within a transaction that changes nothing; its engine is closed behind it."""
 
     def __init__(self, home: Path, url: str | None) -> None:

@@ -16,7 +16,7 @@ from support.databases import emptied
 from citelock_governance.audit.chain import CONTENT, GENESIS
 from citelock_governance.audit.ledger import AuditError, Ledger
 from citelock_governance.audit.tables import HEADS, METADATA, PERSONS, ROWS
-from citelock_governance.audit.verification import Verdict, Verifier
+from citelock_governance.audit.verification import ChainVerdict, Verifier
 from rag_serving.artifacts.signatures import canonical
 from rag_serving.config.sections import Audit
 from rag_serving.hooks import Event
@@ -32,7 +32,7 @@ def engine(url: str | None, tmp_path: Path) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def verify(engine: Engine, url: str | None, tmp_path: Path) -> Callable[[], Verdict]:
+def verify(engine: Engine, url: str | None, tmp_path: Path) -> Callable[[], ChainVerdict]:
     """Ten events of a tenant and three of another one; what verifying the first says."""
     assert engine
     append(tmp_path, url, 6)
@@ -52,13 +52,13 @@ def event(number: int = 0) -> Event:
     return Event("question", "ann", None, "How long?", chunks, facts, {"flags": [], "receipt_id": None})
 
 
-def test_what_was_appended_verifies(verify: Callable[[], Verdict]) -> None:
+def test_what_was_appended_verifies(verify: Callable[[], ChainVerdict]) -> None:
     verdict = verify()
     assert (verdict.fault, verdict.rows, verdict.anchored) == (None, 10, 10)
 
 
 def test_another_process_with_another_home_continues_the_chain(
-    verify: Callable[[], Verdict], url: str | None, tmp_path: Path
+    verify: Callable[[], ChainVerdict], url: str | None, tmp_path: Path
 ) -> None:
     if url is None:
         pytest.skip("a SQLite file is of one home")
@@ -169,14 +169,14 @@ def _head_of_another(connection: Connection) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_tampering_is_told(verify: Callable[[], Verdict], engine: Engine, tamper: Tamper, fault: str) -> None:
+def test_tampering_is_told(verify: Callable[[], ChainVerdict], engine: Engine, tamper: Tamper, fault: str) -> None:
     with engine.begin() as connection:
         tamper(connection)
     assert (verify().fault or "").startswith(fault)
 
 
 def test_a_hash_without_the_key_is_told_though_the_head_were_right(
-    verify: Callable[[], Verdict], engine: Engine
+    verify: Callable[[], ChainVerdict], engine: Engine
 ) -> None:
     with engine.begin() as connection:
         head = dict(connection.execute(select(HEADS).where(HEADS.c.tenant == "acme")).mappings().one())
@@ -202,7 +202,7 @@ TABLES = (ROWS, HEADS, PERSONS)
 
 
 def test_an_older_backup_is_told_and_stays_told_after_more_was_appended(
-    verify: Callable[[], Verdict], engine: Engine, url: str | None, tmp_path: Path
+    verify: Callable[[], ChainVerdict], engine: Engine, url: str | None, tmp_path: Path
 ) -> None:
     backup = _everything(engine)
     append(tmp_path, url, 2)
@@ -215,7 +215,7 @@ def test_an_older_backup_is_told_and_stays_told_after_more_was_appended(
 
 
 def test_a_log_that_was_emptied_is_told_after_it_began_again(
-    verify: Callable[[], Verdict], engine: Engine, url: str | None, tmp_path: Path
+    verify: Callable[[], ChainVerdict], engine: Engine, url: str | None, tmp_path: Path
 ) -> None:
     _replace(engine, {table.name: [] for table in TABLES})
     assert verify().fault == "it has no head: the log was deleted"
@@ -224,7 +224,7 @@ def test_a_log_that_was_emptied_is_told_after_it_began_again(
 
 
 def test_a_head_that_was_altered_is_not_made_right_by_appending(
-    verify: Callable[[], Verdict], engine: Engine, url: str | None, tmp_path: Path
+    verify: Callable[[], ChainVerdict], engine: Engine, url: str | None, tmp_path: Path
 ) -> None:
     with engine.begin() as connection:
         _tail_cut(connection)
@@ -234,20 +234,20 @@ def test_a_head_that_was_altered_is_not_made_right_by_appending(
     assert (verify().fault or "").startswith("the head was altered")
 
 
-def test_another_secret_verifies_nothing(verify: Callable[[], Verdict], tmp_path: Path) -> None:
+def test_another_secret_verifies_nothing(verify: Callable[[], ChainVerdict], tmp_path: Path) -> None:
     assert verify().fault is None
     (tmp_path / "secret").write_bytes(b"x" * 32)
     (tmp_path / "audit" / "acme.json").unlink()
     assert (verify().fault or "").startswith("the head was altered, or the secret is another one")
 
 
-def test_an_anchor_that_was_altered_is_told(verify: Callable[[], Verdict], tmp_path: Path) -> None:
+def test_an_anchor_that_was_altered_is_told(verify: Callable[[], ChainVerdict], tmp_path: Path) -> None:
     file = tmp_path / "audit" / "acme.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "sequence": 3}))
     assert "was altered" in (verify().fault or "")
 
 
-def test_no_row_holds_a_name_or_a_question(verify: Callable[[], Verdict], engine: Engine) -> None:
+def test_no_row_holds_a_name_or_a_question(verify: Callable[[], ChainVerdict], engine: Engine) -> None:
     assert verify().fault is None
     with engine.connect() as connection:
         told = json.dumps(

@@ -26,7 +26,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from citelock_scale.embedding_jobs.queue import LACKS_TEXTS, Claim, Item, JobQueue, job_id
+from citelock_scale.embedding_jobs.queue import LACKS_TEXTS, EmbeddingText, JobClaim, JobQueue, job_id
 from citelock_scale.object_home.objects import Objects
 from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache, vector_key
 from rag_serving.artifacts.signatures import SEAL_BYTES, Seal
@@ -131,7 +131,7 @@ class Payloads:
     def __init__(self, files: JobFiles) -> None:
         self._files = files
 
-    def save(self, tenant: str, model: str, items: Sequence[Item]) -> str:
+    def save(self, tenant: str, model: str, items: Sequence[EmbeddingText]) -> str:
         """Write the texts of a job; return its id.
 
         Raises:
@@ -142,7 +142,7 @@ class Payloads:
         self._files.write(tenant, name, json.dumps(rows).encode())
         return name
 
-    def load(self, claim: Claim) -> list[Item]:
+    def load(self, claim: JobClaim) -> list[EmbeddingText]:
         """Return the texts of a job.
 
         Raises:
@@ -153,7 +153,7 @@ class Payloads:
         if content is None:
             raise PayloadError(f"{LACKS_TEXTS}: workers and builds must share the home, and its secret")
         try:
-            items = {row["key"]: Item(row["key"], row["text"], row["page_id"]) for row in json.loads(content)}
+            items = {row["key"]: EmbeddingText(row["key"], row["text"], row["page_id"]) for row in json.loads(content)}
             found = [items[key] for key in claim.keys]
         except (ValueError, KeyError, TypeError):
             raise PayloadError(f"{LACKS_TEXTS}: what was written for it is damaged") from None
@@ -161,7 +161,7 @@ class Payloads:
             raise PayloadError(f"{LACKS_TEXTS}: one was altered")
         return found
 
-    def remove(self, claim: Claim) -> None:
+    def remove(self, claim: JobClaim) -> None:
         """Remove the texts of a job that is done; what cannot be removed is left to `sweep`."""
         with suppress(OSError, StoreError):
             self._files.remove(claim.tenant, claim.id)
@@ -188,14 +188,14 @@ class KeyVectors(NamedTuple):
 NOTHING = KeyVectors((), np.empty((0, 0), np.float32))
 
 
-class Results(Protocol):
+class JobResults(Protocol):
     """Vectors of jobs. Every method may raise OSError, ModelError or StoreError where they cannot be kept or read."""
 
-    def known(self, claim: Claim) -> set[str]:
+    def known(self, claim: JobClaim) -> set[str]:
         """Return the keys of a job whose vectors need not be computed."""
         ...
 
-    def keep(self, claim: Claim, keys: Sequence[str], vectors: Sequence[NDArray[np.float32]]) -> None:
+    def keep(self, claim: JobClaim, keys: Sequence[str], vectors: Sequence[NDArray[np.float32]]) -> None:
         """Keep what was computed for a job, so that a build finds it once the job is done."""
         ...
 
@@ -216,10 +216,10 @@ class CachedResults:
         self._store, self._model = store, model
         self._caches: dict[str, VectorCache] = {}
 
-    def known(self, claim: Claim) -> set[str]:
+    def known(self, claim: JobClaim) -> set[str]:
         return self._cache(claim.tenant).known(claim.keys)
 
-    def keep(self, claim: Claim, keys: Sequence[str], vectors: Sequence[NDArray[np.float32]]) -> None:
+    def keep(self, claim: JobClaim, keys: Sequence[str], vectors: Sequence[NDArray[np.float32]]) -> None:
         if keys:
             self._cache(claim.tenant).keep(keys, np.stack(vectors))
 
@@ -244,10 +244,10 @@ class SharedResults:
     def __init__(self, files: JobFiles, queue: JobQueue) -> None:
         self._files, self._queue = files, queue
 
-    def known(self, claim: Claim) -> set[str]:
+    def known(self, claim: JobClaim) -> set[str]:
         return {*self._earlier(claim).keys} & {*claim.keys}
 
-    def keep(self, claim: Claim, keys: Sequence[str], vectors: Sequence[NDArray[np.float32]]) -> None:
+    def keep(self, claim: JobClaim, keys: Sequence[str], vectors: Sequence[NDArray[np.float32]]) -> None:
         found = self._earlier(claim).plus(keys, vectors)
         if found.keys:
             self._files.write(claim.tenant, _name(claim.id, claim.fence), _content(found))
@@ -275,7 +275,7 @@ class SharedResults:
             if name not in wanted:
                 self._files.remove(tenant, name)
 
-    def _earlier(self, claim: Claim) -> KeyVectors:
+    def _earlier(self, claim: JobClaim) -> KeyVectors:
         """Return what the worker gave that had the job before, if it was tried before and lost."""
         if not claim.attempts:
             return NOTHING

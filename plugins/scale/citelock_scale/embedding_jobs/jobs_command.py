@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from citelock_scale.embedding_jobs.job_files import PayloadError
 from citelock_scale.embedding_jobs.opening import open_payloads
-from citelock_scale.embedding_jobs.queue import Claim, JobQueue
+from citelock_scale.embedding_jobs.queue import JobClaim, JobQueue
 from citelock_scale.embedding_jobs.worker import WorkerRegister
 from rag_assets.embedding_usage import JobsDatabase, PageUsage, read_usage
 from rag_assets.state.throughput import duration
@@ -208,7 +208,7 @@ def _ago(at: float) -> str:
 
 def _items(config: Config, job: JobRow) -> list[dict[str, str]]:
     """Return the pages and the beginnings of a job's texts; none where its file is gone, as those of done jobs are."""
-    claim = Claim(job.id, job.tenant, job.model, job.keys, job.tokens, job.attempts, 0)
+    claim = JobClaim(job.id, job.tenant, job.model, job.keys, job.tokens, job.attempts, 0)
     try:
         items = open_payloads(config).load(claim)
     except (PayloadError, StoreError, OSError):

@@ -14,9 +14,9 @@ from citelock_scale.embedding_jobs.job_files import (
     JOBS_SEAL,
     CachedResults,
     FolderFiles,
+    JobResults,
     ObjectFiles,
     Payloads,
-    Results,
     SharedResults,
 )
 from citelock_scale.embedding_jobs.queue import JobQueue
@@ -66,7 +66,7 @@ def open_payloads(config: Config) -> Payloads:
     return Payloads(ObjectFiles(home.objects, Seal(config.home, JOBS_SEAL), "texts"))
 
 
-def _results(config: Config, queue: JobQueue, model: str) -> Results:
+def _results(config: Config, queue: JobQueue, model: str) -> JobResults:
     home = object_home(config)
     if home is None:
         return CachedResults(Store(config.home), model)

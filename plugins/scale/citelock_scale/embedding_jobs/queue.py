@@ -41,7 +41,7 @@ Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
-class Item:
+class EmbeddingText:
     """A text to embed: its content address, and the page that it stands on."""
 
     key: str
@@ -55,7 +55,7 @@ class Batch:
 
     tenant: str
     model: str
-    items: tuple[Item, ...]
+    items: tuple[EmbeddingText, ...]
     tokens: int
 
     @property
@@ -64,7 +64,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Claim:
+class JobClaim:
     """A job that a worker has until its lease ends. `fence`: of this claim alone."""
 
     id: str
@@ -180,7 +180,7 @@ class JobQueue:
             _insert(connection, rows_new)
         return [batch.id for batch in new]
 
-    def claim(self, worker: str, model: str, tenant: str | None = None) -> Claim | None:
+    def claim(self, worker: str, model: str, tenant: str | None = None) -> JobClaim | None:
         """Return the job whose turn it is, held for `lease_s`; None where none is due for this model.
 
         `tenant`: only jobs of this one, whatever its limits are.
@@ -198,14 +198,14 @@ class JobQueue:
             values = {"state": "running", "worker": worker, "fence": row.fence + 1, "finished_at": None}
             values |= {"lease_until": now + self.settings.lease_s, "claimed_at": now}
             connection.execute(update(JOBS).where(JOBS.c.id == row.id).values(values))
-        return Claim(row.id, row.tenant, model, tuple(row.text_keys), row.tokens, row.attempts, row.fence + 1)
+        return JobClaim(row.id, row.tenant, model, tuple(row.text_keys), row.tokens, row.attempts, row.fence + 1)
 
-    def renew(self, claim: Claim) -> bool:
+    def renew(self, claim: JobClaim) -> bool:
         """Hold a job for another `lease_s`; return False where it was lost."""
         with self.database.writing() as connection:
             return self._change(connection, claim, lease_until=self.clock() + self.settings.lease_s)
 
-    def finish(self, claim: Claim, usage: Sequence[PageUsage], failures: Sequence[Failure] = ()) -> bool:
+    def finish(self, claim: JobClaim, usage: Sequence[PageUsage], failures: Sequence[Failure] = ()) -> bool:
         """Note a job as done but for the texts that failed, which become jobs of their own; return False where it was
         lost, and nothing noted.
 
@@ -225,19 +225,19 @@ class JobQueue:
             add_usage(connection, claim.tenant, claim.model, usage, now)
         return True
 
-    def note_usage(self, claim: Claim, usage: Sequence[PageUsage]) -> None:
+    def note_usage(self, claim: JobClaim, usage: Sequence[PageUsage]) -> None:
         """Count what a job took that was lost to another worker: the model was paid all the same."""
         with self.database.writing() as connection:
             add_usage(connection, claim.tenant, claim.model, usage, self.clock())
 
-    def give_back(self, claim: Claim, reason: str | None = None, pause_s: float = 0.0) -> bool:
+    def give_back(self, claim: JobClaim, reason: str | None = None, pause_s: float = 0.0) -> bool:
         """Let a job wait for another worker, as one that was not tried; return False where it was lost."""
         with self.database.writing() as connection:
             not_before = self.clock() + pause_s
             told = {"reason": _reason(reason)} if reason else {}
             return self._change(connection, claim, state="waiting", worker=None, not_before=not_before, **told)
 
-    def split(self, claim: Claim, parts: Sequence[Sequence[str]]) -> bool:
+    def split(self, claim: JobClaim, parts: Sequence[Sequence[str]]) -> bool:
         """Put jobs of some of its texts each in the place of a job whose workers ended too often; return False where it
         was lost."""
         with self.database.writing() as connection:
@@ -334,12 +334,12 @@ class JobQueue:
         due = JOBS.c.state == "waiting", JOBS.c.tenant == tenant, JOBS.c.model == model, JOBS.c.not_before <= now
         return connection.execute(select(JOBS).where(*due).order_by(JOBS.c.created_at, JOBS.c.id).limit(1)).first()
 
-    def _change(self, connection: Connection, claim: Claim, **values: Any) -> bool:
+    def _change(self, connection: Connection, claim: JobClaim, **values: Any) -> bool:
         """Change a job that is held by a claim; return False where it was lost."""
         held = JOBS.c.id == claim.id, JOBS.c.fence == claim.fence, JOBS.c.state == "running"
         return connection.execute(update(JOBS).where(*held).values(values)).rowcount == 1
 
-    def _remove(self, connection: Connection, claim: Claim) -> bool:
+    def _remove(self, connection: Connection, claim: JobClaim) -> bool:
         held = JOBS.c.id == claim.id, JOBS.c.fence == claim.fence, JOBS.c.state == "running"
         return connection.execute(delete(JOBS).where(*held)).rowcount == 1
 
@@ -348,7 +348,7 @@ class JobQueue:
         old = JOBS.c.state.in_(["done", "dead"]), JOBS.c.finished_at < oldest
         connection.execute(delete(JOBS).where(*old))
 
-    def _failed_row(self, claim: Claim, failure: Failure, now: float) -> dict[str, Any]:
+    def _failed_row(self, claim: JobClaim, failure: Failure, now: float) -> dict[str, Any]:
         """Return the row of texts that failed once more."""
         attempts = claim.attempts + 1
         is_over = attempts >= self.settings.attempts
@@ -357,7 +357,7 @@ class JobQueue:
         row = self._part_row(claim, failure.keys, now, attempts=attempts, reason=_reason(failure.reason))
         return {**row, **values, "not_before": not_before}
 
-    def _part_row(self, claim: Claim, keys: Sequence[str], now: float, **values: Any) -> dict[str, Any]:
+    def _part_row(self, claim: JobClaim, keys: Sequence[str], now: float, **values: Any) -> dict[str, Any]:
         """Return the row of some of a claim's texts."""
         tokens = max(1, claim.tokens * len(keys) // max(1, len(claim.keys)))
         row = _new_row(claim.tenant, claim.model, list(keys), tokens, now)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from citelock_scale.embedding_jobs.queue import Batch, Item, JobQueue, QueueState
+from citelock_scale.embedding_jobs.queue import Batch, EmbeddingText, JobQueue, QueueState
 from citelock_scale.embedding_jobs.worker import Worker, WorkerRegister
 from rag_assets.embedding_usage import DeadTextsError, JobsError, WaitFigures
 from rag_assets.state.vector_cache import (
@@ -37,7 +37,7 @@ Tell = Callable[[str], object]
 class Pending:
     """The texts of one call, the longest first, none twice."""
 
-    def __init__(self, tenant: str, model: str, items: Sequence[Item], settings: Jobs) -> None:
+    def __init__(self, tenant: str, model: str, items: Sequence[EmbeddingText], settings: Jobs) -> None:
         self.model, self.items = model, {item.key: item for item in items}
         self._tenant, self._settings = tenant, settings
         self._unasked = dict.fromkeys(self.items)  # in no job so far, in order
@@ -75,7 +75,7 @@ class Pending:
         work = sum(len(item.text) for item in self.items.values())
         return sum(len(self.items[key].text) for key in self._over) / work if work else 1.0
 
-    def note(self, state: QueueState) -> list[Item]:
+    def note(self, state: QueueState) -> list[EmbeddingText]:
         """Take in what the queue has of the tenant; return the texts that are over since the last time."""
         is_open = {key for keys in state.open.values() for key in keys} & self.items.keys()
         is_dead = {key for failure in state.dead.values() for key in failure.keys} & self.items.keys()
@@ -163,7 +163,7 @@ class WorkerVectors:
         by_key = dict(zip(keys, texts, strict=True))
         missing = longest_first(by_key, self._known(by_key))
         page_of = pages_by_key(keys, pages)
-        items = [Item(key, by_key[key], page_of.get(key, "")) for key in missing]
+        items = [EmbeddingText(key, by_key[key], page_of.get(key, "")) for key in missing]
         if self._observer:
             self._observer.expect([item.page_id for item in items])
         if items:
@@ -175,7 +175,7 @@ class WorkerVectors:
 
     def _wait(self, pending: Pending, progress: Progress | None) -> None:
         began = time.monotonic()
-        patience = _Patience(self._queue.settings.stalled_s, self._queue.settings.without_workers_s)
+        patience = _WorkerPatience(self._queue.settings.stalled_s, self._queue.settings.without_workers_s)
         while True:
             try:
                 state = self._mended(pending, self._queue.state(self._tenant, pending.model))
@@ -222,7 +222,7 @@ class WorkerVectors:
                 pending.take_back(needed)
         return self._queue.state(self._tenant, pending.model) if news else state
 
-    def _report(self, pending: Pending, finished: Sequence[Item], progress: Progress | None) -> None:
+    def _report(self, pending: Pending, finished: Sequence[EmbeddingText], progress: Progress | None) -> None:
         if finished and self._observer:
             self._observer.count([(item.page_id, item.text) for item in finished])
         if finished and progress:
@@ -240,7 +240,7 @@ class WorkerVectors:
             most = self._queue.settings.max_waiting
             self._tell(f"the queue of {self._tenant} is full ({most} jobs): {pending.left} texts wait to be enqueued")
 
-    def _help(self, patience: _Patience) -> bool:
+    def _help(self, patience: _WorkerPatience) -> bool:
         """Do a job where no worker came for long enough; return whether there was one."""
         living = self._workers.living()
         if not patience.lacks_workers(any(worker.model == self._cache.model for worker in living)):
@@ -271,7 +271,7 @@ class WorkerVectors:
         )
 
 
-class _Patience:
+class _WorkerPatience:
     """How long nothing was done, and how long there was no worker."""
 
     def __init__(self, stalled_s: float, without_workers_s: float) -> None:

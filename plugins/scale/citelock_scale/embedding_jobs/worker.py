@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import delete, insert, select
 
-from citelock_scale.embedding_jobs.job_files import PayloadError, Payloads, Results
-from citelock_scale.embedding_jobs.queue import Claim, Failure, Item, JobQueue
+from citelock_scale.embedding_jobs.job_files import JobResults, PayloadError, Payloads
+from citelock_scale.embedding_jobs.queue import EmbeddingText, Failure, JobClaim, JobQueue
 from rag_assets.embedding_usage import JobsError, PageUsage, UsageCounter
 from rag_serving.artifacts.store import StoreError
 from rag_serving.hooks import BudgetError, BudgetsAwayError, TenantBudget
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 class Heartbeat:
     """Renews a job's lease, and the worker's own sign of life, until the block is left."""
 
-    def __init__(self, queue: JobQueue, claim: Claim, sign: Callable[[], object]) -> None:
+    def __init__(self, queue: JobQueue, claim: JobClaim, sign: Callable[[], object]) -> None:
         """`sign`: gives the worker's own sign of life."""
         self._queue, self._claim, self._sign = queue, claim, sign
         self._ended = threading.Event()
@@ -85,12 +85,12 @@ class ModelAwayError(ModelError):
 class IsolatedVectors(NamedTuple):
     """Texts that were embedded with their vectors [n, d], and those that were not."""
 
-    items: list[Item]
+    items: list[EmbeddingText]
     vectors: list[NDArray[np.float32]]
     failures: list[Failure]
 
 
-def embed_isolated(embedder: Embedder, items: Sequence[Item]) -> IsolatedVectors:
+def embed_isolated(embedder: Embedder, items: Sequence[EmbeddingText]) -> IsolatedVectors:
     """Return the vectors of a batch; one that fails is halved until the texts are found that the model refuses.
 
     Of n texts with p that are refused, about 2 p log2(n) calls are made, each beside one for a harmless text.
@@ -108,7 +108,7 @@ def embed_isolated(embedder: Embedder, items: Sequence[Item]) -> IsolatedVectors
     return IsolatedVectors([*items], [*vectors], [])
 
 
-def _halved(embedder: Embedder, items: Sequence[Item], error: Exception) -> IsolatedVectors:
+def _halved(embedder: Embedder, items: Sequence[EmbeddingText], error: Exception) -> IsolatedVectors:
     try:
         embedder.embed_documents([_PROBE])
     except Exception as away:
@@ -187,7 +187,7 @@ class JobShelf:
     """Where the texts of jobs come from, and where their vectors go."""
 
     payloads: Payloads
-    results: Results
+    results: JobResults
 
 
 @dataclass(frozen=True)
@@ -280,14 +280,14 @@ class Worker:
         if budget := self._metered.budgets.get(tenant):
             budget.check()
 
-    def _do(self, claim: Claim) -> None:
+    def _do(self, claim: JobClaim) -> None:
         items = self.payloads.load(claim)
         if claim.attempts >= self._queue.settings.attempts and len(items) > 1:
             self._halve(claim, items)
         else:
             self._work(claim, items)
 
-    def _work(self, claim: Claim, items: list[Item]) -> None:
+    def _work(self, claim: JobClaim, items: list[EmbeddingText]) -> None:
         self.check_budget(claim.tenant)
         with Heartbeat(self._queue, claim, self._sign) as heartbeat:
             known = self.results.known(claim)
@@ -302,12 +302,14 @@ class Worker:
         else:
             self._finish(claim, items, vectors, usage)
 
-    def _note_lost(self, claim: Claim, usage: list[PageUsage]) -> None:
+    def _note_lost(self, claim: JobClaim, usage: list[PageUsage]) -> None:
         """Count what was taken of the model for a job that another worker has now."""
         self.tally.lost += 1
         self._queue.note_usage(claim, usage)
 
-    def _finish(self, claim: Claim, items: list[Item], vectors: IsolatedVectors, usage: list[PageUsage]) -> None:
+    def _finish(
+        self, claim: JobClaim, items: list[EmbeddingText], vectors: IsolatedVectors, usage: list[PageUsage]
+    ) -> None:
         by_key = {item.key: item for item in items}
         for failure in vectors.failures:
             self.payloads.save(claim.tenant, claim.model, [by_key[key] for key in failure.keys])
@@ -320,7 +322,7 @@ class Worker:
         self.tally.texts += len(vectors.items)
         self.tally.failed += len(vectors.failures)
 
-    def _noted(self, claim: Claim, usage: list[PageUsage], failures: list[Failure]) -> bool:
+    def _noted(self, claim: JobClaim, usage: list[PageUsage], failures: list[Failure]) -> bool:
         """Note what became of a job; a database that is away is waited for as long as a lease: what it took is known
         here alone."""
         until = time.monotonic() + self._queue.settings.lease_s
@@ -332,7 +334,7 @@ class Worker:
                     raise
                 time.sleep(IDLE_S)
 
-    def _halve(self, claim: Claim, items: list[Item]) -> None:
+    def _halve(self, claim: JobClaim, items: list[EmbeddingText]) -> None:
         """Cut a job whose workers ended too often: the text that ends them is looked for."""
         halves = [items[: len(items) // 2], items[len(items) // 2 :]]
         for half in halves:
@@ -356,6 +358,6 @@ class Worker:
             _log.warning("%s", error)
 
 
-def _is_itself(claim: Claim, failures: list[Failure]) -> bool:
+def _is_itself(claim: JobClaim, failures: list[Failure]) -> bool:
     """Return whether the job that is tried again is the same one, whose texts are still needed."""
     return any(set(failure.keys) == set(claim.keys) for failure in failures)

@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from citelock_scale.object_home.heads import Head, Heads, Lease
+from citelock_scale.object_home.heads import FolderHead, Heads, Lease
 from citelock_scale.object_home.shared_folder import SharedFolder
 from citelock_scale.object_home.trees import OBJECT, Tree, tree_name, tree_of
 from rag_serving.shared_home import Erased, HeldError, ObjectHomeError
@@ -48,7 +48,7 @@ class Listed(NamedTuple):
     """Bytes."""
 
 
-def listed(folder: SharedFolder, head: Head) -> Listed:
+def listed(folder: SharedFolder, head: FolderHead) -> Listed:
     """Return what the store lists of a folder. Objects with names that are not ours are counted and never old.
 
     Raises:
@@ -94,7 +94,7 @@ def sweep_if_due(folder: SharedFolder, lease: Lease, after: int) -> None:
         _log.info("%s: %d old objects deleted, %.1f MB", folder.name, len(found.old), found.old_size / 1e6)
 
 
-class _Named(NamedTuple):
+class _NamedObject(NamedTuple):
     objects: list[str]
     """Those of contents first, then trees, the newest last: a try that ends early finds them again."""
     unread: str | None
@@ -132,7 +132,7 @@ def remaining(folder: SharedFolder, heads: Heads) -> int:
     return len(_existing(folder, sorted(names)))
 
 
-def _say_so(folder: SharedFolder, heads: Heads) -> Head:
+def _say_so(folder: SharedFolder, heads: Heads) -> FolderHead:
     for _ in range(_TRIES):
         seen = heads.read(folder.name)
         head = seen.head if seen else replace(folder.seen, number=folder.seen.number + _LOST)
@@ -148,7 +148,7 @@ def _listed(folder: SharedFolder) -> list[str]:
     return [name for name, _, _ in folder.objects.names(f"{folder.name}/") if name != head]
 
 
-def _named(folder: SharedFolder, head: Head) -> _Named:
+def _named(folder: SharedFolder, head: FolderHead) -> _NamedObject:
     """Return what the trees of a folder name, from the newest back as far as there are any."""
     contents, trees, unread = dict[str, None](), list[str](), None
     for digest, tree in _trees(folder, head.tree):
@@ -157,7 +157,7 @@ def _named(folder: SharedFolder, head: Head) -> _Named:
             contents.update(dict.fromkeys(name for name, _ in tree.blobs(folder.name)))
         else:
             unread = digest
-    return _Named([*contents, *reversed(trees)], unread)
+    return _NamedObject([*contents, *reversed(trees)], unread)
 
 
 def _trees(folder: SharedFolder, digest: str | None) -> Iterator[tuple[str, Tree | None]]:

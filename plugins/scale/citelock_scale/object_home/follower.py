@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from filelock import FileLock, Timeout
 
-from citelock_scale.object_home.heads import Head, Seen
+from citelock_scale.object_home.heads import FolderHead, Seen
 from citelock_scale.object_home.objects import StoreAwayError
 from citelock_scale.object_home.shared_folder import FOLDER as DOWNLOADS
 from citelock_scale.object_home.shared_folder import NOTES, SharedFolder, is_followed, notes_of, unless_written
@@ -181,7 +181,7 @@ class FollowedFolder:
                     raise
                 seen = newer
 
-    def _fetch(self, head: Head) -> None:
+    def _fetch(self, head: FolderHead) -> None:
         with unless_written(self._home.home / self.name) as is_free:
             if not is_free:
                 return  # a build of this machine has it, and what it publishes is here
@@ -192,7 +192,7 @@ class FollowedFolder:
                 folder.fetch(head, _is_told_of)
         self._number = head.number
 
-    def _fetch_tenant(self, folder: SharedFolder, head: Head) -> None:
+    def _fetch_tenant(self, folder: SharedFolder, head: FolderHead) -> None:
         files = folder.tree(head).files
         current = _published(folder, head)
         prefix = f"generations/{current}/"
@@ -212,7 +212,7 @@ class FollowedFolder:
         make_room(self._home.home, limit)
 
 
-def _published(folder: SharedFolder, head: Head) -> str:
+def _published(folder: SharedFolder, head: FolderHead) -> str:
     content = folder.content(head, "published.json")
     if content is None:
         return ""

@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Head:
+class FolderHead:
     """What is in force of a folder. `number` grows with every tree, `fencing` with every writer, `beat` as it lives.
 
     `write` is another one each time, so that a writer knows its own head again; `swept` is the number at which objects
@@ -63,23 +63,23 @@ class Head:
         """The digest of the tree in force, None where there is none."""
         return None if self.erased else self.tree
 
-    def taken_by(self, holder: str) -> Head:
+    def taken_by(self, holder: str) -> FolderHead:
         return replace(self, holder=holder, fencing=self.fencing + 1, beat=0)
 
-    def after_beat(self) -> Head:
+    def after_beat(self) -> FolderHead:
         return replace(self, beat=self.beat + 1)
 
-    def after_sweep(self) -> Head:
+    def after_sweep(self) -> FolderHead:
         return replace(self, swept=self.number)
 
-    def after_erasure(self) -> Head:
+    def after_erasure(self) -> FolderHead:
         """Return a head that takes the folder from its writer and from every machine."""
         number = self.number + 1
         return replace(
             self, holder="", beat=0, fencing=self.fencing + 1, number=number, swept=number, erased=True, erasure=number
         )
 
-    def released(self, tree: str | None) -> Head:
+    def released(self, tree: str | None) -> FolderHead:
         """Return what is in force once its writer has ended; a tree that is the same has the same number."""
         if tree == self.tree:
             return replace(self, holder="", beat=0)
@@ -89,7 +89,7 @@ class Head:
 class Seen(NamedTuple):
     """A head, and the version of its object."""
 
-    head: Head
+    head: FolderHead
     version: Version
 
 
@@ -98,7 +98,7 @@ class Heads:
 
     def __init__(self, objects: Objects, home: Path) -> None:
         self._objects, self._home = objects, home
-        self._known: dict[str, tuple[Stored, Head]] = {}
+        self._known: dict[str, tuple[Stored, FolderHead]] = {}
 
     def read(self, folder: str) -> Seen | None:
         """Return the head of a folder, None where there is none. One that did not change is not sent again.
@@ -137,7 +137,7 @@ class Heads:
                 if was_read:
                     yield folder, seen
 
-    def write(self, head: Head, before: Seen | None) -> Seen | None:
+    def write(self, head: FolderHead, before: Seen | None) -> Seen | None:
         """Replace a head. Return it as it is stored, or None where somebody else wrote meanwhile."""
         head = replace(head, write=secrets.token_hex(8))
         content = self._signed(head)
@@ -157,11 +157,11 @@ class Heads:
             return found if found and found.head == head else None
         return Seen(head, version)
 
-    def _signed(self, head: Head) -> bytes:
+    def _signed(self, head: FolderHead) -> bytes:
         content: dict[str, Any] = {"format": _FORMAT, **vars(head)}
         return json.dumps({**content, FIELD: signature_of(content, self._home, _PURPOSE)}).encode()
 
-    def _authentic(self, folder: str, content: bytes) -> Head:
+    def _authentic(self, folder: str, content: bytes) -> FolderHead:
         where = f"{self._objects.url}/{_name(folder)}"
         try:
             found = json.loads(content)
@@ -196,14 +196,14 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def _head_of(found: dict[str, Any]) -> Head | None:
+def _head_of(found: dict[str, Any]) -> FolderHead | None:
     """Return the head that a signed document is, None where it is none, or of a later version."""
     if found.get("format") not in (1, _FORMAT):
         return None
     given = {name: value for name, value in found.items() if name not in (FIELD, "format")}
     if any(type(value) not in _TYPES.get(name, ()) for name, value in given.items()) or "folder" not in given:
         return None
-    return Head(**given)
+    return FolderHead(**given)
 
 
 def _name(folder: str) -> str:
@@ -226,10 +226,10 @@ class Lease:
         self._thread.start()
 
     @property
-    def head(self) -> Head:
+    def head(self) -> FolderHead:
         return self._seen.head
 
-    def release(self, tree: str | None) -> Head:
+    def release(self, tree: str | None) -> FolderHead:
         """Put a tree in force and let go, both at once.
 
         Raises:
@@ -292,7 +292,7 @@ class Lease:
                 _log.warning("%s", error)
 
 
-def take_lease(heads: Heads, folder: str, lease_s: float, wait_s: float, known: Head | None = None) -> Lease:
+def take_lease(heads: Heads, folder: str, lease_s: float, wait_s: float, known: FolderHead | None = None) -> Lease:
     """Wait until nobody writes a folder, and take the right to. `known`: the head to go on from, unless the store has
     one that is as new.
 
@@ -310,7 +310,7 @@ def take_lease(heads: Heads, folder: str, lease_s: float, wait_s: float, known: 
             last, changed = seen, now
         is_free = seen is None or not seen.head.holder or now - changed >= lease_s
         if is_free:
-            head = seen.head if seen else Head(folder)
+            head = seen.head if seen else FolderHead(folder)
             if known and not head.erased and head.number < known.number:
                 head = known
             taken = heads.write(head.taken_by(me), seen)

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from citelock_scale.object_home.deleting import Listed, erase, listed, remaining, sweep, sweep_if_due
 from citelock_scale.object_home.follower import StoreFollower, delete_tenants, to_answer, to_answer_from_a_database
-from citelock_scale.object_home.heads import Head, Heads, Lease, take_lease
+from citelock_scale.object_home.heads import FolderHead, Heads, Lease, take_lease
 from citelock_scale.object_home.objects import Objects
 from citelock_scale.object_home.repairing import Repaired, looked_over, repair, restored
 from citelock_scale.object_home.shared_folder import SharedFolder, is_followed, unless_written
-from citelock_scale.object_home.writing import Writing, let_go
+from citelock_scale.object_home.writing import WritingRight, let_go
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.loading import Config
 from rag_serving.config.object_store import ObjectStore
@@ -38,7 +38,7 @@ class ObjectHome:
         self.home, self.settings = home.absolute(), settings
         self.objects = Objects(settings)
         self.heads = Heads(self.objects, home)
-        self._writing = Writing(self._begin, self._lost)
+        self._writing = WritingRight(self._begin, self._lost)
 
     def folder(self, name: str) -> SharedFolder:
         """Return a folder by its path below the home."""
@@ -61,7 +61,7 @@ class ObjectHome:
             ObjectHomeError: the store cannot be used.
         """
         seen = self.heads.read(name)
-        return listed(self.folder(name), seen.head if seen else Head(name))
+        return listed(self.folder(name), seen.head if seen else FolderHead(name))
 
     def sweep(self, name: str, wait_s: float = 0.0) -> Listed:
         """Delete the objects of a folder that its tree in force does not need. Return what was listed before.

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from citelock_scale.object_home.heads import Head, Lease, Seen
+from citelock_scale.object_home.heads import FolderHead, Lease, Seen
 from citelock_scale.object_home.objects import MissingError, StoreAwayError
 from citelock_scale.object_home.shared_folder import SharedFolder
 from citelock_scale.object_home.trees import Tree
@@ -61,7 +61,7 @@ class _Survey:
         return Repaired(count, tuple(parts), self.damaged_files(is_here=True), self.damaged_files(is_here=False))
 
 
-def restored(folder: SharedFolder, seen: Seen | None) -> Head | None:
+def restored(folder: SharedFolder, seen: Seen | None) -> FolderHead | None:
     """Return the head to go on from where the store has none, or an older one than this machine saw; else None."""
     known = folder.seen
     if not known.number or (seen and (seen.head.erased or seen.head.number >= known.number)):
@@ -76,13 +76,13 @@ def looked_over(folder: SharedFolder, seen: Seen | None, without_lost: bool) -> 
         ObjectHomeError: the store cannot be used, or the tree is lost and this machine does not remember it.
     """
     known = restored(folder, seen)
-    head = known or (seen.head if seen else Head(folder.name))
+    head = known or (seen.head if seen else FolderHead(folder.name))
     if head.in_force is None:
         return Repaired(0, ("head",) if known else (), (), ())
     return _surveyed(folder, head.in_force, without_lost).repaired(known is not None)
 
 
-def repair(folder: SharedFolder, lease: Lease, known: Head | None, without_lost: bool) -> Repaired:
+def repair(folder: SharedFolder, lease: Lease, known: FolderHead | None, without_lost: bool) -> Repaired:
     """Send what is lost, put it in force, and end the lease. `known`: the head that was to be gone on from.
 
     Raises:

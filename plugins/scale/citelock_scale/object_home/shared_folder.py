@@ -25,7 +25,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from citelock_scale.object_home.heads import Head
+from citelock_scale.object_home.heads import FolderHead
 from citelock_scale.object_home.objects import MissingError, Objects
 from citelock_scale.object_home.trees import FileFact, Files, Known, Tree, scanned, shared_files, tree_name, tree_of
 from rag_serving.artifacts.digests import Stamp
@@ -185,7 +185,7 @@ class SharedFolder:
         self._cached: tuple[str, Tree] | None = None
         self._seen, self._tree, self._known, self.builds = self._noted()
 
-    def fetch(self, head: Head, wanted: Wanted | None = None) -> None:
+    def fetch(self, head: FolderHead, wanted: Wanted | None = None) -> None:
         """Make the folder what the head says. A machine that only reads names the `wanted` files, and deletes none.
 
         Files that a killed build left are kept while the head is the one that this machine saw last.
@@ -211,7 +211,7 @@ class SharedFolder:
                 self._delete(path for path in local if path not in files and not path.startswith(_KEPT))
         self._note(head, is_whole=wanted is None)
 
-    def refuse_older(self, head: Head | None) -> None:
+    def refuse_older(self, head: FolderHead | None) -> None:
         """Raise ObjectHomeError where this machine saw a newer head than the one that the store has."""
         if head is None and self._seen.number:
             raise ObjectHomeError(
@@ -225,7 +225,7 @@ class SharedFolder:
                 "the machine that builds puts the newer one back"
             )
 
-    def empty(self, head: Head) -> None:
+    def empty(self, head: FolderHead) -> None:
         """Delete all that this machine has of a folder from before its last erasure, and note that it was erased."""
         if self.folder.is_dir():
             for place in self.folder.iterdir():
@@ -237,7 +237,7 @@ class SharedFolder:
                     place.unlink(missing_ok=True)
         self._trees.unlink(missing_ok=True)
         self._cached, self._known = None, {}
-        self._write_notes(Head(self.name, number=head.erasure, erased=True, erasure=head.erasure), None)
+        self._write_notes(FolderHead(self.name, number=head.erasure, erased=True, erasure=head.erasure), None)
 
     def scan(self) -> Files:
         """Return the files of the folder as they are now, and remember their digests."""
@@ -248,7 +248,7 @@ class SharedFolder:
         """Return digests and sizes of the files as they were scanned last."""
         return {path: FileFact(digest, stamp.size) for path, (stamp, digest) in self._known.items()}
 
-    def tree(self, head: Head) -> Tree:
+    def tree(self, head: FolderHead) -> Tree:
         """Return the tree that a head names, from this machine's copy where it has one.
 
         Raises:
@@ -287,7 +287,7 @@ class SharedFolder:
         place.write_bytes(content)
         place.replace(self._trees)
 
-    def content(self, head: Head, path: str) -> bytes | None:
+    def content(self, head: FolderHead, path: str) -> bytes | None:
         """Return the content of one file of a head's tree, None where the tree has none of that name."""
         tree = self.tree(head)
         fact = tree.files.get(path)
@@ -298,11 +298,11 @@ class SharedFolder:
             raise self._altered(tree, fact)
         return content
 
-    def sent(self, head: Head) -> None:
+    def sent(self, head: FolderHead) -> None:
         """Remember that the folder is what this head says."""
         self._note(head, is_whole=True)
 
-    def moved(self, head: Head, before: Head) -> None:
+    def moved(self, head: FolderHead, before: FolderHead) -> None:
         """Remember a head whose tree has the files of the one before, or fewer, where that is what this machine has."""
         if self._seen.tree == before.tree:
             self._note(head, is_whole=self._tree is not None and self._tree == before.tree)
@@ -313,7 +313,7 @@ class SharedFolder:
         return self._seen.number
 
     @property
-    def seen(self) -> Head:
+    def seen(self) -> FolderHead:
         """The newest head that this machine saw; of number 0 where it saw none."""
         return self._seen
 
@@ -328,7 +328,7 @@ class SharedFolder:
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
 
-    def _fetch_files(self, head: Head, files: Files) -> None:
+    def _fetch_files(self, head: FolderHead, files: Files) -> None:
         """Fetch files, and remember their digests."""
         tree = self.tree(head)
 
@@ -357,17 +357,17 @@ class SharedFolder:
                 with suppress(OSError):
                     Path(place).rmdir()  # where it is empty now
 
-    def _noted(self) -> tuple[Head, str | None, Known, bool]:
+    def _noted(self) -> tuple[FolderHead, str | None, Known, bool]:
         try:
             found = json.loads(self._notes.read_bytes())
             known = {path: (Stamp(*stamp), digest) for path, (stamp, digest) in found["known"].items()}
             erased, erasure = found["erased"], found["erasure"]
-            seen = Head(self.name, tree=found["head"], number=found["number"], erased=erased, erasure=erasure)
+            seen = FolderHead(self.name, tree=found["head"], number=found["number"], erased=erased, erasure=erasure)
             return seen, found["tree"], known, found["builds"]
         except (OSError, ValueError, KeyError, TypeError):
-            return Head(self.name), None, {}, False
+            return FolderHead(self.name), None, {}, False
 
-    def _note(self, head: Head, is_whole: bool) -> None:
+    def _note(self, head: FolderHead, is_whole: bool) -> None:
         """Remember what the folder is now; a part of a tree is no ground to build upon."""
         is_whole = is_whole or head.tree == self._tree
         self.builds = self.builds or is_whole
@@ -375,9 +375,9 @@ class SharedFolder:
         self._known = {path: fact for path, fact in self._known.items() if path in there}
         self._write_notes(head, head.tree if is_whole else None)
 
-    def _write_notes(self, head: Head, whole: str | None) -> None:
+    def _write_notes(self, head: FolderHead, whole: str | None) -> None:
         self._seen = replace(
-            Head(self.name), tree=head.tree, number=head.number, erased=head.erased, erasure=head.erasure
+            FolderHead(self.name), tree=head.tree, number=head.number, erased=head.erased, erasure=head.erasure
         )
         self._tree = whole
         self._notes.parent.mkdir(parents=True, exist_ok=True)

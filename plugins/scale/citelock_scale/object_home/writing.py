@@ -94,7 +94,7 @@ class _Held:
     begun: tuple[SharedFolder, Lease] | None = None
 
 
-class Writing:
+class WritingRight:
     """The right of this process to write folders. Safe to use from several threads."""
 
     def __init__(self, begin: Begin, lost: Ended) -> None:

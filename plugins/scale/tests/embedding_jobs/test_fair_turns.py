@@ -14,7 +14,16 @@ from support.forked import forked
 from support.job_queues import MODEL, Installation, work_in_process
 from support.waiting import wait_until
 
-from citelock_scale.embedding_jobs.queue import Batch, Claim, Item, JobQueue, TenantTurn, backoff, charged, next_tenant
+from citelock_scale.embedding_jobs.queue import (
+    Batch,
+    EmbeddingText,
+    JobClaim,
+    JobQueue,
+    TenantTurn,
+    backoff,
+    charged,
+    next_tenant,
+)
 from rag_serving.config.sections import JobLimits
 from rag_serving.telemetry.job_tables import JOBS
 
@@ -25,7 +34,7 @@ UNLIMITED = JobLimits(1000, 0, 0)
 
 def batches(tenant: str, documents: int) -> list[Batch]:
     texts = [f"{tenant}{number}" for number in range(documents * TEXTS_A_DOCUMENT)]
-    items = [Item(text, text, text) for text in texts]
+    items = [EmbeddingText(text, text, text) for text in texts]
     parts = [tuple(items[start : start + TEXTS_A_JOB]) for start in range(0, len(items), TEXTS_A_JOB)]
     return [Batch(tenant, MODEL, part, len(part) * TOKENS_A_TEXT) for part in parts]
 
@@ -34,7 +43,7 @@ def seconds_until_done(home: Installation, workers: int, busy: bool) -> float:
     """Return how long the small tenant waits for ten documents; where it is `busy`, beside a large one that began
     before."""
     large, small = batches("large", 10_000), batches("small", 10)
-    running: list[tuple[float, str, Claim]] = []
+    running: list[tuple[float, str, JobClaim]] = []
 
     def start_jobs() -> None:
         while len(running) < workers and (claim := home.queue.claim("w", MODEL)):

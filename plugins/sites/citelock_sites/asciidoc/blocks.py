@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from citelock_sites.asciidoc.context import AsciiContext
-from citelock_sites.asciidoc.inline import Inline
+from citelock_sites.asciidoc.inline import InlineMarkup
 from citelock_sites.asciidoc.preprocessing import ATTRIBUTE
 from citelock_sites.markup import MarkupError
 from rag_assets.steps.formats.text_marks import STRUCK_CLASSES
@@ -54,7 +54,7 @@ class Blocks:
 
     def __init__(self, context: AsciiContext) -> None:
         self.context = context
-        self.inline = Inline(context)
+        self.inline = InlineMarkup(context)
         self._depth = 0
         self._callouts = 0
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from citelock_sites.markup import Surroundings
+from citelock_sites.markup import PageSurroundings
 
 INCLUDED_MAX = 2_000_000
 """Characters that the files of one page may bring in."""
@@ -59,7 +59,7 @@ class AsciiContext:
     """One page, as it is read."""
 
     name: str
-    around: Surroundings
+    around: PageSurroundings
     attributes: dict[str, str] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)  # and the titles that references to them show
     footnotes: list[tuple[str, str]] = field(default_factory=list)  # name, text as HTML

@@ -64,7 +64,7 @@ _BREAK = re.compile(r"[ ]\+(?:\n|$)")
 _KEPT = re.compile("\x02(\\d+)\x03")
 
 
-class Inline:
+class InlineMarkup:
     """Reads inline markup of one page."""
 
     def __init__(self, context: AsciiContext) -> None:
@@ -107,7 +107,7 @@ class Inline:
             return self._keep(_words_of_html(raw))
         if passed is not None:
             if subs in ("q", "n", "quotes", "normal"):
-                return self._keep(Inline(self._context).html(passed))
+                return self._keep(InlineMarkup(self._context).html(passed))
             plain = escape(passed, quote=False) if subs else _words_of_html(passed)
             return self._keep(plain)
         if mono is not None:

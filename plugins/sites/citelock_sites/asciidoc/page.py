@@ -13,7 +13,7 @@ from types import MappingProxyType
 from citelock_sites.asciidoc.blocks import Blocks
 from citelock_sites.asciidoc.context import REFERENCE, AsciiContext
 from citelock_sites.asciidoc.preprocessing import ATTRIBUTE, whole_lines
-from citelock_sites.markup import Alone, MarkupError, MarkupPage, Surroundings
+from citelock_sites.markup import Alone, MarkupError, MarkupPage, PageSurroundings
 
 LINE_MAX = 100_000
 _GIVEN = MappingProxyType(
@@ -33,7 +33,7 @@ _REVISION = re.compile(r"v?\d[^\n]*$")
 def asciidoc_page(
     text: str,
     name: str = "",
-    around: Surroundings | None = None,
+    around: PageSurroundings | None = None,
     attributes: Mapping[str, str] = MappingProxyType({}),
     *,
     keeps_marks: bool = True,

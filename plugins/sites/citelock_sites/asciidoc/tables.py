@@ -50,7 +50,6 @@ def table_html(blocks: Blocks, lines: list[str], mark: str, about: BlockAttribut
 
 
 def _columns(spec: str) -> list[str]:
-    """Return the styles of the columns."""
     found: list[str] = []
     for part in re.split(r"[,;]", spec) if spec.strip() else []:
         match = _COLUMN.match(part.strip())

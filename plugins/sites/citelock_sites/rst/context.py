@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from citelock_sites.markup import Surroundings
+from citelock_sites.markup import PageSurroundings
 
 INCLUDED_MAX = 2_000_000
 """Characters that the files of one page may bring in; one that asks for more is hostile."""
@@ -34,7 +34,7 @@ class RstContext:
     """One page, as it is read."""
 
     name: str
-    around: Surroundings
+    around: PageSurroundings
     settings: RstSettings
     lost: Counter[str] = field(default_factory=Counter)
     read: list[str] = field(default_factory=list)

@@ -69,7 +69,7 @@ class SeeAlso(Lenient):
         return self.named([nodes.admonition("", nodes.title("", "See also"), *words, *self.inner())])
 
 
-class Change(Lenient):
+class VersionChange(Lenient):
     """A note of what a version changed: `versionadded`; its text begins behind the version, or on a later line."""
 
     def run(self) -> list[Any]:
@@ -206,7 +206,7 @@ def _table() -> dict[str, type[Directive]]:
     }
     for names, kind in (
         ("code-block sourcecode code prompt parsed-code ipython console testcode testoutput doctest", CodeBlock),
-        (" ".join(_CHANGES), Change),
+        (" ".join(_CHANGES), VersionChange),
         ("tab group-tab tab-item dropdown card grid-item-card details collapse toggle hint-box", Labelled),
         (
             "tabs tab-set tab-set-code content-tabs grid grid-item card-carousel hlist ifconfig compound-box",

@@ -13,7 +13,7 @@ from threading import RLock
 from types import MappingProxyType
 from typing import Any
 
-from citelock_sites.markup import Alone, MarkupError, MarkupPage, Surroundings
+from citelock_sites.markup import Alone, MarkupError, MarkupPage, PageSurroundings
 from citelock_sites.rst.context import RstContext, RstSettings
 
 LINE_MAX = 100_000
@@ -23,7 +23,7 @@ _DISPATCH = RLock()  # docutils asks two functions of its modules for directives
 
 
 def rst_page(
-    text: str, name: str = "", around: Surroundings | None = None, settings: RstSettings = _PLAIN
+    text: str, name: str = "", around: PageSurroundings | None = None, settings: RstSettings = _PLAIN
 ) -> MarkupPage:
     """Return a page of reStructuredText. No file is opened; ids are those that Sphinx gives.
 

@@ -25,7 +25,7 @@ Hit = Mapping[str, Any]
 """A document that was found: `_id`, `_source`, `_score`, `sort`."""
 
 
-class MissingError(RemoteDataError):
+class MissingIndexError(RemoteDataError):
     """There is no index, alias or document of that name."""
 
 
@@ -33,7 +33,7 @@ class PartialError(ValueError):
     """An answer of some shards alone."""
 
 
-class Connection(ServerConnection["OpenSearch"]):
+class OpenSearchConnection(ServerConnection["OpenSearch"]):
     """One OpenSearch server, asked by one key. Safe to use from several threads; nothing is sent by making one."""
 
     product = "OpenSearch"
@@ -83,7 +83,7 @@ class Connection(ServerConnection["OpenSearch"]):
     def _refused(self, error: TransportError) -> RemoteError:
         status = error.status_code if isinstance(error.status_code, int) else 0
         refusal = self._refusal(status, reason_of(error.info).encode("utf-8", "replace"))
-        return MissingError(str(refusal)) if status == 404 else refusal
+        return MissingIndexError(str(refusal)) if status == 404 else refusal
 
 
 def reason_of(answer: object) -> str:
@@ -97,7 +97,7 @@ def reason_of(answer: object) -> str:
 
 
 def found(client: OpenSearch, index: str, body: Mapping[str, Any]) -> list[Hit]:
-    """Return what a search finds, for `Connection.ask`.
+    """Return what a search finds, for `OpenSearchConnection.ask`.
 
     Raises:
         PartialError: some shards did not answer, or not in time.

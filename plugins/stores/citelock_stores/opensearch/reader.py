@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from citelock_stores.opensearch import filters
 from citelock_stores.opensearch.connection import Hit, found
 from citelock_stores.opensearch.filters import DENSE, MOST, NUMBER, ROW, SPACE, VECTOR, DocumentKind
-from citelock_stores.remote.nearest import Found, k_nearest, nearest_of
+from citelock_stores.remote.nearest import NearestHits, k_nearest, nearest_of
 from citelock_stores.remote.protocol import Nearest, PostingKind, Postings, Rows, Vector, WindowVectors
 from citelock_stores.remote.stored import (
     READERS,
-    Held,
+    GenerationLocation,
     SearchSettings,
     bytes_of,
     id_prefix,
@@ -103,7 +103,7 @@ _UNASKED = "the OpenSearch server answers with a document that was not asked for
 class ReadableDocuments:
     """Reads in the name of some reader classes. Safe to use from several threads."""
 
-    def __init__(self, held: Held, classes: frozenset[str]) -> None:
+    def __init__(self, held: GenerationLocation, classes: frozenset[str]) -> None:
         self._held, self.classes = held, classes
         self._sorted = sorted(classes)
 
@@ -272,7 +272,7 @@ class OpenSearchReader:
         found = k_nearest(lambda asked: self._search(query, asked, named), k, None, MOST)
         return nearest_of(self._search(query, MOST, named).hits, k) if found is None else found
 
-    def _search(self, query: Vector, limit: int, rows: Sequence[int] | None) -> Found:
+    def _search(self, query: Vector, limit: int, rows: Sequence[int] | None) -> NearestHits:
         """Return the nearest chunks by their own vectors. Where a graph finds too few, all are compared."""
         limit, values = min(limit, MOST), query.tolist()
         ef = None if self._settings.ef is None or rows is not None else max(self._settings.ef, _EF_FOR_EACH * limit)
@@ -284,7 +284,7 @@ class OpenSearchReader:
         for source, score in zip(sources, scores.tolist(), strict=True):
             best[source[ROW]] = max(score, best.get(source[ROW], -np.inf))
         lowest = float(scores.min()) + _ERROR if len(scores) else 0.0
-        return Found([*best.items()], len(sources) < limit, lowest)
+        return NearestHits([*best.items()], len(sources) < limit, lowest)
 
     def _cosines(self, query: Vector, sources: Sequence[Source]) -> NDArray[np.float32]:
         table = VectorTable(self._matrix([self._vector(source) for source in sources]))

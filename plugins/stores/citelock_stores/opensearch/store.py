@@ -11,12 +11,19 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from citelock_stores.opensearch import filters
-from citelock_stores.opensearch.connection import Connection, MissingError, aliases_of, counted, found
+from citelock_stores.opensearch.connection import MissingIndexError, OpenSearchConnection, aliases_of, counted, found
 from citelock_stores.opensearch.filters import MOST
 from citelock_stores.opensearch.reader import OpenSearchReader, ReadableDocuments
 from citelock_stores.remote.aliases import WAIT_S, AliasedDatabase, AliasedStore, AliasPointer, Read
 from citelock_stores.remote.connections import RepeatedRequests
-from citelock_stores.remote.stored import Held, Payload, StoredGeneration, Target, point_id, stored_generation
+from citelock_stores.remote.stored import (
+    AliasTarget,
+    GenerationLocation,
+    Payload,
+    StoredGeneration,
+    point_id,
+    stored_generation,
+)
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 
@@ -31,25 +38,25 @@ class OpenSearchStore(AliasedStore):
 
     product, place, unit = "OpenSearch", "index", "documents"
 
-    def _connect(self) -> Connection:
-        return Connection(self._settings, self._settings.statement_timeout_s)
+    def _connect(self) -> OpenSearchConnection:
+        return OpenSearchConnection(self._settings, self._settings.statement_timeout_s)
 
     def _aliases(self, tenant: str) -> Iterable[tuple[str, str]]:
         alias = self._layout.alias(tenant, "")
         try:
             return self._connection.ask(lambda client: aliases_of(client, name=alias))
-        except MissingError:
+        except MissingIndexError:
             return []
 
-    def _manifest(self, held: Held) -> Payload | None:
+    def _manifest(self, held: GenerationLocation) -> Payload | None:
         body = {"query": filters.unread(held.tenant, held.generation, "manifest"), "size": 1}
         try:
             hits = held.connection.ask(lambda client: found(client, held.place, body))
-        except MissingError:
+        except MissingIndexError:
             return None
         return hits[0]["_source"] if hits else None
 
-    def _count(self, held: Held, kind: str) -> int:
+    def _count(self, held: GenerationLocation, kind: str) -> int:
         query = filters.unread(held.tenant, held.generation, kind)
         return int(held.connection.ask(lambda client: counted(client, held.place, query)))
 
@@ -57,20 +64,20 @@ class OpenSearchStore(AliasedStore):
         return lambda held, classes, search: OpenSearchReader(ReadableDocuments(held, classes), search)
 
 
-class Pointer(AliasPointer):
+class OpenSearchAlias(AliasPointer):
     """One tenant's alias in OpenSearch, for a holder of the tenant's lock (`Store.lock`)."""
 
     product, places, units = "OpenSearch", "indexes", "documents"
     requests: RepeatedRequests[OpenSearch]
 
     def _requests(self, config: Config, key_setting: str) -> RepeatedRequests[OpenSearch]:
-        return RepeatedRequests(Connection(config.index, WAIT_S, key_setting), config.index.tries)
+        return RepeatedRequests(OpenSearchConnection(config.index, WAIT_S, key_setting), config.index.tries)
 
     def aliases(self) -> Iterable[tuple[str, str]]:
         alias = self.layout.alias(self.tenant, "")
         try:
             return self.requests.ask(lambda client: aliases_of(client, name=alias))
-        except MissingError:
+        except MissingIndexError:
             return []
 
     def collections(self) -> list[str]:
@@ -86,10 +93,10 @@ class Pointer(AliasPointer):
         return self.requests.ask(lambda client: counted(client, name, narrowed))
 
     def remove(self, stored: StoredGeneration) -> None:
-        with suppress(MissingError):  # an earlier try was done, and its answer lost
+        with suppress(MissingIndexError):  # an earlier try was done, and its answer lost
             self.requests.ask(lambda client: client.indices.delete(index=stored.collection))
 
-    def move(self, old: Sequence[Target], new: Target | None) -> None:
+    def move(self, old: Sequence[AliasTarget], new: AliasTarget | None) -> None:
         actions = [{"remove": {"index": target.collection, "alias": target.alias}} for target in old]
         if new:
             actions.append({"add": {"index": new.collection, "alias": new.alias}})
@@ -108,8 +115,8 @@ class OpenSearchDatabase(AliasedDatabase):
     def store(self) -> OpenSearchStore:
         return OpenSearchStore(self.config)
 
-    def pointer(self, tenant: str, key_setting: str = "writer_key_env") -> Pointer:
-        return Pointer(self.config, tenant, key_setting)
+    def pointer(self, tenant: str, key_setting: str = "writer_key_env") -> OpenSearchAlias:
+        return OpenSearchAlias(self.config, tenant, key_setting)
 
     def publisher(self, store: Store, tenant: str) -> OpenSearchPublisher:
         from citelock_stores.publishing.opensearch import OpenSearchPublisher

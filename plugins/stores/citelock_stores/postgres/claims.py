@@ -41,7 +41,7 @@ class SignedClaims(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Signer:
+class ClaimSigner:
     """Signs for one installation. `key` [32 bytes]: `derived_key(home, KEY_PURPOSE)`."""
 
     key: bytes

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from citelock_stores.postgres.claims import KEY_PURPOSE, UNSIGNED, Signer
+from citelock_stores.postgres.claims import KEY_PURPOSE, UNSIGNED, ClaimSigner
 from citelock_stores.postgres.sessions import CONNECT_S, SignFor, configure, remote_error, set_locally, settings_of
 from rag_serving.artifacts.secret import derived_key
 from rag_serving.config.index import Index
@@ -24,7 +24,7 @@ Ann = Literal["none", "vector", "halfvec"]
 
 
 @dataclass(frozen=True)
-class StoredGeneration:
+class GenerationPlace:
     """Where and how a generation is stored."""
 
     tenant: str
@@ -54,12 +54,12 @@ class PublishedGeneration:
     current: bool
 
 
-def server_of(signer: Signer, tenant: str) -> SignFor:
+def server_of(signer: ClaimSigner, tenant: str) -> SignFor:
     """Return the claims of a serving process, which open what is said of a generation as a whole."""
     return lambda seconds: signer.for_role(tenant, "server", seconds)
 
 
-def publisher_of(signer: Signer, tenant: str) -> SignFor:
+def publisher_of(signer: ClaimSigner, tenant: str) -> SignFor:
     """Return the claims of whoever publishes for a tenant."""
     return lambda seconds: signer.for_role(tenant, "publisher", seconds)
 
@@ -117,7 +117,7 @@ class Publisher:
                 "index.writer_url is not set: postgresql://citelock_writer@host/name (CITELOCK_INDEX__WRITER_URL)"
             )
         self.settings, self.tenant, self.home = config.index, tenant, config.home
-        self.signer = Signer(derived_key(config.home, KEY_PURPOSE))
+        self.signer = ClaimSigner(derived_key(config.home, KEY_PURPOSE))
 
     @property
     def tenant_id(self) -> UUID:

@@ -43,7 +43,7 @@ class _BrokenError(Exception):
     """The connection ended under a statement."""
 
 
-class Sessions:
+class DatabaseSessions:
     """Connections to the database as one of its users. Safe to use from several threads; opens none before it is asked.
 
     `timeout_s`: how long one statement may take.

@@ -27,10 +27,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from citelock_stores.postgres.claims import KEY_PURPOSE, UNSIGNED, SignedClaims, Signer, is_storable
+from citelock_stores.postgres.claims import KEY_PURPOSE, UNSIGNED, ClaimSigner, SignedClaims, is_storable
 from citelock_stores.postgres.migrations.upgrade import HEAD
-from citelock_stores.postgres.publisher import Publisher, StoredGeneration, count_of_tenant, remove_tenant, server_of
-from citelock_stores.postgres.sessions import Sessions
+from citelock_stores.postgres.publisher import GenerationPlace, Publisher, count_of_tenant, remove_tenant, server_of
+from citelock_stores.postgres.sessions import DatabaseSessions
 from citelock_stores.remote.generation import SearchedDatabase
 from citelock_stores.remote.protocol import (
     Nearest,
@@ -96,7 +96,7 @@ _AMONG = ' AND "row" = ANY(%s::int[])'
 _IN_BITMAP = ' AND get_bit(%s::bytea, "row") = 1'
 
 
-class Read(Protocol):
+class ReaderQuery(Protocol):
     """Run a statement in the reader's name, with settings of its transaction."""
 
     def __call__(
@@ -114,7 +114,7 @@ class _Filter(NamedTuple):
 class NearestSearch:
     """Searches one generation by similarity in one reader's name."""
 
-    def __init__(self, stored: StoredGeneration, settings: Index, read: Read) -> None:
+    def __init__(self, stored: GenerationPlace, settings: Index, read: ReaderQuery) -> None:
         self._stored, self._settings, self._read = stored, settings, read
 
     def nearest(self, vector: Vector, k: int, readable: int, among: Rows | None = None) -> Nearest:
@@ -232,7 +232,12 @@ class PostgresGeneration:
     """One published generation of a tenant. Safe to use from several threads."""
 
     def __init__(
-        self, stored: StoredGeneration, manifest: RemoteManifest, sessions: Sessions, signer: Signer, settings: Index
+        self,
+        stored: GenerationPlace,
+        manifest: RemoteManifest,
+        sessions: DatabaseSessions,
+        signer: ClaimSigner,
+        settings: Index,
     ) -> None:
         self.stored, self.manifest = stored, manifest
         self._sessions, self._signer, self._settings = sessions, signer, settings
@@ -246,7 +251,12 @@ class PostgresReader:
     """One generation in the name of one principal. Safe to use from several threads."""
 
     def __init__(
-        self, stored: StoredGeneration, principal: Principal, sessions: Sessions, signer: Signer, settings: Index
+        self,
+        stored: GenerationPlace,
+        principal: Principal,
+        sessions: DatabaseSessions,
+        signer: ClaimSigner,
+        settings: Index,
     ) -> None:
         self._stored, self._principal = stored, principal
         self._sessions, self._signer, self._settings = sessions, signer, settings
@@ -405,8 +415,8 @@ class PostgresStore:
         if not config.index.url:
             raise ConfigError("index.url is not set: postgresql://citelock_app@host/name (CITELOCK_INDEX__URL)")
         self._settings = config.index
-        self._signer = Signer(derived_key(config.home, KEY_PURPOSE))
-        self._sessions = Sessions(config.index.url, config.index.connections, config.index.statement_timeout_s)
+        self._signer = ClaimSigner(derived_key(config.home, KEY_PURPOSE))
+        self._sessions = DatabaseSessions(config.index.url, config.index.connections, config.index.statement_timeout_s)
 
     def current(self, tenant: str) -> str | None:
         """Return the id of the generation that the tenant's pointer names; None where nothing is published."""
@@ -434,7 +444,7 @@ class PostgresStore:
             raise RemoteDataError(f"generation {generation_id} is not in the database of `index`; run `citelock build`")
         placement, dimension, ann, chunks, counts, content, newest = rows[0]
         windows = int(counts.get("chunk_windows", 0))
-        stored = StoredGeneration(tenant, tenant_id, generation_id, placement, dimension, ann, chunks, windows)
+        stored = GenerationPlace(tenant, tenant_id, generation_id, placement, dimension, ann, chunks, windows)
         manifest = RemoteManifest(bytes(content), {key: datetime.fromisoformat(at) for key, at in newest.items()})
         return PostgresGeneration(stored, manifest, self._sessions, self._signer, self._settings)
 

@@ -186,7 +186,7 @@ class Uploaded:
     seconds: float
 
 
-class Upload(ABC, Generic[Points]):
+class GenerationUpload(ABC, Generic[Points]):
     """One generation on its way to its collection, and compared there."""
 
     def __init__(self, requests: RepeatedRequests[Any], collection: str, points: Points, config: Config) -> None:
@@ -311,7 +311,7 @@ class QuotaError(RemoteError):
 
 
 @dataclass(frozen=True)
-class Publication:
+class AliasPublication:
     """What a publication did. `recall`: of sample queries, 0 to 1; `quotas`: what is used of each; `warnings`: what an
     operator should hear of; `stored_bytes`: what the generation takes on the server's disks, where it says so."""
 
@@ -346,7 +346,7 @@ class AliasPublisher(AliasPointer):
     """The generations of one tenant in a server, for a holder of the tenant's lock (`Store.lock`)."""
 
     points_class: ClassVar[type[GenerationPoints]]
-    upload_class: ClassVar[type[Upload[Any]]]
+    upload_class: ClassVar[type[GenerationUpload[Any]]]
 
     def __init__(self, store: Store, tenant: str, config: Config) -> None:
         super().__init__(config, tenant)
@@ -354,7 +354,7 @@ class AliasPublisher(AliasPointer):
 
     def publish(
         self, generation_id: str, progress: Callable[[int, int], None] | None = None, resend: bool = False
-    ) -> Publication:
+    ) -> AliasPublication:
         """Send a generation, compare it, and let the tenant's alias name it. `progress` hears of (points, all points);
         `resend`: points that are there are sent, too.
 
@@ -375,7 +375,7 @@ class AliasPublisher(AliasPointer):
         upload.complete()
         previous = self.point_to(generation_id)
         size = self._stored_bytes(upload.collection)
-        return Publication(generation_id, previous, uploaded, recall, removed, quotas, warnings, size)
+        return AliasPublication(generation_id, previous, uploaded, recall, removed, quotas, warnings, size)
 
     def _stored_bytes(self, collection: str) -> int | None:  # noqa: ARG002
         """Return what a collection takes on the server's disks; None where it does not say so."""

@@ -19,7 +19,7 @@ from citelock_stores.opensearch import filters
 from citelock_stores.opensearch.connection import counted, found, reason_of
 from citelock_stores.opensearch.filters import CLASSES, DENSE, MOST, NUMBER, ROW, VECTOR, class_id, index_body
 from citelock_stores.opensearch.reader import TermRows, graph_query, pack_postings, unpack_postings
-from citelock_stores.opensearch.store import Pointer
+from citelock_stores.opensearch.store import OpenSearchAlias
 from citelock_stores.publishing.alias_publisher import (
     LISTED,
     NEAREST,
@@ -27,10 +27,10 @@ from citelock_stores.publishing.alias_publisher import (
     AliasPublisher,
     Counts,
     GenerationPoints,
+    GenerationUpload,
     Maker,
     NumberedPoint,
     RawPoint,
-    Upload,
 )
 from citelock_stores.publishing.tables import (
     CatalogBlock,
@@ -194,7 +194,7 @@ Document = tuple[str, dict[str, Any]]
 """The id of a document and what is sent of it."""
 
 
-class OpenSearchUpload(Upload[OpenSearchDocuments]):
+class OpenSearchUpload(GenerationUpload[OpenSearchDocuments]):
     """One generation on its way to its index, and compared there."""
 
     def _ensure_collection(self) -> None:
@@ -304,7 +304,7 @@ def _bulk(client: Any, index: str, lines: Sequence[Any], params: Mapping[str, st
     return [(str(item["_id"]), int(item["status"]), reason_of(item)) for item in items]
 
 
-class OpenSearchPublisher(AliasPublisher, Pointer):
+class OpenSearchPublisher(AliasPublisher, OpenSearchAlias):
     """The generations of one tenant in an OpenSearch server, for a holder of the tenant's lock (`Store.lock`)."""
 
     points_class, upload_class = OpenSearchDocuments, OpenSearchUpload

@@ -21,7 +21,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow.compute as pc
 
-from citelock_stores.postgres.claims import Signer, is_storable
+from citelock_stores.postgres.claims import ClaimSigner, is_storable
 from citelock_stores.postgres.publisher import Publisher, move_pointer, remove_generation
 from citelock_stores.postgres.store import pack_vectors
 from citelock_stores.publishing.tables import (
@@ -90,7 +90,7 @@ class GenerationRows:
     """One generation as rows. `placement`: the tenant's id where it has partitions of its own, or its bucket; `home`:
     whose secret seals the rows."""
 
-    def __init__(self, files: GenerationFiles, signer: Signer, placement: UUID, home: Path) -> None:
+    def __init__(self, files: GenerationFiles, signer: ClaimSigner, placement: UUID, home: Path) -> None:
         self.files, self._signer, self._home = files, signer, home
         self.tenant, self.generation = files.manifest.tenant, files.manifest.id
         self.tenant_id = signer.tenant_id(self.tenant)

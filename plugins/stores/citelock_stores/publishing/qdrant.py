@@ -21,10 +21,10 @@ from citelock_stores.publishing.alias_publisher import (
     AliasPublisher,
     Counts,
     GenerationPoints,
+    GenerationUpload,
     Maker,
     NumberedPoint,
     RawPoint,
-    Upload,
     some_of,
 )
 from citelock_stores.publishing.tables import chunk_table, classes_of_chunks, place_table
@@ -39,7 +39,7 @@ from citelock_stores.qdrant.points import (
     WINDOWS,
 )
 from citelock_stores.qdrant.reader import pack_terms
-from citelock_stores.qdrant.store import Pointer
+from citelock_stores.qdrant.store import QdrantAlias
 from citelock_stores.remote.protocol import PostingKind
 from citelock_stores.remote.seals import DIGEST_BYTES
 from citelock_stores.remote.stored import TENANT, number_of, point_id
@@ -81,7 +81,7 @@ class TermCounts(NamedTuple):
         return {"indices": self.numbers[part].tolist(), "values": self.counts[part].astype(float).tolist()}
 
 
-class Vocabulary(NamedTuple):
+class TermVocabulary(NamedTuple):
     """A part of the terms of one reader class."""
 
     kind: PostingKind
@@ -176,9 +176,9 @@ class QdrantPoints(GenerationPoints):
         }
 
     @cached_property
-    def _vocabularies(self) -> list[Vocabulary]:
+    def _vocabularies(self) -> list[TermVocabulary]:
         names, codes = classes_of_chunks(self.files)
-        parts: list[Vocabulary] = []
+        parts: list[TermVocabulary] = []
         for kind, counts in self.term_counts.items():
             classes = np.repeat(codes.astype(np.int64), np.diff(counts.starts))
             keys, chunks = np.unique(classes * len(counts.terms) + counts.numbers, return_counts=True)
@@ -188,11 +188,11 @@ class QdrantPoints(GenerationPoints):
                     part = slice(start, min(start + _TERMS, int(last)))
                     numbers = (keys[part] - number * len(counts.terms)).tolist()
                     spelt = [counts.terms[each] for each in numbers]
-                    parts.append(Vocabulary(kind, readers, spelt, numbers, chunks[part].tolist()))
+                    parts.append(TermVocabulary(kind, readers, spelt, numbers, chunks[part].tolist()))
         return parts
 
 
-class QdrantUpload(Upload[QdrantPoints]):
+class QdrantUpload(GenerationUpload[QdrantPoints]):
     """One generation on its way to its collection, and compared there."""
 
     def _ensure_collection(self) -> None:
@@ -318,7 +318,7 @@ def _dimension(info: CollectionInfo) -> int | None:
     return params.size if params else None
 
 
-class QdrantPublisher(AliasPublisher, Pointer):
+class QdrantPublisher(AliasPublisher, QdrantAlias):
     """The generations of one tenant in a Qdrant server, for a holder of the tenant's lock (`Store.lock`)."""
 
     points_class, upload_class = QdrantPoints, QdrantUpload

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-class Connection(ServerConnection["QdrantClient"]):
+class QdrantConnection(ServerConnection["QdrantClient"]):
     """One Qdrant server, asked by one key. Safe to use from several threads; nothing is sent by making one."""
 
     product = "Qdrant"

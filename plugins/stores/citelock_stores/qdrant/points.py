@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from citelock_stores.qdrant import filters
-from citelock_stores.remote.stored import GENERATION, POINT, READERS, Held, id_prefix, number_of, point_id
+from citelock_stores.remote.stored import GENERATION, POINT, READERS, GenerationLocation, id_prefix, number_of, point_id
 from rag_serving.indexes.databases import RemoteDataError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _PAGE = 1000  # points of one answer
 _UNASKED = "the Qdrant server answers with a point that was not asked for, which is not shown"
 
 
-class Search(NamedTuple):
+class PointSearch(NamedTuple):
     """One search: by a vector [d], or by the number of a term, of the named vectors of chunks."""
 
     using: str
@@ -61,7 +61,7 @@ class Search(NamedTuple):
 class ReadablePoints:
     """Reads in the name of some reader classes. Safe to use from several threads."""
 
-    def __init__(self, held: Held, classes: frozenset[str]) -> None:
+    def __init__(self, held: GenerationLocation, classes: frozenset[str]) -> None:
         self._held, self.classes = held, classes
         self._sorted = sorted(classes)
         self._prefixes = {kind: id_prefix(held.tenant, held.generation, kind) for kind in get_args(PointKind)}
@@ -97,13 +97,13 @@ class ReadablePoints:
             yield from self.scroll("chunk", fields, [condition], vector)
 
     def nearest(
-        self, search: Search, params: SearchParams | None = None, rows: Sequence[int] | None = None
+        self, search: PointSearch, params: SearchParams | None = None, rows: Sequence[int] | None = None
     ) -> list[ScoredPoint]:
         """Return the chunks nearest to a vector, the best first; `rows`: of those alone."""
         conditions = [] if rows is None else [filters.with_ids([self._id("chunk", row) for row in rows])]
         return self._searched([search], [READERS], params, conditions)[0] if self.classes else []
 
-    def with_terms(self, searches: Sequence[Search]) -> list[list[NumberedScore]]:
+    def with_terms(self, searches: Sequence[PointSearch]) -> list[list[NumberedScore]]:
         """Return the chunks of several searches at once.
 
         Tens of thousands of them, where terms are common: the client's objects for each would take most of the time.
@@ -135,7 +135,7 @@ class ReadablePoints:
 
     def _searched(
         self,
-        searches: Sequence[Search],
+        searches: Sequence[PointSearch],
         fields: Sequence[str] | bool,
         params: SearchParams | None,
         conditions: Sequence[Any],
@@ -171,7 +171,9 @@ class ReadablePoints:
         return not self.classes.isdisjoint(named)
 
 
-def _request(search: Search, narrowed: Any, fields: Sequence[str] | bool, params: SearchParams | None) -> QueryRequest:
+def _request(
+    search: PointSearch, narrowed: Any, fields: Sequence[str] | bool, params: SearchParams | None
+) -> QueryRequest:
     from qdrant_client.models import QueryRequest
 
     return QueryRequest(

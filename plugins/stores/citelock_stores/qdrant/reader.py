@@ -20,8 +20,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from citelock_stores.qdrant import filters
-from citelock_stores.qdrant.points import DENSE, SPARSE, WINDOWS, ReadablePoints, Search
-from citelock_stores.remote.nearest import Found, k_nearest, nearest_of
+from citelock_stores.qdrant.points import DENSE, SPARSE, WINDOWS, PointSearch, ReadablePoints
+from citelock_stores.remote.nearest import NearestHits, k_nearest, nearest_of
 from citelock_stores.remote.protocol import Nearest, PostingKind, Postings, Rows, Vector, WindowVectors
 from citelock_stores.remote.stored import SearchSettings, bytes_of, number_of, pack_table, table_of, text_of
 from citelock_stores.remote.tables import (
@@ -160,7 +160,9 @@ def _searched(points: ReadablePoints, kind: PostingKind, terms: Sequence[Term]) 
     """
     from qdrant_client.models import SparseVector
 
-    searches = [Search(SPARSE[kind], SparseVector(indices=[term.number], values=[1.0]), term.chunks) for term in terms]
+    searches = [
+        PointSearch(SPARSE[kind], SparseVector(indices=[term.number], values=[1.0]), term.chunks) for term in terms
+    ]
     for term, found in zip(terms, points.with_terms(searches), strict=True):
         rows = np.array([row for row, _ in found], np.int64)
         counts = np.rint(np.array([score for _, score in found])).astype(np.int32)
@@ -245,18 +247,18 @@ class QdrantReader:
     def vocabulary(self, kind: PostingKind) -> pa.Table:
         return self._postings.vocabulary(self._points, kind)
 
-    def _search(self, query: list[float], limit: int, rows: Sequence[int] | None) -> Found:
+    def _search(self, query: list[float], limit: int, rows: Sequence[int] | None) -> NearestHits:
         """Return the nearest chunks. Where a graph finds too few, all are compared."""
         from qdrant_client.models import SearchParams
 
         ef = self._settings.ef
         exactly = SearchParams(exact=True)
         params = exactly if ef is None or rows is not None else SearchParams(hnsw_ef=max(ef, _EF_FOR_EACH * limit))
-        points = self._points.nearest(Search(self._vector, query, limit), params, rows)
+        points = self._points.nearest(PointSearch(self._vector, query, limit), params, rows)
         if len(points) < limit and params is not exactly:
-            points = self._points.nearest(Search(self._vector, query, limit), exactly, rows)
+            points = self._points.nearest(PointSearch(self._vector, query, limit), exactly, rows)
         hits = [(number_of(point.id), point.score) for point in points]
-        return Found(hits, len(hits) < limit, hits[-1][1] if hits else 0.0)
+        return NearestHits(hits, len(hits) < limit, hits[-1][1] if hits else 0.0)
 
     def _matrix(self, vectors: Any) -> NDArray[np.float32]:
         """Return the vectors [n, d] of one chunk.

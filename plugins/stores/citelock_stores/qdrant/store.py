@@ -10,17 +10,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from citelock_stores.qdrant import filters
-from citelock_stores.qdrant.connection import Connection
+from citelock_stores.qdrant.connection import QdrantConnection
 from citelock_stores.qdrant.points import KEYWORD_FIELDS, ReadablePoints
 from citelock_stores.qdrant.reader import PostingLists, QdrantReader
 from citelock_stores.remote.aliases import WAIT_S, AliasedDatabase, AliasedStore, AliasPointer, Read
 from citelock_stores.remote.connections import RepeatedRequests
 from citelock_stores.remote.stored import (
     TENANT,
-    Held,
+    AliasTarget,
+    GenerationLocation,
     Payload,
     StoredGeneration,
-    Target,
     point_id,
     stored_generation,
 )
@@ -40,26 +40,26 @@ class QdrantStore(AliasedStore):
 
     product, place, unit = "Qdrant", "collection", "points"
 
-    def _connect(self) -> Connection:
-        return Connection(self._settings, self._settings.statement_timeout_s)
+    def _connect(self) -> QdrantConnection:
+        return QdrantConnection(self._settings, self._settings.statement_timeout_s)
 
     def _aliases(self, _: str) -> Iterable[tuple[str, str]]:
         answer = self._connection.ask(lambda client: client.get_aliases())
         return [(alias.alias_name, alias.collection_name) for alias in answer.aliases]
 
-    def _manifest(self, held: Held) -> Payload | None:
+    def _manifest(self, held: GenerationLocation) -> Payload | None:
         narrowed = filters.unread(held.tenant, held.generation, "manifest")
         records, _ = held.connection.ask(
             lambda client: client.scroll(held.place, scroll_filter=narrowed, limit=1, with_payload=True)
         )
         return records[0].payload if records else None
 
-    def _count(self, held: Held, kind: str) -> int:
+    def _count(self, held: GenerationLocation, kind: str) -> int:
         narrowed = filters.unread(held.tenant, held.generation, kind)
         answer = held.connection.ask(lambda client: client.count(held.place, count_filter=narrowed, exact=True))
         return int(answer.count)
 
-    def _further_faults(self, held: Held) -> Iterator[str]:
+    def _further_faults(self, held: GenerationLocation) -> Iterator[str]:
         yield from _collection_faults(held.place, held.connection.ask(lambda client: client.get_collection(held.place)))
 
     def _reading(self) -> Read:
@@ -74,14 +74,14 @@ def _collection_faults(name: str, info: CollectionInfo) -> Iterator[str]:
         yield f"collection {name} is red; see the log of the Qdrant server"
 
 
-class Pointer(AliasPointer):
+class QdrantAlias(AliasPointer):
     """One tenant's alias in Qdrant, for a holder of the tenant's lock (`Store.lock`)."""
 
     product, places, units = "Qdrant", "collections", "points"
     requests: RepeatedRequests[QdrantClient]
 
     def _requests(self, config: Config, key_setting: str) -> RepeatedRequests[QdrantClient]:
-        return RepeatedRequests(Connection(config.index, WAIT_S, key_setting), config.index.tries)
+        return RepeatedRequests(QdrantConnection(config.index, WAIT_S, key_setting), config.index.tries)
 
     def aliases(self) -> Iterable[tuple[str, str]]:
         answer = self.requests.ask(lambda client: client.get_aliases())
@@ -118,7 +118,7 @@ class Pointer(AliasPointer):
         selector = filters.selecting(narrowed)
         self.requests.ask(lambda client: client.delete(name, points_selector=selector, wait=True))
 
-    def move(self, old: Sequence[Target], new: Target | None) -> None:
+    def move(self, old: Sequence[AliasTarget], new: AliasTarget | None) -> None:
         from qdrant_client.models import CreateAlias, CreateAliasOperation, DeleteAlias, DeleteAliasOperation
 
         operations: list[Any] = [
@@ -141,15 +141,15 @@ class QdrantDatabase(AliasedDatabase):
     def store(self) -> QdrantStore:
         return QdrantStore(self.config)
 
-    def pointer(self, tenant: str, key_setting: str = "writer_key_env") -> Pointer:
-        return Pointer(self.config, tenant, key_setting)
+    def pointer(self, tenant: str, key_setting: str = "writer_key_env") -> QdrantAlias:
+        return QdrantAlias(self.config, tenant, key_setting)
 
     def publisher(self, store: Store, tenant: str) -> QdrantPublisher:
         from citelock_stores.publishing.qdrant import QdrantPublisher
 
         return QdrantPublisher(store, tenant, self.config)
 
-    def _pointers(self, tenant: str) -> Iterator[Pointer]:
+    def _pointers(self, tenant: str) -> Iterator[QdrantAlias]:
         for collections in get_args(Collections):
             index = self.config.index.model_copy(update={"collections": collections})
-            yield Pointer(self.config.model_copy(update={"index": index}), tenant)
+            yield QdrantAlias(self.config.model_copy(update={"index": index}), tenant)

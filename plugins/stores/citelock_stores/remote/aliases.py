@@ -17,13 +17,13 @@ from citelock_stores.remote.connections import RepeatedRequests, ServerConnectio
 from citelock_stores.remote.generation import SearchedDatabase
 from citelock_stores.remote.protocol import RemoteManifest, RemoteReader
 from citelock_stores.remote.stored import (
-    Held,
-    Layout,
+    AliasTarget,
+    CollectionNames,
+    GenerationLocation,
     ManifestPayload,
     Payload,
     SearchSettings,
     StoredGeneration,
-    Target,
     bytes_of,
     manifest_of,
     search_settings,
@@ -42,7 +42,7 @@ WAIT_S = 60.0
 """Seconds that one answer to a publisher may take."""
 
 
-Read = Callable[[Held, frozenset[str], SearchSettings], RemoteReader]
+Read = Callable[[GenerationLocation, frozenset[str], SearchSettings], RemoteReader]
 """Gives what reads a generation in the name of some reader classes."""
 
 
@@ -57,7 +57,7 @@ class AliasPointer(ABC):
 
     def __init__(self, config: Config, tenant: str, key_setting: str = "writer_key_env") -> None:
         """`key_setting`: which key of `index` names the variable of the key; that of questions may look, not move."""
-        self.tenant, self.layout = tenant, Layout.of(config.index)
+        self.tenant, self.layout = tenant, CollectionNames.of(config.index)
         self.requests = self._requests(config, key_setting)
 
     @abstractmethod
@@ -93,7 +93,7 @@ class AliasPointer(ABC):
         self.remove(StoredGeneration("", self.tenant, name, None))
 
     @abstractmethod
-    def move(self, old: Sequence[Target], new: Target | None) -> None:
+    def move(self, old: Sequence[AliasTarget], new: AliasTarget | None) -> None:
         """Replace aliases by another one, or by none, in one operation, which is done as a whole or not at all."""
 
     @abstractmethod
@@ -168,7 +168,7 @@ class AliasPointer(ABC):
             if self.targets():  # else an earlier try was done, and its answer lost
                 raise
 
-    def targets(self) -> list[Target]:
+    def targets(self) -> list[AliasTarget]:
         """Return what the tenant's aliases name: one where something is published."""
         return self.layout.published(self.tenant, self.aliases())
 
@@ -178,9 +178,9 @@ class AliasPointer(ABC):
             return [name for name in self.collections() if name == self.layout.base]
         return [name for name in self.collections() if self.layout.generation_in(self.tenant, name)]
 
-    def _name(self, old: Sequence[Target], generation_id: str) -> None:
+    def _name(self, old: Sequence[AliasTarget], generation_id: str) -> None:
         collection = self.layout.collection(self.tenant, generation_id)
-        new = Target(self.layout.alias(self.tenant, generation_id), collection, generation_id)
+        new = AliasTarget(self.layout.alias(self.tenant, generation_id), collection, generation_id)
         try:
             self.move(old, new)
         except RemoteDataError:
@@ -191,7 +191,7 @@ class AliasPointer(ABC):
 class AliasedGeneration:
     """One published generation of a tenant; a `RemoteGeneration`. Safe to use from several threads."""
 
-    def __init__(self, held: Held, payload: ManifestPayload, settings: Index, read: Read) -> None:
+    def __init__(self, held: GenerationLocation, payload: ManifestPayload, settings: Index, read: Read) -> None:
         """Take what the server says of it.
 
         Raises:
@@ -216,7 +216,7 @@ class AliasedStore(ABC):
     """What it is made of there."""
 
     def __init__(self, config: Config) -> None:
-        self._settings, self._layout = config.index, Layout.of(config.index)
+        self._settings, self._layout = config.index, CollectionNames.of(config.index)
         self._connection = self._connect()
 
     @abstractmethod
@@ -228,18 +228,18 @@ class AliasedStore(ABC):
         """Return (alias, collection), those of the tenant among them."""
 
     @abstractmethod
-    def _manifest(self, held: Held) -> Payload | None:
+    def _manifest(self, held: GenerationLocation) -> Payload | None:
         """Return what a generation says of itself; None where it is not there."""
 
     @abstractmethod
-    def _count(self, held: Held, kind: str) -> int:
+    def _count(self, held: GenerationLocation, kind: str) -> int:
         """Return how much of a kind a generation has."""
 
     @abstractmethod
     def _reading(self) -> Read:
         """Return what reads one generation."""
 
-    def _further_faults(self, _: Held) -> Iterator[str]:
+    def _further_faults(self, _: GenerationLocation) -> Iterator[str]:
         """Yield what else is not as it should be where a generation is."""
         yield from ()
 
@@ -262,10 +262,12 @@ class AliasedStore(ABC):
     def close(self) -> None:
         self._connection.close()
 
-    def _held(self, tenant: str, generation_id: str) -> Held:
-        return Held(self._connection, self._layout.collection(tenant, generation_id), tenant, generation_id)
+    def _held(self, tenant: str, generation_id: str) -> GenerationLocation:
+        return GenerationLocation(
+            self._connection, self._layout.collection(tenant, generation_id), tenant, generation_id
+        )
 
-    def _read_manifest(self, held: Held) -> ManifestPayload:
+    def _read_manifest(self, held: GenerationLocation) -> ManifestPayload:
         return manifest_of(self._manifest(held), held.tenant, held.generation)
 
     def _faults(self, tenant: str) -> Iterator[str]:

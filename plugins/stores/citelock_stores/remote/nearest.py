@@ -19,7 +19,7 @@ SPARE = 16
 """Hits asked for beyond k, to see whether further ones are as near as the last."""
 
 
-class Found(NamedTuple):
+class NearestHits(NamedTuple):
     """What one search gave. `hits`: each chunk once; `whole`: there is nothing else; `lowest`: no other is nearer."""
 
     hits: Sequence[Hit]
@@ -27,7 +27,7 @@ class Found(NamedTuple):
     lowest: float
 
 
-Search = Callable[[int], Found]
+Search = Callable[[int], NearestHits]
 """Gives so many hits, the best ones."""
 
 

@@ -269,7 +269,7 @@ def search_settings(generation: str, payload: ManifestPayload, settings: Index) 
     return SearchSettings(payload.windows, manifest.embedder.dimension, ef)
 
 
-class Target(NamedTuple):
+class AliasTarget(NamedTuple):
     """What an alias of a tenant names."""
 
     alias: str
@@ -278,14 +278,14 @@ class Target(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class CollectionNames:
     """Names of collections and aliases. `base`: what they begin with; `shared`: one collection for all tenants."""
 
     base: str
     shared: bool
 
     @classmethod
-    def of(cls, settings: Index) -> Layout:
+    def of(cls, settings: Index) -> CollectionNames:
         """Return the layout that the configuration asks for."""
         return cls(settings.collection, settings.collections == "shared")
 
@@ -297,10 +297,10 @@ class Layout:
         """Return the alias that publishes a generation."""
         return f"{self.base}.{tenant}.{generation}" if self.shared else f"{self.base}.{tenant}"
 
-    def published(self, tenant: str, aliases: Iterable[tuple[str, str]]) -> list[Target]:
+    def published(self, tenant: str, aliases: Iterable[tuple[str, str]]) -> list[AliasTarget]:
         """Return what a tenant's aliases name, of all (alias, collection): one where something is published."""
         targets = [
-            Target(alias, collection, (alias if self.shared else collection).rpartition(".")[2])
+            AliasTarget(alias, collection, (alias if self.shared else collection).rpartition(".")[2])
             for alias, collection in aliases
         ]
         return [
@@ -317,7 +317,7 @@ class Layout:
         return generation if own else None
 
 
-class Held(NamedTuple):
+class GenerationLocation(NamedTuple):
     """Where a generation is."""
 
     connection: Any

@@ -21,13 +21,13 @@ from citelock_governance.erasing import TenantErasure
 from citelock_stores import opensearch
 from citelock_stores import publishing as publishing_room
 from citelock_stores.opensearch import reader as reader_module
-from citelock_stores.opensearch.connection import Connection
+from citelock_stores.opensearch.connection import OpenSearchConnection
 from citelock_stores.opensearch.reader import ReadableDocuments
 from citelock_stores.opensearch.store import OpenSearchStore
 from citelock_stores.publishing.alias_publisher import QuotaError
 from citelock_stores.publishing.opensearch import OpenSearchPublisher
 from citelock_stores.remote import connections
-from citelock_stores.remote.stored import Held
+from citelock_stores.remote.stored import GenerationLocation
 from evals.evaluation.bench import with_column
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
@@ -165,7 +165,7 @@ def test_a_publisher_that_dies_at_any_request_leaves_the_older_generation_or_the
     publishing.publish(old.id)
     died = 0
     for moment in range(3, 90, 5):
-        with killed_at(Connection, moment) as requests:
+        with killed_at(OpenSearchConnection, moment) as requests:
             publishing.publish(new.id)
         died += requests.died
         current = publishing.current()
@@ -288,8 +288,8 @@ def test_filters_are_made_in_one_module() -> None:
 def test_what_a_server_sends_without_being_asked_is_not_shown(config: Config, publishing: OpenSearchPublisher) -> None:
     disk = built(config, restricted_chunks(60))
     publishing.publish(disk.id)
-    with closing(Connection(config.index, 5)) as connection:
-        held = Held(connection, publishing.layout.collection(TENANT, disk.id), TENANT, disk.id)
+    with closing(OpenSearchConnection(config.index, 5)) as connection:
+        held = GenerationLocation(connection, publishing.layout.collection(TENANT, disk.id), TENANT, disk.id)
         mine, others = (ReadableDocuments(held, frozenset({name})) for name in ("group:a", "group:b"))
         mine._filter = others._filter  # type: ignore[method-assign]
         with pytest.raises(RemoteDataError, match="not asked for"):

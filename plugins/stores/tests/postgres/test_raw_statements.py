@@ -18,7 +18,7 @@ import pytest
 from support.postgres_index import APP, OWNER, WRITER, IndexServer, connected, set_claims, signer_of, tables_of
 from support.synthetic import MODEL, WORDS, chunk_row, clustered_vectors
 
-from citelock_stores.postgres.claims import KEY_PURPOSE, SignedClaims, Signer
+from citelock_stores.postgres.claims import KEY_PURPOSE, ClaimSigner, SignedClaims
 from citelock_stores.publishing.postgres import publish_generation
 from rag_assets.publishing.build import build_generation
 from rag_serving.access.principals import Principal
@@ -51,7 +51,7 @@ class Built(NamedTuple):
 
 class Attacked(NamedTuple):
     config: Config
-    signer: Signer
+    signer: ClaimSigner
     neighbour: str  # a tenant in the same bucket as a third one
     third: str
 
@@ -60,7 +60,7 @@ class Attacked(NamedTuple):
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """Generations of acme and of two other tenants, whose ids lead to the bucket of acme's."""
     home = tmp_path_factory.mktemp("home")
-    signer = Signer(derived_key(home, KEY_PURPOSE))
+    signer = ClaimSigner(derived_key(home, KEY_PURPOSE))
     bucket = signer.tenant_id("acme").bytes[-1] % 16
     names = (f"t{number}" for number in range(1000))
     neighbours = [name for name in names if signer.tenant_id(name).bytes[-1] % 16 == bucket][:2]

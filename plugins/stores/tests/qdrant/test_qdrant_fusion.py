@@ -11,7 +11,7 @@ from support.qdrant_server import QdrantServer, started_qdrant
 from support.synthetic import clustered_vectors
 
 from citelock_stores.qdrant import filters
-from citelock_stores.qdrant.connection import Connection
+from citelock_stores.qdrant.connection import QdrantConnection
 from citelock_stores.qdrant.points import DENSE, SPARSE
 from citelock_stores.remote.stored import number_of
 from rag_serving.config.loading import Config
@@ -42,7 +42,7 @@ def hybrid(config: Config, narrowed: Any, limit: int = 50) -> list[Any]:
         models.Prefetch(query=vector, using=DENSE, limit=limit, filter=narrowed),
         models.Prefetch(query=terms, using=SPARSE["lexical"], limit=limit, filter=narrowed),
     ]
-    connection = Connection(config.index, 10)
+    connection = QdrantConnection(config.index, 10)
     answer = connection.ask(
         lambda client: client.query_points(
             "book-chunks",
@@ -83,7 +83,7 @@ def test_chapters_and_words_of_a_book_can_be_filtered_by_name(published: tuple[C
 
     config, disk = published
     texts = disk.table["text"].to_pylist()
-    connection = Connection(config.index, 10)
+    connection = QdrantConnection(config.index, 10)
     conditions = [
         models.FieldCondition(key="chapter", match=models.MatchValue(value="1 Port")),
         models.FieldCondition(key="page", range=models.Range(gte=2, lte=9)),

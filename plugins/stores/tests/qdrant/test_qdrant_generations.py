@@ -15,12 +15,12 @@ from support.stand_in_http import Fault
 from support.synthetic import chunk_row, clustered_vectors
 
 from citelock_stores import publishing, qdrant
-from citelock_stores.qdrant.connection import Connection
+from citelock_stores.qdrant.connection import QdrantConnection
 from citelock_stores.qdrant.points import ReadablePoints
 from citelock_stores.qdrant.reader import QdrantReader
 from citelock_stores.qdrant.store import QdrantStore
 from citelock_stores.remote.aliases import AliasedGeneration
-from citelock_stores.remote.stored import Held, Layout, number_of, point_id
+from citelock_stores.remote.stored import CollectionNames, GenerationLocation, number_of, point_id
 from rag_serving.access.principals import Principal, satisfied_classes
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.config.loading import Config
@@ -216,14 +216,14 @@ def test_filters_are_made_in_one_module() -> None:
 
 def test_what_a_server_sends_without_being_asked_is_not_shown(case: Case) -> None:
     """A server that does not filter: each answer is looked at again."""
-    connection = Connection(case.config.index, 5)
-    collection = Layout.of(case.config.index).collection(TENANT, case.disk.id)
-    points = ReadablePoints(Held(connection, collection, TENANT, case.disk.id), frozenset({"group:a"}))
-    others = ReadablePoints(Held(connection, collection, TENANT, case.disk.id), frozenset({"group:b"}))
+    connection = QdrantConnection(case.config.index, 5)
+    collection = CollectionNames.of(case.config.index).collection(TENANT, case.disk.id)
+    points = ReadablePoints(GenerationLocation(connection, collection, TENANT, case.disk.id), frozenset({"group:a"}))
+    others = ReadablePoints(GenerationLocation(connection, collection, TENANT, case.disk.id), frozenset({"group:b"}))
     points._filter = others._filter  # type: ignore[method-assign]
     with pytest.raises(RemoteDataError, match="not asked for"):
         list(points.scroll("chunk", ["row"]))
-    foreign = Held(connection, collection, TENANT, "0" * 16)
+    foreign = GenerationLocation(connection, collection, TENANT, "0" * 16)
     stray = ReadablePoints(foreign, frozenset({"group:b"}))
     stray._filter = others._filter  # type: ignore[method-assign]
     with pytest.raises(RemoteDataError, match="not asked for"):
@@ -287,7 +287,7 @@ def test_ids_count_within_a_generation_and_differ_between_any_two() -> None:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_an_alias_is_of_one_tenant(shared: bool) -> None:
-    layout = Layout("citelock", shared)
+    layout = CollectionNames("citelock", shared)
     aliases = [
         (layout.alias(tenant, generation), layout.collection(tenant, generation))
         for tenant, generation in (("a", "1"), ("a-b", "2"), ("a_b", "3"))

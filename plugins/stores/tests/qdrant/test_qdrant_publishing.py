@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 from citelock_stores.publishing import alias_publisher
 from citelock_stores.publishing.alias_publisher import QuotaError
 from citelock_stores.publishing.qdrant import QdrantPoints, QdrantPublisher, QdrantUpload
-from citelock_stores.qdrant.connection import Connection
+from citelock_stores.qdrant.connection import QdrantConnection
 from citelock_stores.qdrant.store import QdrantStore
 from citelock_stores.remote import connections
 from evals.evaluation.bench import with_column
@@ -158,7 +158,7 @@ def test_a_publisher_that_dies_at_any_request_leaves_the_older_generation_or_the
     new = built(config, restricted_chunks(130, seed=1))
     died = 0
     for moment in (4, 12, 17, 22, 24, 25, 26, 27, 28):
-        with killed_at(Connection, moment) as requests:
+        with killed_at(QdrantConnection, moment) as requests:
             publishing.publish(new.id)
         died += requests.died
         current = publishing.current()
@@ -309,7 +309,7 @@ def test_points_that_are_not_what_was_sent_are_not_published(
     old = built(config, restricted_chunks(30))
     publishing.publish(old.id)
     new = built(config, restricted_chunks(60, seed=1))
-    monkeypatch.setattr(alias_publisher.Upload, "complete", _die)
+    monkeypatch.setattr(alias_publisher.GenerationUpload, "complete", _die)
     with pytest.raises(KilledError):
         publishing.publish(new.id)
     monkeypatch.undo()

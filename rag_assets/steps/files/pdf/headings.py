@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from rag_assets.steps.files.pdf.records import PageRows, Row
+from rag_assets.steps.files.pdf.records import PageRows, PdfRow
 from rag_assets.steps.formats.blocks import Block, clean
 
 _MOST = 120  # characters of a name
@@ -153,12 +153,12 @@ class Outlined(NamedTuple):
     up: float = math.inf  # points from the bottom of the page to where it leads; infinite: to the top
 
 
-class Candidate(NamedTuple):
+class HeadingCandidate(NamedTuple):
     """A paragraph that may be a heading."""
 
     text: str
     page: int
-    rows: Sequence[Row]
+    rows: Sequence[PdfRow]
     usual: float  # size of running text on its page
 
 
@@ -171,7 +171,7 @@ class _Style(NamedTuple):
     is_small: bool  # not in capitals
 
 
-def heading_levels(candidates: Sequence[Candidate], outline: Sequence[Outlined]) -> list[int]:
+def heading_levels(candidates: Sequence[HeadingCandidate], outline: Sequence[Outlined]) -> list[int]:
     """Return the level of each paragraph; 0: it is no heading."""
     bold = _is_mostly_bold(candidates)
     outlined = _outlined(candidates, outline)
@@ -209,7 +209,7 @@ def _sizes(page: PageRows) -> Counter[float]:
     return sizes
 
 
-def _is_mostly_bold(candidates: Iterable[Candidate]) -> bool:
+def _is_mostly_bold(candidates: Iterable[HeadingCandidate]) -> bool:
     """Return whether most of the running text is bold."""
     total = bold = 0
     for candidate in candidates:
@@ -220,7 +220,7 @@ def _is_mostly_bold(candidates: Iterable[Candidate]) -> bool:
     return 2 * bold > total
 
 
-def _looks_like_heading(candidate: Candidate, all_bold: bool) -> bool:
+def _looks_like_heading(candidate: HeadingCandidate, all_bold: bool) -> bool:
     """Return whether a paragraph is set off as headings are."""
     text, rows = candidate.text, candidate.rows
     if len(rows) > _LINES_MAX or len(text) > _CHARS_MAX or len(text.split()) > _WORDS_MAX or not _LETTER.search(text):
@@ -236,7 +236,7 @@ def _looks_like_heading(candidate: Candidate, all_bold: bool) -> bool:
     return (is_larger and not is_sentence) or (stands_out and not is_sentence) or is_numbered
 
 
-def _style(candidate: Candidate) -> _Style:
+def _style(candidate: HeadingCandidate) -> _Style:
     text, row = candidate.text, candidate.rows[0]
     is_small = not text.isupper() or len(_LETTER.findall(text)) < 2  # a name alone may be an abbreviation
     return _Style(-round(row.size / candidate.usual, 1), _pattern(text), not row.bold, is_small)
@@ -252,7 +252,7 @@ def _pattern(text: str) -> int:
 
 
 def _levels(
-    candidates: Sequence[Candidate], styles: Sequence[_Style | None], outlined: Mapping[int, int]
+    candidates: Sequence[HeadingCandidate], styles: Sequence[_Style | None], outlined: Mapping[int, int]
 ) -> Mapping[_Style, int]:
     """Return the level of each style: that of its entries in the outline, else its rank below larger ones.
 
@@ -279,12 +279,12 @@ def _levels(
     return levels
 
 
-def _outlined(candidates: Sequence[Candidate], outline: Sequence[Outlined]) -> dict[int, int]:
+def _outlined(candidates: Sequence[HeadingCandidate], outline: Sequence[Outlined]) -> dict[int, int]:
     """Return the paragraphs that are entries of the outline, with their levels; each entry is one paragraph."""
     return {at: min(max(entry.level, 1), LEVELS) for at, entry in _matched(candidates, outline).items()}
 
 
-def unseen_parents(candidates: Sequence[Candidate], outline: Sequence[Outlined]) -> list[Outlined]:
+def unseen_parents(candidates: Sequence[HeadingCandidate], outline: Sequence[Outlined]) -> list[Outlined]:
     """Return the entries that others stand below and that no paragraph says: a part of the document without a heading
     of its own."""
     seen = set(map(id, _matched(candidates, outline).values()))
@@ -292,7 +292,7 @@ def unseen_parents(candidates: Sequence[Candidate], outline: Sequence[Outlined])
     return [entry for entry in parents if id(entry) not in seen]
 
 
-def _matched(candidates: Sequence[Candidate], outline: Sequence[Outlined]) -> dict[int, Outlined]:
+def _matched(candidates: Sequence[HeadingCandidate], outline: Sequence[Outlined]) -> dict[int, Outlined]:
     by_page: defaultdict[int, list[tuple[str, Outlined]]] = defaultdict(list)
     for entry in outline:
         if name := _compared(entry.title):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from rag_assets.steps.files.pdf.headings import (
     LEVELS,
-    Candidate,
+    HeadingCandidate,
     Outlined,
     document_name,
     heading_levels,
@@ -26,11 +26,11 @@ from rag_assets.steps.files.pdf.headings import (
     unseen_parents,
     usual_sizes,
 )
-from rag_assets.steps.files.pdf.records import Grid, PageRows, Row, RuledTable
+from rag_assets.steps.files.pdf.records import Grid, PageRows, PdfRow, RuledTable
 from rag_assets.steps.files.pdf.rows import (
     Lines,
     NoteCandidate,
-    Vocabulary,
+    WordVocabulary,
     beside_marks,
     ends_sentence,
     paragraphs_of,
@@ -82,7 +82,7 @@ def without_furniture(pages: Sequence[PageRows]) -> tuple[list[PageRows], int]:
     return kept, removed
 
 
-def _outer(page: PageRows, share: float) -> list[tuple[int, Row, str]]:
+def _outer(page: PageRows, share: float) -> list[tuple[int, PdfRow, str]]:
     """Return the lines in the margins, a share of the height each: their places on the page, and which margin it is.
 
     The header of a table that goes on is none of them: it stands right above its rows.
@@ -95,7 +95,7 @@ def _outer(page: PageRows, share: float) -> list[tuple[int, Row, str]]:
     return [(place, page.rows[place], zone) for place, zone in zones.items()]
 
 
-def _heads_table(rows: Sequence[Row], place: int, order: Sequence[int]) -> bool:
+def _heads_table(rows: Sequence[PdfRow], place: int, order: Sequence[int]) -> bool:
     """Return whether a line of several cells, or of one over the later cells, stands right above another one."""
     at = order.index(place)
     if at + 1 == len(order):
@@ -150,7 +150,7 @@ def _repeated(pages: Sequence[PageRows], share: float) -> tuple[set[_Key], set[t
     return repeated, {offset for offset, count in offsets.items() if count >= 2}
 
 
-def _keys(page: PageRows, row: Row, zone: str) -> Iterator[_Key]:
+def _keys(page: PageRows, row: PdfRow, zone: str) -> Iterator[_Key]:
     """Yield what may be repeated of a line: all of it, or all but the number that counts the pages, with by how much it
     differs from the page. Headings, which are larger, are counted by numbers of their own."""
     text = row.text.casefold()
@@ -165,7 +165,7 @@ def _count(pages: Sequence[PageRows]) -> int:
     return len({page.page for page in pages})
 
 
-def _is_number(row: Row, zone: str, page: int, offsets: set[tuple[str, int]]) -> bool:
+def _is_number(row: PdfRow, zone: str, page: int, offsets: set[tuple[str, int]]) -> bool:
     """Return whether a line is only the page's number."""
     if _PAGE_OF.fullmatch(row.text):
         return True
@@ -209,14 +209,16 @@ def blocks_of(
         ledger["page without text", "lost"] += not page.letters
         ledger["word too small to read", "hidden"] += sum(part.tiny for part in (page, *page.turned))
         ledger[STRUCK, "hidden"] += sum(part.struck for part in (page, *page.turned))
-    vocabulary, usual = Vocabulary(shown), usual_gap(shown)
+    vocabulary, usual = WordVocabulary(shown), usual_gap(shown)
     parts = [part for page in shown for part in _parts(page, usual, vocabulary)]
     bare = {page.page for page in pages if page.letters} - {part.page for part in parts}
     ledger["page of headers and footers alone", "navigation"] += len(bare)
     blocks = _Blocks(vocabulary, confidence)
     sizes = usual_sizes(shown)
     usual_of = {page: size * (_UNSURE if confidence.knows(page) else 1.0) for page, size in sizes.items()}
-    candidates = [Candidate(part.text, part.page, part.lines.rows, usual_of[part.page]) for part in parts if part.lines]
+    candidates = [
+        HeadingCandidate(part.text, part.page, part.lines.rows, usual_of[part.page]) for part in parts if part.lines
+    ]
     levels = iter(heading_levels(candidates, outline))
     heights = {page.page: page.height for page in pages}
     unseen = unseen_parents(candidates, outline)[::-1]
@@ -270,7 +272,7 @@ class Confidences:
         return round(sum(inside) / len(inside)) if inside else 0
 
 
-def _parts(page: PageRows, usual: float, vocabulary: Vocabulary) -> Iterator[_Part]:
+def _parts(page: PageRows, usual: float, vocabulary: WordVocabulary) -> Iterator[_Part]:
     """Yield the paragraphs and tables of a page in reading order, then what is turned otherwise, then its form's
     values."""
     parts: list[_Part] = []
@@ -298,7 +300,7 @@ def _ruled_places(page: PageRows) -> Iterator[tuple[int, RuledTable]]:
         yield place, table
 
 
-def _unruled(page: PageRows, rows: Sequence[Row], usual: float, vocabulary: Vocabulary) -> Iterator[_Part]:
+def _unruled(page: PageRows, rows: Sequence[PdfRow], usual: float, vocabulary: WordVocabulary) -> Iterator[_Part]:
     """Yield the paragraphs and tables of some lines of a page."""
     place = 0
     for table in tables_of(rows):
@@ -315,21 +317,21 @@ def _noted(part: _Part) -> NoteCandidate:
     return NoteCandidate(part.text, part.lines.rows[0].size if part.lines else 0.0)
 
 
-def _texts(page: PageRows, rows: Sequence[Row], usual: float, vocabulary: Vocabulary) -> Iterator[_Part]:
+def _texts(page: PageRows, rows: Sequence[PdfRow], usual: float, vocabulary: WordVocabulary) -> Iterator[_Part]:
     for lines in paragraphs_of(rows, usual):
         text = clean(vocabulary.joined([row.text for row in lines.rows]))
         if text:
             yield _Part(page.page, text, lines, place=_around(lines.rows))
 
 
-def _around(rows: Sequence[Row]) -> Place:
+def _around(rows: Sequence[PdfRow]) -> Place:
     return min(r.x0 for r in rows), min(r.y0 for r in rows), max(r.x1 for r in rows), max(r.y1 for r in rows)
 
 
 class _Blocks:
     """The blocks so far, and what of them the next page may go on with."""
 
-    def __init__(self, vocabulary: Vocabulary, confidence: Confidences) -> None:
+    def __init__(self, vocabulary: WordVocabulary, confidence: Confidences) -> None:
         self.done: list[Block] = []
         self._vocabulary = vocabulary
         self._confidence = confidence
@@ -340,7 +342,6 @@ class _Blocks:
         self._table: tuple[int, Grid] | None = None  # page and header of the table that stands last
 
     def add(self, part: _Part, level: int) -> None:
-        """Append a part of a page."""
         sure = self._confidence.at(part.page, part.place)
         if part.grid is not None:
             self._add_table(part, part.grid)

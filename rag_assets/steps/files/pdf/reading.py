@@ -111,7 +111,6 @@ def struck_out(page: Any) -> Iterator[Box]:
 
 
 def _annotations(page: Any, kind: int) -> Iterator[Any]:
-    """Yield the annotations of a kind."""
     from pypdfium2 import raw
 
     for index in range(min(raw.FPDFPage_GetAnnotCount(page), _FIELDS_MAX)):

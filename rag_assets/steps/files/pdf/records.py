@@ -27,7 +27,7 @@ class Word(NamedTuple):
         return self.y1 - self.y0
 
 
-class Cell(NamedTuple):
+class PdfCell(NamedTuple):
     """Words that stand beside each other on one line, with nothing but spaces between them."""
 
     text: str
@@ -40,10 +40,10 @@ class Cell(NamedTuple):
     chars: int = 0  # of all bold words
 
 
-class Row(NamedTuple):
+class PdfRow(NamedTuple):
     """The cells of one line, from left to right."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[PdfCell, ...]
     x0: float
     y0: float
     x1: float
@@ -80,7 +80,7 @@ class PageRows(NamedTuple):
     page: int  # from 1
     width: float
     height: float
-    rows: tuple[Row, ...]
+    rows: tuple[PdfRow, ...]
     ruled: tuple[RuledTable, ...] = ()  # from top to bottom; no row has their words
     tiny: int = 0  # words that are too small to be read
     struck: int = 0  # words that are left out because a line strikes them out

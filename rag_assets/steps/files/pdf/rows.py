@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from rag_assets.steps.files.pdf.records import Cell, PageRows, Row, Word
+from rag_assets.steps.files.pdf.records import PageRows, PdfCell, PdfRow, Word
 
 _NOTE = re.compile(r"(?P<mark>\(\d{1,2}\)|\([a-z]\)|\d{1,2}|[⁰¹²³⁴-⁹]{1,2}|[*†‡§]{1,3})\s?(?=[^\W\d_a-z]|[\"“(])")
 _FIGURES, _RAISED = "0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"
@@ -103,10 +103,10 @@ _BULLETS = frozenset("•▪■●○◦‣⁃∙·–—*-➢➤✓❖§\uf0b7\
 _LIGATURES = {sign: unicodedata.normalize("NFKC", chr(sign)) for sign in range(0xFB00, 0xFB07)}
 
 
-def rows_of(words: Sequence[Word], width: float) -> list[Row]:
+def rows_of(words: Sequence[Word], width: float) -> list[PdfRow]:
     """Return the lines of a page in reading order; `width` is that of the page."""
     segments = _segments(words)
-    rows: list[Row] = []
+    rows: list[PdfRow] = []
     column = 0
     for part, number in _regions(segments, width):
         column = number
@@ -125,7 +125,7 @@ def readable(words: Sequence[Word]) -> Sequence[Word]:
     return words if min(heights, default=0.0) >= least else [word for word in words if word.height >= least]
 
 
-def evened(rows: Sequence[Row]) -> list[Row]:
+def evened(rows: Sequence[PdfRow]) -> list[PdfRow]:
     """Return lines that OCR read, those about as high as most of the page's letters with that size: how high a line is
     depends on which letters it has."""
     letters = Counter[float]()
@@ -140,9 +140,9 @@ def is_bullet(text: str) -> bool:
     return len(text) == 1 and (text in _BULLETS or "\ue000" <= text <= "\uf8ff")
 
 
-def _segments(words: Sequence[Word]) -> list[Cell]:
+def _segments(words: Sequence[Word]) -> list[PdfCell]:
     """Return the words that follow each other on one line, joined; the order is that of the file."""
-    segments: list[Cell] = []
+    segments: list[PdfCell] = []
     members: list[Word] = []
     for word in words:
         if members and not _continues(members[-1], word):
@@ -158,11 +158,11 @@ def _continues(before: Word, word: Word) -> bool:
     return apart < _SAME_LINE * height and -0.5 * height < word.x0 - before.x1 < _SPACE * height
 
 
-def _cell(words: Sequence[Word]) -> Cell:
+def _cell(words: Sequence[Word]) -> PdfCell:
     sizes = Counter[float]()
     for word in words:
         sizes[round(word.height, 1)] += len(word.text)
-    return Cell(
+    return PdfCell(
         " ".join(word.text for word in words).translate(_LIGATURES),
         min(word.x0 for word in words),
         min(word.y0 for word in words),
@@ -173,9 +173,9 @@ def _cell(words: Sequence[Word]) -> Cell:
     )
 
 
-def _rows(cells: Sequence[Cell]) -> Iterator[Row]:
+def _rows(cells: Sequence[PdfCell]) -> Iterator[PdfRow]:
     """Yield the lines of one column, from top to bottom."""
-    lines: list[list[Cell]] = []
+    lines: list[list[PdfCell]] = []
     for cell in sorted(cells, key=lambda cell: (is_bullet(cell.text), cell.y0 + cell.y1, cell.x0)):
         beside = lines[-1:] if not is_bullet(cell.text) else [line for line in lines if _holds(line[0], cell)]
         if beside and (is_bullet(cell.text) or _beside(beside[-1], cell)):
@@ -185,20 +185,20 @@ def _rows(cells: Sequence[Cell]) -> Iterator[Row]:
     yield from sorted(map(_row, lines), key=lambda row: row.y0 + row.y1)
 
 
-def _holds(cell: Cell, bullet: Cell) -> bool:
+def _holds(cell: PdfCell, bullet: PdfCell) -> bool:
     """Return whether the mark of a list item stands on the line of a cell: marks may be of another font."""
     middle = (bullet.y0 + bullet.y1) / 2
     return cell.y0 <= middle <= cell.y1
 
 
-def _beside(members: Sequence[Cell], cell: Cell) -> bool:
+def _beside(members: Sequence[PdfCell], cell: PdfCell) -> bool:
     first = members[0]
     size = max(first.size, cell.size)
     return (cell.y0 + cell.y1 - first.y0 - first.y1) / 2 < _SAME_LINE * size
 
 
-def _row(cells: Sequence[Cell]) -> Row:
-    merged: list[Cell] = []
+def _row(cells: Sequence[PdfCell]) -> PdfRow:
+    merged: list[PdfCell] = []
     for cell in sorted(cells, key=lambda cell: cell.x0):
         if merged and (
             cell.x0 - merged[-1].x1 < _SPACE * cell.size or (len(merged) == 1 and is_bullet(merged[0].text))
@@ -209,7 +209,7 @@ def _row(cells: Sequence[Cell]) -> Row:
     sizes = Counter[float]()
     for cell in merged:
         sizes[cell.size] += len(cell.text)
-    return Row(
+    return PdfRow(
         tuple(merged),
         merged[0].x0,
         min(cell.y0 for cell in merged),
@@ -220,9 +220,9 @@ def _row(cells: Sequence[Cell]) -> Row:
     )
 
 
-def _merged(left: Cell, right: Cell) -> Cell:
+def _merged(left: PdfCell, right: PdfCell) -> PdfCell:
     gap = "" if right.x0 - left.x1 < 0.05 * right.size and not is_bullet(left.text) else " "
-    return Cell(
+    return PdfCell(
         f"{left.text}{gap}{right.text}",
         min(left.x0, right.x0),
         min(left.y0, right.y0),
@@ -233,7 +233,7 @@ def _merged(left: Cell, right: Cell) -> Cell:
     )
 
 
-def _regions(cells: Sequence[Cell], width: float) -> Iterator[tuple[list[Cell], int]]:
+def _regions(cells: Sequence[PdfCell], width: float) -> Iterator[tuple[list[PdfCell], int]]:
     """Yield the cells in the order in which they are read: band after band, and in a band column after column."""
     if not cells:
         return
@@ -252,9 +252,9 @@ def _regions(cells: Sequence[Cell], width: float) -> Iterator[tuple[list[Cell], 
                 yield column, number * _COLUMNS_MAX if len(columns) > 1 else 0
 
 
-def _banded(cells: Sequence[Cell], border: float, is_narrow: bool) -> list[list[list[Cell]]]:
+def _banded(cells: Sequence[PdfCell], border: float, is_narrow: bool) -> list[list[list[PdfCell]]]:
     """Return the cells from top to bottom, and of each band the columns of running text; one where it has none."""
-    bands: list[list[list[Cell]]] = []
+    bands: list[list[list[PdfCell]]] = []
     for is_parted, group in groupby(_bands(cells, border), key=lambda band: band[1]):
         members = [cell for band, _ in group for cell in band]
         left = [cell for cell in members if cell.x1 <= border]
@@ -269,7 +269,7 @@ def _banded(cells: Sequence[Cell], border: float, is_narrow: bool) -> list[list[
     return bands
 
 
-def _gutters(cells: Sequence[Cell], width: float, least: int) -> list[tuple[int, float]]:
+def _gutters(cells: Sequence[PdfCell], width: float, least: int) -> list[tuple[int, float]]:
     """Return where a blank strip parts two columns of running text whose lines have at `least` so many characters, and
     how many lines the shorter one has."""
     long = [cell for cell in cells if len(cell.text) >= least]
@@ -284,11 +284,11 @@ def _gutters(cells: Sequence[Cell], width: float, least: int) -> list[tuple[int,
     return gutters
 
 
-def _bands(cells: Sequence[Cell], border: float) -> list[tuple[list[Cell], bool]]:
+def _bands(cells: Sequence[PdfCell], border: float) -> list[tuple[list[PdfCell], bool]]:
     """Return the cells from top to bottom in bands, and whether nothing in the band crosses the border."""
-    bands: list[tuple[list[Cell], bool]] = []
-    band: list[Cell] = []
-    crossing: Cell | None = None
+    bands: list[tuple[list[PdfCell], bool]] = []
+    band: list[PdfCell] = []
+    crossing: PdfCell | None = None
     for cell in sorted(cells, key=lambda cell: cell.y0):
         if cell.x0 < border < cell.x1:
             beside = [other for other in band if _is_beside(other, cell)]
@@ -303,12 +303,12 @@ def _bands(cells: Sequence[Cell], border: float) -> list[tuple[list[Cell], bool]
     return [*bands, (band, True)] if band else bands
 
 
-def _is_beside(above: Cell, cell: Cell) -> bool:
+def _is_beside(above: PdfCell, cell: PdfCell) -> bool:
     """Return whether a cell that begins lower than another stands beside it."""
     return above.y1 - 0.3 * above.size > cell.y0
 
 
-def _is_prose(cells: Sequence[Cell]) -> bool:
+def _is_prose(cells: Sequence[PdfCell]) -> bool:
     """Return whether most of a column's lines fill it."""
     if len(cells) < _COLUMN_LINES:
         return False
@@ -316,9 +316,9 @@ def _is_prose(cells: Sequence[Cell]) -> bool:
     return sum(cell.x1 - cell.x0 > 0.6 * width and len(cell.text) >= _LONG for cell in cells) >= 0.5 * len(cells)
 
 
-def _columns(cells: Sequence[Cell]) -> list[list[Cell]]:
+def _columns(cells: Sequence[PdfCell]) -> list[list[PdfCell]]:
     """Return the cells of narrow columns, each from top to bottom."""
-    columns: list[list[Cell]] = []
+    columns: list[list[PdfCell]] = []
     for cell in sorted(cells, key=lambda cell: cell.x0):
         if columns and cell.x0 - columns[-1][0].x0 < _INDENT * cell.size:
             columns[-1].append(cell)
@@ -327,7 +327,7 @@ def _columns(cells: Sequence[Cell]) -> list[list[Cell]]:
     return [sorted(column, key=lambda cell: cell.y0) for column in columns]
 
 
-def _are_wrapped(columns: Sequence[Sequence[Cell]]) -> bool:
+def _are_wrapped(columns: Sequence[Sequence[PdfCell]]) -> bool:
     """Return whether lines of several words go on with one another: most begin as no cell of a table does, with a word
     that has no place on the line above."""
     lines = [line for column in columns for line in column]
@@ -338,13 +338,13 @@ def _are_wrapped(columns: Sequence[Sequence[Cell]]) -> bool:
     return wrapped >= 0.6 * len(pairs) and goes_on >= 0.4 * len(lines) and words >= 2 * len(lines)
 
 
-def _fits(above: Cell, line: Cell, right: float) -> bool:
+def _fits(above: PdfCell, line: PdfCell, right: float) -> bool:
     """Return whether the first word of a line would have had a place at the end of the line above."""
     first = len(line.text.split(" ", 1)[0]) / max(len(line.text), 1) * (line.x1 - line.x0)
     return above.x1 + first + 0.3 * (line.y1 - line.y0) <= right
 
 
-def _is_grid(left: Sequence[Cell], right: Sequence[Cell]) -> bool:
+def _is_grid(left: Sequence[PdfCell], right: Sequence[PdfCell]) -> bool:
     """Return whether the blank strips between paragraphs run through both columns: then these are rows of a table."""
     gaps = [_gaps(side) for side in (left, right)]
     if not gaps[0] or not gaps[1]:
@@ -353,7 +353,7 @@ def _is_grid(left: Sequence[Cell], right: Sequence[Cell]) -> bool:
     return common >= 2 and common >= 0.6 * min(len(gaps[0]), len(gaps[1]))
 
 
-def _gaps(cells: Sequence[Cell]) -> list[float]:
+def _gaps(cells: Sequence[PdfCell]) -> list[float]:
     """Return where a paragraph begins after a gap, from top to bottom."""
     ordered = sorted(cells, key=lambda cell: cell.y0)
     steps = [after.y0 - before.y0 for before, after in pairwise(ordered)]
@@ -374,7 +374,7 @@ _HYPHENS = "-\u00ad\u2010"
 class Lines(NamedTuple):
     """The lines of one paragraph, list item or heading."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[PdfRow, ...]
     is_item: bool = False
 
 
@@ -390,9 +390,9 @@ def usual_gap(pages: Iterable[PageRows]) -> float:
     return gaps.most_common(1)[0][0] if gaps else 0.1
 
 
-def paragraphs_of(rows: Sequence[Row], usual: float) -> Iterator[Lines]:
+def paragraphs_of(rows: Sequence[PdfRow], usual: float) -> Iterator[Lines]:
     """Yield the paragraphs and list items of lines that follow each other on one page."""
-    members: list[Row] = []
+    members: list[PdfRow] = []
     is_item = False
     for row in rows:
         starts_item = _is_item(row)
@@ -406,12 +406,12 @@ def paragraphs_of(rows: Sequence[Row], usual: float) -> Iterator[Lines]:
         yield Lines(tuple(members), is_item)
 
 
-def _is_item(row: Row) -> bool:
+def _is_item(row: PdfRow) -> bool:
     text = row.text
     return is_bullet(text[:1]) and text[1:2] == " " and len(text) > 3 and (text[0] not in "-–—" or text[2].isalpha())
 
 
-def _is_new(members: Sequence[Row], row: Row, usual: float, is_item: bool) -> bool:
+def _is_new(members: Sequence[PdfRow], row: PdfRow, usual: float, is_item: bool) -> bool:
     """Return whether a line begins a paragraph of its own."""
     before = members[-1]
     if abs(row.size - before.size) > _SIZES_ALIKE * max(row.size, before.size) or row.bold != before.bold:
@@ -447,7 +447,7 @@ def _last_letters(text: str) -> str:
     return text[start:]
 
 
-class Vocabulary:
+class WordVocabulary:
     """The words of a document that no line's end parts; they tell which hyphens at line ends are a part of the word."""
 
     def __init__(self, pages: Iterable[PageRows]) -> None:

@@ -26,7 +26,7 @@ _ROWS_OF_WORDS = 3  # rows without a line between them, at least, where no cell 
 _REPEATED_MAX = 500  # characters of a cell that are repeated
 
 
-class _Line(NamedTuple):
+class _RuledLine(NamedTuple):
     """A line: `at` is where it lies, across its direction; from `start` to `end` along it."""
 
     at: float
@@ -39,8 +39,12 @@ def ruled_tables(boxes: Sequence[Box], words: Sequence[Word]) -> tuple[list[Rule
 
     `boxes`: of what is drawn on the page, from the top left as the words are.
     """
-    across = _merged(_Line((y0 + y1) / 2, x0, x1) for x0, y0, x1, y1 in boxes if y1 - y0 <= _THIN < _SHORT <= x1 - x0)
-    down = _merged(_Line((x0 + x1) / 2, y0, y1) for x0, y0, x1, y1 in boxes if x1 - x0 <= _THIN < _SHORT <= y1 - y0)
+    across = _merged(
+        _RuledLine((y0 + y1) / 2, x0, x1) for x0, y0, x1, y1 in boxes if y1 - y0 <= _THIN < _SHORT <= x1 - x0
+    )
+    down = _merged(
+        _RuledLine((x0 + x1) / 2, y0, y1) for x0, y0, x1, y1 in boxes if x1 - x0 <= _THIN < _SHORT <= y1 - y0
+    )
     if not 2 <= len(across) <= _LINES_MAX or not 2 <= len(down) <= _LINES_MAX:
         return [], list(words)
     tables: list[RuledTable] = []
@@ -53,23 +57,25 @@ def ruled_tables(boxes: Sequence[Box], words: Sequence[Word]) -> tuple[list[Rule
     return sorted(tables, key=lambda table: table.box[1]), left
 
 
-def _merged(lines: Iterator[_Line]) -> list[_Line]:
+def _merged(lines: Iterator[_RuledLine]) -> list[_RuledLine]:
     """Return lines in one direction, parts of the same one joined."""
-    merged: list[_Line] = []
-    by_place: defaultdict[int, list[_Line]] = defaultdict(list)
+    merged: list[_RuledLine] = []
+    by_place: defaultdict[int, list[_RuledLine]] = defaultdict(list)
     for line in lines:
         by_place[round(line.at / 2)].append(line)
     for place in sorted(by_place):
         for line in sorted(by_place[place], key=lambda line: line.start):
             last = merged[-1] if merged else None
             if last and abs(last.at - line.at) <= 2 and line.start - last.start > -1 and line.start <= last.end + _NEAR:
-                merged[-1] = _Line(last.at, last.start, max(last.end, line.end))
+                merged[-1] = _RuledLine(last.at, last.start, max(last.end, line.end))
             else:
                 merged.append(line)
     return merged
 
 
-def _groups(across: Sequence[_Line], down: Sequence[_Line]) -> Iterator[tuple[list[_Line], list[_Line]]]:
+def _groups(
+    across: Sequence[_RuledLine], down: Sequence[_RuledLine]
+) -> Iterator[tuple[list[_RuledLine], list[_RuledLine]]]:
     """Yield the lines that hang together, those across and those down."""
     group_of = list(range(len(across) + len(down)))
 
@@ -83,7 +89,7 @@ def _groups(across: Sequence[_Line], down: Sequence[_Line]) -> Iterator[tuple[li
         for column, other in enumerate(down):
             if _meet(one, other):
                 group_of[root(row)] = root(len(across) + column)
-    groups: defaultdict[int, tuple[list[_Line], list[_Line]]] = defaultdict(lambda: ([], []))
+    groups: defaultdict[int, tuple[list[_RuledLine], list[_RuledLine]]] = defaultdict(lambda: ([], []))
     for row, one in enumerate(across):
         groups[root(row)][0].append(one)
     for column, other in enumerate(down):
@@ -91,16 +97,16 @@ def _groups(across: Sequence[_Line], down: Sequence[_Line]) -> Iterator[tuple[li
     yield from groups.values()
 
 
-def _meet(across: _Line, down: _Line) -> bool:
+def _meet(across: _RuledLine, down: _RuledLine) -> bool:
     return across.start - _NEAR <= down.at <= across.end + _NEAR and down.start - _NEAR <= across.at <= down.end + _NEAR
 
 
 def _table(
-    across: Sequence[_Line], down: Sequence[_Line], words: Sequence[Word]
+    across: Sequence[_RuledLine], down: Sequence[_RuledLine], words: Sequence[Word]
 ) -> tuple[RuledTable | None, list[Word]]:
     """Return the table that lines make, and the words outside of it; None where they make none."""
     ys, xs = _places(across), _places(down)
-    across = [*across, *(_Line(y, xs[0], xs[-1]) for y in _unruled(ys, xs, words))]
+    across = [*across, *(_RuledLine(y, xs[0], xs[-1]) for y in _unruled(ys, xs, words))]
     ys = _places(across)
     if len(ys) < 3 or len(xs) < 3 or len(ys) * len(xs) > _CELLS_MAX:
         return None, list(words)
@@ -157,7 +163,7 @@ def _begins_anew(above: Sequence[Word], line: Sequence[Word], right: float) -> b
     return has_place and not first.text[0].islower() and first.text[0].isalnum()
 
 
-def _places(lines: Sequence[_Line]) -> list[float]:
+def _places(lines: Sequence[_RuledLine]) -> list[float]:
     """Return where lines lie, each once."""
     places: list[float] = []
     for at in sorted(line.at for line in lines):
@@ -167,7 +173,7 @@ def _places(lines: Sequence[_Line]) -> list[float]:
 
 
 def _cells(
-    ys: Sequence[float], xs: Sequence[float], across: Sequence[_Line], down: Sequence[_Line]
+    ys: Sequence[float], xs: Sequence[float], across: Sequence[_RuledLine], down: Sequence[_RuledLine]
 ) -> list[list[tuple[int, int]]]:
     """Return for each place of the grid the first place of its cell: a cell goes on where no line parts two places."""
     cells: list[list[tuple[int, int]]] = []
@@ -185,7 +191,7 @@ def _cells(
     return cells
 
 
-def _parted(lines: Sequence[_Line], at: float, along: float) -> bool:
+def _parted(lines: Sequence[_RuledLine], at: float, along: float) -> bool:
     return any(abs(line.at - at) <= _NEAR and line.start - 1 <= along <= line.end + 1 for line in lines)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from rag_assets.steps.files.pdf.records import Cell, Grid, Row
+from rag_assets.steps.files.pdf.records import Grid, PdfCell, PdfRow
 
 _SIGN = re.compile(r"[-–−(]?\s?(?:[$€£¥]|US\$)\s?[(]?")
 _CLOSING = re.compile(r"[)%*†⁰¹²³⁴-⁹]{1,3}|%\)|\)%|(?:ppts?|pts?|bps)\.?")
@@ -43,10 +43,10 @@ def is_numbering(text: str) -> bool:
     return bool(_NUMBERING.fullmatch(text))
 
 
-def table_cells(cells: Sequence[Cell]) -> list[Cell]:
+def table_cells(cells: Sequence[PdfCell]) -> list[PdfCell]:
     """Return the cells of a line of a table, each value in one of its own with the signs that stand apart."""
-    mended: list[Cell] = []
-    sign: Cell | None = None
+    mended: list[PdfCell] = []
+    sign: PdfCell | None = None
     for cell in _parted(cells):
         if sign is not None:
             joint = "" if sign.text.endswith("(") else " "
@@ -61,7 +61,7 @@ def table_cells(cells: Sequence[Cell]) -> list[Cell]:
     return [*mended, sign] if sign is not None else mended
 
 
-def _parted(cells: Sequence[Cell]) -> Iterator[Cell]:
+def _parted(cells: Sequence[PdfCell]) -> Iterator[PdfCell]:
     """Yield cells of one value each, and a sign of money at the end of a cell for itself."""
     for cell in cells:
         body, _, last = cell.text.rpartition(" ")
@@ -73,7 +73,7 @@ def _parted(cells: Sequence[Cell]) -> Iterator[Cell]:
             yield from _values(cell)
 
 
-def _values(cell: Cell) -> Iterator[Cell]:
+def _values(cell: PdfCell) -> Iterator[PdfCell]:
     """Yield the values of a cell that has several and nothing else."""
     spans = _value_spans(cell.text)
     if len(spans) < 2:
@@ -97,7 +97,7 @@ def _value_spans(text: str) -> list[tuple[int, int]]:
     return []
 
 
-def _border(cell: Cell, place: int) -> float:
+def _border(cell: PdfCell, place: int) -> float:
     """Return about where a character of a cell begins."""
     return cell.x0 + (cell.x1 - cell.x0) * place / max(len(cell.text), 1)
 
@@ -119,15 +119,15 @@ class FoundTable(NamedTuple):
     grid: Grid
 
 
-class _Line(NamedTuple):
-    cells: list[Cell]
-    row: Row
+class _TableLine(NamedTuple):
+    cells: list[PdfCell]
+    row: PdfRow
 
 
 Column = tuple[float, float]
 
 
-def tables_of(rows: Sequence[Row]) -> list[FoundTable]:
+def tables_of(rows: Sequence[PdfRow]) -> list[FoundTable]:
     """Return the tables among the lines of a page, in order."""
     tables: list[FoundTable] = []
     place = 0
@@ -137,7 +137,7 @@ def tables_of(rows: Sequence[Row]) -> list[FoundTable]:
             continue
         stop = _run_end(rows, place)
         first = _header_begin(rows, place, stop, tables[-1].stop if tables else 0)
-        lines = [_Line(table_cells(row.cells), row) for row in rows[first:stop]]
+        lines = [_TableLine(table_cells(row.cells), row) for row in rows[first:stop]]
         for begin, end in pairwise([0, *_new_headers(lines), len(lines)]):
             if (grid := _grid(lines[begin:end])) is not None:
                 tables.append(FoundTable(first + begin, first + end, grid))
@@ -145,7 +145,7 @@ def tables_of(rows: Sequence[Row]) -> list[FoundTable]:
     return tables
 
 
-def _new_headers(lines: Sequence[_Line]) -> Iterator[int]:
+def _new_headers(lines: Sequence[_TableLine]) -> Iterator[int]:
     """Yield where the header of another table begins below the values of one: bold lines over its columns."""
     border = min((cell.x0 for line in lines for cell in line.cells[1:] if is_data(cell.text)), default=0.0)
     seen = False
@@ -157,12 +157,12 @@ def _new_headers(lines: Sequence[_Line]) -> Iterator[int]:
         seen = seen or _has_data(line)
 
 
-def _is_multiple(row: Row) -> bool:
+def _is_multiple(row: PdfRow) -> bool:
     """Return whether a line has several cells that are no number and its heading."""
     return len(row.cells) > 2 or (len(row.cells) == 2 and not is_numbering(row.cells[0].text))
 
 
-def _header_begin(rows: Sequence[Row], place: int, stop: int, least: int) -> int:
+def _header_begin(rows: Sequence[PdfRow], place: int, stop: int, least: int) -> int:
     """Return where the header of a table begins: lines of one cell right above that stand over its later columns."""
     border = min(row.cells[1].x0 for row in rows[place:stop] if _is_multiple(row))
     begin = place
@@ -176,7 +176,7 @@ def _header_begin(rows: Sequence[Row], place: int, stop: int, least: int) -> int
     return begin
 
 
-def _run_end(rows: Sequence[Row], place: int) -> int:
+def _run_end(rows: Sequence[PdfRow], place: int) -> int:
     """Return where the lines of a table end that begins at a place."""
     border = rows[place].cells[1].x0
     stop = place + 1
@@ -196,30 +196,30 @@ def _run_end(rows: Sequence[Row], place: int) -> int:
     return stop
 
 
-def _ends_label(row: Row, border: float) -> bool:
+def _ends_label(row: PdfRow, border: float) -> bool:
     """Return whether a line of one cell goes on with the label above it."""
     return row.x1 <= border and row.cells[0].text[:1].islower()
 
 
-def _ends_value(before: Row, row: Row, border: float) -> bool:
+def _ends_value(before: PdfRow, row: PdfRow, border: float) -> bool:
     """Return whether a line of one cell goes on with a later cell of the line above it: it begins below that, as near
     as lines of one paragraph."""
     is_below = any(abs(cell.x0 - row.x0) <= 0.2 * row.size for cell in before.cells)
     return is_below and row.x0 >= border - 0.2 * row.size and row.y0 - before.y1 <= _WRAPPED * row.size
 
 
-def _is_near(before: Row, row: Row) -> bool:
+def _is_near(before: PdfRow, row: PdfRow) -> bool:
     return -row.size < row.y0 - before.y1 <= _GAP * row.size
 
 
-def _is_filler(row: Row, border: float) -> bool:
+def _is_filler(row: PdfRow, border: float) -> bool:
     """Return whether a line of one cell may stand between the rows of a table: a label, or a part of a cell."""
     is_label = row.x1 <= border or row.x0 >= border - row.size
     narrow = row.x1 - row.x0 < 0.45 * (row.right - row.left)
     return len(row.text) <= _LABEL_CHARS and (is_label or narrow)
 
 
-def _grid(lines: Sequence[_Line]) -> Grid | None:
+def _grid(lines: Sequence[_TableLine]) -> Grid | None:
     """Return the table of these lines; None where they are none."""
     multiple = [line for line in lines if len(line.cells) > 1]
     if len(multiple) < 2:
@@ -235,7 +235,7 @@ def _grid(lines: Sequence[_Line]) -> Grid | None:
     return Grid(header, *_rows(lines[body:], columns))
 
 
-def _body_begin(lines: Sequence[_Line]) -> int:
+def _body_begin(lines: Sequence[_TableLine]) -> int:
     """Return the place of the first line below the header; a table of labels and values has none."""
     if _is_keyed(lines):
         return 0
@@ -253,18 +253,18 @@ def _body_begin(lines: Sequence[_Line]) -> int:
     )
 
 
-def _is_keyed(lines: Sequence[_Line]) -> bool:
+def _is_keyed(lines: Sequence[_TableLine]) -> bool:
     """Return whether most lines begin with a label and a colon, as the fields of a form do, the first one included."""
     several = [line for line in lines if len(line.cells) > 1]
     labels = sum(line.cells[0].text.endswith(":") and not line.cells[1].text.endswith(":") for line in several)
     return len(several) > 1 and 2 * labels >= len(several) and several[0].cells[0].text.endswith(":")
 
 
-def _has_data(line: _Line) -> bool:
+def _has_data(line: _TableLine) -> bool:
     return any(is_data(cell.text) for cell in line.cells[1:]) or (len(line.cells) > 1 and is_data(line.cells[0].text))
 
 
-def _text_body(lines: Sequence[_Line]) -> int:
+def _text_body(lines: Sequence[_TableLine]) -> int:
     """Return where the body of a table without values begins: below bold lines, or below one of many short cells."""
     bold = 0
     while bold < len(lines) and lines[bold].row.bold:
@@ -276,7 +276,7 @@ def _text_body(lines: Sequence[_Line]) -> int:
     return 1 if is_names and len(cells) >= max(len(line.cells) for line in lines) else 0
 
 
-def _columns(lines: Sequence[_Line]) -> list[Column]:
+def _columns(lines: Sequence[_TableLine]) -> list[Column]:
     """Return the columns as ranges from left to right."""
     columns: list[Column] = []
     for line in sorted(lines, key=lambda line: -len(line.cells)):
@@ -292,11 +292,11 @@ def _columns(lines: Sequence[_Line]) -> list[Column]:
     return sorted(columns)
 
 
-def _overlap(cell: Cell, column: Column) -> float:
+def _overlap(cell: PdfCell, column: Column) -> float:
     return min(cell.x1, column[1]) - max(cell.x0, column[0])
 
 
-def _is_aligned(lines: Sequence[_Line], columns: Sequence[Column]) -> bool:
+def _is_aligned(lines: Sequence[_TableLine], columns: Sequence[Column]) -> bool:
     """Return whether a column beside the first has cells in several lines, as words with wide spaces have not."""
     filled = [0] * len(columns)
     for line in lines:
@@ -308,18 +308,18 @@ def _is_aligned(lines: Sequence[_Line], columns: Sequence[Column]) -> bool:
     return sum(count >= 2 for count in filled) >= 2 and several >= 0.25 * len(lines) and is_short
 
 
-def _column_of(cell: Cell, columns: Sequence[Column]) -> int:
+def _column_of(cell: PdfCell, columns: Sequence[Column]) -> int:
     """Return the column that a cell lies in most, or is nearest to."""
     return max(range(len(columns)), key=lambda at: (_overlap(cell, columns[at]), -at))
 
 
-def _first_column(cell: Cell, columns: Sequence[Column]) -> int:
+def _first_column(cell: PdfCell, columns: Sequence[Column]) -> int:
     """Return the column of a cell: of text over several the one that it begins with."""
     near = [at for at, column in enumerate(columns) if abs(column[0] - cell.x0) <= 0.2 * cell.size]
     return near[0] if near and not is_data(cell.text) else _column_of(cell, columns)
 
 
-def _header(lines: Sequence[_Line], columns: Sequence[Column]) -> list[str]:
+def _header(lines: Sequence[_TableLine], columns: Sequence[Column]) -> list[str]:
     """Return the words above each column, from top to bottom; none where there are none."""
     words: list[list[str]] = [[] for _ in columns]
     for line in lines:
@@ -329,7 +329,7 @@ def _header(lines: Sequence[_Line], columns: Sequence[Column]) -> list[str]:
     return [" ".join(column) for column in words] if any(words) else []
 
 
-def _spans(line: _Line, columns: Sequence[Column]) -> Iterator[Sequence[int]]:
+def _spans(line: _TableLine, columns: Sequence[Column]) -> Iterator[Sequence[int]]:
     """Yield the columns that each cell of a header's line stands over.
 
     A name over a group of columns may be shorter than the group: where the groups are equally wide in columns, each
@@ -353,25 +353,25 @@ def _spans(line: _Line, columns: Sequence[Column]) -> Iterator[Sequence[int]]:
         yield over
 
 
-def _is_over(cell: Cell, columns: Sequence[Column], group: Sequence[int]) -> bool:
+def _is_over(cell: PdfCell, columns: Sequence[Column], group: Sequence[int]) -> bool:
     """Return whether a cell stands over the middle of a group of columns."""
     left, right = columns[group[0]][0], columns[group[-1]][1]
     return abs(cell.x0 + cell.x1 - left - right) / 2 <= 0.15 * (right - left)
 
 
-def _is_between(cell: Cell, columns: Sequence[Column], at: int) -> bool:
+def _is_between(cell: PdfCell, columns: Sequence[Column], at: int) -> bool:
     """Return whether a cell stands over the gap between two columns and not over the one it is nearest to."""
     return _overlap(cell, columns[at]) <= 0
 
 
-def _nearest_two(cell: Cell, columns: Sequence[Column]) -> list[int]:
+def _nearest_two(cell: PdfCell, columns: Sequence[Column]) -> list[int]:
     nearest = sorted(range(1, len(columns)), key=lambda at: -_overlap(cell, columns[at]))[:2]
     if len(nearest) == 2 and -_overlap(cell, columns[nearest[1]]) > 2 - 1.5 * _overlap(cell, columns[nearest[0]]):
         nearest.pop()
     return sorted(nearest) or [0]
 
 
-def _rows(lines: Sequence[_Line], columns: Sequence[Column]) -> tuple[list[list[str]], list[tuple[float, float]]]:
+def _rows(lines: Sequence[_TableLine], columns: Sequence[Column]) -> tuple[list[list[str]], list[tuple[float, float]]]:
     """Return the rows of a table and where each stands: lines that only go on with cells of the row above are joined to
     it."""
     gaps = [after.row.y0 - before.row.y1 for before, after in pairwise(lines)]
@@ -379,7 +379,7 @@ def _rows(lines: Sequence[_Line], columns: Sequence[Column]) -> tuple[list[list[
     middle = (columns[0][0] + columns[-1][1]) / 2
     rows: list[list[str]] = []
     bands: list[tuple[float, float]] = []
-    previous: _Line | None = None
+    previous: _TableLine | None = None
     label_open = is_cut = False  # whether the last row is a label alone that may go on, or must
     for line in lines:
         texts = [""] * len(columns)
@@ -399,7 +399,7 @@ def _rows(lines: Sequence[_Line], columns: Sequence[Column]) -> tuple[list[list[
     return rows, bands
 
 
-def _goes_on(before: _Line, line: _Line, texts: Sequence[str], label_open: bool, usual: float) -> bool:
+def _goes_on(before: _TableLine, line: _TableLine, texts: Sequence[str], label_open: bool, usual: float) -> bool:
     """Return whether a line is a further line of the row above it."""
     gap = line.row.y0 - before.row.y1
     if gap > usual + _WRAPPED * line.row.size:
