@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.constants import configured
 from support.counting_embedder import Counting
 from support.job_queues import MODEL, Installation
 from support.postgres import Postgres
@@ -23,7 +24,7 @@ from rag_assets.embedding_usage import DeadTextsError, build_vectors
 from rag_assets.state.locks import locked
 from rag_assets.state.vector_cache import EmbeddedTexts
 from rag_serving.artifacts.secret import SECRET_ENV
-from rag_serving.config.loading import ConfigError, parse_config
+from rag_serving.config.loading import ConfigError
 
 TEXTS = [f"text {number:03}" for number in range(100)]
 JOBS = {"texts_per_job": 10, "without_workers_s": 300, "attempts": 3, "backoff_s": 0, "lease_s": 5}
@@ -227,4 +228,4 @@ def test_a_worker_that_lost_its_job_after_its_work_gives_the_vectors_to_the_next
 def test_a_queue_that_machines_cannot_share_is_refused(site: Site) -> None:
     content = {**site.machine("build").content, "telemetry": {}}
     with pytest.raises(ConfigError, match=r"set telemetry.url to a Postgres, or jobs.embedding to in_process"):
-        parse_config(content)
+        configured(content)
