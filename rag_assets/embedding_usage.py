@@ -1,7 +1,7 @@
 """What gives a build its vectors, and what that takes: tokens and cost of texts, page by page and day by day.
 
 Belongs here: embedding in this process, counting, the rows of the database; which plug-in has workers embed.
-Does not belong here: workers and their queue (the plug-in for scale), what is remembered (`state.vector_cache`).
+Does not belong here: workers and their queue (the plug-in for scale), what is remembered (`state.content_cache`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Engine, delete, event, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
-from rag_assets.state.vector_cache import SEAL_PURPOSE, EmbeddingObserver, TextVectors, VectorCache
+from rag_assets.state.content_cache import SEAL_PURPOSE, EmbeddingObserver, TextVectors, VectorCache
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config

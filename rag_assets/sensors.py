@@ -31,17 +31,8 @@ from rag_assets.publishing.documents import note_stopped
 from rag_assets.resources import Installation
 from rag_assets.runs import UNKNOWN, end_orphans, never_started, step_failure
 from rag_assets.state.locks import is_held, refresh_decisions
-from rag_assets.state.planning import (
-    RETRY_SECONDS,
-    PublishAttempt,
-    publish_requests,
-    published_damage,
-    published_inputs,
-    unseen_uploads,
-    uploads_to_take,
-    wanted_inputs,
-    watching_folder,
-)
+from rag_assets.state.observed import published_damage, published_inputs, unseen_uploads, wanted_inputs, watching_folder
+from rag_assets.state.planning import RETRY_SECONDS, PublishAttempt, publish_requests, uploads_to_take
 from rag_assets.uploads import INBOXES, STARTED_BY, run_config
 from rag_assets.uploads import JOB as ADD_DOCUMENTS
 from rag_serving.artifacts.store import Store, StoreError

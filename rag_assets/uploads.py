@@ -14,7 +14,8 @@ from rag_assets.publishing.narrowing import narrow_readers
 from rag_assets.resources import STEP_WAIT_SECONDS, Installation, writing
 from rag_assets.runs import ProjectJobs, RunOptions, RunOutcome, mark_run
 from rag_assets.state.locks import locked
-from rag_assets.state.planning import attempts, published_inputs, tenants_to_publish, wanted_inputs
+from rag_assets.state.observed import attempts, published_inputs, wanted_inputs
+from rag_assets.state.planning import tenants_to_publish
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.models import ModelError, open_embedder

@@ -25,7 +25,7 @@ from evals.bench.speed import measure as measure_speed
 from evals.evaluation.beir import BeirCollection
 from evals.evaluation.bench import TENANT, BenchIndex, BenchRun, Report, indexed, latencies, metrics, run_queries
 from evals.evaluation.cli.bench import BenchProgress
-from rag_assets.state.vector_cache import VectorCache
+from rag_assets.state.content_cache import VectorCache
 from rag_serving.artifacts.store import Store, write_json
 from rag_serving.config.loading import parse_config
 from rag_serving.retrieval.hybrid import Mode

@@ -20,7 +20,7 @@ from evals.bench.real_text import Sentence, read_sentences
 from evals.evaluation.beir import BeirDocument
 from evals.evaluation.bench import Report, chunk_table, with_column
 from rag_assets.publishing.arrange import arranged
-from rag_assets.state.vector_cache import VectorCache
+from rag_assets.state.content_cache import VectorCache
 from rag_serving.config.loading import Config
 from rag_serving.models import Tokenizer, open_embedder, open_tokenizer
 

@@ -26,9 +26,8 @@ from evals.evaluation.cli.bench import BenchProgress
 from evals.evaluation.gold import GoldSet, read_gold
 from evals.evaluation.usefulness import JudgedUse, judge_use, use_payload, use_table
 from rag_assets.publishing.build import build_generation
-from rag_assets.publishing.passage_vectors import embed_passages
-from rag_assets.publishing.sentences import embedding_through
-from rag_assets.state.vector_cache import VectorCache
+from rag_assets.publishing.passage_vectors import embed_passages, embedding_through
+from rag_assets.state.content_cache import VectorCache
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import parse_config

@@ -38,7 +38,7 @@ from evals.bench.report import plot_readers
 from evals.evaluation.bench import TENANT, with_column
 from evals.evaluation.cli.bench import BenchProgress
 from rag_assets.publishing.build import build_generation
-from rag_assets.state.vector_cache import VectorCache
+from rag_assets.state.content_cache import VectorCache
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline

@@ -30,10 +30,9 @@ from evals.evaluation.beir import BeirDocument, read_collection
 from evals.evaluation.bench import TENANT, chunk_table
 from evals.evaluation.metrics import bootstrap_interval, paired_p_value
 from rag_assets.publishing.build import build_generation
-from rag_assets.publishing.passage_vectors import embed_passages
-from rag_assets.publishing.sentences import embedding_through
+from rag_assets.publishing.passage_vectors import embed_passages, embedding_through
 from rag_assets.sources.registry import open_source
-from rag_assets.state.vector_cache import VectorCache
+from rag_assets.state.content_cache import VectorCache
 from rag_assets.steps.chunks.chunking import ChunkSize, build_chunks
 from rag_assets.steps.chunks.document_fields import with_book_places
 from rag_assets.steps.chunks.select import join_sources

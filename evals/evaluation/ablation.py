@@ -30,7 +30,7 @@ from evals.evaluation.measures import Values, of_answers, of_rankings
 from evals.evaluation.metrics import paired_p_value
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.passage_vectors import embed_passages
-from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache
+from rag_assets.state.content_cache import SEAL_PURPOSE, VectorCache
 from rag_assets.steps.contexts.contextualize import lexical_prefix
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store

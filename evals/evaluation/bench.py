@@ -23,7 +23,7 @@ from evals.evaluation.beir import BeirCollection, BeirDocument, Ranking
 from evals.evaluation.metrics import mrr_at_k, ndcg_at_k, percentiles, recall_at_k
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.passage_vectors import embed_passages
-from rag_assets.state.vector_cache import VectorCache
+from rag_assets.state.content_cache import VectorCache
 from rag_assets.steps.contexts.contextualize import lexical_prefixes, metadata_prefix
 from rag_serving.access.principals import EVERYONE, Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS

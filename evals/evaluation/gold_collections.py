@@ -22,9 +22,8 @@ from evals.evaluation.beir import BeirDocument, read_documents
 from evals.evaluation.bench import TENANT, chunk_table
 from evals.evaluation.gold import GoldError, GoldQuestion, GoldSet
 from rag_assets.publishing.build import build_generation
-from rag_assets.publishing.passage_vectors import embed_passages
-from rag_assets.publishing.sentences import embedding_through
-from rag_assets.state.vector_cache import VectorCache
+from rag_assets.publishing.passage_vectors import embed_passages, embedding_through
+from rag_assets.state.content_cache import VectorCache
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config

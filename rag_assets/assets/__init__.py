@@ -1,1 +1,1 @@
-"""The assets, one module for each: read a table, call a step, write a table, say what happened."""
+"""The assets: read a table, call a step, write a table, say what happened."""

@@ -17,7 +17,7 @@ from rag_assets.publishing.narrowing import narrow_readers
 from rag_assets.resources import Installation, listed_pages, of_tenant, writing
 from rag_assets.sources.attachments import page_kind
 from rag_assets.state.content_cache import SignatureCache
-from rag_assets.state.planning import chunk_digests, left_out_inputs, shared_pages, still_left_out
+from rag_assets.state.observed import chunk_digests, left_out_inputs, shared_pages, still_left_out
 from rag_assets.state.records import (
     BEGUN,
     CandidateState,

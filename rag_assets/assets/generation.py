@@ -16,7 +16,7 @@ from rag_assets.publishing.documents import gather_originals, settle_documents
 from rag_assets.publishing.publish import prune, publish
 from rag_assets.publishing.remade import checks_made_again
 from rag_assets.resources import Installation, of_tenant, writing
-from rag_assets.state.planning import leave_out
+from rag_assets.state.observed import leave_out
 from rag_assets.state.records import (
     BEGUN,
     PublishState,

@@ -28,7 +28,7 @@ from rag_assets import metadata
 from rag_assets.partitions import DAYS, TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, of_tenant, opened
-from rag_assets.state.planning import chunk_digests
+from rag_assets.state.observed import chunk_digests
 from rag_assets.state.records import read_publish_state
 from rag_assets.steps.chunks.select import select_chunks
 from rag_assets.steps.dedup import SCOPES, Effect, effectiveness

@@ -32,16 +32,15 @@ from rag_assets.publishing.narrowing import narrow_readers
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.registry import open_source
 from rag_assets.state.locks import LockedError, locked, refresh_sources
-from rag_assets.state.planning import (
+from rag_assets.state.observed import (
     attempts,
     chunk_digests,
     published_damage,
     published_inputs,
     source_facts,
-    sources_to_ingest,
-    tenants_to_publish,
     wanted_inputs,
 )
+from rag_assets.state.planning import sources_to_ingest, tenants_to_publish
 from rag_assets.state.records import note_unchanged
 from rag_assets.traced import SERVICE
 from rag_serving.artifacts.schema import SELECTED_CHUNKS

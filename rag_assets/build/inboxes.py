@@ -24,7 +24,7 @@ from rag_assets.progress import SilentReporter
 from rag_assets.resources import STEP_WAIT_SECONDS
 from rag_assets.runs import ProjectJobs, RunOptions, end_orphans
 from rag_assets.state.locks import LockedError, exclusive
-from rag_assets.state.planning import unseen_uploads, watching_folder
+from rag_assets.state.observed import unseen_uploads, watching_folder
 from rag_assets.uploads import INBOXES, JOB, STARTED_BY, InboxBuild
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import ConfigError, load_config

@@ -20,11 +20,11 @@ import pyarrow as pa
 from rag_assets.llm_contexts.tenant import TOKENS_OUT, ContextEstimate, ContextPlan, read_last_run
 from rag_assets.publishing.arrange import ORDER
 from rag_assets.publishing.narrowing import NARROWED_FROM
-from rag_assets.publishing.sentences import SentencesPart, wants_sentences, write_sentences
-from rag_assets.state.planning import read_left_out
+from rag_assets.publishing.passage_vectors import SentencesPart, wants_sentences, write_sentences
+from rag_assets.state.content_cache import SEAL_PURPOSE, EmbeddedTexts, VectorCache, vector_key
+from rag_assets.state.observed import read_left_out
 from rag_assets.state.records import PublishState, read_checked, read_publish_state, read_state
 from rag_assets.state.sync_files import SYNC_FILE, PassageReaders, passage_readers, read_last_sync
-from rag_assets.state.vector_cache import SEAL_PURPOSE, EmbeddedTexts, VectorCache, vector_key
 from rag_assets.steps.contexts.contextualize import build_contexts, contextualized, embedded_windows
 from rag_serving.artifacts.manifest import EmbedderFacts, Manifest
 from rag_serving.artifacts.signatures import Seal

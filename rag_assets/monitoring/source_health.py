@@ -1,7 +1,7 @@
 """What `citelock doctor` says of sources: whether each can be read now, and how its last sync ended.
 
 Belongs here: asking all of them at once within a bound, judging the last sync, keeping secrets out of what is printed.
-Does not belong here: asking one (`sources.registry`), the doctor itself, which calls this by the entry points
+Does not belong here: asking one (`sources.reach`), the doctor itself, which calls this by the entry points
 `citelock.checks`. Dagster is not imported: a machine that only serves looks at the last syncs alone.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 
-from rag_assets.sources.registry import Reach, reach
+from rag_assets.sources.reach import Reach, reach
 from rag_assets.sources.sites.source import NO_DOCUMENTS
 from rag_assets.state.records import read_state
 from rag_assets.state.sync_files import LastSync, passage_readers, read_last_sync

@@ -1,31 +1,146 @@
-"""The chunk table in the one order and form that does not depend on how its rows came.
+"""The chunk table in the one order and form that does not depend on how its rows came, and where it is divided.
 
-Belongs here: pure functions over chunk tables: order, shard column, indexed text, digest.
+Belongs here: pure functions over chunk tables: order, indexed text, digest, how much a column may hold (Arrow counts
+the bytes of texts in 32 bits), the dense shard of each page, the borders of the parts of a large generation.
 Does not belong here: files, indexes.
+
+A part ends before the page with the smallest hash among those at which it may end: between a quarter of the most chunks
+of a part and all of them. A page that is new or gone moves a border only where it is the chosen one, or where it pushes
+the chosen one out of reach. The borders behind find back to their old places, because the same pages are chosen again
+(as in content-defined chunking: Zhang et al., "AE", INFOCOM 2015). So the other parts keep their bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from rag_assets.publishing.column_sizes import MOST, oversized_column
-from rag_assets.publishing.shards import shard_count, shard_name
 from rag_assets.steps.contexts.contextualize import under_prefixes
-from rag_serving.artifacts.columns import dictionary_encode, numbers_of, reordered
+from rag_serving.artifacts.columns import dictionary_encode, numbers_of, reader, reordered
 from rag_serving.artifacts.content_digests import values_digest
 from rag_serving.artifacts.contents import let_go
+from rag_serving.artifacts.manifest import PartSize
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.escaping.redaction import RedactedError
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.window_map import WindowMap, WindowsError, window_counts
 
-ORDER = [("source", "ascending"), ("page_id", "ascending"), ("chunk_idx", "ascending"), ("chunk_id", "ascending")]
+DIGEST_CHARS = 32
 
+
+def page_hash(page_id: str) -> int:
+    """Return a number that depends on the page id alone, on every machine."""
+    return int.from_bytes(hashlib.sha256(page_id.encode()).digest()[:8], "big")
+
+
+def shard_count(page_ids: Sequence[str], max_chunks: int) -> int:
+    """Return the smallest power of two of shards of which none holds more than `max_chunks` chunks.
+
+    `page_ids` names the page of every chunk. A page is never split: once every shard that is too large holds a single
+    page, more shards would not help.
+    """
+    sizes = Counter(page_ids)
+    hashes = {page: page_hash(page) for page in sizes}
+    count = 1
+    while True:
+        chunks: Counter[int] = Counter()
+        pages: Counter[int] = Counter()
+        for page, size in sizes.items():
+            shard = hashes[page] % count
+            chunks[shard] += size
+            pages[shard] += 1
+        if all(chunks[shard] <= max_chunks or pages[shard] == 1 for shard in chunks):
+            return count
+        count *= 2
+
+
+def shard_name(page_id: str, count: int) -> str:
+    """Return the shard of a page among `count`, such as `3-of-8`."""
+    return f"{page_hash(page_id) % count}-of-{count}"
+
+
+def content_digest(header: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
+    """Digest of a shard's content: the same rows in any order, under the same header, give the same digest."""
+    hasher = hashlib.sha256()
+    for part in [tuple(header), *sorted(tuple(row) for row in rows)]:
+        hasher.update(("\x1f".join(part) + "\x1e").encode())
+    return hasher.hexdigest()[:DIGEST_CHARS]
+
+
+MOST = 2**31 - 1
+"""Bytes of texts, or members of lists, that one column can hold."""
+
+
+def oversized_column(table: pa.Table, most: int = MOST) -> str | None:
+    """Return the name of a column with more bytes of texts, or more members of lists, than `most`; None if all fit."""
+    return next((name for name in table.column_names if _size(table[name].chunks) > most), None)
+
+
+def _size(parts: Sequence[pa.Array]) -> int:
+    """Return the largest number that the offsets of a column have to hold, its parts put together."""
+    kind = parts[0].type if parts else pa.null()
+    if pa.types.is_string(kind):
+        return sum(pc.sum(pc.cast(pc.binary_length(part), pa.int64())).as_py() or 0 for part in parts)
+    if pa.types.is_list(kind):
+        members = [part.flatten() for part in parts]
+        return max(sum(map(len, members)), _size(members))
+    if pa.types.is_struct(kind):
+        fields = [part.flatten() for part in parts]
+        return max((_size(own) for own in zip(*fields, strict=True)), default=0)
+    return 0
+
+
+_LEAST = 4  # parts of one size, together as large as the largest part may be
+
+
+def part_borders(table: pa.Table, most: int) -> list[int]:
+    """Return where the parts of a chunk table begin, and behind the last one the number of rows.
+
+    `table`: the columns source and page_id of GENERATION_CHUNKS, in the order of `arrange`. No part has more than
+    `most` rows, unless it is one page.
+    """
+    borders, total = [0], len(table)
+    if total <= most:
+        return [0, total]
+    begins = np.append(_page_begins(table), total)
+    sources, pages = reader(table["source"]), reader(table["page_id"])
+    while total - borders[-1] > most:
+        first = np.searchsorted(begins, borders[-1] + max(most // _LEAST, 1))
+        last = np.searchsorted(begins, borders[-1] + most, side="right")
+        possible = begins[first:last].tolist()
+        if not possible:  # a page that is larger than a part
+            borders.append(int(begins[first]))
+            continue
+        names = zip(sources(possible), pages(possible), possible, strict=True)
+        borders.append(min((page_hash(f"{source}\x1f{page}"), begin) for source, page, begin in names)[1])
+    return borders if borders[-1] == total else [*borders, total]
+
+
+def part_sizes(table: pa.Table, borders: list[int]) -> list[PartSize]:
+    """Return how many chunks and vectors each part of GENERATION_CHUNKS has."""
+    vectors = np.append(0, np.cumsum(window_counts(table["vector_keys"])))
+    return [
+        PartSize(chunks=last - first, vectors=int(vectors[last] - vectors[first])) for first, last in pairwise(borders)
+    ]
+
+
+def _page_begins(table: pa.Table) -> NDArray[np.int64]:
+    """Return the first row of every page."""
+    changes = np.zeros(len(table), np.bool_)
+    for name in ("source", "page_id"):
+        changes |= np.diff(dictionary_encode(table[name])[1], prepend=-1) != 0
+    return np.flatnonzero(changes)
+
+
+ORDER = [("source", "ascending"), ("page_id", "ascending"), ("chunk_idx", "ascending"), ("chunk_id", "ascending")]
 
 _BLOCK = 65_536  # vectors that are looked at at once
 

@@ -1,29 +1,49 @@
 """From chunks and their vectors to a generation, in steps that can run in separate processes.
 
-Belongs here: building shards and the lexical index, the manifest, committing the generation's folder.
-Does not belong here: checking or publishing a generation, where chunks and vectors come from.
+Belongs here: building shards and the indexes of words, what of the published generation may be used for them, the
+manifest, committing the generation's folder.
+Does not belong here: checking or publishing a generation, where chunks and vectors come from, what is copied
+(`lexical_writer`, `keyword_writer`), comparing rows (`kept_rows`).
 
-Each step says which chunks its result was made of, so that results of two builds are never put together.
+Each step says which chunks its result was made of, so that results of two builds are never put together. Of the
+published generation nothing is taken on trust: every file is compared with the digest in its signed manifest, and
+looked at once more when all was copied. Where anything is missing, altered, of another version, or mostly other rows,
+all rows are indexed anew, which gives the same bytes.
 """
 
 from __future__ import annotations
 
 import logging
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import version
 from itertools import chain, pairwise
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from rag_assets.publishing import shard_writer
-from rag_assets.publishing.arrange import arranged, in_order, lexical_digest, refuse_oversized, values, with_shards
-from rag_assets.publishing.earlier_generation import library_versions, write_keywords, write_lexical
+from rag_assets.publishing.arrange import (
+    arranged,
+    content_digest,
+    in_order,
+    lexical_digest,
+    part_borders,
+    part_sizes,
+    refuse_oversized,
+    values,
+    with_shards,
+)
+from rag_assets.publishing.kept_rows import KeptRows, find_kept_rows
+from rag_assets.publishing.keyword_writer import COLUMNS, EarlierKeywords, write_keyword_index
+from rag_assets.publishing.lexical_writer import EarlierLexical, Progress, build_lexical
 from rag_assets.publishing.manifest_writer import (
     create_manifest,
     pages_digest,
@@ -32,33 +52,124 @@ from rag_assets.publishing.manifest_writer import (
     stamped_facts,
     write_manifest,
 )
-from rag_assets.publishing.part_borders import part_borders, part_sizes
-from rag_assets.publishing.passage_vectors import count_vectors, vectors_at
-from rag_assets.publishing.sentences import Embed, build_sentences
+from rag_assets.publishing.passage_vectors import Embed, build_sentences, count_vectors, vectors_at
 from rag_assets.publishing.shard_writer import ShardContent, ShardWriter, discard_unreadable
-from rag_assets.publishing.shards import content_digest
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_serving.artifacts import keyword_tables
 from rag_serving.artifacts.columns import take_rows
 from rag_serving.artifacts.content_digests import values_digest
-from rag_serving.artifacts.contents import let_go
+from rag_serving.artifacts.contents import FileComparison, let_go
+from rag_serving.artifacts.digests import Stamp, stamp_of
+from rag_serving.artifacts.keyword_tables import KEYWORD_PAGES, KEYWORD_ROWS, KEYWORD_WORDS
 from rag_serving.artifacts.manifest import EmbedderFacts, Manifest, Shard, SourcePages, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS
-from rag_serving.artifacts.store import Store, StoreError, commit_folder, remove_folder
+from rag_serving.artifacts.store import Store, StoreError, commit_folder, remove_folder, table_of
 from rag_serving.config.loading import Config
-from rag_serving.indexes import bm25, chroma, lexical, sentence_vectors
+from rag_serving.indexes import bm25, chroma, keyword_index, lexical, sentence_vectors
 from rag_serving.indexes.chroma import ChromaLocation, DenseError, one_line
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.generation import Generation, place_of
+from rag_serving.indexes.generation_files import LEXICAL_FOLDER
+from rag_serving.indexes.generation_parts import MAPPED_FILE, parts_of
 from rag_serving.indexes.integrity import MARK, find_file_damage
+from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.window_map import vector_ids
 from rag_serving.text import analyzer as terms
+from rag_serving.text.analyzer import ANALYZER_VERSION
 
 _log = logging.getLogger(__name__)
+_LEXICAL_COLUMNS = ("lexical_prefix", "text", "lang")
+_SCHEMAS = dict(zip(keyword_index.FILES, (KEYWORD_WORDS, KEYWORD_ROWS, KEYWORD_PAGES), strict=True))
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of what shapes the files of a generation, as its manifest has them."""
+    libraries = {library: version(library) for library in ("chromadb", "numpy", "pyarrow", "PyStemmer")}
+    return {**libraries, "unicode": unicodedata.unidata_version}
+
+
+def write_lexical(store: Store, tenant: str, folder: Path, table: pa.Table, progress: Progress | None = None) -> int:
+    """Do what `lexical_writer.build_lexical` does, with what can be kept of the published generation."""
+    names = {f"{LEXICAL_FOLDER}/{name}": name for name in lexical.FILES}
+    formats = {"lexical": lexical.FORMAT, "analyzer": ANALYZER_VERSION}
+    if (files := _Published.open(store, tenant, names, formats)) and (kept := files.kept(table, _LEXICAL_COLUMNS)):
+        try:
+            index = LexicalIndex.of({name: files.contents[path] for path, name in names.items()})
+            size = build_lexical(folder, table, progress, EarlierLexical(index, kept))
+        except LexicalError as error:
+            _log.warning("all texts are analyzed: %s", error)
+        else:
+            if files.unaltered:
+                return size
+    return build_lexical(folder, table, progress)
+
+
+def write_keywords(store: Store, tenant: str, folder: Path, table: pa.Table) -> None:
+    """Do what `keyword_writer.write_keyword_index` does, with what can be kept of the published generation."""
+    formats = {"keyword": keyword_tables.FORMAT}
+    if (files := _Published.open(store, tenant, _SCHEMAS, formats)) and (kept := files.kept(table, COLUMNS)):
+        words, rows, pages = (table_of(files.contents[name], files.folder / name, _SCHEMAS[name]) for name in _SCHEMAS)
+        write_keyword_index(folder, table, EarlierKeywords(words, rows, pages, kept))
+        if files.unaltered:
+            return
+    write_keyword_index(folder, table)
+
+
+class _Published(NamedTuple):
+    """Files of the published generation, mapped, and what they were when they were compared with their digests;
+    `chunks`: the names of those with its rows."""
+
+    folder: Path
+    chunks: Sequence[str]
+    contents: Mapping[str, memoryview]
+    stamps: Mapping[str, Stamp | None]
+
+    @classmethod
+    def open(cls, store: Store, tenant: str, names: Collection[str], formats: Mapping[str, int]) -> _Published | None:
+        """Return some files beside the chunks; None where they cannot be used, which is told where they should be
+        sound."""
+        generation = store.current(tenant)
+        if generation is None or not store.generation(tenant, generation).is_dir():
+            return None
+        folder = store.generation(tenant, generation)
+        try:
+            manifest = read_manifest(store, tenant, generation)
+            chunks = [part.file(MAPPED_FILE) for part in parts_of(manifest)]
+            wanted = [*chunks, *names]
+            versions = {"chunks": GENERATION_CHUNKS.version, **formats}
+            same = versions.items() <= manifest.formats.items() and library_versions() == manifest.versions
+            if not same or not manifest.files.keys() >= set(wanted):
+                return None
+            facts = {name: manifest.files[name] for name in wanted}
+            with FileComparison(store, tenant, folder, facts, wanted, 0) as compared:
+                contents = {name: compared[name] for name in wanted}
+        except StoreError as error:
+            _log.warning("nothing is kept of generation %s: %s", generation, error)
+            return None
+        return cls(
+            folder,
+            chunks,
+            {name: content.data for name, content in contents.items()},
+            {name: content.stamp for name, content in contents.items()},
+        )
+
+    def kept(self, table: pa.Table, columns: Sequence[str]) -> KeptRows | None:
+        """Return which rows have the same cells in some columns, None where most do not."""
+        earlier = [table_of(self.contents[name], self.folder / name, GENERATION_CHUNKS) for name in self.chunks]
+        kept = find_kept_rows(table, pa.concat_tables(earlier), columns, self._let_go)
+        return kept if kept.worthwhile else None
+
+    def _let_go(self) -> None:
+        for name in self.chunks:
+            let_go(self.contents[name])
+
+    @property
+    def unaltered(self) -> bool:
+        """Whether no file was written to since it was compared."""
+        return all(stamp_of(self.folder / name) in (None, stamp) for name, stamp in self.stamps.items())
+
 
 _BLOCK = 65_536  # vectors that are looked at at once
-
-Progress = Callable[[int, int], None]  # chunks done, of how many
 
 
 @dataclass(frozen=True)

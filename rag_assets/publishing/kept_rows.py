@@ -1,7 +1,7 @@
 """Which rows of a chunk table stood in an earlier one with the same content: what was made of them is made already.
 
 Belongs here: comparing columns of two tables. Does not belong here: where the earlier table comes from
-(`earlier_generation`), what is kept of its rows (`lexical_writer`, `keyword_writer`).
+(`build`), what is kept of its rows (`lexical_writer`, `keyword_writer`).
 
 Cells are compared, not their digests, so that nothing rests on a column that something else filled in.
 """

@@ -16,11 +16,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_assets.publishing.arrange import BuildError
-from rag_assets.publishing.column_sizes import MOST
+from rag_assets.publishing.arrange import MOST, BuildError
 from rag_assets.publishing.kept_rows import KeptRows, rows_of
-from rag_assets.publishing.posting_lists import PART, Borders, KeptPostings, Numbers, RowPostings, blocks, counted
-from rag_assets.publishing.token_lists import TokenLists
+from rag_assets.publishing.posting_lists import (
+    PART,
+    Borders,
+    KeptPostings,
+    Numbers,
+    RowPostings,
+    TokenLists,
+    blocks,
+    counted,
+)
 from rag_serving.artifacts.columns import combine_chunks, dictionary_encode
 from rag_serving.artifacts.keyword_tables import KEYWORD_PAGES, KEYWORD_ROWS, KEYWORD_WORDS
 from rag_serving.artifacts.store import write_mapped

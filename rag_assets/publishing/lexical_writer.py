@@ -26,8 +26,16 @@ from numpy.typing import DTypeLike, NDArray
 
 from rag_assets.publishing.arrange import lexical_digest, lexical_documents
 from rag_assets.publishing.kept_rows import KeptRows, rows_of
-from rag_assets.publishing.posting_lists import PART, KeptPostings, Numbers, PostingBlock, RowPostings, blocks, counted
-from rag_assets.publishing.token_lists import TokenLists
+from rag_assets.publishing.posting_lists import (
+    PART,
+    KeptPostings,
+    Numbers,
+    PostingBlock,
+    RowPostings,
+    TokenLists,
+    blocks,
+    counted,
+)
 from rag_serving.indexes.bm25 import K1, METHOD, B, idf
 from rag_serving.indexes.lexical import ARRAYS, FACTS_FILE, FORMAT, IDS_FILE, VOCABULARY_FILE, LexicalIndex
 from rag_serving.indexes.word_lists import sorted_places

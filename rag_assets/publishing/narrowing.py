@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from rag_assets.publishing.arrange import content_digest
 from rag_assets.publishing.manifest_writer import create_manifest, signed, stamped_facts, write_manifest
 from rag_assets.publishing.publish import publish_to_database
-from rag_assets.publishing.shards import content_digest
 from rag_assets.publishing.workspace import write_chunk_parts, write_page_readers
 from rag_assets.state.locks import locked
 from rag_assets.state.records import PublishState, settled_chunks, write_publish_state

@@ -1,16 +1,19 @@
 """Which rows hold which terms and how often: counted part by part of the rows, then put together term by term.
 
-Belongs here: arrays of numbers. Does not belong here: what a term is, what they are written as (`lexical_writer`,
-`keyword_writer`), which rows an earlier index had already (`kept_rows`).
+Belongs here: arrays and lists of numbers, what was made of each token. Does not belong here: what a term or token is,
+what they are written as (`lexical_writer`, `keyword_writer`), which rows an earlier index had already (`kept_rows`).
 
 A part keeps three bytes for each row of each term; the texts that it was counted from are forgotten. Terms are numbered
 as they come, and by their order among all only when all parts are there. What an earlier index holds of rows that did
-not change is copied under their new numbers. No more than some millions of postings are put together at once.
+not change is copied under their new numbers. No more than some millions of postings are put together at once. A text is
+split at its spaces, and what is between them is analyzed once: most of it comes again, and looking it up takes a
+quarter of the time that finding its words takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +23,6 @@ from rag_serving.artifacts.contents import let_go
 
 Numbers = NDArray[np.int32]
 Borders = NDArray[np.int64]
-
 PART = 25_000
 """Rows that are counted at once: 4 million words of some 150 each."""
 BLOCK = 1 << 22
@@ -154,3 +156,56 @@ def _with_kept(new: PostingBlock, kept: KeptPostings, first: int, last: int) -> 
         targets = np.searchsorted(terms * width + rows, owners * width + new.rows)
         rows, counts = np.insert(rows, targets, new.rows), np.insert(counts, targets, new.counts)
     return PostingBlock(sizes, rows, counts)
+
+
+MOST = 1 << 20
+"""Tokens that are remembered, some 150 MB."""
+NumbersOf = Callable[[str], Iterable[int]]
+
+
+class TokenLists:
+    """Lists of numbers, one for each token, and the tokens of each kind."""
+
+    def __init__(self) -> None:
+        self._members, self._borders = array("i"), array("q", [0])
+        self._tokens: dict[str | None, _Tokens] = {}
+
+    def __len__(self) -> int:
+        return len(self._borders) - 1
+
+    def tokens(self, kind: str | None, numbers_of: NumbersOf) -> Callable[[str], int]:
+        """Return what gives the list's number of a token of a kind, by `numbers_of` where it is new."""
+        known = self._tokens.get(kind)
+        if known is None:
+            known = self._tokens[kind] = _Tokens(lambda token: self._add(numbers_of(token)))
+        return known.__getitem__
+
+    def members(self, lists: Numbers) -> tuple[Numbers, Borders]:
+        """Return the members of some lists, one after the other, and how many each has."""
+        borders = np.array(self._borders)
+        sizes = np.diff(borders)[lists]
+        shifts = borders[lists] - (np.cumsum(sizes) - sizes)
+        places = np.repeat(shifts, sizes) + np.arange(int(sizes.sum()))
+        return np.array(self._members, np.int32)[places], sizes
+
+    def shrink(self) -> None:
+        """Forget all lists where there are too many: numbers that were given before are worth nothing then."""
+        if len(self) > MOST:
+            self.__init__()  # type: ignore[misc]
+
+    def _add(self, numbers: Iterable[int]) -> int:
+        self._members.extend(numbers)
+        self._borders.append(len(self._members))
+        return len(self) - 1
+
+
+class _Tokens(dict[str, int]):
+    """The list's number of every token of one kind."""
+
+    def __init__(self, add: Callable[[str], int]) -> None:
+        super().__init__()
+        self._add = add
+
+    def __missing__(self, token: str) -> int:
+        number = self[token] = self._add(token)
+        return number

@@ -23,11 +23,10 @@ from rag_assets.publishing.build import shard_content
 from rag_assets.publishing.documents import restore_originals
 from rag_assets.publishing.keyword_writer import write_keyword_index
 from rag_assets.publishing.lexical_writer import build_lexical
-from rag_assets.publishing.passage_vectors import vectors_at
-from rag_assets.publishing.sentences import SentencesPart, write_sentences
+from rag_assets.publishing.passage_vectors import SentencesPart, vectors_at, write_sentences
 from rag_assets.publishing.shard_writer import ShardWriter, discard_unreadable
 from rag_assets.publishing.workspace import load_vectors, save_codes, save_vectors, write_page_readers
-from rag_assets.state.vector_cache import SEAL_PURPOSE, EmbeddedTexts, VectorCache, vector_key
+from rag_assets.state.content_cache import SEAL_PURPOSE, EmbeddedTexts, VectorCache, vector_key
 from rag_serving.artifacts.columns import take_rows
 from rag_serving.artifacts.manifest import Manifest, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS

@@ -1,7 +1,7 @@
 """Dense shards are built as Chroma collections, named by the digest of their content and never changed afterwards.
 
 Belongs here: building, reusing and removing a tenant's collections, and the notes of their files.
-Does not belong here: searching them (`rag_serving.indexes.chroma`), which pages a shard holds (`shards`).
+Does not belong here: searching them (`rag_serving.indexes.chroma`), which pages a shard holds (`arrange`).
 
 Deletes and upserts leave live records unreachable in Chroma (chroma-core/chroma#7758, #4275), so a collection is only
 ever added to while it is called `building-…`; renaming it is the commit.

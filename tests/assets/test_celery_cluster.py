@@ -28,7 +28,7 @@ from citelock_scale.object_home.home import object_home
 from evals.bench.cluster import Killer
 from evals.bench.executors import build as build_by_cluster
 from evals.bench.executors import configuration
-from rag_assets.state.planning import published_damage
+from rag_assets.state.observed import published_damage
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import load_config

@@ -8,7 +8,7 @@ from support.building import build_json
 from support.envelopes import Wiki, write_twins
 from support.project import Project
 
-from rag_assets.state.content_cache import FILE
+from rag_assets.state.content_cache import SIGNATURES_FILE
 from rag_serving.artifacts.schema import DEDUP_MAP
 from rag_serving.artifacts.store import read_table
 from rag_serving.config.loading import load_config
@@ -47,7 +47,7 @@ def test_only_new_texts_are_fingerprinted_and_a_deleted_cache_changes_nothing(bu
     write_twins(built_project.wiki)
     assert all(built_project.run("ingest", source).success for source in ("eng", "ops"))
     counted = [dedup_map(built_project)["fingerprints_computed"] for _ in range(2)]
-    (built_project.store.cache("demo") / FILE).unlink()
+    (built_project.store.cache("demo") / SIGNATURES_FILE).unlink()
     assert [*counted, dedup_map(built_project)["fingerprints_computed"]] == [1, 0, 5]
 
 

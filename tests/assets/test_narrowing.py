@@ -14,13 +14,13 @@ from support.synthetic import chunk_table
 from rag_assets import asset_checks
 from rag_assets.assets import contexts as contexts_asset
 from rag_assets.assets import dedup as dedup_asset
-from rag_assets.assets import embeddings as embeddings_asset
 from rag_assets.assets import eval_report as eval_report_asset
 from rag_assets.assets import generation as generation_asset
+from rag_assets.assets import indexes as embeddings_asset
 from rag_assets.assets import indexes as indexes_asset
 from rag_assets.publishing.checks import CheckResult, check_generation
 from rag_assets.publishing.narrowing import SourceReaders, narrowed_table, publish_narrowed
-from rag_assets.state import planning
+from rag_assets.state import observed
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.manifest import read_manifest
 from rag_serving.artifacts.store import Store
@@ -162,7 +162,7 @@ def test_a_model_without_a_name_holds_nothing_up(wiki: Wiki, monkeypatch: pytest
     monkeypatch.setattr("rag_assets.build.command.wanted_inputs", nameless)
     assert build_json(wiki, code=1)["errors"] == {"embedding": "no embedding server answers"}
     assert pages_for(wiki, ANYBODY) == {"201"}
-    assert planning.published_inputs(Store(wiki.home), "demo") == ""
+    assert observed.published_inputs(Store(wiki.home), "demo") == ""
 
 
 def test_a_killed_build_holds_nothing_up(wiki: Wiki, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.publishing.shards import content_digest, page_hash, shard_count, shard_name
+from rag_assets.publishing.arrange import content_digest, page_hash, shard_count, shard_name
 
 PAGES = st.lists(st.sampled_from([str(number) for number in range(60)]), max_size=300)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rag_assets.state.content_cache import FILE, SignatureCache
+from rag_assets.state.content_cache import SIGNATURES_FILE, SignatureCache
 from rag_assets.steps.dedup import FINGERPRINT, fingerprints
 
 TEXTS = ["one text", "another text", "one text"]
@@ -31,7 +31,7 @@ def test_no_texts_give_no_fingerprints(tmp_path: Path) -> None:
 def test_a_damaged_file_is_begun_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     cache = SignatureCache(tmp_path)
     cache.fingerprints(TEXTS, HASHES)
-    (tmp_path / FILE).write_bytes(b"not a database" * 1000)
+    (tmp_path / SIGNATURES_FILE).write_bytes(b"not a database" * 1000)
     found, computed = cache.fingerprints(TEXTS, HASHES)
     assert found.tobytes() == fingerprints(TEXTS).tobytes()
     assert computed == 2
@@ -42,7 +42,7 @@ def test_a_damaged_file_is_begun_anew(tmp_path: Path, caplog: pytest.LogCaptureF
 def test_a_record_that_is_not_whole_is_computed_again(tmp_path: Path) -> None:
     cache = SignatureCache(tmp_path)
     cache.fingerprints(TEXTS, HASHES)
-    with sqlite3.connect(tmp_path / FILE) as database:
+    with sqlite3.connect(tmp_path / SIGNATURES_FILE) as database:
         database.execute("UPDATE fingerprints SET record = zeroblob(length(record)) WHERE key LIKE '%:a'")
     database.close()
     found, computed = cache.fingerprints(TEXTS, HASHES)
@@ -51,7 +51,7 @@ def test_a_record_that_is_not_whole_is_computed_again(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / FILE).mkdir()
+    (tmp_path / SIGNATURES_FILE).mkdir()
     found, computed = SignatureCache(tmp_path).fingerprints(TEXTS, HASHES)
     assert (len(found), computed) == (3, 2)
     assert "cannot be used" in caplog.text

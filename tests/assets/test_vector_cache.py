@@ -20,7 +20,7 @@ import pytest
 from numpy.typing import NDArray
 from support.counting_embedder import Counting
 
-from rag_assets.state.vector_cache import COMMIT_TEXTS, FILE, SEAL_PURPOSE, VectorCache, vector_key
+from rag_assets.state.content_cache import COMMIT_TEXTS, FILE, SEAL_PURPOSE, VectorCache, vector_key
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.models.protocols import ModelError, Progress
 
@@ -161,7 +161,7 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from support.counting_embedder import Counting
-from rag_assets.state.vector_cache import VectorCache
+from rag_assets.state.content_cache import VectorCache
 
 class Slow(Counting):
     def embed_documents(self, texts, progress=None):

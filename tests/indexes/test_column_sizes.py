@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for
 
-from rag_assets.publishing.arrange import BuildError, in_order
+from rag_assets.publishing.arrange import MOST, BuildError, in_order, oversized_column
 from rag_assets.publishing.build import build_dense
-from rag_assets.publishing.column_sizes import MOST, oversized_column
 from rag_assets.publishing.keyword_writer import Lists
 from rag_serving.artifacts.columns import take_rows
 from rag_serving.artifacts.schema import GENERATION_CHUNKS

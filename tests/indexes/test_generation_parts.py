@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from support.examples import examples
 from support.synthetic import MODEL, TENANT, WORDS, chunk_row, clustered_vectors, config_for, folder_bytes
 
+from rag_assets.publishing.arrange import part_borders
 from rag_assets.publishing.build import build_generation
-from rag_assets.publishing.part_borders import part_borders
 from rag_assets.publishing.repair import repair
 from rag_assets.state.records import tenant_inputs
 from rag_serving.access.principals import Principal

@@ -16,7 +16,7 @@ from support.examples import examples
 from support.lexical_table import lexical_table
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for, folder_bytes
 
-from rag_assets.publishing import keyword_writer, lexical_writer, token_lists
+from rag_assets.publishing import keyword_writer, lexical_writer, posting_lists
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.keyword_writer import write_keyword_index
 from rag_assets.publishing.lexical_writer import build_lexical
@@ -80,7 +80,7 @@ def test_parts_of_any_size_give_what_bm25s_gives_for_all_texts(
     folder = tmp_path_factory.mktemp("index")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lexical_writer, "PART", part)
-        patch.setattr(token_lists, "MOST", part)
+        patch.setattr(posting_lists, "MOST", part)
         build_lexical(folder / "parts", lexical_table(texts, languages))
     build_lexical(folder / "whole", lexical_table(texts, languages))
     assert folder_bytes(folder / "parts") == folder_bytes(folder / "whole")
@@ -122,7 +122,7 @@ def test_a_keyword_index_in_parts_is_that_of_all_rows(
         (tmp_path / name).mkdir()
     write_keyword_index(tmp_path / "whole", table)
     monkeypatch.setattr(keyword_writer, "PART", part)
-    monkeypatch.setattr(token_lists, "MOST", part)
+    monkeypatch.setattr(posting_lists, "MOST", part)
     write_keyword_index(tmp_path / "parts", table)
     assert folder_bytes(tmp_path / "parts") == folder_bytes(tmp_path / "whole")
     words = map_table(tmp_path / "parts" / WORDS_FILE, KEYWORD_WORDS)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.synthetic import MODEL, TENANT, chunk_row, chunk_table, config_for, folder_bytes
 
-from rag_assets.publishing import earlier_generation, keyword_writer, lexical_writer, posting_lists
+from rag_assets.publishing import build as building
+from rag_assets.publishing import keyword_writer, lexical_writer, posting_lists
 from rag_assets.publishing.arrange import in_order
 from rag_assets.publishing.build import build_dense, build_lexical_index, commit_generation
 from rag_assets.publishing.kept_rows import find_kept_rows, same_cells
@@ -174,7 +175,7 @@ def test_what_cannot_be_trusted_is_made_anew(tmp_path: Path, monkeypatch: pytest
         manifest = folder / "manifest.json"
         manifest.write_text(manifest.read_text().replace('"signature": "', '"signature": "0'))
     elif damage == "other library":
-        monkeypatch.setattr(earlier_generation, "library_versions", lambda: {"PyStemmer": "0"})
+        monkeypatch.setattr(building, "library_versions", lambda: {"PyStemmer": "0"})
     elif damage == "nothing published":
         Store(tmp_path / "home").pointer(TENANT).unlink()
     else:
@@ -185,7 +186,7 @@ def test_what_cannot_be_trusted_is_made_anew(tmp_path: Path, monkeypatch: pytest
                 os.utime(counts, ns=(1, 1))
             return write(*arguments)
 
-        monkeypatch.setattr(earlier_generation, "build_lexical", interrupted)
+        monkeypatch.setattr(building, "build_lexical", interrupted)
     second = build(tmp_path / "home", a_change(table), analyzed)
     assert analyzed[-1] == 57
     monkeypatch.undo()

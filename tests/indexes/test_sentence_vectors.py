@@ -13,9 +13,9 @@ from support.counting_embedder import Counting
 from support.synthetic import TENANT, chunk_row, config_for
 
 from rag_assets.publishing.build import build_dense, build_lexical_index, commit_generation
+from rag_assets.publishing.passage_vectors import build_sentences, embedding_through, encoded
 from rag_assets.publishing.repair import repair
-from rag_assets.publishing.sentences import build_sentences, embedding_through, encoded
-from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache
+from rag_assets.state.content_cache import SEAL_PURPOSE, VectorCache
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import Answering, Question
 from rag_serving.answering.lock import freeze

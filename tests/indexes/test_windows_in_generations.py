@@ -19,7 +19,7 @@ from rag_assets.publishing.checks import Coverage, check_generation
 from rag_assets.publishing.passage_vectors import count_vectors, vectors_at
 from rag_assets.publishing.repair import repair
 from rag_assets.publishing.shard_writer import ShardWriter
-from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache, vector_key
+from rag_assets.state.content_cache import SEAL_PURPOSE, VectorCache, vector_key
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.signatures import Seal

@@ -9,7 +9,7 @@ from support.counting_embedder import Counting
 from support.cutting import WordTokenizer
 from support.section_pages import page
 
-from rag_assets.state.vector_cache import VectorCache
+from rag_assets.state.content_cache import VectorCache
 from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.chunks.select import join_sources
 from rag_assets.steps.contexts.contextualize import build_contexts

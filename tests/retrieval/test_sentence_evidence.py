@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support.listed_chunks import ListedChunks, ranked, searching
 
-from rag_assets.publishing.sentences import encoded
+from rag_assets.publishing.passage_vectors import encoded
 from rag_serving.indexes.sentence_vectors import MAX_ERROR, SentenceVectors
 from rag_serving.retrieval.ranking import SCORE, Ranking
 from rag_serving.retrieval.sentence_evidence import HEADING, SENTENCE, SentenceEvidence

@@ -191,7 +191,7 @@ def test_the_cloud_keeps_files_on_a_host_of_its_own() -> None:
 
 
 def test_a_link_out_of_a_dump_is_not_followed(tmp_path: Path) -> None:
-    from rag_assets.sources.dump_files import dump_files
+    from rag_assets.sources.confluence_dump import dump_files
     from rag_assets.sources.envelope import EnvelopeError
 
     dump = tmp_path / "dump"
@@ -211,7 +211,7 @@ def test_a_link_in_a_zip_is_no_page(tmp_path: Path) -> None:
     import stat
     import zipfile
 
-    from rag_assets.sources.dump_files import dump_files
+    from rag_assets.sources.confluence_dump import dump_files
     from rag_assets.sources.envelope import EnvelopeError
 
     link = zipfile.ZipInfo("1.json")

@@ -12,7 +12,7 @@ import pytest
 from sources.stand_in_site import Envelope, page
 
 from rag_assets.sources import SourceError, SyncResult, open_source
-from rag_assets.sources import dump_files as limits
+from rag_assets.sources import confluence_dump as limits
 from rag_serving.access.principals import EVERYONE, NOBODY
 from rag_serving.config.sources import ConfluenceDump
 

@@ -22,8 +22,8 @@ from sources.syncs import settings_of
 from rag_assets.monitoring import source_health as source_checks
 from rag_assets.monitoring.source_health import answers_within, examine, without_secrets
 from rag_assets.sources import open_source
-from rag_assets.sources import registry as module
-from rag_assets.sources.registry import Reach, reach
+from rag_assets.sources import reach as module
+from rag_assets.sources.reach import Reach, reach
 from rag_assets.state.sync_files import write_sync
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.artifacts.store import Store, read_json, write_json, write_table

@@ -15,7 +15,7 @@ from sources.syncs import ALL, Syncs, column, enumerates, ids, settings_of
 
 from rag_assets.sources import SourceError
 from rag_assets.sources.confluence.transport import is_anonymous, is_nobody
-from rag_assets.sources.registry import reach
+from rag_assets.sources.reach import reach
 from rag_serving.config.sources import Confluence
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_assets.state.vector_cache import vector_key
+from rag_assets.state.content_cache import vector_key
 from rag_serving.models.protocols import Progress
 
 

@@ -39,7 +39,7 @@ from evals.evaluation.measures import of_answers
 from evals.evaluation.metrics import bootstrap_interval, paired_p_value
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.passage_vectors import embed_passages
-from rag_assets.state.vector_cache import VectorCache
+from rag_assets.state.content_cache import VectorCache
 from rag_serving.artifacts.store import Store, write_json, write_text
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import parse_config

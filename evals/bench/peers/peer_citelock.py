@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from evals.evaluation.beir import BeirDocument
 from evals.evaluation.bench import TENANT, chunk_table
 from rag_assets.publishing.build import build_generation
-from rag_assets.state.vector_cache import VectorCache
+from rag_assets.state.content_cache import VectorCache
 from rag_serving.access.principals import EVERYONE, Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline

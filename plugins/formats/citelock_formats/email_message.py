@@ -14,9 +14,8 @@ from email.message import EmailMessage, Message
 
 from citelock_formats.rtf import rtf_text
 from rag_assets.steps.files.composed import Composed
-from rag_assets.steps.files.decoding import decoded
 from rag_assets.steps.files.file_text import web_page
-from rag_assets.steps.files.records import FileError, FileText, PagesDone
+from rag_assets.steps.files.records import FileError, FileText, PagesDone, decoded
 from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.element_tree import Element, PageError, parse_html
 from rag_assets.steps.formats.tables import row_line

@@ -16,8 +16,7 @@ from citelock_sites.asciidoc.page import asciidoc_page
 from citelock_sites.markup import MarkupError, ReferenceTarget
 from rag_assets.sources.sites.front_matter import YamlError, read_yaml
 from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, SourceTree, has_file, quoted
-from rag_assets.steps.files.decoding import decoded
-from rag_assets.steps.files.records import FileError
+from rag_assets.steps.files.records import FileError, decoded
 
 ENDINGS = (".adoc", ".asciidoc", ".asc")
 COMPONENT, PLAYBOOK = "antora.yml", "antora-playbook.yml"

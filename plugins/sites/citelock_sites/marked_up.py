@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 from citelock_sites.markup import MarkupError, MarkupPage
 from rag_assets.steps.files.composed import Composed
-from rag_assets.steps.files.decoding import decoded
-from rag_assets.steps.files.records import FileError, FileText, PagesDone
+from rag_assets.steps.files.records import FileError, FileText, PagesDone, decoded
 from rag_assets.steps.formats.budget import first_chars, noted
 from rag_assets.steps.formats.macros import with_losses
 

@@ -28,8 +28,7 @@ from rag_assets.sources.sites.site import (
     quoted,
     settings_text,
 )
-from rag_assets.steps.files.decoding import decoded
-from rag_assets.steps.files.records import FileError
+from rag_assets.steps.files.records import FileError, decoded
 from rag_serving.documents.kinds import is_document_name
 
 CONF = "conf.py"

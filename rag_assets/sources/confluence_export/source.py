@@ -30,6 +30,7 @@ import pyarrow as pa
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.attachments import Attached, Comment, attachment_rows, comments_row, moment_of
 from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, digest, finish, rows_by_id, settings_digest
+from rag_assets.sources.confluence_dump import MAX_ARCHIVE_BYTES, is_link, opened, read_entry
 from rag_assets.sources.confluence_export.space import (
     BODIES,
     DETAILS,
@@ -40,7 +41,6 @@ from rag_assets.sources.confluence_export.space import (
     number_of,
     page_bodies,
 )
-from rag_assets.sources.dump_files import MAX_ARCHIVE_BYTES, is_link, opened, read_entry
 from rag_assets.sources.envelope import EnvelopeError, Origin, content_hash, exclusion_of, row_of
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.exported_page import ExportedPage, page_id_in

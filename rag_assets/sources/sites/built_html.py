@@ -14,8 +14,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, SourceTree, has_file, quoted
-from rag_assets.steps.files.decoding import decoded
-from rag_assets.steps.files.records import FileError
+from rag_assets.steps.files.records import FileError, decoded
 from rag_assets.steps.formats.element_tree import PageError, parse_html
 from rag_assets.steps.formats.html import templates_as_text
 

@@ -14,8 +14,7 @@ from functools import cached_property
 from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
-from rag_assets.steps.files.decoding import decoded
-from rag_assets.steps.files.records import FileError
+from rag_assets.steps.files.records import FileError, decoded
 
 
 class SourceTree(Protocol):

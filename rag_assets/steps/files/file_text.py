@@ -12,10 +12,9 @@ from importlib import import_module
 from types import MappingProxyType
 
 from rag_assets.steps.files.composed import Composed
-from rag_assets.steps.files.decoding import decoded, shortened
 from rag_assets.steps.files.pdf.reading import pdf_text
 from rag_assets.steps.files.plugged import lack, plugged_in
-from rag_assets.steps.files.records import FileError, FileText, PagesDone
+from rag_assets.steps.files.records import FileError, FileText, PagesDone, decoded, shortened
 from rag_assets.steps.files.zip_members import ZipMembers
 from rag_assets.steps.formats.blocks import code_block
 from rag_assets.steps.formats.budget import BUDGET, Budget, first_chars, first_rows, noted

@@ -13,8 +13,8 @@ from support.stand_in_chat import MODEL, StandInChat, served
 from support.wiki import configuration
 
 from rag_assets.llm_contexts.tenant import plan_contexts, write_contexts
-from rag_assets.publishing.budgeted_embedder import BudgetedEmbedder
-from rag_assets.state.vector_cache import VectorCache
+from rag_assets.publishing.passage_vectors import BudgetedEmbedder
+from rag_assets.state.content_cache import VectorCache
 from rag_serving.config.models import Context, Embedding
 from rag_serving.hooks import BudgetError, open_budgets
 from rag_serving.models.protocols import Progress

@@ -1,7 +1,7 @@
 """What jobs need and give: texts and vectors, in files of the tenant's cache or objects of a home that machines share.
 
 Belongs here: keeping, finding, checking and removing them, and the seal of objects. Does not belong here: jobs
-(`queue`), doing one (`worker`), the cache's own file (`state.vector_cache`).
+(`queue`), doing one (`worker`), the cache's own file (`state.content_cache`).
 
 No text of a page is in the database. A payload may be lost at any time: the job fails with that reason, and a build
 that needs its texts writes them again. What it holds is believed only where it has the content address that the job
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from citelock_scale.embedding_jobs.queue import LACKS_TEXTS, EmbeddingText, JobClaim, JobQueue, job_id
 from citelock_scale.object_home.objects import Objects
-from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache, vector_key
+from rag_assets.state.content_cache import SEAL_PURPOSE, VectorCache, vector_key
 from rag_serving.artifacts.signatures import SEAL_BYTES, Seal
 from rag_serving.artifacts.store import Store, StoreError, write_bytes
 

@@ -33,7 +33,7 @@ from rag_assets.embedding_usage import (
     read_usage,
     since,
 )
-from rag_assets.state.vector_cache import EmbeddingObserver
+from rag_assets.state.content_cache import EmbeddingObserver
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config

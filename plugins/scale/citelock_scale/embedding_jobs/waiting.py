@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from citelock_scale.embedding_jobs.queue import Batch, EmbeddingText, JobQueue, QueueState
 from citelock_scale.embedding_jobs.worker import Worker, WorkerRegister
 from rag_assets.embedding_usage import DeadTextsError, JobsError, WaitFigures
-from rag_assets.state.vector_cache import (
+from rag_assets.state.content_cache import (
     EmbeddedTexts,
     EmbeddingObserver,
     Progress,

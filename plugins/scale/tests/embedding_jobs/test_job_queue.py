@@ -21,7 +21,7 @@ from support.waiting import wait_until
 from citelock_scale.embedding_jobs import worker as worker_module
 from citelock_scale.embedding_jobs.queue import ENDED, LACKS_TEXTS, Failure
 from rag_assets.embedding_usage import JobsError, PageUsage, read_usage
-from rag_assets.state.vector_cache import vector_key
+from rag_assets.state.content_cache import vector_key
 from rag_serving.models.protocols import Progress
 from rag_serving.telemetry.job_series import JobSeries
 from rag_serving.telemetry.job_tables import JOBS

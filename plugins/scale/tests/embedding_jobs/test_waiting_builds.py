@@ -17,7 +17,7 @@ from support.waiting import wait_until
 from citelock_scale.embedding_jobs import waiting
 from citelock_scale.embedding_jobs.queue import JobQueue
 from rag_assets.embedding_usage import DeadTextsError, PageUsage, WaitFigures, add_usage, build_vectors, read_usage
-from rag_assets.state.vector_cache import EmbeddedTexts
+from rag_assets.state.content_cache import EmbeddedTexts
 from rag_serving.hooks import BudgetError
 from rag_serving.models.protocols import ModelError
 

@@ -21,8 +21,8 @@ from citelock_scale.embedding_jobs import worker as worker_module
 from citelock_scale.embedding_jobs.queue import JobQueue
 from citelock_scale.object_home.home import ObjectHome, object_home
 from rag_assets.embedding_usage import DeadTextsError, build_vectors
+from rag_assets.state.content_cache import EmbeddedTexts
 from rag_assets.state.locks import locked
-from rag_assets.state.vector_cache import EmbeddedTexts
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.loading import ConfigError
 
