@@ -27,7 +27,7 @@ from rag_serving.models import open_embedder
 from rag_serving.models.embedding.device import Device
 from rag_serving.models.embedding.weights import MODEL
 from rag_serving.models.protocols import ModelError
-from rag_serving.rerank_service.batches import score_all
+from rag_serving.rerank_service.api import score_all
 
 TENANT = "bench"
 

@@ -29,7 +29,7 @@ from rag_assets.parsing.scanned import opened_scans
 from rag_assets.sources.documents.folder import DocumentFolder
 from rag_assets.sources.documents.rows import DocumentReading
 from rag_serving.access.principals import Principal
-from rag_serving.config.documents import Documents
+from rag_serving.config.sections import Documents
 from rag_serving.config.sources import Files
 from rag_serving.records.passages import Chunk
 from rag_serving.text.page_marks import pages_of

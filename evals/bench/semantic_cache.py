@@ -27,8 +27,8 @@ import yaml
 
 from evals.bench.real_text import DATA
 from rag_serving.caching.answers import AnswerCache, AnswerScope, CachedAnswer, Vector
-from rag_serving.config.caching import Cache
 from rag_serving.config.models import Embedding
+from rag_serving.config.sections import Cache
 from rag_serving.models import open_embedder
 from rag_serving.models.protocols import Embedder
 from rag_serving.records.answers import Answer

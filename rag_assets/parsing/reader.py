@@ -25,7 +25,7 @@ from rag_assets.steps.formats.budget import Budget, noted, without_note
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.exported_page import ExportedIndex, ExportedPage, exported_index, exported_page
 from rag_assets.steps.sections.reading import DirectReader, Properties
-from rag_serving.config.documents import Documents
+from rag_serving.config.sections import Documents
 from rag_serving.documents.kinds import TEXT_KINDS, Kind, KindError, kind_in
 from rag_serving.isolation.child import Child, ParseError, module_command
 from rag_serving.isolation.frames import Frame

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from rag_assets.steps.files.plugged import GROUP, SCANNED
 from rag_assets.steps.files.records import OcrPage, PagesDone
-from rag_serving.config.documents import Documents
+from rag_serving.config.sections import Documents
 from rag_serving.plugins import loaded, one
 
 SETTINGS = "documents.ocr."

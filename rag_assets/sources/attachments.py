@@ -24,7 +24,7 @@ from rag_assets.sources.envelope import EnvelopeError, content_hash
 from rag_assets.sources.originals import OriginalFacts, is_kept, keep_original
 from rag_assets.steps.files.file_text import FileError
 from rag_assets.steps.files.records import needs
-from rag_serving.config.documents import Documents
+from rag_serving.config.sections import Documents
 from rag_serving.config.sources import AttachmentSource, SourceBase
 from rag_serving.documents.kinds import TEXT_KINDS, Kind, KindError, kind_by_name, kind_in
 

@@ -48,7 +48,7 @@ class SignInError(RedactedError):
 
 
 @dataclass(frozen=True)
-class Metadata:
+class ProviderMetadata:
     """What discovery tells."""
 
     authorization: str
@@ -66,7 +66,7 @@ class Provider:
         self.settings = settings
         self.expected = Expected(settings.issuer, (settings.client_id,), settings.algorithms, settings.leeway_s)
         self._clock = clock
-        self._metadata: tuple[float, Metadata] | None = None
+        self._metadata: tuple[float, ProviderMetadata] | None = None
         self._keys = FetchedKeys(self._fetched_keys, Ages(FRESH_S, KEPT_S), clock)
         self._failed: dict[str, tuple[float, str]] = {}
         self._asking = 0
@@ -126,7 +126,7 @@ class Provider:
             token = await self._redeem(metadata, code, flow["verifier"], redirect_uri)
             return await self._validated(token, flow["nonce"])
 
-    async def metadata(self) -> Metadata:
+    async def metadata(self) -> ProviderMetadata:
         """Return the provider's metadata; what was read before serves while it cannot be read again.
 
         Raises:
@@ -177,7 +177,7 @@ class Provider:
         except TokenError as error:
             raise SignInError(f"the ID token is not believed: {error}") from None
 
-    async def _redeem(self, metadata: Metadata, code: str, verifier: str, redirect_uri: str) -> str:
+    async def _redeem(self, metadata: ProviderMetadata, code: str, verifier: str, redirect_uri: str) -> str:
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -216,7 +216,7 @@ class Provider:
         return os.environ.get(variable) if variable else None
 
 
-def _metadata(content: dict[str, Any], settings: Oidc) -> Metadata:
+def _metadata(content: dict[str, Any], settings: Oidc) -> ProviderMetadata:
     try:
         check_issuer(content, settings.issuer, "serving.oidc.issuer")
     except KeysDownError as error:
@@ -227,7 +227,7 @@ def _metadata(content: dict[str, Any], settings: Oidc) -> Metadata:
     methods = content.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
     in_body = isinstance(methods, list) and "client_secret_basic" not in methods and "client_secret_post" in methods
     challenges = content.get("code_challenge_methods_supported")
-    return Metadata(
+    return ProviderMetadata(
         authorization=str(urls[0]),
         token=str(urls[1]),
         keys=str(urls[2]),

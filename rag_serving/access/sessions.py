@@ -64,7 +64,7 @@ class Session:
         return f"{self.principal.tenant} {self.principal.user}"
 
 
-class Sessions:
+class SignInSessions:
     """Begins, seals and reads the sessions of an installation."""
 
     def __init__(self, config: Config, clock: Callable[[], float] = time.time) -> None:

@@ -21,7 +21,7 @@ from rag_serving.access.claims import principal_of
 from rag_serving.access.group_members import Memberships
 from rag_serving.access.principals import ROLES, Principal, choose_tenant
 from rag_serving.access.provider import Provider
-from rag_serving.access.sessions import Session, Sessions
+from rag_serving.access.sessions import Session, SignInSessions
 from rag_serving.api.credentials import AuthError, Credentials, Identity
 from rag_serving.api.wire import NO_TOKEN, bearer_token, is_loopback
 from rag_serving.config.loading import Config, ConfigError
@@ -61,7 +61,7 @@ class Authenticator:
         """
         self._tenants = sorted(config.tenants)
         self._memberships = Memberships(config)
-        self.sessions = Sessions(config)
+        self.sessions = SignInSessions(config)
         _check_tenants(config)
         self._credentials: Credentials | None = None  # nobody is asked for any
         if config.serving.auth != "loopback":

@@ -18,7 +18,7 @@ from rag_serving.access.bearer_tokens import Bearer, BearerTokens
 from rag_serving.access.claims import ClaimsError
 from rag_serving.access.key_sets import KeysDownError
 from rag_serving.access.principals import Principal
-from rag_serving.access.sessions import Session, Sessions
+from rag_serving.access.sessions import Session, SignInSessions
 from rag_serving.access.token_validation import ExpiredTokenError, TokenError
 from rag_serving.api.static_tokens import TokenHolder, read_tokens, token_digest
 from rag_serving.api.wire import RequestError
@@ -57,7 +57,7 @@ class Identity:
 class Credentials:
     """The credentials that a configuration knows."""
 
-    def __init__(self, config: Config, sessions: Sessions, like: Credentials | None = None) -> None:
+    def __init__(self, config: Config, sessions: SignInSessions, like: Credentials | None = None) -> None:
         """`like`: of an earlier configuration, whose fetched keys go on where nothing of them changed.
 
         Raises:

@@ -40,8 +40,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.access.principals import Principal, satisfied_classes
-from rag_serving.config.caching import Cache
 from rag_serving.config.phases import Degradation
+from rag_serving.config.sections import Cache
 from rag_serving.query.operators import read_signs
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import CACHED, CACHED_OLDER, FINDINGS

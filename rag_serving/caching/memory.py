@@ -38,8 +38,8 @@ from rag_serving.caching.answers import (
     KeptAnswers,
     Vector,
 )
-from rag_serving.config.caching import Cache
 from rag_serving.config.loading import Config
+from rag_serving.config.sections import Cache
 from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.indexes.page_readers import classes_of_pages
 from rag_serving.models.embedding.recent_vectors import RecentVectors

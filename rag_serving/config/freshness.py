@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from rag_serving.config.monitoring import Monitoring
+from rag_serving.config.sections import Monitoring
 from rag_serving.config.sources import SourceBase
 from rag_serving.config.ticks import last_ticks
 

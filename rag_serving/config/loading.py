@@ -18,8 +18,6 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
-from rag_serving.config.caching import Cache
-from rag_serving.config.documents import Documents
 from rag_serving.config.index import Index, Indexing
 from rag_serving.config.keys import (
     DELIMITER,
@@ -31,34 +29,36 @@ from rag_serving.config.keys import (
     url_passwords,
     variable_of,
 )
-from rag_serving.config.keyword import Keyword
 from rag_serving.config.models import AnswerGeneration, Context, Embedding
-from rag_serving.config.monitoring import Monitoring
 from rag_serving.config.object_store import HomeVariable, ObjectStore, with_object_store
 from rag_serving.config.orchestration import ExecutorKind, Orchestration, TenantOrchestration
 from rag_serving.config.phases import PHASES, VARIABLES, Degradation, DocVariables, PhaseSettings, TenantRetrieval
 from rag_serving.config.profiles import Profiles
-from rag_serving.config.prompting import Prompt
 from rag_serving.config.reranking import Reranker, RerankService
 from rag_serving.config.sections import (
     Audit,
     Budgets,
+    Cache,
+    Documents,
     Evaluation,
     Features,
     Gates,
     Ingestion,
     Jobs,
+    Keyword,
+    Monitoring,
     Privacy,
+    Prompt,
     Retrieval,
+    Sessions,
+    Telemetry,
     TenantBudgets,
     TenantJobs,
+    Tracing,
     Verification,
 )
 from rag_serving.config.serving import Serving
-from rag_serving.config.sessions import Sessions
 from rag_serving.config.sources import SLUG, Section, Source
-from rag_serving.config.telemetry import Telemetry
-from rag_serving.config.tracing import Tracing
 from rag_serving.escaping.redaction import ConfigError as ConfigError
 from rag_serving.escaping.redaction import hide
 from rag_serving.plugins import HOOKS, loaded, missing

@@ -1,14 +1,15 @@
-"""Sections of `config/app.yaml`: switches, ingestion, retrieval, gates, audit, budgets, jobs, privacy.
+"""Sections of `config/app.yaml` that no other module of this package has.
 
 Belongs here: what may be set (docs/configuration.md is made from it).
-Does not belong here: reading the file (`loading`), models (`models`), tenants (`loading`), kinds of sources
-(`sources`), sections with a module of their own, anything that acts on a setting.
+Does not belong here: reading the file and what a tenant may set (`loading`), models (`models`), kinds of sources
+(`sources`), anything that acts on a setting.
 """
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -338,3 +339,181 @@ class Privacy(Section):
         """Return what takes out what is configured."""
         kinds = tuple(kind for kind in get_args(PersonalKind) if kind in self.redact)
         return Redactor(kinds, tuple(dict.fromkeys(self.regions)), self.names_model)
+
+
+class Cache(Section):
+    """Reuse of answers to the same question, also in other words, without a search and without a model."""
+
+    semantic: bool = False
+    """Reuse confident answers for the same question, however worded. A hit takes a few milliseconds: useful if a
+    language model writes answers, which takes seconds."""
+    shared: bool = False
+    """Reuse them for all users with the same reader classes. If false, only for the user who asked, so that the time of
+    an answer does not reveal what others asked."""
+    # Cosine similarity that two wordings of a question need; numbers, names, negations and all other significant
+    # words must always be equal.
+    min_similarity: ClassVar[float] = 0.8
+    max_answers: ClassVar[int] = 1_000  # answers kept in memory for each tenant, in each process
+    max_bytes: ClassVar[int] = 16_000_000  # bytes that these answers may take
+    max_age_s: float = Field(3_600, gt=0)
+    """Seconds after which an answer is no longer reused."""
+
+
+class Sessions(Section):
+    """Conversations: how follow-up questions are read, and whether sessions are stored."""
+
+    store: bool = False
+    """Store sessions that clients start, encrypted."""
+    retention_days: int = Field(90, ge=1)
+    """Days after its last question when a session is deleted."""
+    most_sessions: ClassVar[int] = 200  # sessions stored for one user; a new one replaces the oldest
+    most_turns: ClassVar[int] = 500  # questions stored in one session; a new one replaces the oldest
+    rewrite: bool = True
+    """Let a language model complete follow-up questions."""
+    rewrite_timeout_s: ClassVar[float] = 5  # seconds that this may take; after that, rules complete the question
+
+
+class Telemetry(Section):
+    """Records of questions and of readers' feedback."""
+
+    enabled: bool = True
+    """Record questions and feedback."""
+    url: str | None = None
+    """Database of telemetry and receipts, such as postgresql://user@host/name (password by PGPASSWORD); null:
+    `serving.db` in the home folder. Servers that share it must share `CITELOCK_SECRET`, which signs receipts."""
+    store_questions: bool = False
+    """Store the text of questions, not only its keyed hash; otherwise only receipts contain it, encrypted."""
+    retention_days: int = Field(90, ge=1)
+    """Days after which rows are deleted."""
+    reports_since: date | None = None
+    """First day for which the Dagster UI can make a report; null: `retention_days` ago."""
+
+
+class Tracing(Section):
+    """Traces with OpenTelemetry (extra `tracing`). Nothing is sent unless `endpoint` is set."""
+
+    endpoint: str | None = None
+    """Address of the collector for OTLP over HTTP, such as `http://collector:4318`; null: nothing is sent. Headers that
+    it requires come only from the environment (`OTEL_EXPORTER_OTLP_HEADERS`)."""
+    sample_ratio: float = Field(1.0, ge=0, le=1)
+    """Share of the traces that start here which are recorded; for other traces the caller decides."""
+    text: bool = False
+    """Allow questions, prompts and the output of models in spans. Prompts contain the texts of pages."""
+
+    @field_validator("endpoint")
+    @classmethod
+    def _is_http(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            raise ValueError("it must begin with http:// or https://")
+        return value
+
+
+class Monitoring(Section):
+    """Alerts about overdue sources, failed syncs and failed publications. Dagster's daemon checks every minute; no
+    build waits for an alert."""
+
+    missed_syncs: int = Field(2, ge=1, le=100)
+    """Missed syncs in a row that make a source overdue."""
+    stale_after_hours: float = Field(168, gt=0)
+    """Hours without a sync that make an unscheduled source overdue."""
+    alert_command: list[str] = Field([])
+    """Command that gets alerts as JSON on standard input. Empty: none."""
+    alert_url_env: str | None = None
+    """Environment variable with a webhook for alerts. Slack and Mattermost show its `text`. null: none."""
+    alert_timeout_s: ClassVar[float] = 5  # seconds after which an alert that was not accepted is abandoned
+
+
+class Prompt(Section):
+    """What a language model reads in addition to a question; extraction uses none of it. Tokens that one part does not
+    use are available for passages. If passages do not fit, those with the lowest scores are left out first."""
+
+    concepts: dict[str, str] = Field({})
+    """Core concepts, one sentence each, sent with every question. Sent with every question."""
+    # Tokens of core concepts; concepts beyond this limit are left out, the last ones first.
+    concept_tokens: ClassVar[int] = 500
+    document_tokens: ClassVar[int] = 1500  # tokens of passages
+    book_tokens: ClassVar[int] = 5000  # tokens of passages for questions to the books only
+    application_tokens: ClassVar[int] = 300  # tokens of the application state (`context.application` of a question)
+    widget_tokens: ClassVar[int] = 200  # tokens of the states of its widgets (`context.widgets`)
+    # Tokens of earlier questions of the conversation; the oldest are left out first.
+    message_tokens: ClassVar[int] = 500
+
+    def passage_tokens(self, mode: str) -> int:
+        """Return the tokens of passages for questions of a mode."""
+        return {"book-wide": self.book_tokens}.get(mode, self.document_tokens)
+
+
+class Ocr(Section):
+    """Text recognition by Tesseract (needs citelock[formats]) for images (PNG, JPEG, TIFF) and for pages of PDF files
+    without a text layer or with a broken one. In Debian the package is tesseract-ocr, and tesseract-ocr-deu for a
+    language. Results are kept."""
+
+    enabled: Union[Literal["auto"], bool] = "auto"
+    """auto: on if tesseract is installed; otherwise such pages are recorded with the reason. true: a document is left
+    out unless all of its pages can be recognized. false: off."""
+    command: str = Field("tesseract", min_length=1)
+    """Name or path of the program."""
+    languages: list[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_/-]{1,40}$")]] = Field([])
+    """Language codes of tesseract, such as eng and deu; empty: all that are installed. If there are several, the first
+    pages of a document decide which one it is in."""
+    dpi: int = Field(200, ge=72, le=600)
+    """Resolution of the recognized pictures, in pixels per inch."""
+    max_pages: int = Field(500, ge=1)
+    """Pages of one document that are recognized; further pages are recorded."""
+    timeout_s: float = Field(60, ge=1, le=3600)
+    """Seconds for one page; a page that takes longer is recorded."""
+
+
+class Documents(Section):
+    """Limits for one page or attached file. Longer ones are cut; those that take too much time or memory are left out.
+    Both are recorded with the reason, and all other pages are read as usual."""
+
+    max_text_chars: int = Field(2_000_000, ge=1000)
+    """Characters of text; a longer document is cut."""
+    max_headings: int = Field(10_000, ge=1)
+    """Headings; a document with more is cut. Each becomes a section."""
+    max_blocks: int = Field(100_000, ge=1)
+    """Paragraphs, list items, table rows, blocks of code and links; a document with more is cut."""
+    max_cells: int = Field(200_000, ge=1)
+    """Cells of all tables, merged and missing ones included; a document with more is cut."""
+    max_seconds: int = Field(30, ge=1, le=3600)
+    """Seconds of processor time for one document; a document that takes longer is left out."""
+    max_memory_mb: int = Field(512, ge=64)
+    """Megabytes of memory for one document (on Linux); a document that takes more is left out."""
+
+    ocr: Ocr = Ocr()
+    """How scanned pages are read."""
+
+    def changed(self) -> dict[str, Any]:
+        """Return the limits that are not the defaults."""
+        usual = type(self)().model_dump()
+        return {name: value for name, value in self.model_dump().items() if value != usual[name]}
+
+
+_STOP_WORDS = "a an the is what how my do"
+_EMPTY_WORDS = """
+i me you we us he she it they them this that these those here there one ones thing things stuff something anything
+everything our your his her its their of to in on at for from with by about into and or but if so as are am was were be
+been does did done can could may might must should would will shall have has had get got where when who whom which why
+please
+"""
+
+
+class Keyword(Section):
+    """The keyword search: phases 1 (documents) and 2 (chunks), which need neither vectors nor a model."""
+
+    synonyms: dict[str, str] = Field({})
+    """Replacements of a question's words or phrases, in every phase; phrases are replaced before words."""
+    concepts: list[str] = Field([])
+    """Terms that are never read as plurals or misspelt."""
+    stop_words: ClassVar[list[str]] = _STOP_WORDS.split()  # words that are removed from a question
+    empty_words: ClassVar[list[str]] = _EMPTY_WORDS.split()  # further words without a meaning of their own
+    # Score that the best document needs, else a question back. Below, a clarifying question is asked.
+    min_score: ClassVar[float] = 3
+    min_conf: ClassVar[float] = 0.3  # (best - second) / best, below which a question is ambiguous
+    min_gap: ClassVar[float] = 2  # lead over the second document below which the question is ambiguous
+    # Words of the question that the best document needs; an exact phrase in its title counts as two.
+    min_matched_terms: ClassVar[int] = 2
+    top_k: ClassVar[int] = 5  # documents (phase 1) or chunks (phase 2) used for an answer
+    # Most chunks of one document among them; if a question asks about two things, for each of the two.
+    max_per_document: ClassVar[int] = 2

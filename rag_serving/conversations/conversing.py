@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from rag_serving.answering.answerer import Answering
 from rag_serving.config.loading import Config
 from rag_serving.config.models import AnswerGeneration
-from rag_serving.config.sessions import Sessions
+from rag_serving.config.sections import Sessions
 from rag_serving.conversations.reading import AskAgain, FoundAgain, FoundPage, Reading, read_in, terms_of
 from rag_serving.conversations.turns import Conversation, ConversationTurn
 from rag_serving.models.breaker import Breaker

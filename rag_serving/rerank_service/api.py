@@ -2,8 +2,8 @@
 
 Belongs here: shapes, limits, the token, status codes; loading in the background, a request's way from text to scores,
 the state that the probes report, the one thread that owns the model and scores pairs of several requests together, what
-Prometheus reads. Does not belong here: the process (`rerank_service.command`), tokens and tensors (`cross_encoder`),
-batches for the device (`batches`).
+Prometheus reads, batches that waste little padding. Does not belong here: the process (`rerank_service.command`),
+tokens and tensors (`cross_encoder`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import math
 import queue
 import threading
 import time
@@ -32,11 +33,67 @@ from rag_serving.api.traced import Traced
 from rag_serving.api.wire import NO_TOKEN, BodyLimit, RequestError, bearer_token, error_response, first_fault
 from rag_serving.config.reranking import RerankService
 from rag_serving.escaping.targets import one_line
-from rag_serving.rerank_service.batches import ScoringError, score_all
 from rag_serving.rerank_service.cross_encoder import SHORTEST_SEQ_LEN, Pair
 from rag_serving.telemetry.series import PREFIX, Kind, Series, Unit, plain_text
 from rag_serving.tracing.names import REQUEST_MODEL, TEXTS
 from rag_serving.tracing.spans import span
+
+AnyPair = TypeVar("AnyPair")
+ScoreBatch = Callable[[Sequence[AnyPair]], Sequence[float]]
+
+
+class ScoringError(Exception):
+    """The model cannot score these pairs; the message is one line."""
+
+
+def length_sorted(lengths: Sequence[int], max_pairs: int, max_tokens: int) -> list[list[int]]:
+    """Positions in batches, longest first: at most `max_pairs` of them and `max_tokens` tokens with the padding.
+
+    Neighbours in a batch have nearly the same length. The largest batch comes first, so that memory that does not
+    suffice shows at once. A pair longer than `max_tokens` is a batch of its own.
+    """
+    batches: list[list[int]] = []
+    for position in sorted(range(len(lengths)), key=lambda at: -lengths[at]):
+        last = batches[-1] if batches else []
+        room = min(max_pairs, max_tokens // max(1, lengths[last[0]])) if last else 0
+        if len(last) < room:
+            last.append(position)
+        else:
+            batches.append([position])
+    return batches
+
+
+def score_halving(pairs: Sequence[AnyPair], score: ScoreBatch[AnyPair]) -> list[float]:
+    """Return scores of one batch in its order; a batch that fails is tried in halves, down to single pairs.
+
+    The halving ends: a failure that persists costs log2(n) + 1 tries, then the first single pair raises. (The loop of
+    FlagEmbedding 1.4, which lowers its batch size on every `RuntimeError`, does not.)
+
+    Raises:
+        ScoringError: a single pair fails, or a score is not a finite number.
+    """
+    try:
+        scores = [float(value) for value in score(pairs)]
+    except RuntimeError as error:  # out of memory is one; CUDA tells others the same way
+        if len(pairs) <= 1:
+            raise ScoringError(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
+        middle = len(pairs) // 2
+        return score_halving(pairs[:middle], score) + score_halving(pairs[middle:], score)
+    if len(scores) != len(pairs) or not all(map(math.isfinite, scores)):
+        raise ScoringError(f"the model gave {len(scores)} scores for {len(pairs)} pairs, or one that is no number")
+    return scores
+
+
+def score_all(
+    pairs: Sequence[AnyPair], lengths: Sequence[int], score: ScoreBatch[AnyPair], max_pairs: int, max_tokens: int
+) -> list[float]:
+    """Return scores of all pairs in their order, asked for in length-sorted batches; raises as `score_halving`."""
+    scores = [math.nan] * len(pairs)
+    for batch in length_sorted(lengths, max_pairs, max_tokens):
+        for position, value in zip(batch, score_halving([pairs[at] for at in batch], score), strict=True):
+            scores[position] = value
+    return scores
+
 
 DEFAULT_TOP_N = 8
 DEFAULT_SEQ_LEN = 512
@@ -298,7 +355,6 @@ class Engine:
         return scores
 
 
-AnyPair = TypeVar("AnyPair")
 FAILING_AFTER = 3  # runs in a row: a device that broke stays broken until the process starts again
 
 

@@ -1,7 +1,7 @@
 """A cross-encoder of FlagEmbedding: (query, passage) pairs as tokens, tokens as scores.
 
 Belongs here: opening the model, truncation, one forward pass. The only module of the sidecar that needs torch.
-Does not belong here: batches (`batches`), threads (`batches`), HTTP (`api`).
+Does not belong here: batches, threads, HTTP (`api`).
 """
 
 from __future__ import annotations

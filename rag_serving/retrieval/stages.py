@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from rag_serving.config.keyword import Keyword
 from rag_serving.config.loading import Config
-from rag_serving.config.sections import Retrieval
+from rag_serving.config.sections import Keyword, Retrieval
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.hybrid import (
     COLUMNS,

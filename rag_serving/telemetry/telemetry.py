@@ -20,7 +20,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import derived_key
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
-from rag_serving.config.telemetry import Telemetry as Settings
+from rag_serving.config.sections import Telemetry as Settings
 from rag_serving.records.answers import Answer, SearchResults
 from rag_serving.telemetry.events import FeedbackVerdict, Kind, Origin, RowBuilder, Trace
 from rag_serving.telemetry.recorder import Counts, Recorder, Row, TableName, TelemetryError, Writer

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from rag_serving.config.loading import ConfigError
-from rag_serving.config.tracing import Tracing
+from rag_serving.config.sections import Tracing
 from rag_serving.escaping.targets import one_line
 from rag_serving.tracing import spans
 from rag_serving.tracing.names import ERROR_TYPE

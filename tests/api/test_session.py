@@ -19,7 +19,7 @@ from support.signed_in import COOKIE, OWN, cookies, set_cookies, signed_in, valu
 from support.wiki import configuration
 
 from rag_serving.access import sessions
-from rag_serving.access.sessions import Sessions
+from rag_serving.access.sessions import SignInSessions
 from rag_serving.api.rates import FREE_GUESSES
 
 TENANTS: dict[str, Any] = {"acme": {}, "other": {}}
@@ -133,7 +133,7 @@ def test_groups_and_roles_are_those_that_the_token_has_now(
 def test_a_session_ends_and_one_in_use_goes_on_to_its_cap(wiki_home: Path) -> None:
     now = [1_000_000.0]
     config = configuration(wiki_home, serving={"session_hours": 2, "session_max_hours": 5})
-    kept = Sessions(config, lambda: now[0])
+    kept = SignInSessions(config, lambda: now[0])
     session = kept.begun_by_token("digest")
     sealed = kept.seal(session)
     assert kept.renewed(session) is None
@@ -170,7 +170,7 @@ def test_a_session_that_is_used_goes_on(opened: Callable[..., TestClient]) -> No
 
 @given(st.integers(0, 10_000), st.integers(0, 7))
 def test_no_bit_of_a_cookie_can_be_turned(wiki_home: Path, place: int, bit: int) -> None:
-    kept = Sessions(configuration(wiki_home))
+    kept = SignInSessions(configuration(wiki_home))
     sealed = kept.seal(kept.begun_by_token("digest")).encode()
     place %= len(sealed)
     altered = sealed[:place] + bytes([sealed[place] ^ 1 << bit]) + sealed[place + 1 :]
@@ -189,7 +189,7 @@ def test_a_truncated_cookie_and_one_of_another_installation_are_nobody(client: T
     whole = reads["Cookie"].partition("=")[2]
     for end in random.Random(1).sample(range(len(whole)), 20):
         assert client.get("/v1/models", headers=cookies((COOKIE, whole[:end]))).status_code == 401
-    foreign = Sessions(configuration(tmp_path))
+    foreign = SignInSessions(configuration(tmp_path))
     session = asyncio.run(client.app.state.service.authenticator.session_of("hr"))  # type: ignore[attr-defined]
     assert client.get("/v1/models", headers=cookies((COOKIE, foreign.seal(session)))).status_code == 401
     flow = client.app.state.service.authenticator.sessions.seal_flow({"state": "x"})  # type: ignore[attr-defined]
@@ -366,7 +366,7 @@ def test_in_loopback_mode_nobody_signs_in(wiki_home: Path) -> None:
 def test_a_session_too_long_for_a_cookie_is_refused(wiki_home: Path) -> None:
     from rag_serving.access.principals import Principal
 
-    kept = Sessions(configuration(wiki_home))
+    kept = SignInSessions(configuration(wiki_home))
     rng = random.Random(2)
     few = frozenset(f"{rng.getrandbits(128):032x}" for _ in range(100))
     session = kept.begun_by_provider(Principal("acme", "ann", few), "settings")

@@ -15,7 +15,7 @@ from support.stand_in_collector import Sent, StandInCollector, collector
 
 from rag_assets.progress import SilentReporter
 from rag_assets.traced import TracedReporter, asset_span
-from rag_serving.config.tracing import Tracing
+from rag_serving.config.sections import Tracing
 from rag_serving.tracing.exporting import close_tracing, open_tracing
 from rag_serving.tracing.spans import span
 

@@ -28,7 +28,7 @@ from rag_assets.state.records import last_sync, note_unchanged, read_state, upda
 from rag_serving.artifacts.store import Store
 from rag_serving.config.freshness import judge
 from rag_serving.config.loading import load_config
-from rag_serving.config.monitoring import Monitoring
+from rag_serving.config.sections import Monitoring
 from rag_serving.config.sources import ConfluenceDump
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)  # a Monday

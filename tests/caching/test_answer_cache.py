@@ -12,7 +12,7 @@ from support.constants import section_of
 from support.ticking import Clock
 
 from rag_serving.caching.answers import AnswerCache, AnswerScope, CachedAnswer, Vector
-from rag_serving.config.caching import Cache
+from rag_serving.config.sections import Cache
 from rag_serving.records.answers import Answer
 from rag_serving.records.passages import Lock
 from rag_serving.records.refusal import Refusal

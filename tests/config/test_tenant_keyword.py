@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rag_serving.config.keyword import Keyword
 from rag_serving.config.loading import ConfigError, parse_config
+from rag_serving.config.sections import Keyword
 
 CONTENT = {
     "keyword": {"concepts": ["Home"], "synonyms": {"shortcuts": "quick links"}},

@@ -15,7 +15,7 @@ from support.wiki import configuration, embedder
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
 from rag_serving.config.models import AnswerGeneration
-from rag_serving.config.sessions import Sessions
+from rag_serving.config.sections import Sessions
 from rag_serving.conversations.conversing import NOT_REWRITTEN, RewriteError, Rewriter, accepted, prompt
 from rag_serving.conversations.turns import Conversation, ConversationTurn
 from rag_serving.text.fences import Fence

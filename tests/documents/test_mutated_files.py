@@ -16,7 +16,7 @@ from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.documents.folder import DocumentFolder
 from rag_assets.sources.documents.rows import DocumentReading
 from rag_assets.steps.formats.element_tree import PageError
-from rag_serving.config.documents import Documents
+from rag_serving.config.sections import Documents
 from rag_serving.config.sources import Files
 
 COUNT = int(os.environ.get("CITELOCK_MUTATED_FILES", "24"))

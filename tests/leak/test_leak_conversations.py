@@ -23,7 +23,7 @@ from restricted_wiki import TENANT, Wiki, restricted_wiki, sentence, some_princi
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.ask import Pipeline
-from rag_serving.config.sessions import Sessions
+from rag_serving.config.sections import Sessions
 from rag_serving.conversations.sessions import SESSION_UNKNOWN, Exchange, Remembered
 from rag_serving.conversations.turns import Conversation, ConversationTurn, turn_of
 from rag_serving.records.answers import Answer

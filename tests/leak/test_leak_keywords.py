@@ -13,7 +13,7 @@ from support.keyword_corpus import page, searched, view_of
 from support.synthetic import TENANT
 
 from rag_serving.access.principals import Principal
-from rag_serving.config.keyword import Keyword
+from rag_serving.config.sections import Keyword
 from rag_serving.retrieval.hybrid import Mode
 from rag_serving.retrieval.keyword.question import QuestionReader
 

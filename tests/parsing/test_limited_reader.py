@@ -18,7 +18,7 @@ from rag_assets.steps.formats.budget import without_note
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.exported_page import exported_index, exported_page
 from rag_assets.steps.sections.reading import DirectReader
-from rag_serving.config.documents import Documents
+from rag_serving.config.sections import Documents
 from rag_serving.isolation.child import Child
 from rag_serving.isolation.limits import Limits
 

@@ -20,8 +20,8 @@ from rag_assets.sources.sites.source import SiteFolder
 from rag_assets.steps.files.file_text import file_text
 from rag_assets.steps.formats.blocks import blocks_content
 from rag_serving import plugins
-from rag_serving.config.documents import Documents
 from rag_serving.config.loading import ConfigError, parse_config
+from rag_serving.config.sections import Documents
 from rag_serving.config.sources import DocsFolder, Files
 
 MAIL = b"Received: x\nFrom: a@example.org\nSubject: Berths\n\nBerth 7 is closed.\n"

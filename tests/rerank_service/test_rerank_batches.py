@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.rerank_service.api import MicroBatcher
-from rag_serving.rerank_service.batches import ScoringError, length_sorted, score_all, score_halving
+from rag_serving.rerank_service.api import MicroBatcher, ScoringError, length_sorted, score_all, score_halving
 
 
 @given(st.lists(st.integers(1, 600), max_size=120), st.integers(1, 40), st.integers(1, 4000))

@@ -12,7 +12,7 @@ from support.finalizers import moves_by_finalizers
 from support.tiny_reranker import WORDS, save_bert, save_xlm_roberta
 
 from rag_serving.models.protocols import ModelError
-from rag_serving.rerank_service.batches import score_all
+from rag_serving.rerank_service.api import score_all
 from rag_serving.rerank_service.cross_encoder import CrossEncoder
 
 pytestmark = pytest.mark.xdist_group("torch")  # FlagEmbedding takes seconds to import: one process does it

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.keyword_corpus import page, scores_by_title, searched, view_of
 
-from rag_serving.config.keyword import Keyword
+from rag_serving.config.sections import Keyword
 from rag_serving.indexes.view import GenerationView
 from rag_serving.records.passages import Chunk
 from rag_serving.retrieval.keyword.question import QuestionReader

@@ -9,8 +9,7 @@ from support.keyword_corpus import Absent, page, view_of
 from support.synthetic import TENANT
 
 from rag_serving.access.principals import Principal
-from rag_serving.config.keyword import Keyword
-from rag_serving.config.sections import Retrieval
+from rag_serving.config.sections import Keyword, Retrieval
 from rag_serving.indexes.view import GenerationView
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.hybrid import Mode

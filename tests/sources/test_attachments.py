@@ -18,7 +18,7 @@ from rag_assets.sources import SourceError, SyncResult, open_source
 from rag_assets.sources.attachments import Attached, attachment_rows
 from rag_assets.steps.formats.budget import without_note
 from rag_assets.steps.sections.splitting import build_sections
-from rag_serving.config.documents import Documents
+from rag_serving.config.sections import Documents
 from rag_serving.config.sources import ConfluenceDump, ConfluenceExport
 
 SITE = "https://wiki.example"

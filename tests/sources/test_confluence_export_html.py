@@ -12,7 +12,7 @@ from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources import SourceError, SyncResult, open_source
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.access.principals import EVERYONE, NOBODY
-from rag_serving.config.documents import Documents
+from rag_serving.config.sections import Documents
 from rag_serving.config.sources import ConfluenceExport
 
 SITE = "https://wiki.example"

@@ -20,8 +20,8 @@ from rag_assets.steps.incremental import update_sections
 from rag_assets.steps.sections.reading import DirectReader
 from rag_assets.steps.sections.splitting import build_sections, sections_of_page
 from rag_serving.artifacts.schema import MACRO_LEDGER, PAGES, SECTIONS
-from rag_serving.config.documents import Documents
 from rag_serving.config.loading import Config
+from rag_serving.config.sections import Documents
 
 SMALL = Budget(text_chars=60, headings=2, blocks=4, cells=6)
 

@@ -13,8 +13,7 @@ from evals.bench.keyword_generation import Absent, write_generation
 from rag_assets.publishing.arrange import ORDER
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.config.keyword import Keyword
-from rag_serving.config.sections import Retrieval
+from rag_serving.config.sections import Keyword, Retrieval
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.view import GenerationView
 from rag_serving.models.protocols import Embedder

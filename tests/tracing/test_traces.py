@@ -25,7 +25,7 @@ from support.word_counter import NAME, WordCounter
 
 from rag_serving.config.loading import ConfigError, parse_config
 from rag_serving.config.reranking import RerankService
-from rag_serving.config.tracing import Tracing
+from rag_serving.config.sections import Tracing
 from rag_serving.rerank_service.api import create_app as create_sidecar
 from rag_serving.tracing import StageTrace, parts
 from rag_serving.tracing.exporting import close_tracing, open_tracing, trace_of

@@ -25,8 +25,8 @@ from citelock_stores.remote.tables import REMOTE_SENTENCES, REMOTE_TEXTS
 from rag_assets.publishing.build import build_generation
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store, StoreError
-from rag_serving.config.keyword import Keyword as KeywordSettings
 from rag_serving.config.loading import Config, parse_config
+from rag_serving.config.sections import Keyword as KeywordSettings
 from rag_serving.deadline import StoppedError
 from rag_serving.indexes.databases import RemoteConnectionError, RemoteDataError
 from rag_serving.indexes.protocols import HiddenRowError

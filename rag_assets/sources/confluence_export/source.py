@@ -46,7 +46,7 @@ from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.exported_page import ExportedPage, page_id_in
 from rag_assets.steps.readers import UNNAMED, EffectiveReaders, Grants, effective_readers, space_readers
 from rag_serving.access.principals import EVERYONE, NOBODY
-from rag_serving.config.documents import Documents
+from rag_serving.config.sections import Documents
 from rag_serving.config.sources import ConfluenceExport as Settings
 
 INDEX = "index.html"

@@ -17,7 +17,7 @@ from rag_assets.sources.envelope import content_hash
 from rag_assets.sources.originals import OriginalFacts, is_kept, keep_original
 from rag_assets.steps.files.file_text import FileError, PagesDone
 from rag_assets.steps.files.records import needs
-from rag_serving.config.documents import Documents
+from rag_serving.config.sections import Documents
 from rag_serving.config.sources import Files, SiteSource
 from rag_serving.documents.kinds import PASSWORD, BrokenFileError, Kind, KindError, kind_in, media_type
 

@@ -26,7 +26,7 @@ from rag_serving.answering.writing.prompt import (
 )
 from rag_serving.answering.writing.sanitizing import without_links
 from rag_serving.config.models import AnswerGeneration
-from rag_serving.config.prompting import Prompt as Budgets
+from rag_serving.config.sections import Prompt as Budgets
 from rag_serving.deadline import StoppedError
 from rag_serving.models.breaker import Breaker
 from rag_serving.models.chat.factory import open_chat

@@ -23,7 +23,7 @@ from typing import Any
 
 from rag_serving.answering.selection.layout import Layout
 from rag_serving.config.models import AnswerGeneration
-from rag_serving.config.prompting import Prompt as Budgets
+from rag_serving.config.sections import Prompt as Budgets
 from rag_serving.models.chat.messages import PromptMessage
 from rag_serving.records.claims import Claim
 from rag_serving.records.occasion import PLAIN, Occasion

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from rag_serving.config.keyword import Keyword
+from rag_serving.config.sections import Keyword
 from rag_serving.indexes.keyword_index import ReadableKeywords
 from rag_serving.query.spelling import SHORTEST
 from rag_serving.query.topics import ACTIONS, AFTER, DEFINED, POLITE, TOLD, WHERE_OR_WHO, Words

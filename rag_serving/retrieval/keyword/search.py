@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rag_serving.config.keyword import Keyword
+from rag_serving.config.sections import Keyword
 from rag_serving.indexes.keyword_index import ReadableKeywords
 from rag_serving.indexes.protocols import Mask
 from rag_serving.records.decisions import Action, Contender, Decision

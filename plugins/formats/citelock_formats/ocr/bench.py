@@ -32,7 +32,7 @@ from citelock_formats.ocr.records import PagePicture, RecognizedPage
 from citelock_formats.ocr.scans import Scans
 from evals.bench.pdf_questions import judged_questions, ranks, read_pages
 from evals.bench.real_text import DATA
-from rag_serving.config.documents import Documents, Ocr
+from rag_serving.config.sections import Documents, Ocr
 
 _LEADERS = re.compile(r"[.·_]{3,}")
 _LEAST_HEIGHT = 3.0  # points

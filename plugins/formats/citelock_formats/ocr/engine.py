@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import IO, NamedTuple
 
 from citelock_formats.ocr.records import PagePicture, RecognizedPage, RecognizedWord
-from rag_serving.config.documents import Ocr
+from rag_serving.config.sections import Ocr
 
 NOT_LANGUAGES = frozenset({"osd", "equ", "snum"})
 """Trained data that reads no language."""

@@ -19,7 +19,7 @@ from citelock_formats.ocr.child import PdfFile
 from citelock_formats.ocr.engine import EngineError, Tesseract
 from citelock_formats.ocr.records import PagePicture, RecognizedPage, ScannedPage
 from rag_assets.steps.files.records import FileError
-from rag_serving.config.documents import Ocr
+from rag_serving.config.sections import Ocr
 from rag_serving.models.language_detector import shares_of_languages
 
 AT_ONCE = 3

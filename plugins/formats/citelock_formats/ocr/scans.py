@@ -17,7 +17,7 @@ from citelock_formats.ocr.recognition import Recognizer
 from citelock_formats.ocr.records import ScannedPage
 from rag_assets.parsing.scanned import READ, SETTINGS, Prepared
 from rag_assets.steps.files.records import FileError, PagesDone
-from rag_serving.config.documents import Documents, Ocr
+from rag_serving.config.sections import Documents, Ocr
 from rag_serving.isolation.limits import Limits
 
 MOST_PAGES = 2000

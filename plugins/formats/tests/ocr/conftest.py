@@ -13,7 +13,7 @@ from scanning import Opened, Processes
 from citelock_formats.ocr.child import PdfChild
 from citelock_formats.ocr.scans import Scans
 from rag_assets.parsing.reader import WORKER, LimitedReader
-from rag_serving.config.documents import Documents
+from rag_serving.config.sections import Documents
 from rag_serving.isolation.child import Child
 from rag_serving.isolation.limits import Limits
 

@@ -17,7 +17,7 @@ from scanning import Opened, engine, joined, lines, need_tesseract, scanned, tex
 
 from citelock_formats.ocr.engine import Tesseract, words_of_table
 from citelock_formats.ocr.records import PagePicture
-from rag_serving.config.documents import Ocr
+from rag_serving.config.sections import Ocr
 
 ENGLISH = "The turbine was inspected in March.\nAll 48 blades were replaced."
 SCAN = scanned(text_pdf(ENGLISH))
@@ -93,7 +93,7 @@ def test_a_killed_build_leaves_no_engine_behind(tmp_path: Path) -> None:
     code = (
         "from citelock_formats.ocr.engine import Tesseract\n"
         "from citelock_formats.ocr.records import PagePicture\n"
-        "from rag_serving.config.documents import Ocr\n"
+        "from rag_serving.config.sections import Ocr\n"
         f"Tesseract(Ocr(command={str(command)!r})).words(PagePicture(1, 1, b'0', 200.0), ['eng'])\n"
     )
     build = subprocess.Popen([sys.executable, "-c", code])

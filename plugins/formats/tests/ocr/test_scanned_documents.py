@@ -18,8 +18,8 @@ from rag_assets.sources.documents.folder import DocumentFolder
 from rag_assets.sources.documents.rows import DocumentReading
 from rag_assets.state.sync_files import write_sync
 from rag_assets.steps.formats.blocks import blocks_content
-from rag_serving.config.documents import Documents
 from rag_serving.config.loading import parse_config
+from rag_serving.config.sections import Documents
 from rag_serving.config.sources import Files
 
 ENGLISH = "The turbine was inspected in March.\nAll 48 blades were replaced."
