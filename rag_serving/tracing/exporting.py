@@ -1,7 +1,7 @@
 """Sending spans to a collector over OTLP/HTTP, in the background.
 
 Belongs here: opening and closing what sends them, once for each process. Does not belong here: opening spans (`spans`),
-keys of the configuration (`config.tracing`).
+keys of the configuration (`config.sections`).
 
 A collector that is away costs nothing but one line of the log: spans wait in a queue of bounded length, and what does
 not fit is dropped.
