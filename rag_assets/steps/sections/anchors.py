@@ -11,12 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, unquote_plus
 
-import pyarrow as pa
-
 from rag_assets.steps.formats.blocks import clean
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # readers of files have no memory for it
 
 _SPACE = re.compile(r"\s+")
 _NOT_IN_SLUG = re.compile(r"[^\w\s-]")
