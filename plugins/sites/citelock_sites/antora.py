@@ -201,7 +201,7 @@ def _resource(tree: SourceTree, above: str, name: str, family: str = "page") -> 
 
 
 class _AntoraSurroundings:
-    """The files and pages around one page (`Surroundings`)."""
+    """The files and pages around one page (`PageSurroundings`)."""
 
     def __init__(self, tree: SourceTree, plan: SitePlan, page: SitePage) -> None:
         self._tree, self._plan, self._page = tree, plan, page

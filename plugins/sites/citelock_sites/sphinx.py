@@ -248,7 +248,7 @@ def _entered(documents: _Documents, document: str, entry: TocEntry) -> list[str]
 
 
 class _SphinxSurroundings:
-    """The files and pages around one page (`Surroundings`)."""
+    """The files and pages around one page (`PageSurroundings`)."""
 
     def __init__(self, tree: SourceTree, plan: SitePlan, page: SitePage, project: _Project) -> None:
         self._tree, self._plan, self._page, self._project = tree, plan, page, project

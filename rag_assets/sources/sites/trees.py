@@ -143,7 +143,7 @@ _LEFT_ASIDE = frozenset({"__MACOSX", "node_modules", "__pycache__"})
 
 
 class FileTree(Protocol):
-    """A `Tree` that also knows when its files were written."""
+    """A `SourceTree` that also knows when its files were written."""
 
     @property
     def names(self) -> Sequence[str]: ...
@@ -216,7 +216,7 @@ class FolderTree:
         self.names: Sequence[str] = sorted(self._files)
 
     def stamp(self, name: str) -> str:
-        """See `Tree`."""
+        """See `SourceTree`."""
         found = self._files[name]
         return f"{found.st_size}.{found.st_mtime_ns}.{found.st_ctime_ns}.{found.st_ino}"
 
@@ -230,7 +230,7 @@ class FolderTree:
         return max(found.st_mtime_ns, found.st_ctime_ns) / 1e9
 
     def read(self, name: str) -> bytes:
-        """See `Tree`."""
+        """See `SourceTree`."""
         if name not in self._files:
             raise KeyError(name)
         check_size(self._files[name].st_size, self._max_bytes)
@@ -257,7 +257,7 @@ class ZipTree:
         self.names: Sequence[str] = sorted(self._entries)
 
     def stamp(self, name: str) -> str:
-        """See `Tree`."""
+        """See `SourceTree`."""
         entry = self._entries[name]
         return f"{entry.file_size}.{entry.CRC:08x}"
 
@@ -273,7 +273,7 @@ class ZipTree:
         return 0.0
 
     def read(self, name: str) -> bytes:
-        """See `Tree`."""
+        """See `SourceTree`."""
         entry = self._entries[name]
         check_size(entry.file_size, self._max_bytes)
         if entry.file_size > max(RATIO_FROM, MOST_RATIO * entry.compress_size):
@@ -297,7 +297,7 @@ class SubTree:
         self._known = frozenset(self.names)
 
     def stamp(self, name: str) -> str:
-        """See `Tree`."""
+        """See `SourceTree`."""
         return self._tree.stamp(self._whole(name))
 
     def written_at(self, name: str) -> datetime:
@@ -309,7 +309,7 @@ class SubTree:
         return self._tree.touched_at(self._whole(name))
 
     def read(self, name: str) -> bytes:
-        """See `Tree`."""
+        """See `SourceTree`."""
         return self._tree.read(self._whole(name))
 
     def _whole(self, name: str) -> str:

@@ -1,6 +1,6 @@
 """Inline markup of AsciiDoc: quotes, attributes, replacements, macros, in Asciidoctor's order.
 
-Belongs here: a text as HTML. Does not belong here: blocks, where references lead (`Surroundings`).
+Belongs here: a text as HTML. Does not belong here: blocks, where references lead (`PageSurroundings`).
 """
 
 from __future__ import annotations

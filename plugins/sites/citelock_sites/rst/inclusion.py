@@ -1,7 +1,7 @@
 """Directives that show code or bring in files.
 
 Belongs here: code with captions, `include`, `literalinclude` with its ways of choosing lines, tables of files.
-Does not belong here: where files come from (`Surroundings`).
+Does not belong here: where files come from (`PageSurroundings`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sphinx's roles, beside those of docutils: references and the words of user interfaces.
 
-Belongs here: what an inline role leaves in the text. Does not belong here: where references lead (`Surroundings`).
+Belongs here: what an inline role leaves in the text. Does not belong here: where references lead (`PageSurroundings`).
 """
 
 from __future__ import annotations
