@@ -27,7 +27,7 @@ _START = (
     b"SymbolArialTimes New Roman"
     b"Courier{\\colortbl\\red0\\green0\\blue0\r\n\\par \\pard\\plain\\f0\\fs20\\b\\i\\u\\tab\\tx"
 )
-"""What the dictionary holds at the beginning (2.1.3.1.3): 207 bytes."""
+"""Initial dictionary of compressed RTF ([MS-OXRTFCP] 2.1.3.1.3): 207 bytes."""
 _SIZE = 4096
 _COMPRESSED, _PLAIN = 0x75465A4C, 0x414C454D
 _HEADER = struct.Struct("<IIII")

@@ -55,7 +55,7 @@ class RtfShape:
 
 @dataclass
 class GroupState:
-    """What holds inside a group, and ends with it."""
+    """Formatting that ends with its group."""
 
     where: str = "text"  # or skip, fonts, styles, instruction, marker, inner (a row's definition), name (a property's)
     starred: bool = False
@@ -142,7 +142,7 @@ _NEAR = 30  # twips: edges that are nearer to each other than half a millimetre 
 
 @dataclass
 class CellShape:
-    """What a row says of one of its cells: the edge on its right in twips, and whether it goes on with another."""
+    """A cell as its row defines it: right edge in twips, and whether the cell continues another one."""
 
     edge: int = 0
     below: bool = False  # with the one above

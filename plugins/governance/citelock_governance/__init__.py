@@ -1,1 +1,1 @@
-"""What a company has to answer for: the audit log, and what else governs who asks and what is kept."""
+"""The audit log, erasure, keys of machines, budgets and personal data: what a company has to answer for."""

@@ -51,7 +51,7 @@ _SCRIPTS = MappingProxyType(
         "Thai": frozenset({"tha"}),
     }
 )
-"""What each script is read with; all else is Latin."""
+"""Tesseract's data for each script; every other one is read as Latin."""
 
 
 NOTHING_LEGIBLE = "OCR finds no words in it that it is sure of"

@@ -1,4 +1,4 @@
-"""What jobs need and give: texts and vectors, in files of the tenant's cache or objects of a home that machines share.
+"""Texts and vectors of jobs, in files of the tenant's cache or objects of a home that machines share.
 
 Belongs here: keeping, finding, checking and removing them, and the seal of objects. Does not belong here: jobs
 (`queue`), doing one (`worker`), the cache's own file (`state.content_cache`).

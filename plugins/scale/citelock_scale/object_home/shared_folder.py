@@ -46,6 +46,18 @@ _LOCKS = ".lock"
 Wanted = Callable[[str], bool]
 
 
+def run_parallel(calls: Iterable[Callable[[], object]], threads: int) -> None:
+    """Make calls in this many threads; raise the first error, and leave out what has not begun by then."""
+    with ThreadPoolExecutor(threads) as pool:
+        begun = [pool.submit(call) for call in calls]
+        try:
+            for done in begun:
+                done.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
 class Downloads:
     """Fetches files of one shared folder. One process of a machine at a time does so."""
 
@@ -68,14 +80,9 @@ class Downloads:
             return
         self._waiting.mkdir(parents=True, exist_ok=True)
         try:
-            with ThreadPoolExecutor(self._parallel) as threads:
-                begun = [threads.submit(self._download, fact, local.get(fact.digest)) for fact in facts.values()]
-                try:
-                    for done in begun:
-                        done.result()
-                except BaseException:
-                    threads.shutdown(wait=False, cancel_futures=True)
-                    raise
+            run_parallel(
+                (partial(self._download, fact, local.get(fact.digest)) for fact in facts.values()), self._parallel
+            )
             self._move_in(files)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -319,14 +326,7 @@ class SharedFolder:
 
     def together(self, calls: list[tuple[Callable[[Path, FileFact], None], Path, FileFact]]) -> None:
         """Make calls, some at once; the first error is raised, and what had not begun is left out."""
-        with ThreadPoolExecutor(self._parallel) as threads:
-            begun = [threads.submit(call, path, fact) for call, path, fact in calls]
-            try:
-                for done in begun:
-                    done.result()
-            except BaseException:
-                threads.shutdown(wait=False, cancel_futures=True)
-                raise
+        run_parallel((partial(call, path, fact) for call, path, fact in calls), self._parallel)
 
     def _fetch_files(self, head: FolderHead, files: Files) -> None:
         """Fetch files, and remember their digests."""
