@@ -1,0 +1,195 @@
+"""Queries over sets of pages, rows, items and headings, and their results.
+
+Belongs here: the closed algebra as immutable records with their JSON shapes, and the two tables that it reads. Does not
+belong here: reading a question into a query, running one, or proving one (`sets`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+import pyarrow as pa
+
+Kind = Literal["pages", "rows", "items", "headings"]
+Operator = Literal["eq", "ne", "contains", "lt", "le", "gt", "ge"]
+Operation = Literal["list", "count", "sum", "average", "min", "max"]
+ValueKind = Literal["number", "money", "duration", "size", "date", "flag", "text"]
+
+
+@dataclass(frozen=True)
+class SetTables:
+    """What one reader may see of a generation, for queries over sets.
+
+    Attributes:
+        pages: PAGE_FACTS, without `readers`: a row for each page that the reader may see, by page_id.
+        texts: a row for each passage, near-duplicates that are not indexed included, by page_id and chunk_idx:
+            chunk_id, page_id, version, chunk_idx, space, title, heading_path, anchor, url, text, structure, kind.
+        classes: reader classes of the generation that the reader satisfies.
+    """
+
+    pages: pa.Table
+    texts: pa.Table
+    classes: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A field compared with a value; a field with several values (label, above, links_to) needs one that fits."""
+
+    field: str
+    operator: Operator
+    value: str
+
+
+@dataclass(frozen=True)
+class SetQuery:
+    """A query of the closed algebra.
+
+    Attributes:
+        kind: what the members are.
+        sections: (page id, anchor) of the sections that rows, items or headings are read from; empty for pages.
+        where: all must hold.
+        column: field that is added up, averaged or compared; None for lists and counts.
+        group: field by whose values members are counted or added up apart.
+        order: field and whether the greatest comes first.
+        first: how many members are kept, after ordering; None: all.
+    """
+
+    kind: Kind
+    where: tuple[Condition, ...] = ()
+    operation: Operation = "list"
+    column: str | None = None
+    sections: tuple[tuple[str, str], ...] = ()
+    group: str | None = None
+    order: tuple[str, bool] | None = None
+    first: int | None = None
+
+    def payload(self) -> dict[str, Any]:
+        """Return the JSON shape, which `of` reads."""
+        conditions = [[each.field, each.operator, each.value] for each in self.where]
+        lists = {"sections": [list(pair) for pair in self.sections], "where": conditions}
+        return {**vars(self), **lists, "order": list(self.order) if self.order else None}
+
+    @classmethod
+    def of(cls, shape: Mapping[str, Any]) -> SetQuery:
+        """Return the query of a JSON shape.
+
+        Raises:
+            ValueError, LookupError, TypeError: it is none.
+        """
+        where = tuple(Condition(*each) for each in shape["where"])
+        sections = tuple((str(page), str(anchor)) for page, anchor in shape["sections"])
+        order = (str(shape["order"][0]), bool(shape["order"][1])) if shape["order"] else None
+        names = ("kind", "operation", "column", "group", "first")
+        return cls(where=where, sections=sections, order=order, **{name: shape[name] for name in names})
+
+
+@dataclass(frozen=True)
+class SetValue:
+    """A typed value: an amount in the base unit of its kind (seconds, bytes, days since 1970, 1 or 0 for flags, the
+    currency as written), and the words that it was read from."""
+
+    kind: ValueKind
+    amount: Decimal
+    unit: str
+    text: str
+
+
+@dataclass(frozen=True)
+class SetMember:
+    """A member of a set with its proof.
+
+    Attributes:
+        key: what makes it this member: page id; chunk id and offsets of a row or an item; chunk id of a heading.
+        cells: name and value of what is shown of it, in order.
+        chunk_id: passage of its quote `text[start:end]`; empty for a page without text.
+    """
+
+    key: str
+    page_id: str
+    title: str
+    url: str
+    cells: tuple[tuple[str, str], ...]
+    chunk_id: str = ""
+    start: int = 0
+    end: int = 0
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class SetGroup:
+    """Members with the same value of the grouping field: how many, and their result."""
+
+    name: str
+    count: int
+    value: str | None = None
+
+
+@dataclass(frozen=True)
+class SetResult:
+    """The whole set of a query.
+
+    Attributes:
+        rule: the query in words.
+        members: all of them, in order.
+        value: of a count, sum, average, minimum or maximum, with its unit, as it is shown; None: a list.
+        made: how the value was made, in words.
+        groups: by the grouping field, largest first.
+        passages: how many the reader may see in the generation.
+        digest: SHA-256 over the members' keys and cells and the value (`sets.certificate`).
+    """
+
+    query: SetQuery
+    rule: str
+    members: tuple[SetMember, ...]
+    value: str | None = None
+    made: str = ""
+    groups: tuple[SetGroup, ...] = ()
+    pages: int = 0
+    passages: int = 0
+    generation: str = ""
+    digest: str = ""
+
+    def payload(self, most: int | None = None) -> dict[str, Any]:
+        """Return the JSON shape with at most so many members."""
+        members = self.members[:most]
+        return {
+            "kind": self.query.kind,
+            "rule": self.rule,
+            "query": self.query.payload(),
+            "total": len(self.members),
+            "value": self.value,
+            "made": self.made,
+            "columns": list(dict.fromkeys(name for member in members for name, _ in member.cells)),
+            "members": [
+                {
+                    "title": member.title,
+                    "url": member.url,
+                    "page_id": member.page_id,
+                    "chunk_id": member.chunk_id,
+                    "cells": dict(member.cells),
+                }
+                for member in members
+            ],
+            "groups": [vars(group) for group in self.groups],
+            "pages": self.pages,
+            "passages": self.passages,
+            "generation": self.generation,
+            "digest": self.digest,
+        }
+
+
+class SetError(ValueError):
+    """A query cannot be run: its message says why, and the question goes the ordinary way."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A question read into a query, with the words of it that the query accounts for."""
+
+    query: SetQuery
+    accounted: Sequence[str] = field(default_factory=tuple)

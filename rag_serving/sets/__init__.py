@@ -1,0 +1,1 @@
+"""Answers about sets: which, how many, all, since when."""
