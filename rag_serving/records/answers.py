@@ -19,6 +19,7 @@ from rag_serving.records.passages import Candidate
 from rag_serving.records.places import BookPlace, Box, Location, PagePart, boxes_payload
 from rag_serving.records.queries import Query
 from rag_serving.records.refusal import Clarification, Refusal
+from rag_serving.records.sets import SetResult
 
 Status = Literal["answered", "not_found", "needs_more_context", "clarify", "refused", "unavailable"]
 Outcome = Literal["told", "closest", "none"]
@@ -26,6 +27,8 @@ Outcome = Literal["told", "closest", "none"]
 Verification = Literal["exact", "fuzzy", "swapped", "ocr"]
 """How a quote was checked; `ocr`: it stands in the stored text, which was read from a picture of the page."""
 Ranker = Literal["sidecar", "heuristic", "none"]
+MOST_MEMBERS = 1_000
+"""Members of a set in one reply; receipts and the digest cover all."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,7 @@ class Answer:
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
     session_id: str | None = None  # of the stored session that it is kept in
+    set: SetResult | None = None  # the whole set that was asked for
 
     @property
     def outcome(self) -> Outcome:
@@ -183,4 +187,6 @@ class Answer:
             shape["notes"] = list(self.notes)
         if self.session_id is not None:
             shape["session_id"] = self.session_id
+        if self.set is not None:
+            shape["set"] = self.set.payload(MOST_MEMBERS)
         return shape

@@ -106,7 +106,7 @@ class SetMember:
     Attributes:
         key: what makes it this member: page id; chunk id and offsets of a row or an item; chunk id of a heading.
         cells: name and value of what is shown of it, in order.
-        chunk_id: passage of its quote `text[start:end]`; empty for a page without text.
+        chunk_id: passage of its `quote`, which is `text[start:end]`; empty for a page without text.
     """
 
     key: str
@@ -117,6 +117,7 @@ class SetMember:
     chunk_id: str = ""
     start: int = 0
     end: int = 0
+    quote: str = ""
     updated_at: datetime | None = None
 
 
@@ -155,7 +156,7 @@ class SetResult:
     digest: str = ""
 
     def payload(self, most: int | None = None) -> dict[str, Any]:
-        """Return the JSON shape with at most so many members."""
+        """Return the JSON shape with at most so many members; `total` counts all."""
         members = self.members[:most]
         return {
             "kind": self.query.kind,
@@ -171,6 +172,7 @@ class SetResult:
                     "url": member.url,
                     "page_id": member.page_id,
                     "chunk_id": member.chunk_id,
+                    "quote": member.quote,
                     "cells": dict(member.cells),
                 }
                 for member in members
