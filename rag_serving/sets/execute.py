@@ -1,0 +1,369 @@
+"""Queries over sets, run on what one reader may see.
+
+Belongs here: members in order, values and groups. Does not belong here: which pages fit (`pages`), where rows are
+(`tables`), the query in words (`rules`), its certificate (`certificate`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal, localcontext
+from itertools import islice
+from typing import get_args
+
+import numpy as np
+import pyarrow as pa
+
+from rag_serving.records.answers import MOST_MEMBERS
+from rag_serving.records.sets import (
+    Condition,
+    Kind,
+    Operation,
+    Operator,
+    SetError,
+    SetGroup,
+    SetMember,
+    SetQuery,
+    SetResult,
+    SetTables,
+    SetValue,
+)
+from rag_serving.sets.cells import EMPTY, normalized, value_of, value_shown
+from rag_serving.sets.mentions import Phrase
+from rag_serving.sets.pages import (
+    COLUMNS,
+    PROPERTY,
+    are_alike,
+    holds,
+    measure,
+    mentioning,
+    page_rows,
+    pages_of,
+    passages_at,
+    passages_of,
+    properties,
+)
+from rag_serving.sets.rules import rule_of
+from rag_serving.sets.tables import Part, Passage, headings_of, items_of, rows_of
+
+_ALWAYS = ("title", "space", "updated")
+_OPERATIONS = {"sum": "sum of {}", "average": "average of {}", "min": "least of {}", "max": "greatest of {}"}
+_ADDED = ("number", "money", "duration", "size")
+_DIGITS = 60  # of sums
+
+
+class _Rows:
+    """Members with the texts of their fields; a field may have several."""
+
+    def __init__(self, members: list[SetMember], texts: Callable[[str], Sequence[Sequence[str]]]) -> None:
+        self.members = members
+        self.texts = texts
+
+    def kept(self, places: Sequence[int]) -> _Rows:
+        texts = self.texts
+        return _Rows([self.members[place] for place in places], lambda name: _taken(texts(name), places))
+
+    def cells(self, name: str) -> list[str]:
+        """Return the one text of a field of each member, "" where it has none.
+
+        Raises:
+            SetError: one has several.
+        """
+        cells = []
+        for member, texts in zip(self.members, self.texts(name), strict=True):
+            if len({normalized(text) for text in texts}) > 1:
+                raise SetError(f"{member.title!r} has several values of {name}")
+            cells.append(texts[0] if texts and texts[0] not in EMPTY else "")
+        return cells
+
+
+def execute(query: SetQuery, tables: SetTables, generation: str) -> SetResult:
+    """Return the whole set of a query.
+
+    Raises:
+        SetError: it cannot be made honestly.
+    """
+    _check(query)
+    rows = _page_members(query, tables) if query.kind == "pages" else _part_members(query, tables)
+    rows = _ordered(query, rows)
+    value, made = _value(query, rows)
+    members = tuple(_quoted(query, tables, rows.members))
+    return SetResult(
+        query=query,
+        rule=rule_of(query, tables),
+        members=members,
+        value=value,
+        made=made,
+        groups=tuple(_groups(query, rows)) if query.group else (),
+        pages=tables.pages.num_rows,
+        passages=tables.texts.num_rows,
+        generation=generation,
+        digest=digest_of(query, members, value),
+    )
+
+
+def digest_of(query: SetQuery, members: Sequence[SetMember], value: str | None) -> str:
+    """Return the digest over a query, the keys and cells of its members in order, and its value."""
+    shape = [[member.key, *map(list, member.cells)] for member in members]
+    return sha256_of({"query": query.payload(), "members": shape, "value": value})
+
+
+def sha256_of(shape: object) -> str:
+    """Return the SHA-256 of the one JSON text of a shape: keys sorted, no white space."""
+    written = json.dumps(shape, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(written.encode()).hexdigest()
+
+
+def _check(query: SetQuery) -> None:
+    if query.kind not in get_args(Kind) or query.operation not in get_args(Operation):
+        raise SetError(f"there is no {query.operation} of {query.kind}")
+    if unknown := {each.operator for each in query.where}.difference(get_args(Operator)):
+        raise SetError(f"there is no comparison {min(unknown)}")
+    if (query.kind == "pages") == bool(query.sections):
+        raise SetError("pages are of no section, and rows, items and headings of one at least")
+    if (query.column is None) == (query.operation in _OPERATIONS):
+        raise SetError(f"{query.operation} of {query.column!r} cannot be made")
+    if query.first is not None and (query.first < 1 or not query.order):
+        raise SetError("the first are those by an order")
+
+
+def _page_members(query: SetQuery, tables: SetTables) -> _Rows:
+    """Return the pages that fit, by title."""
+    places = pages_of(query.where, tables)
+    facts = tables.pages.select(["page_id", "title", "url", "updated_at"]).take(pa.array(places)).to_pylist()
+    order = sorted(range(len(facts)), key=lambda at: (normalized(facts[at]["title"]), facts[at]["page_id"]))
+    facts, places = [facts[at] for at in order], places[order]
+    known: dict[str, Sequence[Sequence[str]]] = {}
+
+    def texts(name: str) -> Sequence[Sequence[str]]:
+        if name not in known:
+            known[name] = list(_page_texts(name, tables, places, [page["page_id"] for page in facts]))
+        return known[name]
+
+    fields = _shown_fields(query)
+    cells = zip(*map(texts, fields), strict=True)
+    members = [
+        SetMember(
+            page["page_id"], page["page_id"], page["title"], page["url"],
+            tuple((name.removeprefix(PROPERTY), ", ".join(words)) for name, words in zip(fields, row, strict=True)),
+            updated_at=page["updated_at"],
+        )
+        for page, row in zip(facts, cells, strict=True)
+    ]  # fmt: skip
+    return _Rows(members, texts)
+
+
+def _shown_fields(query: SetQuery) -> list[str]:
+    named = [*(each.field for each in query.where), query.column, query.group, query.order and query.order[0]]
+    return list(dict.fromkeys([*_ALWAYS, *(name for name in named if name and _is_shown(name))]))
+
+
+def _is_shown(name: str) -> bool:
+    return (name in COLUMNS and name != "above") or name.startswith(PROPERTY)
+
+
+def _page_texts(name: str, tables: SetTables, places: np.ndarray, ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the texts of a field of pages."""
+    if name.startswith(PROPERTY):
+        found = properties(tables, name.removeprefix(PROPERTY), ids)
+        yield from ([part.cells[0][1] for part in found.get(page, ())] for page in ids)
+        return
+    if not _is_shown(name):
+        raise SetError(f"pages have no field {name!r} that could be shown")
+    for value in tables.pages[COLUMNS[name]].take(pa.array(places)).to_pylist():
+        if value is None:
+            yield ()
+        elif name == "label":
+            yield value
+        else:
+            yield (value.date().isoformat() if name == "updated" else str(value),)
+
+
+def _part_members(query: SetQuery, tables: SetTables) -> _Rows:
+    """Return the rows, items or headings that fit, in the order of the sections and their pages."""
+    parts = [part for section in dict.fromkeys(query.sections) for part in _parts(query, tables, *section)]
+    named = {normalized(name) for part in parts for name, _ in part.cells}
+    fields = [*(each.field for each in query.where), query.column, query.group, query.order and query.order[0]]
+    if missing := [name for name in fields if name and normalized(name) not in named]:
+        raise SetError(f"there is no column {missing[0]!r}")
+    for condition in query.where:
+        if condition.operator not in ("eq", "ne", "contains"):
+            measure(condition)
+    parts = [part for part in parts if all(_part_holds(condition, part) for condition in query.where)]
+    updated = _updates(tables, [part.passage.page_id for part in parts])
+    members = [_part_member(part, updated) for part in parts]
+    return _Rows(members, lambda name: [_field(part, name) for part in parts])
+
+
+def _part_holds(condition: Condition, part: Part) -> bool:
+    texts = _field(part, condition.field)
+    return bool(texts) and holds(condition, texts)
+
+
+def _parts(query: SetQuery, tables: SetTables, page_id: str, anchor: str) -> Iterator[Part]:
+    page = passages_of(tables, page_id)
+    passages = [passage for passage in page if passage.anchor == anchor]
+    if not passages:
+        raise SetError(f"there is no section {anchor!r} on page {page_id}")
+    if query.kind == "headings":
+        return headings_of(page, passages[0].heading_path)
+    return rows_of(passages) if query.kind == "rows" else items_of(passages)
+
+
+def _updates(tables: SetTables, pages: Iterable[str]) -> dict[str, object]:
+    wanted = pa.array(sorted(set(pages)), pa.string())
+    rows = np.flatnonzero(np.asarray(pa.compute.is_in(tables.pages["page_id"], value_set=wanted)))
+    few = tables.pages.select(["page_id", "updated_at"]).take(pa.array(rows)).to_pylist()
+    return {row["page_id"]: row["updated_at"] for row in few}
+
+
+def _field(part: Part, name: str) -> list[str]:
+    return [text for column, text in part.cells if normalized(column) == normalized(name)]
+
+
+def _ordered(query: SetQuery, rows: _Rows) -> _Rows:
+    """Return the members in their order, cut where the query says; those alike at the border are all kept."""
+    if not query.order:
+        return rows
+    name, is_greatest_first = query.order
+    cells = rows.cells(name)
+    keys = _sort_keys(name, cells)
+    known = [place for place, cell in enumerate(cells) if cell]
+    places = sorted(known, key=lambda place: keys[place], reverse=is_greatest_first)
+    if query.first is None:
+        return rows.kept([*places, *(place for place, cell in enumerate(cells) if not cell)])
+    end = min(query.first, len(places))
+    while 0 < end < len(places) and keys[places[end]] == keys[places[end - 1]]:
+        end += 1
+    return rows.kept(places[:end])
+
+
+def _sort_keys(name: str, cells: Sequence[str]) -> Sequence[Decimal | str]:
+    """Return what texts are ordered by: their values, or themselves where none is a value."""
+    values = [value_of(cell) for cell in cells]
+    found = [value for value in values if value]
+    if not found or name == "title":
+        return [normalized(cell) for cell in cells]
+    if len(found) < sum(map(bool, cells)) or not all(are_alike(value, found[0]) for value in found):
+        raise SetError(f"the values of {name} have no common order")
+    return [value.amount if value else Decimal(0) for value in values]
+
+
+def _value(query: SetQuery, rows: _Rows) -> tuple[str | None, str]:
+    """Return the value of a query, and how it was made."""
+    if query.operation == "list":
+        return None, ""
+    if query.operation == "count":
+        return str(len(rows.members)), f"{len(rows.members)} {query.kind} counted"
+    values = _values(query, rows)
+    if not values:
+        raise SetError(f"no member has a value of {query.column}")
+    column = (query.column or "").removeprefix(PROPERTY)
+    noun = f"{len(values)} value{'s' if len(values) > 1 else ''} of {column}"
+    return _made(query, values)[1], _OPERATIONS[query.operation].format(noun)
+
+
+def _made(query: SetQuery, values: Sequence[SetValue]) -> tuple[Decimal, str]:
+    amounts = [value.amount for value in values]
+    with localcontext(prec=_DIGITS):
+        if query.operation in ("min", "max"):
+            amount = min(amounts) if query.operation == "min" else max(amounts)
+        else:
+            amount = sum(amounts, Decimal(0)) / (len(amounts) if query.operation == "average" else 1)
+        return amount, value_shown(amount, values[0].kind, values[0].unit)
+
+
+def _values(query: SetQuery, rows: _Rows) -> list[SetValue]:
+    """Return the values of the column, all of one kind and unit.
+
+    Raises:
+        SetError: a cell that is not empty cannot be read, or is of another kind.
+    """
+    column = query.column or ""
+    values: list[SetValue] = []
+    for cell in filter(None, rows.cells(column)):
+        value = value_of(cell)
+        if value is None or value.kind not in (*_ADDED, *(["date"] if query.operation in ("min", "max") else [])):
+            raise SetError(f"{cell!r} of {column} cannot be read as a value")
+        if values and not are_alike(value, values[0]):
+            raise SetError(f"{cell!r} of {column} is of another kind than {values[0].text!r}")
+        values.append(value)
+    return values
+
+
+def _groups(query: SetQuery, rows: _Rows) -> Iterator[SetGroup]:
+    """Yield the groups, the one with the greatest value or the most members first."""
+    names: dict[str, str] = {}
+    places: dict[str, list[int]] = {}
+    for place, texts in enumerate(rows.texts(query.group or "")):
+        for text in {normalized(text): text for text in texts or [""]}.values():
+            names.setdefault(normalized(text), text)
+            places.setdefault(normalized(text), []).append(place)
+    made = {name: _group_value(query, rows.kept(at)) for name, at in places.items()}
+    for name in sorted(places, key=lambda name: (-made[name][0], -len(places[name]), name)):
+        yield SetGroup(names[name], len(places[name]), made[name][1])
+
+
+def _group_value(query: SetQuery, rows: _Rows) -> tuple[Decimal, str | None]:
+    if query.operation not in _OPERATIONS:
+        return Decimal(len(rows.members)), None
+    values = _values(query, rows)
+    return _made(query, values) if values else (Decimal("-Infinity"), None)
+
+
+def _taken(texts: Sequence[Sequence[str]], places: Sequence[int]) -> list[Sequence[str]]:
+    return [texts[place] for place in places]
+
+
+def _part_member(part: Part, updated: dict[str, object]) -> SetMember:
+    passage = part.passage
+    return SetMember(
+        f"{passage.chunk_id}:{part.start}:{part.end}", passage.page_id, passage.title, passage.url, part.cells,
+        passage.chunk_id, part.start, part.end, passage.text[part.start : part.end],
+        updated.get(passage.page_id),  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _quoted(query: SetQuery, tables: SetTables, members: Sequence[SetMember]) -> Iterator[SetMember]:
+    """Yield the members; the pages of one reply with a quote: what the query looked for, else their beginning."""
+    if query.kind != "pages":
+        yield from members
+        return
+    shown = members[:MOST_MEMBERS]
+    ids = [member.page_id for member in shown]
+    phrase, places, parts = None, dict[str, int](), dict[str, list[Part]]()
+    for condition in query.where:
+        if condition.field == "mentions":
+            phrase = Phrase(condition.value)
+            places = mentioning(tables, phrase, ids)
+        elif condition.field.startswith(PROPERTY):
+            parts = properties(tables, condition.field.removeprefix(PROPERTY), ids)
+    lengths = {page: page_rows(tables, page) for page in ids if page not in places and page not in parts}
+    wanted = places | {page: rows.start for page, rows in lengths.items() if rows}
+    read = passages_at(tables, np.array(list(wanted.values()), int))
+    passages = {passage.page_id: passage for passage in read}
+    for member in shown:
+        if found := parts.get(member.page_id):
+            yield _with_quote(member, found[0].passage, found[0].start, found[0].end)
+        elif passage := passages.get(member.page_id):
+            yield _with_quote(member, passage, *_unit_of(passage, phrase if member.page_id in places else None))
+        else:
+            yield member
+    yield from islice(members, MOST_MEMBERS, None)
+
+
+def _unit_of(passage: Passage, phrase: Phrase | None) -> tuple[int, int]:
+    """Return where the unit with a phrase is, else the first."""
+    units = passage.units().units
+    if not units:
+        return 0, len(passage.text)
+    has = (unit for unit in units if phrase and phrase.is_in(unit.of(passage.text)))
+    unit = next(has, units[0])
+    return unit.start, unit.end
+
+
+def _with_quote(member: SetMember, passage: Passage, start: int, end: int) -> SetMember:
+    return replace(member, chunk_id=passage.chunk_id, start=start, end=end, quote=passage.text[start:end])
