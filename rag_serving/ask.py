@@ -23,16 +23,16 @@ from rag_serving.answering.clarifying import WHICH_PART
 from rag_serving.answering.lock import completed, freeze, lock_selection
 from rag_serving.answering.refusals import nothing_kept
 from rag_serving.caching.answers import CachedAnswer
-from rag_serving.conversations.turns import Conversation
+from rag_serving.conversations.turns import Conversation, QuestionRequest
 from rag_serving.degradation.phases import RetrievalOffError
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.pipeline.book import NOT_VERIFIED, book_gates, book_lock, in_book_order, of_books
 from rag_serving.pipeline.inquiry import Inquiry, Stages
-from rag_serving.pipeline.locked import Locked, both_of, shows_both, tells_both
+from rag_serving.pipeline.locked import Locked, both_of, shows_both, tells_both, two_asked
 from rag_serving.pipeline.tenant import TenantServices
 from rag_serving.query.languages import is_of_pages
 from rag_serving.reading.passage import numbered
-from rag_serving.receipts.recording import QuestionRequest, answer_trace
+from rag_serving.receipts.recording import answer_trace
 from rag_serving.records.answers import Answer, SearchResults
 from rag_serving.records.flags import NO_SHARED_WORDS, RETRIEVAL_DISABLED
 from rag_serving.records.occasion import PLAIN, Occasion
@@ -84,7 +84,7 @@ def read(inquiry: Inquiry) -> None:
         request = replace(inquiry.request, text=text, filters=filters or inquiry.within, explain=False)
         again = inquiry.variant(request=request, trace=StageTrace(), phases=phases, answering=conversing.extractive)
         again.lease, again.stages, again.places = ExitStack(), stages, None
-        run(again)
+        again.run()
         return again.answer, again.written.lock
 
     inquiry.request = conversing.read(inquiry.request, inquiry.conversation, inquiry.trace, asked_again)
@@ -149,8 +149,10 @@ def candidates(inquiry: Inquiry, count: int) -> Search:
 
 def lock_each(inquiry: Inquiry) -> Locked:
     """Return the passages of both things that a question asks for, else those of the question as one."""
-    two = both_of(lambda request: lock(inquiry.variant(request=request)), inquiry.request, inquiry.view.names)
-    return two or lock(inquiry)
+    request, locked = inquiry.request, None
+    if two := two_asked(request.text, inquiry.view.names):
+        locked = both_of(request, two, lambda one: lock(inquiry.variant(request=one)))
+    return locked or lock(inquiry)
 
 
 def lock(inquiry: Inquiry) -> Locked:
@@ -165,7 +167,8 @@ def lock(inquiry: Inquiry) -> Locked:
         passages = completed(passages, view.beside)
     if not found.decision and inquiry.mode == "hybrid":
         found = replace(found, decision=decided(found, config.gates.min_clear))
-    return Locked(view, found, passages, is_foreign).introduced(config.retrieval.final_passages)
+    locked = Locked(inquiry.request, view, found, passages, is_foreign)
+    return locked.introduced(config.retrieval.final_passages)
 
 
 def lock_books(inquiry: Inquiry) -> Locked:
@@ -178,14 +181,13 @@ def lock_books(inquiry: Inquiry) -> Locked:
     if kind_of(found.query.text) == "steps":
         passages = in_book_order(completed(passages, view.beside))
     is_foreign = not is_of_pages(found.query.language, view.languages)
-    return Locked(view, found, passages, is_foreign, gates=book_gates(config, passages))
+    return Locked(inquiry.request, view, found, passages, is_foreign, gates=book_gates(config, passages))
 
 
 def select(inquiry: Inquiry) -> None:
     """Select what answers, complete and check it; nothing but the lock is read: `Answering.answer`."""
-    locked, request = inquiry.locked, inquiry.request
-    question, generation = locked.question(request), inquiry.view.id
-    inquiry.written = inquiry.answering.answer(inquiry.trace, question, locked.lock, generation, request.explain)
+    locked, generation, explain = inquiry.locked, inquiry.view.id, inquiry.request.explain
+    inquiry.written = inquiry.answering.answer(inquiry.trace, locked.question, locked.lock, generation, explain)
 
 
 def settle(inquiry: Inquiry) -> None:
@@ -245,7 +247,7 @@ def render(inquiry: Inquiry) -> None:
     if refusal and refusal.gate == "passages":
         refusal = nothing_kept(len(locked.search.candidates), overlap)
     drop_labels, evidence = inquiry.config.ingestion.drop_labels, cited.evidence
-    clarification = locked.clarification(cited, request.text, inquiry.trace, drop_labels)
+    clarification = locked.clarification(cited, inquiry.trace, drop_labels)
     if status != "refused":
         with inquiry.trace.part("evidence"):
             evidence = locked.evidence(passages, cited.outcome != "none" or request.explain)
@@ -277,10 +279,12 @@ def warn(inquiry: Inquiry) -> None:
 
 
 def leave(inquiry: Inquiry) -> None:
-    """Note what receipt and telemetry keep of pages and search, and close the pages."""
-    originals = {cited: inquiry.view.original(cited) for cited in {each.page_id for each in inquiry.answer.citations}}
+    """Note what receipt and telemetry keep of question, pages and search, and close the pages."""
+    answer, request = inquiry.answer, inquiry.request
+    originals = {cited: inquiry.view.original(cited) for cited in {each.page_id for each in answer.citations}}
     files = {page_id: original.digests() for page_id, original in originals.items() if original}
-    inquiry.written = replace(inquiry.written, answer=inquiry.answer, files=files)
+    written, asked, filters = inquiry.written, request.text, request.filters
+    inquiry.written = replace(written, answer=answer, files=files, question=asked, filters=filters)
     found = inquiry.tenant.found(inquiry.locked.search, inquiry.config.features, inquiry.phases)
     inquiry.recorded = answer_trace(found, inquiry.written)
     inquiry.lease.close()
@@ -289,7 +293,7 @@ def leave(inquiry: Inquiry) -> None:
 def receipt(inquiry: Inquiry) -> None:
     """Store the receipt, and keep the answer in memory: to be given again, and for when search fails."""
     tenant, written, request = inquiry.tenant, inquiry.written, inquiry.request
-    inquiry.answer = answer = tenant.receipt_writer.with_receipt(inquiry.trace, written, request)
+    inquiry.answer = answer = tenant.receipt_writer.with_receipt(inquiry.trace, written, request.principal)
     tenant.memory.repeated.keep(inquiry.place, answer, written)
     if tenant.memory.earlier:
         tenant.memory.earlier.keep(request, answer, written, inquiry.known)
@@ -322,15 +326,6 @@ def in_conversation(stages: Stages) -> Stages:
     """Return the stages of a question that may lean on turns before it."""
     after = list(stages).index(access) + 1
     return (*stages[:after], read, *stages[after:])
-
-
-def run(inquiry: Inquiry) -> None:
-    """Go through the stages that are left."""
-    with inquiry.lease:
-        while inquiry.stages:
-            stage, *rest = inquiry.stages
-            inquiry.stages = rest
-            stage(inquiry)
 
 
 class Pipeline(TenantServices):
@@ -389,7 +384,7 @@ class Pipeline(TenantServices):
         """
         inquiry = Inquiry(self, QuestionRequest(principal, query, filters, explain), StageTrace(), SEARCH, count=k)
         with self.memory.asked():
-            run(inquiry)
+            inquiry.run()
             self.log.searched(principal, query, inquiry.results, inquiry.recorded)
         return inquiry.results
 
@@ -398,7 +393,7 @@ class Pipeline(TenantServices):
         with self.memory.asked():
             self.log.begin(inquiry.trace)
             try:
-                run(inquiry)
+                inquiry.run()
             except RetrievalOffError:
                 inquiry.answer = Answer("unavailable", RETRIEVAL_OFF, flags=(RETRIEVAL_DISABLED,))
             except UnpublishedError as error:

@@ -35,7 +35,8 @@ from evals.evaluation.gold_collections import read_gold_collection
 from evals.evaluation.usefulness import judge_use
 from evals.training.reader_data import ReaderExample, Text, handbooks, weighted
 from rag_serving.access.principals import Principal
-from rag_serving.answering.answerer import Answering, Question
+from rag_serving.answering.answerer import Answerer, Answering, Question
+from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.selection.scorer import SignWeights, learnt
 from rag_serving.answering.selection.selector import FAR_AHEAD, MODEL, Ranked, best_of_passages, evidence_of, rank
 from rag_serving.answering.selection.signs import AGAINST, OF_CONFIDENCE, OF_VECTORS, QuestionFeatures
@@ -74,10 +75,19 @@ class Watching(Answering):
 
     seen: tuple[Lock, list[Ranked]] | None = None
 
-    def _selected(self, _: StageTrace, asked: Question, lock: Lock) -> Draft:
-        similarity = self._similarity(asked)
-        features = QuestionFeatures.of(asked.text, asked.weights, analyze)
-        self.seen = lock, rank(features, lock, analyze, similarity, learnt().with_vectors)
+    def answer(
+        self, trace: StageTrace, asked: Question, lock: Lock, generation: str = "", explain: bool = False
+    ) -> AnswerTrace:
+        return _Watched(self, trace, asked, lock, generation, explain).answer()
+
+
+class _Watched(Answerer):
+    by: Watching
+
+    def _selected(self) -> Draft:
+        similarity = self.by.similarity(self.asked.vector, self.asked.stored)
+        features = QuestionFeatures.of(self.asked.text, self.asked.weights, analyze)
+        self.by.seen = self.lock, rank(features, self.lock, analyze, similarity, learnt().with_vectors)
         return Draft((), MODEL)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from rag_serving.answering.comparing.precedence import Opening, Standing, mark_o
 from rag_serving.answering.comparing.values import differ, measures
 from rag_serving.answering.composing import AnswerTrace, Composition, VerifiedDraft
 from rag_serving.answering.gates import (
+    Stop,
     gate_clarity,
     gate_doubt,
     gate_passages,
@@ -50,7 +52,7 @@ from rag_serving.answering.writing.generator import Generator, Selection
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.config.sections import Gates
 from rag_serving.models.protocols import Embedder
-from rag_serving.records.answers import Answer, Citation
+from rag_serving.records.answers import Citation
 from rag_serving.records.claims import Claim, Draft, Verdict
 from rag_serving.records.decisions import Decision
 from rag_serving.records.flags import CLOSEST_PASSAGE, CONFLICTING, LOW_OCR, OCR_QUOTE, SUPERSEDED
@@ -64,6 +66,7 @@ from rag_serving.text.small_talk import Remark
 from rag_serving.text.stemming import Analyze
 from rag_serving.tracing import StageTrace
 
+Vector = NDArray[np.float32]
 NO_VECTORS, UNSUPPORTED = "sentence_vectors_unavailable", "unsupported_claims"
 
 
@@ -74,7 +77,7 @@ class Question:
     text: str  # as it was read
     original: str  # as it was typed
     weights: Mapping[str, float]  # of its terms
-    vector: NDArray[np.float32] | None = None
+    vector: Vector | None = None
     stored: StoredSimilarity | None = None  # of sentences whose vectors were made when their passages were published
     remark: Remark | None = None  # what it is where it asks nothing of the pages
     opening: Opening = lambda _: ()  # how the page of a passage begins
@@ -96,148 +99,175 @@ class Answering:
         Raises:
             ConfigError: `gates.confidence_weights` cannot be used.
         """
-        self._config = config
-        self._embedder = embedder
+        self.config = config
+        self.embedder = embedder
         self.generator = Generator(config.generation, budgets=config.prompt)
-        self._tables = open_tables(config)
+        self.tables = open_tables(config)
 
     def answer(
-        self, attempt: StageTrace, asked: Question, lock: Lock, generation: str = "", explain: bool = False
+        self, trace: StageTrace, asked: Question, lock: Lock, generation: str = "", explain: bool = False
     ) -> AnswerTrace:
         """Return what the passages of the lock say to a question; `generation` is the id of the one they are of."""
-        settings, gates = self._config.generation, asked.gates or self._config.gates
+        return Answerer(self, trace, asked, lock, generation, explain).answer()
+
+    def similarity(self, vector: Vector | None, stored_of: StoredSimilarity | None) -> Similarity | None:
+        """Return what compares texts with a question by meaning; None without its vector. What has no stored vector is
+        embedded now."""
+        if vector is None:
+            return None
+
+        def similarities(texts: Sequence[str]) -> list[float]:
+            stored = stored_of(texts) if stored_of else [None] * len(texts)
+            missing = [text for text, value in zip(texts, stored, strict=True) if value is None]
+            made = iter((self.embedder.embed_documents(missing) @ vector).tolist() if missing else ())
+            return [next(made) if value is None else value for value in stored]
+
+        return similarities
+
+    @property
+    def rules(self) -> VerificationRules:
+        """Return what verdicts are reached with, for whoever verifies again."""
+        fuzzy_min, settings = self.config.verification.fuzzy_partial_ratio_min, self.config.generation
+        return VerificationRules(fuzzy_min, settings.max_citations, settings.require_quotes, settings.quote_max_words)
+
+
+@dataclass(frozen=True)
+class Answerer:
+    """One question with the passages that it is answered from."""
+
+    by: Answering
+    trace: StageTrace
+    asked: Question
+    lock: Lock
+    generation: str
+    explain: bool
+
+    @property
+    def gates(self) -> Gates:
+        return self.asked.gates or self.by.config.gates
+
+    @cached_property
+    def features(self) -> QuestionFeatures:
+        return QuestionFeatures.of(self.asked.text, self.asked.weights, self.asked.analyze)
+
+    def answer(self) -> AnswerTrace:
+        """Return what the passages say."""
+        trace, asked, lock, settings = self.trace, self.asked, self.lock, self.by.config.generation
         found = likeness(lock, set(asked.weights), asked.weights, asked.analyze)
-        chosen = len(lock) == 1 and not lock.passages[0].scores  # a selection is read, however far it seems
-        stop = gate_question(asked.text, asked.weights, asked.original, asked.remark) or gate_clarity(asked.decision)
-        if not (stop or chosen or asked.parts):
-            stop = gate_passages(lock, found, gates.nearer_by(asked.farther))
-        if stop:
-            return self._stopped(replace(stop.answer(generation), gates=found), attempt, asked, lock, explain)
-        features = QuestionFeatures.of(asked.text, asked.weights, asked.analyze)
-        quoting = Quoting(features, asked.analyze, settings.quote_max_words)
-        with attempt.part("generate"):
-            draft = self.generator.write(
+        if stop := self._stop(found):
+            return self._stopped(stop, found)
+        quoting = Quoting(self.features, asked.analyze, settings.quote_max_words)
+        with trace.part("generate"):
+            draft = self.by.generator.write(
                 asked.text,
                 lock,
-                Selection(
-                    lambda: self._selected(attempt, asked, lock),
-                    lambda index, unit: claims_for(quoting, lock, [(index, unit)]),
-                ),
-                lambda chars: attempt.tell("generate", f"{chars} characters written"),
+                Selection(self._selected, lambda index, unit: claims_for(quoting, lock, [(index, unit)])),
+                lambda chars: trace.tell("generate", f"{chars} characters written"),
                 asked.occasion,
             )
         for flag in draft.flags:
-            attempt.raise_flag(flag)
-        with attempt.part("verify"):
-            written = VerifiedDraft(*self._verified(draft, asked, lock))
+            trace.raise_flag(flag)
+        with trace.part("verify"):
+            written = self._verified(draft)
         if any(verdict.support == "quoted" for verdict in written.verdicts):
-            attempt.raise_flag(UNSUPPORTED)
-        composed = self._composed(attempt, written, asked, lock)
+            trace.raise_flag(UNSUPPORTED)
+        composed = self._composed(written)
         if composed.doubt and (stop := gate_doubt(asked.decision)):
-            return self._stopped(replace(stop.answer(generation), gates=found), attempt, asked, lock, explain)
-        with attempt.part("render"):
+            return self._stopped(stop, found)
+        with trace.part("render"):
             answer = composed.answer(lock, settings)
             if (tried := composed.tried).draft.confidence is not None:
-                found |= {"confidence": tried.draft.confidence, "min_confidence": least_confidence(asked.text, gates)}
-            answer = replace(answer, generation=generation, gates=found)
+                least = least_confidence(asked.text, self.gates)
+                found |= {"confidence": tried.draft.confidence, "min_confidence": least}
+            answer = replace(answer, generation=self.generation, gates=found)
             if composed.is_shown and composed.doubt:
-                attempt.raise_flag(CLOSEST_PASSAGE)
-            _tell_ocr(attempt, answer.citations, self._config.verification.min_ocr_confidence)
-            if composed.is_shown and (told := _noted(attempt, asked, lock, tried)):
+                trace.raise_flag(CLOSEST_PASSAGE)
+            _tell_ocr(trace, answer.citations, self.by.config.verification.min_ocr_confidence)
+            if composed.is_shown and (told := self._noted(tried)):
                 answer = replace(answer, clarification=Clarification(told))
-            if explain:
+            if self.explain:
                 answer = composed.explained(answer, lock)
         return composed.trace(answer, lock)
 
-    def _composed(self, attempt: StageTrace, written: VerifiedDraft, asked: Question, lock: Lock) -> Composition:
+    def _stop(self, found: dict[str, float]) -> Stop | None:
+        """Return why the passages are not asked at all. `found`: how near they are."""
+        asked, lock = self.asked, self.lock
+        chosen = len(lock) == 1 and not lock.passages[0].scores  # a selection is read, however far it seems
+        stop = gate_question(asked.text, asked.weights, asked.original, asked.remark) or gate_clarity(asked.decision)
+        if stop or chosen or asked.parts:
+            return stop
+        return gate_passages(lock, found, self.gates.nearer_by(asked.farther))
+
+    def _composed(self, written: VerifiedDraft) -> Composition:
         """Return what becomes of what was written: where it is doubted, what is selected may come closest."""
-        gates, min_ocr = asked.gates or self._config.gates, self._config.verification.min_ocr_confidence
-        doubt = written.doubt(asked.text, lock, gates, min_ocr, asked.opening)
+        asked, gates, min_ocr = self.asked, self.gates, self.by.config.verification.min_ocr_confidence
+        doubt = written.doubt(asked.text, self.lock, gates, min_ocr, asked.opening)
         if not doubt:
             return Composition(written, written, None, is_shown=True)
-        with attempt.part("closest"):
-            draft = written.draft if written.draft.model == MODEL else self._selected(attempt, asked, lock)
+        with self.trace.part("closest"):
+            draft = written.draft if written.draft.model == MODEL else self._selected()
             widened = replace(draft, claims=(*draft.claims, *draft.further))
-            tried = VerifiedDraft(*self._verified(widened, asked, lock)) if widened != written.draft else written
+            tried = self._verified(widened) if widened != written.draft else written
         is_shown = (asked.is_foreign and gates.min_closest < 1) or is_close(tried.draft.confidence, gates)
         return Composition(written, tried, doubt, tried.stands and is_shown)
 
-    def _stopped(self, answer: Answer, attempt: StageTrace, asked: Question, lock: Lock, explain: bool) -> AnswerTrace:
+    def _stopped(self, stop: Stop, found: dict[str, float]) -> AnswerTrace:
         """Return a question that was not asked of the passages; what they would have said is looked up only to explain
         it."""
-        if explain:
+        answer = replace(stop.answer(self.generation), gates=found)
+        if self.explain:
             is_far = answer.refusal and answer.refusal.value is not None
-            draft = self._selected(attempt, asked, lock) if is_far else Draft((), MODEL)
+            draft = self._selected() if is_far else Draft((), MODEL)
             unread = VerifiedDraft(draft, ())
-            answer = Composition(unread, unread, answer.refusal, is_shown=False).explained(answer, lock)
-        return AnswerTrace(answer, Draft((), MODEL), lock, [])
+            answer = Composition(unread, unread, answer.refusal, is_shown=False).explained(answer, self.lock)
+        return AnswerTrace(answer, Draft((), MODEL), self.lock, [])
 
-    def _verified(self, draft: Draft, asked: Question, lock: Lock) -> tuple[Draft, list[Verdict], Differing | None]:
+    def _verified(self, draft: Draft) -> VerifiedDraft:
         """Return the draft with its verdicts; where pages differ about what was asked, with what the others say beside
         it."""
-        words = self._config.generation.quote_max_words
-        verdicts = verify(draft, lock, asked.original, self.rules)
-        features = QuestionFeatures.of(asked.text, asked.weights, asked.analyze)
-        comparison = Comparison(features, lock, asked.analyze, words, asked.opening)
+        asked, lock, rules = self.asked, self.lock, self.by.rules
+        verdicts = verify(draft, lock, asked.original, rules)
+        words = self.by.config.generation.quote_max_words
+        comparison = Comparison(self.features, lock, asked.analyze, words, asked.opening)
         differs = None if asked.parts else differing(comparison, verdicts)  # what is told of two things may differ
         if differs:
             draft = replace(draft, claims=differs.beside(draft.claims, may_move=draft.model == MODEL))
-            verdicts = verify(draft, lock, asked.original, self.rules)
-        return draft, verdicts, differs
+            verdicts = verify(draft, lock, asked.original, rules)
+        return VerifiedDraft(draft, verdicts, differs)
 
-    def _selected(self, attempt: StageTrace, asked: Question, lock: Lock) -> Draft:
-        if asked.vector is not None:
-            with attempt.part("sentences", NO_VECTORS):
-                return self._compared(asked, lock, by_meaning=True)
-        return self._compared(asked, lock, by_meaning=False)
+    def _selected(self) -> Draft:
+        if self.asked.vector is not None:
+            with self.trace.part("sentences", NO_VECTORS):
+                return self._compared(by_meaning=True)
+        return self._compared(by_meaning=False)
 
-    def _compared(self, asked: Question, lock: Lock, by_meaning: bool) -> Draft:
+    def _compared(self, by_meaning: bool) -> Draft:
         """Return what is selected, comparing sentences by meaning or by their words alone.
 
         Raises:
             ModelError: no vector of a sentence can be had.
         """
-        settings = self._config.generation
+        asked, settings = self.asked, self.by.config.generation
 
-        def options_of(compared: Question | QuestionPart) -> Selecting:
-            similarity = self._similarity(compared) if by_meaning else None
-            return Selecting(similarity, settings.max_citations, settings.quote_max_words, self._tables)
+        def options(vector: Vector | None, stored: StoredSimilarity | None) -> Selecting:
+            similarity = self.by.similarity(vector, stored) if by_meaning else None
+            return Selecting(similarity, settings.max_citations, settings.quote_max_words, self.by.tables)
 
         if asked.parts:
-            return selected_apart(asked.parts, lock, asked.analyze, options_of)
-        return select(asked.text, lock, asked.weights, asked.analyze, options_of(asked))
+            return selected_apart(asked.parts, self.lock, asked.analyze, lambda part: options(part.vector, part.stored))
+        return select(asked.text, self.lock, asked.weights, asked.analyze, options(asked.vector, asked.stored))
 
-    def _similarity(self, asked: Question | QuestionPart) -> Similarity | None:
-        """Return what compares texts with a question by meaning; None without its vector."""
-        vector = asked.vector
-        return None if vector is None else lambda texts: self._similarities(asked.stored, vector, texts)
-
-    def _similarities(
-        self, stored_of: StoredSimilarity | None, vector: NDArray[np.float32], texts: Sequence[str]
-    ) -> list[float]:
-        """Return the similarity of each text to the question; what has no stored vector is embedded now."""
-        stored = stored_of(texts) if stored_of else [None] * len(texts)
-        missing = [text for text, value in zip(texts, stored, strict=True) if value is None]
-        made = iter((self._embedder.embed_documents(missing) @ vector).tolist() if missing else ())
-        return [next(made) if value is None else value for value in stored]
-
-    @property
-    def rules(self) -> VerificationRules:
-        """Return what verdicts are reached with, for whoever verifies again."""
-        fuzzy_min, settings = self._config.verification.fuzzy_partial_ratio_min, self._config.generation
-        return VerificationRules(fuzzy_min, settings.max_citations, settings.require_quotes, settings.quote_max_words)
-
-
-def _noted(attempt: StageTrace, asked: Question, lock: Lock, shown: VerifiedDraft) -> str | None:
-    """Return what the reader must know of the cited passages: that they do not agree, or are no longer in force."""
-    as_versions = told_as_versions(shown.verdicts, shown.differs, lock) if shown.differs else None
-    not_agreed = told_to_differ(shown.verdicts, shown.differs) if shown.differs and not as_versions else None
-    out_of_force = told_out_of_force(asked.text, shown.verdicts, lock, asked.opening)
-    other_value = told_other_value(asked.text, shown.verdicts, lock)
-    for flag, told in ((CONFLICTING, not_agreed), (SUPERSEDED, out_of_force)):
-        if told:
-            attempt.raise_flag(flag)
-    return " ".join(filter(None, (other_value, as_versions, not_agreed, out_of_force))) or None
+    def _noted(self, shown: VerifiedDraft) -> str | None:
+        """Return what the reader must know of the cited passages: that they do not agree, or are no longer in force."""
+        text, lock, verdicts, differs = self.asked.text, self.lock, shown.verdicts, shown.differs
+        as_versions = told_as_versions(verdicts, differs, lock) if differs else None
+        not_agreed = told_to_differ(verdicts, differs) if differs and not as_versions else None
+        out_of_force = told_out_of_force(text, verdicts, lock, self.asked.opening)
+        other_value = told_other_value(text, verdicts, lock)
+        for flag, told in ((CONFLICTING, not_agreed), (SUPERSEDED, out_of_force)):
+            if told:
+                self.trace.raise_flag(flag)
+        return " ".join(filter(None, (other_value, as_versions, not_agreed, out_of_force))) or None
 
 
 def _tell_ocr(attempt: StageTrace, citations: Sequence[Citation], least: int) -> None:

@@ -20,6 +20,7 @@ from rag_serving.config.sections import Gates
 from rag_serving.records.answers import Answer
 from rag_serving.records.claims import Draft, RejectedCandidate, Verdict
 from rag_serving.records.passages import Lock
+from rag_serving.records.queries import Filters
 from rag_serving.records.refusal import Refusal
 
 NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
@@ -27,7 +28,7 @@ NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more prec
 
 @dataclass(frozen=True)
 class AnswerTrace:
-    """An answer with what it was made of."""
+    """An answer with what it was made of. `question` and `filters`: what its receipt says was asked."""
 
     answer: Answer
     draft: Draft
@@ -36,6 +37,8 @@ class AnswerTrace:
     withdrawn: Sequence[Verdict] = ()  # on what a model wrote, where extraction's closest passage is shown instead
     rejected: tuple[RejectedCandidate, ...] = ()
     files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # digests of cited pages' files, by page id
+    question: str = ""
+    filters: Filters | None = None
 
 
 @dataclass(frozen=True)

@@ -40,12 +40,13 @@ from rag_serving.caching.answers import (
 )
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Cache
+from rag_serving.conversations.turns import QuestionRequest
 from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.indexes.page_readers import classes_of_pages
 from rag_serving.models.embedding.recent_vectors import RecentVectors
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.privacy import Redactor
-from rag_serving.receipts.recording import QuestionRequest, ReceiptWriter
+from rag_serving.receipts.recording import ReceiptWriter
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import NEARLY_SPENT, REPEATED
 from rag_serving.records.occasion import Occasion
@@ -63,7 +64,7 @@ class CachePlace:
     """Where one question's answer is looked for and kept."""
 
     scope: AnswerScope
-    request: QuestionRequest
+    question: str
     vector_of: Callable[[], Vector | None]
 
 
@@ -106,18 +107,18 @@ class RepeatedAnswers:
         scope = AnswerScope(
             principal.tenant, asker, generation, classes, {**settings, "filters": filters, "mode": occasion.mode}
         )
-        return CachePlace(scope, request, lambda: self._vector(user, request.text))
+        return CachePlace(scope, request.text, lambda: self._vector(user, request.text))
 
     def find(self, place: CachePlace | None) -> CachedAnswer | None:
         """Return the answer that a question had before."""
-        return self.cache.get(place.scope, place.request.text, place.vector_of) if place else None
+        return self.cache.get(place.scope, place.question, place.vector_of) if place else None
 
     def given(self, trace: StageTrace, cached: CachedAnswer, request: QuestionRequest) -> Answer:
         """Return an answer that is given again, which says so and has a receipt of its own."""
         for flag in (*cached.answer.flags, REPEATED):
             trace.raise_flag(flag)
         answer = replace(cached.answer, usage=None)
-        return self._writer.repeated(trace, answer, cached.receipt, request)
+        return self._writer.repeated(trace, answer, cached.receipt, request.principal, request.text)
 
     def keep(self, place: CachePlace | None, answer: Answer, written: AnswerTrace) -> None:
         """Keep an answer, if it is a good one."""
@@ -128,8 +129,8 @@ class RepeatedAnswers:
             for each in written.lock.passages
         )
         answer = replace(answer, flags=tuple(flag for flag in answer.flags if flag != NEARLY_SPENT))
-        receipt = self._writer.of(replace(written, answer=answer), place.request)
-        self.cache.put(place.scope, place.request.text, CachedAnswer(answer, receipt, Lock(passages)), place.vector_of)
+        receipt = self._writer.of(replace(written, answer=answer))
+        self.cache.put(place.scope, place.question, CachedAnswer(answer, receipt, Lock(passages)), place.vector_of)
 
     def _vector(self, user: str | None, text: str) -> Vector | None:
         try:

@@ -21,12 +21,11 @@ from rag_serving.config.loading import Config
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.sections import Sessions
 from rag_serving.conversations.reading import AskAgain, FoundAgain, FoundPage, Reading, read_in, terms_of
-from rag_serving.conversations.turns import Conversation, ConversationTurn
+from rag_serving.conversations.turns import Conversation, ConversationTurn, QuestionRequest
 from rag_serving.models.breaker import Breaker
 from rag_serving.models.chat.factory import open_chat
 from rag_serving.models.chat.messages import PromptMessage
 from rag_serving.models.protocols import Embedder, ModelError
-from rag_serving.receipts.recording import QuestionRequest
 from rag_serving.records.answers import Answer
 from rag_serving.records.claims import EXTRACTIVE
 from rag_serving.records.passages import Lock

@@ -1,4 +1,4 @@
-"""A conversation so far: what was asked, and what a client says was answered.
+"""A question as its caller puts it, and the conversation so far: what was asked, what a client says was answered.
 
 Belongs here: plain immutable records, and reading them from messages. Does not belong here: what a question takes from
 them (`reading`), the wire (`api`).
@@ -9,13 +9,40 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rag_serving.access.principals import Principal
 from rag_serving.records.answers import Answer
+from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.queries import Filters
 
 MOST_TURNS = 5
 """Turns that are looked at, the last ones."""
 _QUESTION_CHARS = 2_000
 _ANSWER_CHARS = 4_000  # that are looked at of what a client says was answered
+
+
+@dataclass(frozen=True)
+class QuestionRequest:
+    """What a caller asks, and who the caller is.
+
+    Attributes:
+        text: the question as it is searched, completed from the conversation before it.
+        original: as it was typed, where that is something else.
+        page: the title of a page that the conversation is about, whose passages are preferred.
+        occasion: what it is asked of and beside.
+    """
+
+    principal: Principal
+    text: str
+    filters: Filters | None = None
+    explain: bool = False
+    original: str | None = None
+    page: str | None = None
+    occasion: Occasion = PLAIN
+
+    @property
+    def understood(self) -> str | None:
+        """Return the question as it was completed; None where it is the one that was typed."""
+        return self.text if self.original is not None else None
 
 
 @dataclass(frozen=True)

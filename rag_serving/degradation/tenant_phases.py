@@ -27,10 +27,10 @@ from rag_serving.artifacts.signed_files import read_signed, write_signed
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.config.phases import PHASES, Canary, PhaseSettings
+from rag_serving.conversations.turns import QuestionRequest
 from rag_serving.degradation.controller import Change, PhaseController, PhaseState
 from rag_serving.degradation.phases import Phases, RetrievalOffError, Searches
 from rag_serving.query.operators import read_signs
-from rag_serving.receipts.recording import QuestionRequest
 from rag_serving.retrieval.hybrid import Mode
 from rag_serving.tracing.names import TENANT
 from rag_serving.tracing.spans import current_span

@@ -18,7 +18,6 @@ from rag_serving.config.loading import Config
 from rag_serving.config.models import Embedding
 from rag_serving.config.profiles import Profile
 from rag_serving.config.sections import Gates
-from rag_serving.records.answers import Answer
 from rag_serving.records.passages import Candidate, Lock
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.section_proximity import in_document_order, nearest_sections
@@ -75,10 +74,3 @@ def book_gates(config: Config, lock: Lock) -> Gates:
 def has_scale_of_figures(embedding: Embedding) -> bool:
     """Return whether the similarities of an embedding model are on the scale that the figures are of."""
     return embedding.provider == "openai" and embedding.model.rpartition("/")[2].startswith("text-embedding-3")
-
-
-def refused(answer: Answer) -> Answer:
-    """Return the answer with the sentence of refusal in place of one that says that nothing was found."""
-    if answer.status in ("not_found", "needs_more_context"):
-        return replace(answer, answer=NOT_VERIFIED)
-    return answer

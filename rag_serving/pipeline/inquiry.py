@@ -16,12 +16,11 @@ from rag_serving.answering.answerer import Answering
 from rag_serving.answering.composing import AnswerTrace
 from rag_serving.caching.memory import CachePlace
 from rag_serving.config.loading import Config
-from rag_serving.conversations.turns import Conversation
+from rag_serving.conversations.turns import Conversation, QuestionRequest
 from rag_serving.degradation.phases import Phases
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.models.protocols import Embedder
 from rag_serving.pipeline.locked import Locked
-from rag_serving.receipts.recording import QuestionRequest
 from rag_serving.records.answers import Answer, SearchResults, Status
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.hybrid import Mode
@@ -85,6 +84,13 @@ class Inquiry:
         tenant = self.tenant
         self.config, self.answering, self.places = tenant.config, tenant.answering, tenant.cited
         self.recorded = Trace(features=self.config.features.enabled)
+
+    def run(self) -> None:
+        """Go through the stages that are left."""
+        with self.lease:
+            while self.stages:
+                stage, *self.stages = self.stages
+                stage(self)
 
     def in_phase(self, find: Callable[[Inquiry], Result]) -> Result:
         """Return what a search gives in the first phase that answers; each has a trace of its own."""

@@ -19,11 +19,11 @@ from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.gates import ASKING_NOTHING, is_heading
 from rag_serving.answering.selection.selector import QuestionPart
 from rag_serving.config.sections import Gates
+from rag_serving.conversations.turns import QuestionRequest
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.query.intents import intents_of
 from rag_serving.query.languages import FARTHER_ABROAD, knows, languages_told
 from rag_serving.query.vocabulary import Names
-from rag_serving.receipts.recording import QuestionRequest
 from rag_serving.records.answers import Answer
 from rag_serving.records.decisions import Contender, Decision
 from rag_serving.records.evidence import Evidence
@@ -46,6 +46,7 @@ class Locked:
     """A question with the passages that were locked for it.
 
     Attributes:
+        request: as it was put, both things in one.
         is_foreign: it is in a language that the pages are not in.
         parts: what is asked of some of the passages, apart from the others.
         told: the two things that it asks for, where it asks for two.
@@ -53,6 +54,7 @@ class Locked:
         second: the search for the second of two things; its passages are those of the second part.
     """
 
+    request: QuestionRequest
     view: ReaderView
     search: Search
     lock: Lock
@@ -67,9 +69,10 @@ class Locked:
         """Whether the search model knows the language of the question."""
         return knows(self.view.embedder.name, self.search.query.language)
 
-    def question(self, request: QuestionRequest) -> Question:
-        """Return the question as the stages after the lock need it."""
-        query, view = self.search.query, self.view
+    @property
+    def question(self) -> Question:
+        """The question as the stages after the lock need it."""
+        query, view, request = self.search.query, self.view, self.request
         return Question(
             text=request.text if self.told else query.text,
             original=request.original or request.text,
@@ -109,10 +112,8 @@ class Locked:
         found = ((self.search, lock.passages[:at]), (self.second, lock.passages[at:]))
         return tuple(each for search, part in found for each in evidence_of(search, Lock(part), has_snippets))
 
-    def clarification(
-        self, answer: Answer, typed: str, trace: StageTrace, drop_labels: Sequence[str]
-    ) -> Clarification | None:
-        """Return what the asker is told beside an answer, and can ask next. `typed`: the question as searched."""
+    def clarification(self, answer: Answer, trace: StageTrace, drop_labels: Sequence[str]) -> Clarification | None:
+        """Return what the asker is told beside an answer, and can ask next."""
         query, decision, refusal = self.search.query, self.search.decision, answer.refusal
         if self.told:
             return joined(answer.clarification, deeper(self.told))
@@ -126,7 +127,7 @@ class Locked:
             return joined(Clarification(languages_told(query.language, self.view.languages())), answer.clarification)
         if answer.outcome == "told":
             return answer.clarification
-        return joined(spelling_told(typed, query.corrections), answer.clarification)
+        return joined(spelling_told(self.request.text, query.corrections), answer.clarification)
 
     def part(self, first: int, count: int, is_named: bool) -> QuestionPart:
         """Return the question as what is asked of some passages of a lock."""
@@ -151,15 +152,16 @@ def _once(candidates: list[Candidate]) -> tuple[Candidate, ...]:
     return tuple(found.values())
 
 
-def both_of(ask: Callable[[QuestionRequest], Locked], request: QuestionRequest, names: Names) -> Locked | None:
-    """Return a question that asks for two things with the passages of both; None where it asks one thing, or where one
-    page answers both.
+def two_asked(text: str, names: Names) -> tuple[str, str] | None:
+    """Return the two things that a question asks for; None where it asks one thing, or is the name of a page that the
+    asker may read."""
+    two, both = intents_of(text), caseless(text.strip(_AROUND))
+    return None if two and any(both in title for title in names.titles) else two
 
-    `ask` searches and locks; `names` are those of the pages that the asker may read.
-    """
-    two = intents_of(request.text)
-    if two is None or _is_name(request.text, names):
-        return None
+
+def both_of(request: QuestionRequest, two: tuple[str, str], ask: Callable[[QuestionRequest], Locked]) -> Locked | None:
+    """Return a question that asks for two things with the passages of both; None where one page answers both. `ask`
+    searches and locks."""
     one = _clear(ask(replace(request, text=two[0])))
     other = _clear(ask(replace(request, text=two[1]))) if one else None
     if one is None or other is None or not _are_apart(one, other, request.text):
@@ -173,7 +175,8 @@ def both_of(ask: Callable[[QuestionRequest], Locked], request: QuestionRequest, 
     decision = Decision("answer", told, 1.0, "it asks for two things, and different pages tell them", is_several=True)
     query = one.search.query.noting(f"asked as two questions: “{two[0]}”, “{two[1]}”")
     search = replace(one.search, query=query, decision=decision)
-    return Locked(one.view, search, Lock((*first, *second)), one.is_foreign, parts, told, second=other.search)
+    lock = Lock((*first, *second))
+    return Locked(request, one.view, search, lock, one.is_foreign, parts, told, second=other.search)
 
 
 def tells_both(locked: Locked, written: AnswerTrace) -> bool:
@@ -206,12 +209,6 @@ def _are_apart(one: Locked, other: Locked, text: str) -> bool:
     both = caseless(text.strip(_AROUND))
     headings = (each.chunk.headings for locked in (one, other) for each in locked.lock.passages)
     return not any(both in caseless(heading) for heading in headings)
-
-
-def _is_name(text: str, names: Names) -> bool:
-    """Return whether a title holds the whole text."""
-    both = caseless(text.strip(_AROUND))
-    return any(both in title for title in names.titles)
 
 
 def _part(locked: Locked, first: int, passages: list[Candidate]) -> QuestionPart:

@@ -23,7 +23,6 @@ from rag_serving.escaping.redaction import RedactedError, redacted
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.claims import Verdict
 from rag_serving.records.passages import Lock
-from rag_serving.records.queries import Filters
 from rag_serving.tracing import coarse
 
 VERSION = 9
@@ -48,13 +47,7 @@ class NotTheAskerError(ReceiptError):
     """A receipt is of somebody else, who alone may do this with it."""
 
 
-def make_receipt(
-    tenant: str,
-    question: str,
-    written: AnswerTrace,
-    rules: VerificationRules,
-    filters: Filters | None = None,
-) -> dict[str, Any]:
+def make_receipt(tenant: str, written: AnswerTrace, rules: VerificationRules) -> dict[str, Any]:
     """Return the receipt of an answer: no text of a page but what was claimed and quoted, nothing about who asked.
 
     `rules` are those that the verdicts were reached with.
@@ -65,9 +58,9 @@ def make_receipt(
         "tenant": tenant,
         "created_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "generation": answer.generation,
-        "question": question,
-        "question_hash": text_hash(question),
-        "filters": filters.payload() if filters else {},
+        "question": written.question,
+        "question_hash": text_hash(written.question),
+        "filters": written.filters.payload() if written.filters else {},
         "status": answer.status,
         "outcome": answer.outcome,
         "confidence": answer.gates.get("confidence"),

@@ -5,7 +5,7 @@ Belongs here: handing both over. Does not belong here: what a receipt says (`rec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,39 +17,12 @@ from rag_serving.receipts.receipt import make_receipt, repeated_receipt
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore
 from rag_serving.records.answers import Answer
-from rag_serving.records.occasion import PLAIN, Occasion
-from rag_serving.records.queries import Filters
 from rag_serving.retrieval.search import Search
 from rag_serving.retrieval.why import index_rankings, scored_ids
 from rag_serving.telemetry.events import MAX_CANDIDATES, MAX_RANKED, Found, Trace
 from rag_serving.tracing import StageTrace
 
 NO_RECEIPT = "receipt_not_stored"
-
-
-@dataclass(frozen=True)
-class QuestionRequest:
-    """What a caller asks, and who the caller is.
-
-    Attributes:
-        text: the question as it is searched, completed from the conversation before it.
-        original: as it was typed, where that is something else.
-        page: the title of a page that the conversation is about, whose passages are preferred.
-        occasion: what it is asked of and beside.
-    """
-
-    principal: Principal
-    text: str
-    filters: Filters | None = None
-    explain: bool = False
-    original: str | None = None
-    page: str | None = None
-    occasion: Occasion = PLAIN
-
-    @property
-    def understood(self) -> str | None:
-        """Return the question as it was completed; None where it is the one that was typed."""
-        return self.text if self.original is not None else None
 
 
 def telemetry_of(search: Search, features: Features, phase: int | None, retrieval_ms: float | None) -> Trace:
@@ -74,24 +47,26 @@ class ReceiptWriter:
     secrecy: Secrecy
     rules: VerificationRules
 
-    def with_receipt(self, trace: StageTrace, written: AnswerTrace, request: QuestionRequest) -> Answer:
+    def with_receipt(self, trace: StageTrace, written: AnswerTrace, asker: Principal) -> Answer:
         """Return the answer with flags, timings and the id of its receipt; that no receipt can be stored is only a
         flag."""
-        answer = replace(written.answer, flags=tuple(trace.flags), timings_ms=dict(trace.timings_ms))
-        with trace.part("receipt", NO_RECEIPT):
-            written = replace(written, answer=answer)
-            receipt = self.of(written, request)
-            answer = replace(answer, receipt_id=self.receipts.put(self.secrecy.kept(request.principal, receipt)))
-        return replace(answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
+        return self._stored(trace, written.answer, asker, lambda answer: self.of(replace(written, answer=answer)))
 
-    def of(self, written: AnswerTrace, request: QuestionRequest) -> dict[str, Any]:
+    def of(self, written: AnswerTrace) -> dict[str, Any]:
         """Return the receipt of an answer; nothing is stored."""
-        return make_receipt(self.tenant, request.text, written, self.rules, request.filters)
+        return make_receipt(self.tenant, written, self.rules)
 
-    def repeated(self, trace: StageTrace, answer: Answer, first: Mapping[str, Any], request: QuestionRequest) -> Answer:
+    def repeated(
+        self, trace: StageTrace, answer: Answer, first: Mapping[str, Any], asker: Principal, question: str
+    ) -> Answer:
         """Return an answer that is given again with a receipt of its own, made from the first one's."""
+        return self._stored(trace, answer, asker, lambda again: repeated_receipt(first, question, again))
+
+    def _stored(
+        self, trace: StageTrace, answer: Answer, asker: Principal, receipt_of: Callable[[Answer], dict[str, Any]]
+    ) -> Answer:
         answer = replace(answer, flags=tuple(trace.flags), timings_ms=dict(trace.timings_ms), receipt_id=None)
         with trace.part("receipt", NO_RECEIPT):
-            receipt = repeated_receipt(first, request.text, answer)
-            answer = replace(answer, receipt_id=self.receipts.put(self.secrecy.kept(request.principal, receipt)))
+            receipt = self.secrecy.kept(asker, receipt_of(answer))
+            answer = replace(answer, receipt_id=self.receipts.put(receipt))
         return replace(answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)

@@ -73,10 +73,10 @@ class ReplayedReceipts:
         self._writer = writer
         self._given: dict[str, Answer] = {}
 
-    def with_receipt(self, trace: Any, written: Any, request: Any) -> Answer:
-        if request.text not in self._given:
-            self._given[request.text] = self._writer.with_receipt(trace, written, request)
-        return self._given[request.text]
+    def with_receipt(self, trace: Any, written: Any, asker: Any) -> Answer:
+        if written.question not in self._given:
+            self._given[written.question] = self._writer.with_receipt(trace, written, asker)
+        return self._given[written.question]
 
 
 @dataclass
