@@ -168,6 +168,14 @@ def test_a_list_is_shown_with_the_sentence_before_it_unless_that_is_an_order(is_
     assert shown.text.startswith(LEAD) is is_led
 
 
+@pytest.mark.parametrize("hanging", ["- restart it\n- feed it", "| Otter | Fish |\n|---|---|\n| Ann | 9 |"])
+@pytest.mark.parametrize("before", ["Otters tire after a day.", ORDER])
+def test_a_list_or_table_is_shown_with_what_the_pronoun_above_it_points_to(hanging: str, before: str) -> None:
+    layout = layout_of(f"{LONG}\n\n{before} They need this:\n\n{hanging}\n\n{LONG}")
+    shown = extent(layout, next(unit for unit in layout.units if unit.kind in ("list", "table")))
+    assert shown.text == f"{before} They need this:\n\n{hanging}".removeprefix(f"{ORDER} ")
+
+
 def test_a_list_with_an_order_among_its_items_shows_one_item() -> None:
     shown = shown_for(f"{LONG}\n\n- restart the otter\n- {ORDER}\n- feed the otter", "feed the otter")
     assert shown.text == "feed the otter"

@@ -156,8 +156,7 @@ def kept_together(layout: Layout, start: int, end: int) -> Excerpt:
 def _with_what_it_needs(layout: Layout, first: int, last: int) -> tuple[int, int]:
     """Return the places of a run of units with the sentence that its pronoun points to and the exception behind it."""
     units, text = layout.units, layout.text
-    if first and _LEANS.match(units[first].of(text)) and _is_beside(units[first - 1], units[first]):
-        first -= 1
+    first = _antecedent(layout, first)
     while first and _is_lead(layout, units[first - 1]):
         first -= 1
     if units[last - 1].leads(text) and last < len(units) and units[last].kind in _HANGING:
@@ -167,6 +166,13 @@ def _with_what_it_needs(layout: Layout, first: int, last: int) -> tuple[int, int
             break
         last += 1
     return first, last
+
+
+def _antecedent(layout: Layout, at: int) -> int:
+    """Return the place of the sentence that the pronoun at the beginning of a unit points to, else the unit's own."""
+    units = layout.units
+    leans = at > 0 and _LEANS.match(units[at].of(layout.text)) and _is_beside(units[at - 1], units[at])
+    return at - 1 if leans and _may_join(layout, units[at - 1]) else at
 
 
 def _is_beside(one: Unit, other: Unit) -> bool:
@@ -218,7 +224,7 @@ def _block(layout: Layout, unit: Unit, most_words: int) -> Excerpt | None:
     if units[first].kind != "header" or not _is_short(layout, first, last, most_words):
         return None
     first -= bool(first) and _is_lead(layout, units[first - 1])
-    return _range(layout, unit, first, last)
+    return _range(layout, unit, _antecedent(layout, first), last)
 
 
 def _list(layout: Layout, unit: Unit) -> Excerpt | None:
@@ -230,7 +236,7 @@ def _list(layout: Layout, unit: Unit) -> Excerpt | None:
     if not first and layout.chunk.parts.introduction:
         return None
     first -= bool(first) and units[first - 1].kind == "sentence" and _may_join(layout, units[first - 1])
-    return _range(layout, unit, first, last)
+    return _range(layout, unit, _antecedent(layout, first), last)
 
 
 def _run(layout: Layout, unit: Unit, belongs: Callable[[Unit], bool]) -> tuple[int, int]:
