@@ -79,6 +79,7 @@ _FLAGS = dict.fromkeys(("yes", "true", "ja", "✓", "✔", "✅"), 1) | dict.fro
 _CENT = Decimal("0.01")
 _DIGITS = 100  # no sum or product needs more
 _LONGEST = 40  # characters of a value
+_MARK = re.compile(r"[<\[`*_\\]")
 _SHOWN = (  # in this order
     (re.compile(r"<br ?/?>", re.IGNORECASE), " "),
     (re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)?(?: \"[^\"]*\")?\)"), r"\1"),
@@ -96,8 +97,9 @@ def normalized(text: str) -> str:
 
 def shown(text: str) -> str:
     """Return a cell without Markdown's marks: emphasis, code, links, line breaks and escapes."""
-    for pattern, by in _SHOWN:
-        text = pattern.sub(by, text)
+    if _MARK.search(text):
+        for pattern, by in _SHOWN:
+            text = pattern.sub(by, text)
     return " ".join(text.split())
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal, localcontext
 from itertools import islice
 from typing import get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rag_serving.records.answers import MOST_MEMBERS
 from rag_serving.records.sets import (
@@ -37,10 +39,10 @@ from rag_serving.sets.pages import (
     COLUMNS,
     PROPERTY,
     are_alike,
+    first_passages,
     holds,
     measure,
     mentioning,
-    page_rows,
     pages_of,
     passages_at,
     passages_of,
@@ -55,29 +57,63 @@ _ADDED = ("number", "money", "duration", "size")
 _DIGITS = 60  # of sums
 
 
-class _Rows:
-    """Members with the texts of their fields; a field may have several."""
+class _Pages:
+    """Pages by their places in the table."""
 
-    def __init__(self, members: list[SetMember], texts: Callable[[str], Sequence[Sequence[str]]]) -> None:
-        self.members = members
-        self.texts = texts
+    def __init__(self, tables: SetTables, places: np.ndarray) -> None:
+        self._tables = tables
+        self._places = places
+        self._texts: dict[str, Sequence[Sequence[str]]] = {}
 
-    def kept(self, places: Sequence[int]) -> _Rows:
-        texts = self.texts
-        return _Rows([self.members[place] for place in places], lambda name: _taken(texts(name), places))
+    def __len__(self) -> int:
+        return len(self._places)
 
-    def cells(self, name: str) -> list[str]:
-        """Return the one text of a field of each member, "" where it has none.
+    def texts(self, name: str) -> Sequence[Sequence[str]]:
+        """Return the texts of a field of each page."""
+        if name not in self._texts:
+            self._texts[name] = list(_page_texts(name, self._tables, self._places))
+        return self._texts[name]
 
-        Raises:
-            SetError: one has several.
-        """
-        cells = []
-        for member, texts in zip(self.members, self.texts(name), strict=True):
-            if len({normalized(text) for text in texts}) > 1:
-                raise SetError(f"{member.title!r} has several values of {name}")
-            cells.append(texts[0] if texts and texts[0] not in EMPTY else "")
-        return cells
+    def kept(self, at: Sequence[int]) -> _Pages:
+        """Return some of them."""
+        return _Pages(self._tables, self._places[list(at)])
+
+    def members(self, query: SetQuery) -> list[SetMember]:
+        """Return them as members."""
+        fields = _shown_fields(query)
+        names = [name.removeprefix(PROPERTY) for name in fields]
+        rows: Iterable[tuple[str, ...]] = zip(*(map(", ".join, self.texts(name)) for name in fields), strict=True)
+        few = self._tables.pages.select(["page_id", "title", "url", "updated_at"]).take(pa.array(self._places))
+        return [
+            SetMember(page, page, title, url, tuple(zip(names, row, strict=True)), updated_at=updated)
+            for row, page, title, url, updated in zip(rows, *map(pa.ChunkedArray.to_pylist, few.columns), strict=True)
+        ]
+
+
+class _Parts:
+    """Rows, items or headings; `updated`: when their pages were."""
+
+    def __init__(self, parts: Sequence[Part], updated: Mapping[str, datetime]) -> None:
+        self._parts = parts
+        self._updated = updated
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def texts(self, name: str) -> Sequence[Sequence[str]]:
+        """Return the texts of a field of each."""
+        return [_field(part, name) for part in self._parts]
+
+    def kept(self, at: Sequence[int]) -> _Parts:
+        """Return some of them."""
+        return _Parts([self._parts[place] for place in at], self._updated)
+
+    def members(self, query: SetQuery) -> list[SetMember]:
+        """Return them as members."""
+        return [_part_member(part, query, self._updated) for part in self._parts]
+
+
+_Rows = _Pages | _Parts
 
 
 def execute(query: SetQuery, tables: SetTables, generation: str) -> SetResult:
@@ -87,10 +123,10 @@ def execute(query: SetQuery, tables: SetTables, generation: str) -> SetResult:
         SetError: it cannot be made honestly.
     """
     _check(query)
-    rows = _page_members(query, tables) if query.kind == "pages" else _part_members(query, tables)
-    rows = _ordered(query, rows)
+    rows = _ordered(query, _pages(query, tables) if query.kind == "pages" else _parts(query, tables))
     value, made = _value(query, rows)
-    members = tuple(_quoted(query, tables, rows.members))
+    unquoted = rows.members(query)
+    members = tuple(_quoted(query, tables, unquoted) if query.kind == "pages" else unquoted)
     return SetResult(
         query=query,
         rule=rule_of(query, tables),
@@ -130,30 +166,12 @@ def _check(query: SetQuery) -> None:
         raise SetError("the first are those by an order")
 
 
-def _page_members(query: SetQuery, tables: SetTables) -> _Rows:
+def _pages(query: SetQuery, tables: SetTables) -> _Pages:
     """Return the pages that fit, by title."""
     places = pages_of(query.where, tables)
-    facts = tables.pages.select(["page_id", "title", "url", "updated_at"]).take(pa.array(places)).to_pylist()
-    order = sorted(range(len(facts)), key=lambda at: (normalized(facts[at]["title"]), facts[at]["page_id"]))
-    facts, places = [facts[at] for at in order], places[order]
-    known: dict[str, Sequence[Sequence[str]]] = {}
-
-    def texts(name: str) -> Sequence[Sequence[str]]:
-        if name not in known:
-            known[name] = list(_page_texts(name, tables, places, [page["page_id"] for page in facts]))
-        return known[name]
-
-    fields = _shown_fields(query)
-    cells = zip(*map(texts, fields), strict=True)
-    members = [
-        SetMember(
-            page["page_id"], page["page_id"], page["title"], page["url"],
-            tuple((name.removeprefix(PROPERTY), ", ".join(words)) for name, words in zip(fields, row, strict=True)),
-            updated_at=page["updated_at"],
-        )
-        for page, row in zip(facts, cells, strict=True)
-    ]  # fmt: skip
-    return _Rows(members, texts)
+    few = tables.pages.select(["title", "page_id"]).take(pa.array(places))
+    keys = list(zip(map(normalized, few["title"].to_pylist()), few["page_id"].to_pylist(), strict=True))
+    return _Pages(tables, places[sorted(range(len(keys)), key=keys.__getitem__)])
 
 
 def _shown_fields(query: SetQuery) -> list[str]:
@@ -165,26 +183,27 @@ def _is_shown(name: str) -> bool:
     return (name in COLUMNS and name != "above") or name.startswith(PROPERTY)
 
 
-def _page_texts(name: str, tables: SetTables, places: np.ndarray, ids: Sequence[str]) -> Iterator[Sequence[str]]:
+def _page_texts(name: str, tables: SetTables, places: np.ndarray) -> Iterator[Sequence[str]]:
     """Yield the texts of a field of pages."""
+    few = tables.pages.take(pa.array(places))
     if name.startswith(PROPERTY):
+        ids = few["page_id"].to_pylist()
         found = properties(tables, name.removeprefix(PROPERTY), ids)
         yield from ([part.cells[0][1] for part in found.get(page, ())] for page in ids)
         return
     if not _is_shown(name):
         raise SetError(f"pages have no field {name!r} that could be shown")
-    for value in tables.pages[COLUMNS[name]].take(pa.array(places)).to_pylist():
-        if value is None:
-            yield ()
-        elif name == "label":
-            yield value
-        else:
-            yield (value.date().isoformat() if name == "updated" else str(value),)
+    column = few[COLUMNS[name]]
+    if name == "updated":
+        column = pc.strftime(column, "%Y-%m-%d")
+    elif name != "label":
+        column = pc.cast(column, pa.string())
+    yield from (() if value is None else value if name == "label" else (value,) for value in column.to_pylist())
 
 
-def _part_members(query: SetQuery, tables: SetTables) -> _Rows:
+def _parts(query: SetQuery, tables: SetTables) -> _Parts:
     """Return the rows, items or headings that fit, in the order of the sections and their pages."""
-    parts = [part for section in dict.fromkeys(query.sections) for part in _parts(query, tables, *section)]
+    parts = [part for section in dict.fromkeys(query.sections) for part in _read(query, tables, *section)]
     named = {normalized(name) for part in parts for name, _ in part.cells}
     fields = [*(each.field for each in query.where), query.column, query.group, query.order and query.order[0]]
     if missing := [name for name in fields if name and normalized(name) not in named]:
@@ -193,9 +212,7 @@ def _part_members(query: SetQuery, tables: SetTables) -> _Rows:
         if condition.operator not in ("eq", "ne", "contains"):
             measure(condition)
     parts = [part for part in parts if all(_part_holds(condition, part) for condition in query.where)]
-    updated = _updates(tables, [part.passage.page_id for part in parts])
-    members = [_part_member(part, updated) for part in parts]
-    return _Rows(members, lambda name: [_field(part, name) for part in parts])
+    return _Parts(parts, _updates(tables, [page for page, _ in query.sections]))
 
 
 def _part_holds(condition: Condition, part: Part) -> bool:
@@ -203,7 +220,7 @@ def _part_holds(condition: Condition, part: Part) -> bool:
     return bool(texts) and holds(condition, texts)
 
 
-def _parts(query: SetQuery, tables: SetTables, page_id: str, anchor: str) -> Iterator[Part]:
+def _read(query: SetQuery, tables: SetTables, page_id: str, anchor: str) -> Iterator[Part]:
     page = passages_of(tables, page_id)
     passages = [passage for passage in page if passage.anchor == anchor]
     if not passages:
@@ -213,9 +230,9 @@ def _parts(query: SetQuery, tables: SetTables, page_id: str, anchor: str) -> Ite
     return rows_of(passages) if query.kind == "rows" else items_of(passages)
 
 
-def _updates(tables: SetTables, pages: Iterable[str]) -> dict[str, object]:
-    wanted = pa.array(sorted(set(pages)), pa.string())
-    rows = np.flatnonzero(np.asarray(pa.compute.is_in(tables.pages["page_id"], value_set=wanted)))
+def _updates(tables: SetTables, pages: Sequence[str]) -> dict[str, datetime]:
+    wanted = pa.array(pages, pa.string())
+    rows = np.flatnonzero(np.asarray(pc.is_in(tables.pages["page_id"], value_set=wanted)))
     few = tables.pages.select(["page_id", "updated_at"]).take(pa.array(rows)).to_pylist()
     return {row["page_id"]: row["updated_at"] for row in few}
 
@@ -224,12 +241,26 @@ def _field(part: Part, name: str) -> list[str]:
     return [text for column, text in part.cells if normalized(column) == normalized(name)]
 
 
+def _cells(rows: _Rows, name: str) -> list[str]:
+    """Return the one text of a field of each member, "" where it has none.
+
+    Raises:
+        SetError: one has several.
+    """
+    cells = []
+    for texts in rows.texts(name):
+        if len(texts) > 1 and len(set(map(normalized, texts))) > 1:
+            raise SetError(f"a member has several values of {name}")
+        cells.append(texts[0] if texts and texts[0] not in EMPTY else "")
+    return cells
+
+
 def _ordered(query: SetQuery, rows: _Rows) -> _Rows:
     """Return the members in their order, cut where the query says; those alike at the border are all kept."""
     if not query.order:
         return rows
     name, is_greatest_first = query.order
-    cells = rows.cells(name)
+    cells = _cells(rows, name)
     keys = _sort_keys(name, cells)
     known = [place for place, cell in enumerate(cells) if cell]
     places = sorted(known, key=lambda place: keys[place], reverse=is_greatest_first)
@@ -257,7 +288,7 @@ def _value(query: SetQuery, rows: _Rows) -> tuple[str | None, str]:
     if query.operation == "list":
         return None, ""
     if query.operation == "count":
-        return str(len(rows.members)), f"{len(rows.members)} {query.kind} counted"
+        return str(len(rows)), f"{len(rows)} {query.kind} counted"
     values = _values(query, rows)
     if not values:
         raise SetError(f"no member has a value of {query.column}")
@@ -284,7 +315,7 @@ def _values(query: SetQuery, rows: _Rows) -> list[SetValue]:
     """
     column = query.column or ""
     values: list[SetValue] = []
-    for cell in filter(None, rows.cells(column)):
+    for cell in filter(None, _cells(rows, column)):
         value = value_of(cell)
         if value is None or value.kind not in (*_ADDED, *(["date"] if query.operation in ("min", "max") else [])):
             raise SetError(f"{cell!r} of {column} cannot be read as a value")
@@ -309,29 +340,22 @@ def _groups(query: SetQuery, rows: _Rows) -> Iterator[SetGroup]:
 
 def _group_value(query: SetQuery, rows: _Rows) -> tuple[Decimal, str | None]:
     if query.operation not in _OPERATIONS:
-        return Decimal(len(rows.members)), None
+        return Decimal(len(rows)), None
     values = _values(query, rows)
     return _made(query, values) if values else (Decimal("-Infinity"), None)
 
 
-def _taken(texts: Sequence[Sequence[str]], places: Sequence[int]) -> list[Sequence[str]]:
-    return [texts[place] for place in places]
-
-
-def _part_member(part: Part, updated: dict[str, object]) -> SetMember:
-    passage = part.passage
+def _part_member(part: Part, query: SetQuery, updated: Mapping[str, datetime]) -> SetMember:
+    passage, start, end = part.passage, part.start, part.end
+    key = passage.chunk_id if query.kind == "headings" else f"{passage.chunk_id}:{start}:{end}"
     return SetMember(
-        f"{passage.chunk_id}:{part.start}:{part.end}", passage.page_id, passage.title, passage.url, part.cells,
-        passage.chunk_id, part.start, part.end, passage.text[part.start : part.end],
-        updated.get(passage.page_id),  # type: ignore[arg-type]
+        key, passage.page_id, passage.title, passage.url, part.cells, passage.chunk_id, start, end,
+        passage.text[start:end], updated.get(passage.page_id),
     )  # fmt: skip
 
 
 def _quoted(query: SetQuery, tables: SetTables, members: Sequence[SetMember]) -> Iterator[SetMember]:
-    """Yield the members; the pages of one reply with a quote: what the query looked for, else their beginning."""
-    if query.kind != "pages":
-        yield from members
-        return
+    """Yield pages, those of one reply with a quote: what the query looked for, else their beginning."""
     shown = members[:MOST_MEMBERS]
     ids = [member.page_id for member in shown]
     phrase, places, parts = None, dict[str, int](), dict[str, list[Part]]()
@@ -341,15 +365,15 @@ def _quoted(query: SetQuery, tables: SetTables, members: Sequence[SetMember]) ->
             places = mentioning(tables, phrase, ids)
         elif condition.field.startswith(PROPERTY):
             parts = properties(tables, condition.field.removeprefix(PROPERTY), ids)
-    lengths = {page: page_rows(tables, page) for page in ids if page not in places and page not in parts}
-    wanted = places | {page: rows.start for page, rows in lengths.items() if rows}
-    read = passages_at(tables, np.array(list(wanted.values()), int))
+    others = first_passages(tables, [page for page in ids if page not in places and page not in parts])
+    places |= others
+    read = passages_at(tables, np.array(list(places.values()), int))
     passages = {passage.page_id: passage for passage in read}
     for member in shown:
         if found := parts.get(member.page_id):
             yield _with_quote(member, found[0].passage, found[0].start, found[0].end)
         elif passage := passages.get(member.page_id):
-            yield _with_quote(member, passage, *_unit_of(passage, phrase if member.page_id in places else None))
+            yield _with_quote(member, passage, *_unit_of(passage, None if member.page_id in others else phrase))
         else:
             yield member
     yield from islice(members, MOST_MEMBERS, None)

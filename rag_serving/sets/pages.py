@@ -75,6 +75,17 @@ def page_rows(tables: SetTables, page_id: str) -> range:
     return range(*(side(range(len(ids)), page_id, key=lambda row: ids[row].as_py()) for side in sides))
 
 
+def first_passages(tables: SetTables, pages: Sequence[str]) -> dict[str, int]:
+    """Return the place of the first passage of each of some pages that has one."""
+    ids = tables.texts["page_id"]
+    if len(pages) * _FAR <= len(ids):
+        return {page: rows.start for page in pages if (rows := page_rows(tables, page))}
+    changes = np.flatnonzero(_mask(pc.not_equal(ids.slice(1), ids.slice(0, max(len(ids) - 1, 0))))) + 1
+    starts: Array = np.concatenate([np.arange(min(len(ids), 1)), changes])
+    wanted = starts[_mask(pc.is_in(ids.take(pa.array(starts)), value_set=pa.array(pages, pa.string())))]
+    return dict(zip(ids.take(pa.array(wanted)).to_pylist(), wanted.tolist(), strict=True))
+
+
 def properties(tables: SetTables, key: str, pages: Sequence[str]) -> dict[str, list[Part]]:
     """Return the values of a property by page."""
     found: dict[str, list[Part]] = {}

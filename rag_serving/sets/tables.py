@@ -91,6 +91,8 @@ def headings_of(passages: Sequence[Passage], path: Sequence[str]) -> Iterator[Pa
 
 def properties_of(passage: Passage, key: str) -> Iterator[Part]:
     """Yield the values that a passage gives a key, normalized: rows of two cells without a header, `Key: value`."""
+    if ":" not in passage.text and "|" not in passage.text:
+        return
     read = passage.units()
     for unit in read.units:
         if unit.kind == "table" and _is_whole(unit, passage.text) and not read.header_of(unit, passage.text):
@@ -98,7 +100,8 @@ def properties_of(passage: Passage, key: str) -> Iterator[Part]:
             if len(cells) == 2 and normalized(cells[0]) == key:
                 yield Part(passage, unit.begin, _end(unit, passage.text), ((cells[0], cells[1]),))
     for start, end in _prose_lines(read, passage.text):
-        match = _KEYED.fullmatch(shown(passage.text[start:end]))
+        line = passage.text[start:end]
+        match = _KEYED.fullmatch(shown(line)) if ":" in line else None
         if match and normalized(match[1]) == key:
             yield Part(passage, start, end, ((match[1], match[2]),))
 
