@@ -160,7 +160,7 @@ def _check(query: SetQuery) -> None:
         raise SetError(f"there is no comparison {min(unknown)}")
     if (query.kind == "pages") == bool(query.sections):
         raise SetError("pages are of no section, and rows, items and headings of one at least")
-    if (query.column is None) == (query.operation in _OPERATIONS):
+    if query.column is None and query.operation in _OPERATIONS or query.column and query.operation == "count":
         raise SetError(f"{query.operation} of {query.column!r} cannot be made")
     if query.first is not None and (query.first < 1 or not query.order):
         raise SetError("the first are those by an order")
@@ -223,6 +223,8 @@ def _part_holds(condition: Condition, part: Part) -> bool:
 def _read(query: SetQuery, tables: SetTables, page_id: str, anchor: str) -> Iterator[Part]:
     page = passages_of(tables, page_id)
     passages = [passage for passage in page if passage.anchor == anchor]
+    if query.kind == "headings" and page and not anchor:
+        return headings_of(page, page[0].heading_path[:1])
     if not passages:
         raise SetError(f"there is no section {anchor!r} on page {page_id}")
     if query.kind == "headings":
@@ -286,7 +288,7 @@ def _sort_keys(name: str, cells: Sequence[str]) -> Sequence[Decimal | str]:
 def _value(query: SetQuery, rows: _Rows) -> tuple[str | None, str]:
     """Return the value of a query, and how it was made."""
     if query.operation == "list":
-        return None, ""
+        return _cells(rows, query.column)[0] or None if query.column and len(rows) == 1 else None, ""
     if query.operation == "count":
         return str(len(rows)), f"{len(rows)} {query.kind} counted"
     values = _values(query, rows)
@@ -384,10 +386,11 @@ def _unit_of(passage: Passage, phrase: Phrase | None) -> tuple[int, int]:
     units = passage.units().units
     if not units:
         return 0, len(passage.text)
-    has = (unit for unit in units if phrase and phrase.is_in(unit.of(passage.text)))
-    unit = next(has, units[0])
+    first = next((unit for unit in units if unit.kind not in ("heading", "header")), units[0])
+    unit = next((unit for unit in units if phrase and phrase.is_in(unit.of(passage.text))), first)
     return unit.start, unit.end
 
 
 def _with_quote(member: SetMember, passage: Passage, start: int, end: int) -> SetMember:
-    return replace(member, chunk_id=passage.chunk_id, start=start, end=end, quote=passage.text[start:end])
+    quote = passage.text[start:end]
+    return replace(member, url=passage.url, chunk_id=passage.chunk_id, start=start, end=end, quote=quote)

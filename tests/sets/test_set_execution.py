@@ -115,6 +115,13 @@ def test_sums_averages_and_groups() -> None:
     assert pages(operation="max", column="updated").value == "2026-03-01"
 
 
+def test_one_field_of_one_page() -> None:
+    assert pages(("title", "eq", "offices"), column="updated").value == "2026-03-01"
+    assert pages(("title", "eq", "decision"), column="property:status").value == "REJECTED"
+    assert pages(("title", "contains", "page"), column="author").value is None
+    assert pages(column="updated").value is None
+
+
 def test_the_first_keep_all_that_are_alike() -> None:
     assert keys(pages(order=("updated", True), first=1)) == ["1"]
     assert keys(pages(order=("space", False), first=2)) == ["3", "2", "1", "4"]
@@ -129,6 +136,7 @@ def test_items_and_headings() -> None:
     ]  # fmt: skip
     headings = run(SetQuery("headings", sections=(("1", "Offices"),)))
     assert [member.cells[0][1] for member in headings.members] == ["Meeting rooms", "What to bring"]
+    assert run(SetQuery("headings", sections=(("1", ""),))).members == headings.members
 
 
 @pytest.mark.parametrize(
