@@ -160,7 +160,7 @@ def _check(query: SetQuery) -> None:
         raise SetError(f"there is no comparison {min(unknown)}")
     if (query.kind == "pages") == bool(query.sections):
         raise SetError("pages are of no section, and rows, items and headings of one at least")
-    if query.column is None and query.operation in _OPERATIONS or query.column and query.operation == "count":
+    if query.column is None if query.operation in _OPERATIONS else query.column and query.operation == "count":
         raise SetError(f"{query.operation} of {query.column!r} cannot be made")
     if query.first is not None and (query.first < 1 or not query.order):
         raise SetError("the first are those by an order")
