@@ -14,6 +14,8 @@ from rag_assets.llm_contexts.tenant import plan_contexts, read_last_run
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.progress import Reporter
 from rag_assets.publishing.narrowing import narrow_readers
+from rag_assets.publishing.page_facts import SourceTables, gathered_facts
+from rag_assets.publishing.workspace import BuildWorkspace
 from rag_assets.resources import Installation, listed_pages, of_tenant, writing
 from rag_assets.sources.attachments import page_kind
 from rag_assets.state.content_cache import SignatureCache
@@ -23,6 +25,7 @@ from rag_assets.state.records import (
     CandidateState,
     SourceAccount,
     chunk_size,
+    page_facts,
     pages_digest,
     read_state,
     settled_chunks,
@@ -62,6 +65,7 @@ def dedup_map(
         sources = sorted(chunk_digests(config, store, tenant))
         if not sources:
             raise StoreError(f"no source of tenant {tenant!r} has chunks yet; run `citelock build`")
+        known = page_facts(store, sources)  # of the tables that are read below, or of older ones: then one builds again
         settled = {key: settled_chunks(store, key) for key in sources}
         across = _across_sources(config, store, settled)
         everything = join_sources(across.chunks, lambda key, page_id: page_kind(page_id, config.sources[key]))
@@ -73,8 +77,8 @@ def dedup_map(
         started, duplicates, computed = monotonic(), DEDUP_MAP.empty(), 0
         if ingestion.dedup_enabled:
             texts = (selection.chunks[name].to_pylist() for name in ("text", "text_hash"))
-            known, computed = SignatureCache(store.cache(tenant)).fingerprints(*texts)
-            duplicates = find_duplicates(selection.chunks, known, ingestion.dedup_threshold)
+            prints, computed = SignatureCache(store.cache(tenant)).fingerprints(*texts)
+            duplicates = find_duplicates(selection.chunks, prints, ingestion.dedup_threshold)
         seconds = monotonic() - started
         chunks = without_duplicates(selection.chunks, duplicates)
         left_out = selection.without(duplicates["dropped_id"].to_pylist(), "near-duplicate")
@@ -89,6 +93,7 @@ def dedup_map(
                 {k: account.digest for k, account in accounts.items()},
                 embedder,
                 across.pages | left_out_inputs(store, tenant),
+                known,
             ),
             embedder=embedder,
             sources={key: account.fingerprint for key, account in accounts.items()},
@@ -99,6 +104,9 @@ def dedup_map(
         )
         write_table(store.tenant(tenant) / "dedup_map.parquet", duplicates, DEDUP_MAP)
         write_table(folder / "selected.parquet", chunks, SELECTED_CHUNKS)
+        tables = {key: SourceTables.read(store.source(key)) for key in sources}
+        pages = gathered_facts(tables, config, selection.chunks, duplicates["dropped_id"].to_pylist(), faults)
+        BuildWorkspace.of(store, tenant).write_facts(pages, chunks["chunk_id"].to_pylist())
         write_candidate(store, tenant, state)
         plan = plan_contexts(chunks, config.context, store.cache(tenant), store.home)
         expected = plan.estimate(read_last_run(store, tenant)) if plan else None

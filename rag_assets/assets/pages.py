@@ -14,7 +14,7 @@ from rag_assets.resources import Installation, is_full, of_source, previous_sync
 from rag_assets.sources.base import READING_VERSION
 from rag_assets.sources.originals import FOLDER as ORIGINALS
 from rag_assets.sources.registry import open_source
-from rag_assets.state.records import PagesState, update_state
+from rag_assets.state.records import PagesState, facts_digest, update_state
 from rag_assets.state.sync_files import write_sync
 from rag_serving.artifacts.schema import PAGES
 
@@ -53,6 +53,7 @@ def pages(
             pages_changed=result.changed,
             pages_deleted=result.deleted,
             pages_failed=result.failed,
+            facts=facts_digest(result.pages),
             synced_at=datetime.now(UTC),
         )
         update_state(store, key, pages=state)
@@ -60,7 +61,7 @@ def pages(
     return dg.MaterializeResult(
         metadata={
             **metadata.of_table(result.pages, PAGES, folder / "pages.parquet", shown),
-            **state.model_dump(exclude={"fingerprint", "synced_at"}),
+            **state.model_dump(exclude={"fingerprint", "facts", "synced_at"}),
             "pages_indexed": result.indexed,
             "pages_excluded": len(dict(result.excluded)),
             "pages_hidden": len(result.hidden),

@@ -62,7 +62,7 @@ from rag_serving.artifacts.contents import FileComparison, let_go
 from rag_serving.artifacts.digests import Stamp, stamp_of
 from rag_serving.artifacts.keyword_tables import KEYWORD_PAGES, KEYWORD_ROWS, KEYWORD_WORDS
 from rag_serving.artifacts.manifest import EmbedderFacts, Manifest, Shard, SourcePages, read_manifest
-from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS
+from rag_serving.artifacts.schema import DUPLICATES, GENERATION_CHUNKS, ORIGINALS, PAGE_FACTS
 from rag_serving.artifacts.store import Store, StoreError, commit_folder, remove_folder, table_of
 from rag_serving.config.loading import Config
 from rag_serving.indexes import bm25, chroma, keyword_index, lexical, sentence_vectors
@@ -73,6 +73,7 @@ from rag_serving.indexes.generation_files import LEXICAL_FOLDER
 from rag_serving.indexes.generation_parts import MAPPED_FILE, parts_of
 from rag_serving.indexes.integrity import MARK, find_file_damage
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
+from rag_serving.indexes.set_tables import Facts
 from rag_serving.indexes.window_map import vector_ids
 from rag_serving.text import analyzer as terms
 from rag_serving.text.analyzer import ANALYZER_VERSION
@@ -201,6 +202,7 @@ def build_generation(
     sources: Mapping[str, str | None] | None = None,
     progress: Progress | None = None,
     embed: Embed | None = None,
+    facts: Facts | None = None,
 ) -> Generation:
     """Build, commit and open a generation; it is not published. Arguments and errors are those of the steps below.
 
@@ -208,6 +210,7 @@ def build_generation(
     """
     build_dense(store, tenant, chunks, vectors, config, embedder, progress)
     BuildWorkspace.of(store, tenant).write_originals(ORIGINALS.empty())
+    BuildWorkspace.of(store, tenant).write_facts(facts, chunks["chunk_id"].to_pylist())
     build_lexical_index(store, tenant, chunks)
     if embed:
         build_sentences(store, tenant, chunks, embed, EmbedderFacts(name=embedder, dimension=vectors.shape[1]))
@@ -289,11 +292,12 @@ def commit_generation(
                 f"the indexes under {candidate.folder} are of different chunks (two builds at the same time?); "
                 "run `citelock build`"
             )
-        has_sentences = candidate.has_sentences(table["chunk_id"].to_pylist(), facts["embedder"])
+        chunk_ids = table["chunk_id"].to_pylist()
+        has_sentences, pages = candidate.has_sentences(chunk_ids, facts["embedder"]), candidate.facts_of(chunk_ids)
         originals, working = candidate.originals(), candidate.assembled()
         files = stamped_facts(working)
         manifest = create_manifest(
-            **_content_facts(tenant, table, facts, has_sentences, originals),
+            **_content_facts(tenant, table, facts, has_sentences, originals, pages),
             parts=tuple(sizes) if len(sizes := candidate.part_sizes()) > 1 else (),
             created_at=datetime.now(UTC),
             sources=dict(sources or {}),
@@ -406,12 +410,19 @@ def _bm25() -> dict[str, float | str]:
 
 
 def _content_facts(
-    tenant: str, table: pa.Table, facts: Mapping[str, Any], has_sentences: bool, originals: pa.Table
+    tenant: str,
+    table: pa.Table,
+    facts: Mapping[str, Any],
+    has_sentences: bool,
+    originals: pa.Table,
+    pages: Facts | None,
 ) -> dict[str, Any]:
     """Return the part of the manifest that its id covers."""
     inputs = facts["inputs_digest"]
     if len(originals):
         inputs = content_digest([inputs, values_digest(originals)], ())
+    if pages is not None:
+        inputs = content_digest([inputs, *map(values_digest, pages)], ())
     return {
         "tenant": tenant,
         "inputs_digest": inputs,
@@ -428,6 +439,7 @@ def _content_facts(
             "keyword": keyword_tables.FORMAT,
             **({"sentences": sentence_vectors.FORMAT} if has_sentences else {}),
             **({"originals": ORIGINALS.version} if len(originals) else {}),
+            **({"page_facts": PAGE_FACTS.version, "duplicates": DUPLICATES.version} if pages is not None else {}),
         },
     }
 

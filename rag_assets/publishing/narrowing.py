@@ -10,7 +10,7 @@ leaves it out. Graphs of Chroma are not made again: without them search is exact
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from rag_assets.publishing.arrange import content_digest
 from rag_assets.publishing.manifest_writer import create_manifest, signed, stamped_facts, write_manifest
 from rag_assets.publishing.publish import publish_to_database
-from rag_assets.publishing.workspace import write_chunk_parts, write_page_readers
+from rag_assets.publishing.workspace import write_chunk_parts, write_facts, write_page_readers
 from rag_assets.state.locks import locked
 from rag_assets.state.records import PublishState, settled_chunks, write_publish_state
 from rag_assets.steps.chunks.select import select_chunks
@@ -35,6 +35,7 @@ from rag_serving.indexes.catalog import EVAL_REPORT, move_current
 from rag_serving.indexes.generation_files import read_files
 from rag_serving.indexes.generation_parts import CHUNKS_FILE, MAPPED_FILE, parts_of
 from rag_serving.indexes.page_readers import FILE as READERS_FILE
+from rag_serving.indexes.set_tables import DUPLICATES_FILE, FACTS_FILE, Facts
 
 WAIT_S = 60.0
 """Seconds that another build's lock is waited for."""
@@ -55,10 +56,14 @@ class SourceReaders:
         """Return them; None where they are not known."""
         try:
             chunks, _ = settled_chunks(store, source)
-            pages = read_table(store.source(source) / "pages.parquet", PAGES, ["page_id", "readers"])
+            pages = read_table(store.source(source) / "pages.parquet", PAGES, ["page_id", "labels", "readers"])
         except StoreError:
             return None
-        of_page = dict(zip(pages["page_id"].to_pylist(), pages["readers"].to_pylist(), strict=True))
+        unwanted = {label.casefold() for label in drop_labels}
+        of_page = {
+            row["page_id"]: row["readers"] if unwanted.isdisjoint(map(str.casefold, row["labels"] or ())) else NOBODY
+            for row in pages.to_pylist()
+        }
         dropped = select_chunks(chunks, drop_labels, drop_boilerplate=False).excluded
         ids, page_ids, readers = (chunks[name].to_pylist() for name in ("chunk_id", "page_id", "readers"))
         of_chunk = {name: NOBODY if name in dropped else one for name, one in zip(ids, readers, strict=True)}
@@ -72,9 +77,17 @@ class SourceReaders:
         page = chunk_id.rsplit(":", 2)[0]
         known = self.of_chunk.get(chunk_id)
         now = {known} if known else self.of_chunks.get(page, set())
-        for one in sorted({self.of_page.get(page, NOBODY), *now}):
-            readers = readers if may_all_read(readers, one) else intersect_readers(readers, one)
-        return readers
+        return _narrowed(readers, {self.of_page.get(page, NOBODY), *now})
+
+    def narrowed_page(self, page_id: str, readers: str) -> str:
+        """Return who of a page's readers still may read it."""
+        return _narrowed(readers, {self.of_page.get(page_id, NOBODY)})
+
+
+def _narrowed(readers: str, others: Iterable[str]) -> str:
+    for one in sorted(others):
+        readers = readers if may_all_read(readers, one) else intersect_readers(readers, one)
+    return readers
 
 
 def narrow_readers(config: Config, tenant: str, tell: Callable[[str], object], run: str | None = None) -> None:
@@ -107,10 +120,11 @@ def _publish(store: Store, tenant: str, config: Config) -> str | None:
         return None
     sources = {key: SourceReaders.read(store, key, config.ingestion.drop_labels) for key in config.sources_of(tenant)}
     files = read_files(store, tenant, current, memory_bytes=0, is_searched=False)
-    table = narrowed_table(files.table, sources)
-    if table is None:
+    table, before = narrowed_table(files.table, sources), files.facts()
+    facts = narrowed_facts(before, sources) if before else None
+    if table is None and facts == before:
         return None
-    manifest = _commit(store, tenant, files.manifest, table)
+    manifest = _commit(store, tenant, files.manifest, files.table if table is None else table, facts)
     if report := _evaluation(store, tenant, current):
         write_signed(store, store.generation(tenant, manifest.id) / EVAL_REPORT, report)
     publish_to_database(store, tenant, manifest.id, config)
@@ -150,17 +164,42 @@ def narrowed_table(table: pa.Table, sources: Mapping[str, SourceReaders | None])
     return table
 
 
-def _commit(store: Store, tenant: str, before: Manifest, table: pa.Table) -> Manifest:
+def narrowed_facts(facts: Facts, sources: Mapping[str, SourceReaders | None]) -> Facts:
+    """Return the facts with the readers that remain; `sources` as those of `narrowed_table`."""
+
+    def table_of(table: pa.Table, name: str, narrowed: Callable[[SourceReaders, str, str], str]) -> pa.Table:
+        rows = zip(*(table[column].to_pylist() for column in ("source", name, "readers")), strict=True)
+        readers = [
+            NOBODY if source not in sources else narrowed(known, one, old) if (known := sources[source]) else old
+            for source, one, old in rows
+        ]
+        place = table.schema.get_field_index("readers")
+        return table.set_column(place, table.schema.field(place), pa.array(readers, pa.string()))
+
+    return Facts(
+        table_of(facts.pages, "page_id", SourceReaders.narrowed_page),
+        table_of(facts.duplicates, "chunk_id", SourceReaders.narrowed),
+    )
+
+
+def _commit(store: Store, tenant: str, before: Manifest, table: pa.Table, facts: Facts | None) -> Manifest:
     """Put a copy of a generation with another chunk table beside it; returns its manifest."""
     source, working = store.generation(tenant, before.id), store.candidate(tenant) / "narrowed"
     remove_folder(working)
     parts = parts_of(before)
-    made = {READERS_FILE, *(part.file(name) for part in parts for name in (CHUNKS_FILE, MAPPED_FILE))}
+    made = {
+        READERS_FILE,
+        FACTS_FILE,
+        DUPLICATES_FILE,
+        *(part.file(name) for part in parts for name in (CHUNKS_FILE, MAPPED_FILE)),
+    }
     for name in before.files.keys() - made:
         (working / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, working / name)  # a link would be a change of the file that is served
     write_chunk_parts(working, table, parts)
     write_page_readers(working, table)
+    if facts is not None:
+        write_facts(working, facts)
     files = {name: one.facts for name, one in stamped_facts(working).items()}
     if altered := [name for name in before.files.keys() - made if files[name] != before.files[name]]:
         raise StoreError(f"{source / altered[0]} is not what the manifest says; run `citelock build`")
@@ -169,7 +208,9 @@ def _commit(store: Store, tenant: str, before: Manifest, table: pa.Table) -> Man
         create_manifest(
             **{
                 **same,
-                "inputs_digest": content_digest([before.inputs_digest, values_digest(table)], ()),
+                "inputs_digest": content_digest(
+                    [before.inputs_digest, *map(values_digest, (table, *(facts or ())))], ()
+                ),
                 "shards": (),
                 "created_at": datetime.now(UTC),
                 "settings": {**before.settings, NARROWED_FROM: before.id},

@@ -57,12 +57,18 @@ from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
 from rag_serving.indexes.page_readers import FILE as READERS_FILE
 from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE
 from rag_serving.indexes.sentence_vectors import SENTENCE_ROWS_FILE, SENTENCES_FILE
+from rag_serving.indexes.set_tables import DUPLICATES_FILE
+from rag_serving.indexes.set_tables import FACTS_FILE as PAGE_FACTS_FILE
 from rag_serving.indexes.shard_files import fault_of
 from rag_serving.models.protocols import ModelError
 
 _log = logging.getLogger(__name__)
 
-_PARTS = {SENTENCES_FILE: "sentences", SENTENCE_ROWS_FILE: "sentences", ORIGINALS_FILE: "originals"}
+_PARTS = {
+    **dict.fromkeys((SENTENCES_FILE, SENTENCE_ROWS_FILE), "sentences"),
+    **dict.fromkeys((PAGE_FACTS_FILE, DUPLICATES_FILE), "facts"),
+    ORIGINALS_FILE: "originals",
+}
 """Parts of the last build beside the one of the dense index, by the files that they hold."""
 
 

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,13 +26,14 @@ from numpy.typing import NDArray
 from rag_assets.publishing.keyword_writer import write_keyword_index
 from rag_serving.artifacts.contents import let_go, map_file
 from rag_serving.artifacts.manifest import PartSize
-from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS, PAGE_READERS
+from rag_serving.artifacts.schema import DUPLICATES, GENERATION_CHUNKS, ORIGINALS, PAGE_FACTS, PAGE_READERS
 from rag_serving.artifacts.store import (
     Store,
     StoreError,
     commit_folder,
     map_table,
     read_json,
+    read_table,
     remove_folder,
     write_json,
     write_mapped,
@@ -45,7 +46,9 @@ from rag_serving.indexes.generation_parts import CHUNKS_FILE, MAPPED_FILE, Gener
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
 from rag_serving.indexes.page_readers import FILE as READERS_FILE
-from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE
+from rag_serving.indexes.quantization import CODES_FILE
+from rag_serving.indexes.quantization import FACTS_FILE as CODE_FACTS_FILE
+from rag_serving.indexes.set_tables import DUPLICATES_FILE, FACTS_FILE, Facts
 
 _CELLS_AT_ONCE = 16_384  # rows whose cells are Python objects at once
 _Entry = tuple[str, str]  # text hash, reader class
@@ -79,6 +82,12 @@ def _entries(chunks: pa.Table) -> Iterator[tuple[str, _Entry]]:
 
 def _digest(entries: set[_Entry]) -> str:
     return hashlib.sha256(json.dumps(sorted(entries), separators=(",", ":")).encode()).hexdigest()[:32]
+
+
+def write_facts(folder: Path, facts: Facts) -> None:
+    """Write the files of the facts of pages."""
+    write_table(folder / FACTS_FILE, facts.pages, PAGE_FACTS)
+    write_table(folder / DUPLICATES_FILE, facts.duplicates, DUPLICATES)
 
 
 _LEVELS = 127
@@ -128,7 +137,7 @@ def save_codes(folder: Path, vectors: NDArray[np.float32]) -> None:
             let_go(vectors)
             for number, row in enumerate(codes):
                 _write_at(file.fileno(), row.data, begin + number * count + start)
-    with (folder / FACTS_FILE).open("wb") as file:
+    with (folder / CODE_FACTS_FILE).open("wb") as file:
         np.save(file, facts, allow_pickle=False)
 
 
@@ -169,7 +178,7 @@ def _lengths(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 _DENSE, _LEXICAL, _SENTENCES, _FACTS = "dense", "lexical", "sentences", "dense.json"
 _MADE_OF = "sentences.json"
-_ORIGINALS = "originals"
+_ORIGINALS, _PAGE_FACTS = "originals", "facts"
 
 
 @dataclass(frozen=True)
@@ -247,6 +256,28 @@ class BuildWorkspace:
         path = self.originals_folder / ORIGINALS_FILE
         return map_table(path, ORIGINALS) if path.exists() else ORIGINALS.empty()
 
+    def write_facts(self, facts: Facts | None, chunk_ids: Sequence[str]) -> None:
+        """Leave the facts that belong to these chunks; None: the generation has none."""
+        if facts is None:
+            remove_folder(self.folder / _PAGE_FACTS)
+            return
+        with self._part(_PAGE_FACTS) as working:
+            write_facts(working, facts)
+            write_json(working / _MADE_OF, {"chunks": _ids_digest(chunk_ids)})
+
+    def facts_of(self, chunk_ids: Sequence[str]) -> Facts | None:
+        """Return what `write_facts` left.
+
+        Raises:
+            StoreError: it belongs to other chunks.
+        """
+        folder = self.folder / _PAGE_FACTS
+        if not folder.is_dir():
+            return None
+        if read_json(folder / _MADE_OF) != {"chunks": _ids_digest(chunk_ids)}:
+            raise StoreError(f"the facts of pages under {self.folder} are of other chunks; run `citelock build`")
+        return Facts(read_table(folder / FACTS_FILE, PAGE_FACTS), read_table(folder / DUPLICATES_FILE, DUPLICATES))
+
     def table(self) -> pa.Table:
         """Return the table that `write_dense` left."""
         return map_chunks(self.folder / _DENSE, named_parts(self.part_sizes()))
@@ -277,7 +308,7 @@ class BuildWorkspace:
     def assembled(self) -> Path:
         """Return all parts in one folder, still without its manifest; linked, not copied, where that is possible."""
         working = _empty(self.folder / "generation")
-        folders = self.folder / _DENSE, self.folder / _SENTENCES, self.originals_folder
+        folders = self.folder / _DENSE, self.folder / _SENTENCES, self.originals_folder, self.folder / _PAGE_FACTS
         for folder in folders:
             _link_files(folder, working)
         _link_files(self.folder / _LEXICAL, working / LEXICAL_FOLDER)
@@ -288,6 +319,11 @@ class BuildWorkspace:
         working = _empty(self.folder / f".{name}")
         yield working
         commit_folder(working, self.folder / name)
+
+
+def _ids_digest(chunk_ids: Iterable[str]) -> str:
+    """Return a digest of chunk ids, whatever their order."""
+    return hashlib.sha256("\n".join(sorted(chunk_ids)).encode()).hexdigest()
 
 
 def _empty(folder: Path) -> Path:

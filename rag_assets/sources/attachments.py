@@ -243,6 +243,7 @@ def beside(page: Row) -> Row:
         "ancestor_titles": [*page["ancestor_titles"], page["title"]],
         "position": None,
         "original": None,
+        "author": None,
     }
 
 

@@ -98,7 +98,7 @@ def _places(row: Mapping[str, Any], file: str) -> Iterator[str]:
     )
 
 
-READING_VERSION = 9
+READING_VERSION = 10
 """Raised when the same source is read into other rows than before, so that unchanged sources are read again."""
 Progress = Callable[[int, int], None]
 """Called with (done, in all)."""

@@ -162,6 +162,8 @@ def row_of(envelope: Mapping[str, Any], origin: Origin) -> Row:
         "anchor_flavor": flavor,
         "content_hash": content_hash(title, body, "storage", flavor),
         "original": None,
+        "author": _author(_member(envelope, "version").get("by")),
+        "space_name": _name(_member(envelope, "space")),
     }
 
 
@@ -228,6 +230,18 @@ def _position(envelope: Mapping[str, Any]) -> int | None:
     if not isinstance(position, int) or isinstance(position, bool) or abs(position) > _MAX_VERSION:
         return None
     return position
+
+
+def _author(user: object) -> str | None:
+    """Return the name that a user goes by, where one is told."""
+    told = user if isinstance(user, dict) else {}
+    names = (told.get(name) for name in ("displayName", "publicName", "username"))
+    return next((_clean(name) for name in names if isinstance(name, str) and name.strip()), None)
+
+
+def _name(space: Mapping[str, Any]) -> str | None:
+    name = space.get("name")
+    return _clean(name) if isinstance(name, str) and name.strip() else None
 
 
 def _moment(when: object) -> datetime | None:

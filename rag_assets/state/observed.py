@@ -16,7 +16,14 @@ import pyarrow as pa
 from rag_assets.sources.registry import open_source
 from rag_assets.state.locks import is_only_followed
 from rag_assets.state.planning import SourceFacts
-from rag_assets.state.records import ingest_settings, read_candidate, read_publish_state, read_state, tenant_inputs
+from rag_assets.state.records import (
+    ingest_settings,
+    page_facts,
+    read_candidate,
+    read_publish_state,
+    read_state,
+    tenant_inputs,
+)
 from rag_serving.artifacts.schema import SELECTED_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_json
 from rag_serving.config.loading import Config
@@ -147,7 +154,11 @@ def wanted_inputs(config: Config, store: Store, embedder: Embedder, tenants: Ite
     digests = {tenant: chunk_digests(config, store, tenant) for tenant in tenants}
     return {
         tenant: tenant_inputs(
-            config, chunks, embedder.name, shared_pages(store, chunks) | left_out_inputs(store, tenant)
+            config,
+            chunks,
+            embedder.name,
+            shared_pages(store, chunks) | left_out_inputs(store, tenant),
+            page_facts(store, chunks),
         )
         for tenant, chunks in digests.items()
         if chunks

@@ -11,10 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -29,7 +30,15 @@ from rag_assets.steps.contexts import contextualize
 from rag_assets.steps.contexts import prompt as context_prompt
 from rag_assets.steps.sections import splitting as sections
 from rag_serving.artifacts import keyword_tables
-from rag_serving.artifacts.schema import CHUNKS, CONTEXTS, DEDUP_MAP, GENERATION_CHUNKS, SECTIONS
+from rag_serving.artifacts.schema import (
+    CHUNKS,
+    CONTEXTS,
+    DEDUP_MAP,
+    DUPLICATES,
+    GENERATION_CHUNKS,
+    PAGE_FACTS,
+    SECTIONS,
+)
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_json
 from rag_serving.artifacts.sync_times import write_sync_time
 from rag_serving.config.index import Indexing
@@ -87,7 +96,26 @@ def pages_digest(pages: pa.Table) -> str:
     return table_digest(pages.select(["page_id", "space", "title", "url", "readers", "content_hash"]))
 
 
-def tenant_inputs(config: Config, chunks: Mapping[str, str], embedder: str, pages: Mapping[str, str]) -> str:
+def facts_digest(pages: pa.Table) -> str:
+    """Return a digest of what a generation tells of these pages beside their chunks."""
+    return table_digest(pages.drop_columns(["tenant", "position", "body", "body_format", "anchor_flavor", "original"]))
+
+
+def page_facts(store: Store, sources: Iterable[str]) -> dict[str, str]:
+    """Return the digest of the facts of each source's pages, as of its last sync."""
+    return {key: state.facts if (state := read_state(store, key).pages) else "" for key in sources}
+
+
+NO_FACTS: Mapping[str, str] = MappingProxyType({})
+
+
+def tenant_inputs(
+    config: Config,
+    chunks: Mapping[str, str],
+    embedder: str,
+    pages: Mapping[str, str],
+    facts: Mapping[str, str] = NO_FACTS,
+) -> str:
     """Return all that shapes a tenant's generation.
 
     Args:
@@ -95,11 +123,13 @@ def tenant_inputs(config: Config, chunks: Mapping[str, str], embedder: str, page
         chunks: digest of each source's chunk table.
         embedder: name of the embedding model.
         pages: digest of each source's pages, where sources show pages of each other; else empty.
+        facts: digest of the facts of each source's pages.
     """
     ingestion = config.ingestion
     return digest(
         dict(chunks),
         dict(pages),
+        (PAGE_FACTS.version, DUPLICATES.version, dict(facts)),
         (embedder, contextualize.WINDOWS_VERSION),
         (CONTEXTS.version, GENERATION_CHUNKS.version, contextualize.VERSION, select.VERSION),
         (config.context.provider, config.context.model, config.context.refresh and context_prompt.VERSION),
@@ -159,6 +189,7 @@ class PagesState(_State):
     pages_changed: int
     pages_deleted: int
     pages_failed: int
+    facts: str = ""  # see `facts_digest`
     synced_at: datetime | None = None  # when it ended, or when a build found that nothing had changed since
 
 

@@ -15,10 +15,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
+from rag_serving.artifacts.schema import TableSchema
 from rag_serving.artifacts.signatures import canonical, signature_fault
-from rag_serving.artifacts.store import Store, StoreError, open_file, read_json
+from rag_serving.artifacts.store import Store, StoreError, open_file, read_json, read_table
 
 FORMAT = 1
 FILE = "manifest.json"
@@ -132,6 +134,26 @@ def read_manifest(store: Store, tenant: str, generation_id: str) -> Manifest:
     """
     path = store.generation(tenant, generation_id) / FILE
     return _manifest_of(read_json(path), str(path), store.home)
+
+
+def read_named_table(store: Store, manifest: Manifest, name: str, schema: TableSchema) -> pa.Table:
+    """Return a small table of a generation, as its manifest says it is.
+
+    Raises:
+        StoreError: the file is missing or damaged, or the generation was built before there was one.
+    """
+    folder, facts = store.generation(manifest.tenant, manifest.id), manifest.files.get(name)
+    if facts is None:
+        raise StoreError(f"{folder} has no {name}: it was built by an older program")
+    path = folder / name
+    try:
+        with open_file(path) as file:
+            content = file.read(facts.bytes + 1)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read ({error.strerror})") from None
+    if hashlib.sha256(content).hexdigest() != facts.sha256:
+        raise StoreError(f"{path} is not what the manifest says")
+    return read_table(path, schema, content=content)
 
 
 def manifest_of(content: bytes, where: str, home: Path) -> Manifest:

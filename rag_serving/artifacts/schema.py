@@ -39,6 +39,7 @@ _PLACES = pa.list_(
 _LINKS = pa.list_(
     pa.struct([(name, pa.string()) for name in ("text", "kind", "target", "space", "anchor")])  # kind: page, file, …
 )
+_PAGE_LINKS = pa.list_(pa.struct([("page_id", pa.string()), ("url", pa.string())]))
 _ANCHORS = pa.list_(pa.struct([("name", pa.string()), ("rule", pa.string())]))
 _ORIGINAL = pa.struct(
     [
@@ -135,6 +136,8 @@ PAGES = table_schema(
         ("slug", _STRING, "short name of a document in its address, as its front matter or its site says"),
         ("category", _STRING, "category of a document, as its front matter or its site's navigation says"),
         ("chapter", _STRING, "number of the chapter in its book, such as 3 or 3.2; null: no book"),
+        ("author", _STRING, "name of who made the version; null: not told"),
+        ("space_name", _STRING, "name of the space; null: not told"),
     ],
 )
 
@@ -235,6 +238,12 @@ _PLACE_COLUMNS: list[Column] = [
     ("places", _PLACES, "where the text stands as well: chunks dropped as duplicates of this one"),
 ]
 
+PASSAGE_COLUMNS = (
+    *("chunk_id", "page_id", "version", "chunk_idx", "space", "title", "heading_path", "anchor", "url", "text"),
+    *("structure", "kind"),
+)
+"""What queries over sets read of a chunk."""
+
 CHUNKS = table_schema(
     "chunks",
     7,
@@ -311,6 +320,43 @@ PAGE_READERS = table_schema(
     ],
 )
 
+PAGE_FACTS = table_schema(
+    "page_facts",
+    1,
+    [
+        ("page_id", _STRING, "page of the generation, with a chunk or without: a row for each, ascending"),
+        ("version", _INT, "version of the page"),
+        ("title", _STRING, "title of the page"),
+        ("space", _STRING, "key of the space"),
+        ("space_name", _STRING, "name of the space; its key where that is not known"),
+        ("url", _STRING, "address of the page, without an anchor"),
+        ("status", _STRING, "current or archived"),
+        ("updated_at", _TIME, "when the version was made; null: not told"),
+        ("labels", _STRINGS, "labels of the page"),
+        ("ancestors", _STRINGS, "ids of the pages above it in the tree, root first"),
+        ("ancestor_titles", _STRINGS, "titles of the pages above it, root first"),
+        ("author", _STRING, "name of who made the version; null: not told"),
+        ("source", _STRING, "key of the source in the configuration"),
+        ("kind", _STRING, "page, comments, attachment or document"),
+        ("category", _STRING, "category of a document; null: none"),
+        ("lang", _STRING, "language of the text, ISO 639-1; null: not known"),
+        ("words", _INT, "words of those of its texts that all readers of the page may read"),
+        ("links", _PAGE_LINKS, "where its own text links to, each once: page of the tenant, address as it is written"),
+        ("readers", _STRING, "reader class: who may read the page"),
+    ],
+)
+
+DUPLICATES = table_schema(
+    "duplicates",
+    1,
+    [
+        *[column for column in _CHUNK_COLUMNS if column[0] in PASSAGE_COLUMNS],
+        ("source", _STRING, "key of the source in the configuration"),
+        ("kind", _STRING, "page, comments, attachment or document"),
+        ("readers", _STRING, "reader class: who may read the text"),
+    ],
+)
+
 ORIGINALS = table_schema(
     "originals",
     1,
@@ -344,6 +390,8 @@ TABLES: Mapping[str, TableSchema] = MappingProxyType(
             CONTEXTS,
             GENERATION_CHUNKS,
             PAGE_READERS,
+            PAGE_FACTS,
+            DUPLICATES,
             ORIGINALS,
         )
     }

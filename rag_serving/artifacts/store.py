@@ -151,7 +151,8 @@ def write_table(path: Path, table: pa.Table, schema: TableSchema) -> None:
 def read_table(
     path: Path, schema: TableSchema, columns: list[str] | None = None, content: bytes | None = None
 ) -> pa.Table:
-    """Read a table of this schema's version, from the bytes of its file where those are given.
+    """Read a table of this schema's version, from the bytes of its file where those are given; an optional column that
+    the file is older than is null.
 
     Raises:
         StoreError: the file is missing, truncated, or of another version.
@@ -161,11 +162,20 @@ def read_table(
     try:
         with pq.ParquetFile(path if content is None else pa.BufferReader(content), memory_map=True) as file:
             _check_version(path, file.schema_arrow, schema)
-            return file.read(columns=columns)
+            names = columns or schema.columns.names
+            lacking = schema.optional & set(names) - set(
+                file.schema_arrow.names
+            )  # columns that are newer than the file
+            if not lacking:
+                return file.read(columns=columns)
+            table = file.read(columns=[name for name in names if name not in lacking])
     except FileNotFoundError:
         raise StoreError(f"{path} does not exist; run `{schema.rebuild}`") from None
     except (pa.ArrowInvalid, OSError) as error:
         raise StoreError(f"{path} cannot be read ({error}); delete it and run `{schema.rebuild}`") from error
+    for name in lacking:
+        table = table.append_column(schema.columns.field(name), pa.nulls(len(table), schema.columns.field(name).type))
+    return table.select(names)
 
 
 def write_mapped(path: Path, table: pa.Table, schema: TableSchema) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,8 @@ class Generation(IndexedChunks):
         shards = _shard_rows(files, readable)
         self._collections = DenseIndex(place, shards, self.vector_table, self.row_of, dense_search)
         places = DuplicateLocations.of_column(files.table["places"])
-        parts = Parts(self._collections, files.lexical, files.keywords, places, files.sentences, files.originals)
+        indexes = self._collections, files.lexical, files.keywords
+        parts = Parts(*indexes, places, files.sentences, files.originals, facts=files.facts)
         super().__init__(files.manifest, files.table, readable, parts)
 
     @classmethod
@@ -70,7 +72,8 @@ class Generation(IndexedChunks):
 
     def for_reader(self, principal: Principal) -> GenerationView:
         """Return what a principal may see: decided here, before anything is looked at."""
-        return GenerationView(self, satisfied_classes(principal, self.tenant, self.known_classes))
+        satisfied = partial(satisfied_classes, principal, self.tenant)
+        return GenerationView(self, satisfied(self.known_classes), satisfied)
 
     def original(self, page_id: str) -> Original | None:
         """Return the file that a page was read from."""

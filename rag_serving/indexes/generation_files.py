@@ -7,7 +7,8 @@ Does not belong here: writing them (`rag_assets.publishing.workspace`), what the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
 from rag_serving.indexes.originals import Original, originals_of
 from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, Codes, CodesError
 from rag_serving.indexes.sentence_vectors import SENTENCE_ROWS_FILE, SENTENCES_FILE, SentencesError, SentenceVectors
+from rag_serving.indexes.set_tables import Facts, read_facts
 from rag_serving.indexes.window_map import WindowsError, window_map
 from rag_serving.models.embedding.graph_cache import GraphCache
 
@@ -50,6 +52,7 @@ class GenerationFiles(NamedTuple):
     mapped: Mapping[Path, Stamp] = {}
     sentences: SentenceVectors | None = None
     originals: Mapping[str, Original] = {}
+    facts: Callable[[], Facts | None] = lambda: None
 
 
 def read_files(
@@ -122,7 +125,9 @@ def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int, i
         kept = originals_of(rendered, store.originals(manifest.tenant))
         mapped = {folder / name: stamp for name in wanted if name not in codes and (stamp := compared[name].stamp)}
     vector_table = VectorTable(vectors, coded, window_map(table["vector_keys"]))
-    return GenerationFiles(manifest, table, vector_table, words, named, mapped, spoken, kept)
+    return GenerationFiles(
+        manifest, table, vector_table, words, named, mapped, spoken, kept, partial(read_facts, store, manifest)
+    )
 
 
 def _codes(

@@ -22,6 +22,7 @@ from rag_serving.indexes.keyword_index import ReadableKeywords
 from rag_serving.indexes.page_contents import PageContents, ReadingOrder
 from rag_serving.indexes.parts import Parts
 from rag_serving.indexes.readable_rows import ReadableRows
+from rag_serving.indexes.set_tables import SetTablesOfReaders
 from rag_serving.models.language_detector import shares_of_languages
 from rag_serving.query.spelling import Speller
 from rag_serving.query.vocabulary import NAMED, Names, names_of
@@ -41,7 +42,8 @@ class IndexedChunks:
         its readers."""
         self.manifest, self.table = manifest, table
         self._dense, self._lexical, self._keyword_index, self.places = parts[:4]
-        self._sentences, self.originals, self._texts = parts[4:]
+        self._sentences, self.originals, self._texts = parts[4:7]
+        self.sets = SetTablesOfReaders(table, parts.facts)
         self.id = manifest.id
         self.tenant = manifest.tenant
         self._readable = readable

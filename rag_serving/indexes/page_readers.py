@@ -6,7 +6,6 @@ Does not belong here: making it (`rag_assets.publishing.workspace`), when it mat
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from collections.abc import Iterator
@@ -14,9 +13,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from rag_serving.access.principals import may_all_read
-from rag_serving.artifacts.manifest import read_manifest
+from rag_serving.artifacts.manifest import read_manifest, read_named_table
 from rag_serving.artifacts.schema import PAGE_READERS
-from rag_serving.artifacts.store import Store, StoreError, open_file, read_table
+from rag_serving.artifacts.store import Store, StoreError
 
 FILE = "page_readers.parquet"
 
@@ -84,19 +83,7 @@ def read_page_readers(store: Store, tenant: str, generation_id: str) -> pa.Table
     Raises:
         StoreError: the file or the manifest is missing or damaged, or the generation was built before there was one.
     """
-    folder = store.generation(tenant, generation_id)
-    facts = read_manifest(store, tenant, generation_id).files.get(FILE)
-    if facts is None:
-        raise StoreError(f"{folder} has no {FILE}: it was built by an older program")
-    path = folder / FILE
-    try:
-        with open_file(path) as file:
-            content = file.read(facts.bytes + 1)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read ({error.strerror})") from None
-    if hashlib.sha256(content).hexdigest() != facts.sha256:
-        raise StoreError(f"{path} is not what the manifest says")
-    return read_table(path, PAGE_READERS, content=content)
+    return read_named_table(store, read_manifest(store, tenant, generation_id), FILE, PAGE_READERS)
 
 
 def _all_contained(old: list[str], new: list[str]) -> bool:

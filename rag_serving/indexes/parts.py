@@ -5,7 +5,7 @@ Belongs here: the protocols of the parts that `IndexedChunks` is made of. Does n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -18,6 +18,7 @@ from rag_serving.indexes.keyword_index import KeywordIndex
 from rag_serving.indexes.originals import Original
 from rag_serving.indexes.page_contents import DuplicateLocations
 from rag_serving.indexes.readable_rows import Readable
+from rag_serving.indexes.set_tables import Facts
 
 Vector = NDArray[np.float32]  # [d]
 Mask = NDArray[np.bool_]  # [chunks]
@@ -72,3 +73,4 @@ class Parts(NamedTuple):
     sentences: SentenceSearch | None = None
     originals: Mapping[str, Original] = {}
     texts: Mapping[str, Read] = {}  # the columns that the chunk table has not
+    facts: Callable[[], Facts | None] = lambda: None

@@ -19,6 +19,7 @@ from rag_serving.indexes.page_contents import DroppedPassage
 from rag_serving.query.vocabulary import Names
 from rag_serving.records.passages import Chunk
 from rag_serving.records.queries import Facets, Filters
+from rag_serving.records.sets import SetTables
 
 Vector = NDArray[np.float32]  # [d]
 Mask = NDArray[np.bool_]  # [rows]
@@ -227,4 +228,9 @@ class ReaderView(Protocol):
 
     def page_text(self, page_id: str) -> str:
         """Return the text of those of a page's chunks that the reader may see, a line or more each."""
+        ...
+
+    def set_tables(self) -> SetTables | None:
+        """Return what queries over sets read: the pages and passages that the reader may see, and nothing that tells
+        of others; None where the generation was built without, or is in a database."""
         ...

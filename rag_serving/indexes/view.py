@@ -7,7 +7,7 @@ Does not belong here: searching (`indexed_chunks`), who satisfies which class (`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +24,7 @@ from rag_serving.query.filters import matching_rows
 from rag_serving.query.vocabulary import Names
 from rag_serving.records.passages import Chunk
 from rag_serving.records.queries import Facets, Filters
+from rag_serving.records.sets import SetTables
 from rag_serving.text.analyzer import analyze, stems
 from rag_serving.text.normalization import caseless, holds
 
@@ -39,9 +40,16 @@ _READ_AT_MOST = 1000
 class GenerationView:
     """The chunks of a generation whose reader classes a reader satisfies. Costs nothing until it is asked."""
 
-    def __init__(self, generation: IndexedChunks, classes: frozenset[str]) -> None:
+    def __init__(
+        self,
+        generation: IndexedChunks,
+        classes: frozenset[str],
+        satisfied: Callable[[frozenset[str]], frozenset[str]] | None = None,
+    ) -> None:
+        """`satisfied`: tells which of some reader classes the reader satisfies; None: no other than `classes`."""
         self._generation = generation
         self._classes = classes
+        self._satisfied = satisfied or classes.intersection
         self._readable = generation.readable_mask(classes)
 
     @property
@@ -207,6 +215,9 @@ class GenerationView:
 
     def page_text(self, page_id: str) -> str:
         return self._generation.page_text(page_id, self._classes)
+
+    def set_tables(self) -> SetTables | None:
+        return self._generation.sets.of(self._satisfied(self._generation.sets.classes))
 
     def _allowed(self, rows: Rows | Sequence[int]) -> Rows:
         """Return the rows.

@@ -20,6 +20,7 @@ from restricted_wiki import TENANT, Wiki
 from sharing_wiki import COMMENTS, FILES
 
 from rag_assets.publishing.build import build_generation
+from rag_assets.publishing.page_facts import SourceTables, gathered_facts
 from rag_assets.resources import listed_pages
 from rag_assets.sources.attachments import Comment, comments_row
 from rag_assets.sources.registry import open_source
@@ -82,7 +83,7 @@ def publish_wiki(home: Path, wiki: Wiki, embedder: Embedder | None = None, tenan
     config, store = configuration(home, wiki, tenant, **more), Store(home)
     embedder = embedder or WordEmbedder()
     shutil.rmtree(home / "dumps", ignore_errors=True)
-    tables = {}
+    tables, of_sources = {}, {}
     for key, envelopes in wiki.envelopes.items():
         folder = home / "dumps" / key
         folder.mkdir(parents=True)
@@ -96,13 +97,15 @@ def publish_wiki(home: Path, wiki: Wiki, embedder: Embedder | None = None, tenan
         pages = with_comments(pages, {one["id"]: one.get(COMMENTS, ()) for one in envelopes})
         sections = build_sections(pages, listed=listed_pages(pages, "")).sections
         tables[key] = build_chunks(sections, pages, tokenizer())
+        of_sources[key] = SourceTables(pages, sections)
     selected = select_chunks(join_sources(tables), config.ingestion.drop_labels, config.ingestion.drop_boilerplate)
     known = fingerprints(selected.chunks["text"].to_pylist())
     duplicates = find_duplicates(selected.chunks, known, config.ingestion.dedup_threshold)
     kept = without_duplicates(selected.chunks, duplicates)
     chunks = contextualized(kept, build_contexts(kept, "metadata"))
     vectors = embedder.embed_documents(embedded_texts(chunks))
-    generation = build_generation(store, tenant, chunks, vectors, config, embedder.name)
+    facts = gathered_facts(of_sources, config, selected.chunks, duplicates["dropped_id"].to_pylist())
+    generation = build_generation(store, tenant, chunks, vectors, config, embedder.name, facts=facts)
     generation.close()
     store.point_current(tenant, generation.id)
     return config

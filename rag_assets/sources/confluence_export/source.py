@@ -51,6 +51,7 @@ from rag_serving.config.sources import ConfluenceExport as Settings
 
 INDEX = "index.html"
 _FILE = re.compile(r"(?:^|/)attachments/([0-9]+)/([0-9]+)\.\w+\Z")
+_EDITORS = re.compile(r"last modified by (.+?) on "), re.compile(r"[Cc]reated by (.+?)(?:, last modified)? on ")
 _DATE = re.compile(r"\bon ([A-Z][a-z]{2} [0-9]{2}, [0-9]{4})\s*$")
 
 
@@ -118,7 +119,7 @@ def _row(page: ExportedPage, page_id: str, space: str, settings: Settings, origi
         "id": page_id,
         "title": page.title.removeprefix(f"{above[0][1]} : ") if above and above[0][1] else page.title,
         "space": {"key": space},
-        "version": {"number": 1, "when": _moment(page.changed)},
+        "version": {"number": 1, "when": _moment(page.changed), "by": {"displayName": _editor(page.changed)}},
         "ancestors": [{"id": one, "title": title} for one, title in above[1:]],
         "body": {"storage": {"value": page.body}},
         "_links": {"base": settings.base_url},
@@ -141,6 +142,11 @@ def _moment(changed: str) -> str | None:
         return datetime.strptime(match[1], "%b %d, %Y").replace(tzinfo=UTC).isoformat() if match else None
     except ValueError:
         return None
+
+
+def _editor(changed: str) -> str | None:
+    """Return who made the last change, where it is told in English."""
+    return next((match[1] for editor in _EDITORS if (match := editor.search(changed))), None)
 
 
 def _files_of(

@@ -228,13 +228,18 @@ class ExportedSpace:
             "status": content.text("contentStatus") or "current",
             "title": content.text("title"),
             "space": {"key": self.space_of(content)},
-            "version": {"number": number_of(content), "when": self.moment(content)},
+            "version": {"number": number_of(content), "when": self.moment(content), "by": self._editor(content)},
             "extensions": {"position": int(position) if (position := content.text("position")).isdecimal() else None},
             "ancestors": [{"id": one, "title": self._title(one)} for one in self._ancestors(content)],
             "metadata": {"labels": {"results": list(self._labels_of(content))}},
             "body": {"storage": {"value": body}},
             "_links": {"base": self.site},
         }
+
+    def _editor(self, content: Entity) -> Envelope:
+        """Return who made the version: a reference since Confluence 5.3, before that a name."""
+        known = self._users.get(content.ref("lastModifier") or content.ref("creator"))
+        return {"username": known.text("name") if known else content.text("lastModifierName", "creatorName")}
 
     def moment(self, content: Entity) -> str | None:
         """Return when it was last changed, as ISO 8601 with its zone; exports write local time without one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, unquote_plus
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa  # readers of files have no memory for it
 
 _SPACE = re.compile(r"\s+")
+_NUMBER = re.compile(r"^https?://([^/?#]+)[^#]*?(?:/pages/|[?&]pageId=)(\d+)")
 _NOT_IN_SLUG = re.compile(r"[^\w\s-]")
 BORROWED = "html-above"
 """The rule of a heading that has no id of its own: it is reached by that of the heading above."""
@@ -175,6 +176,26 @@ Link = Mapping[str, Any]
 """An element of the column `links` of SECTIONS."""
 
 
+class PageTargets:
+    """The pages that links lead to, by space and title, by address, and by the number that addresses of a Confluence
+    site hold, of which a page has several."""
+
+    def __init__(self, pages: Iterable[Mapping[str, Any]]) -> None:
+        """`pages`: rows with the columns page_id, space, title and url of PAGES."""
+        rows = list(pages)
+        self._by_title = {_name(row["space"], row["title"]): row["page_id"] for row in rows}
+        self._by_url = {_address(row["url"]): row["page_id"] for row in rows if row["url"]}
+        numbers = ((row["page_id"], _NUMBER.match(row["url"] or "")) for row in rows)
+        self._by_number = {found.groups(): one for one, found in numbers if found and one.endswith(found[2])}
+
+    def of(self, link: Link, space: str) -> str | None:
+        """Return the id of the page that a link of the kind page or url leads to, which stands in a space."""
+        if link["kind"] == "page":
+            return self._by_title.get(_name(link["space"] or space, link["target"]))
+        number = _NUMBER.match(link["target"])
+        return self._by_url.get(_address(link["target"])) or (self._by_number.get(number.groups()) if number else None)
+
+
 class Landing(NamedTuple):
     """A link to an anchor of a page that is there."""
 
@@ -195,19 +216,12 @@ def landings(sections: pa.Table, pages: pa.Table) -> Iterator[Landing]:
     """
     pages = pages.select(["page_id", "space", "title", "url", "anchor_flavor"])
     page_of = {row["page_id"]: row for row in pages.to_pylist()}
-    by_title = {_name(row["space"], row["title"]): page_id for page_id, row in page_of.items()}
-    by_url = {_address(row["url"]): page_id for page_id, row in page_of.items() if row["url"]}
-    places = _places(sections)
+    targets, places = PageTargets(page_of.values()), _places(sections)
     for row in sections.select(["section_id", "page_id", "links"]).to_pylist():
         own = page_of[row["page_id"]]
         for link in row["links"]:
             url, _, fragment = link["target"].partition("#") if link["kind"] == "url" else ("", "", link["anchor"])
-            if link["kind"] == "page":
-                page_id = by_title.get(_name(link["space"] or own["space"], link["target"]))
-            elif url:
-                page_id = by_url.get(_address(url))
-            else:
-                page_id = row["page_id"]
+            page_id = targets.of(link, own["space"]) if link["kind"] == "page" or url else row["page_id"]
             if fragment and page_id is not None:
                 yield Landing(row["section_id"], link, _target(places, page_of[page_id], fragment))
 

@@ -1,0 +1,133 @@
+"""The two tables that queries over sets read, as one reader may see them.
+
+Belongs here: reading the facts of pages and the texts that dedup left out, which rows reader classes open, leaving out
+what a row tells of hidden pages.
+Does not belong here: making the files (`rag_assets.publishing.page_facts`), queries (`sets`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rag_serving.artifacts.columns import dictionary_encode, indices, mask_of, numbers_of, reordered, rows_in, strings
+from rag_serving.artifacts.manifest import Manifest, read_named_table
+from rag_serving.artifacts.schema import DUPLICATES, PAGE_FACTS, PASSAGE_COLUMNS
+from rag_serving.artifacts.store import Store, StoreError
+from rag_serving.records.sets import SetTables
+
+FACTS_FILE = "page_facts.parquet"
+DUPLICATES_FILE = "duplicates.parquet"
+
+_ROWS = 2_000_000
+"""Passages in the tables of all sets of reader classes that are kept; one is kept, however large."""
+_log = logging.getLogger(__name__)
+
+
+class Facts(NamedTuple):
+    """PAGE_FACTS and DUPLICATES of a generation."""
+
+    pages: pa.Table
+    duplicates: pa.Table
+
+
+def read_facts(store: Store, manifest: Manifest) -> Facts | None:
+    """Return the facts of a generation, as its manifest says they are; None where it was built without any.
+
+    Raises:
+        StoreError: a file is missing or damaged.
+    """
+    if FACTS_FILE not in manifest.files:
+        return None
+    pages = read_named_table(store, manifest, FACTS_FILE, PAGE_FACTS)
+    return Facts(pages, read_named_table(store, manifest, DUPLICATES_FILE, DUPLICATES))
+
+
+class SetTablesOfReaders:
+    """The tables of a generation for each set of reader classes. Safe to use from several threads; the files are read
+    when they are first asked for."""
+
+    def __init__(self, chunks: pa.Table, read: Callable[[], Facts | None]) -> None:
+        """`chunks`: GENERATION_CHUNKS; `read`: its facts."""
+        self._chunks, self._read, self._lock = chunks, read, threading.Lock()
+        self._tables = lru_cache(maxsize=max(1, min(64, _ROWS // max(len(chunks), 1))))(self._compute)
+
+    @property
+    def classes(self) -> frozenset[str]:
+        """The reader classes of pages and of texts."""
+        return self._known[1]
+
+    def of(self, classes: frozenset[str]) -> SetTables | None:
+        """Return the rows that these reader classes open; None where the generation has no facts."""
+        with self._lock:  # who waits for the same classes finds them made
+            return self._tables(classes & self.classes)
+
+    @cached_property
+    def _known(self) -> tuple[Facts | None, frozenset[str]]:
+        try:
+            facts = self._read()
+        except StoreError as error:
+            _log.error("no question about sets is answered: %s", error)
+            facts = None
+        if facts is None:
+            return None, frozenset()
+        columns = facts.pages["readers"], facts.duplicates["readers"], self._chunks["readers"]
+        return facts, frozenset(readers for column in columns for readers in pc.unique(column).to_pylist())
+
+    def _compute(self, classes: frozenset[str]) -> SetTables | None:
+        facts = self._known[0]
+        if facts is None:
+            return None
+        pages = facts.pages.filter(pc.is_in(facts.pages["readers"], value_set=strings(sorted(classes))))
+        return SetTables(_without_hidden(pages.drop_columns(["readers"])), self._texts(facts, classes), classes)
+
+    def _texts(self, facts: Facts, classes: frozenset[str]) -> pa.Table:
+        names = [*PASSAGE_COLUMNS]
+        tables = [self._chunks, facts.duplicates] if len(facts.duplicates) else [self._chunks]
+        readable = np.concatenate([rows_in(table["readers"], classes) for table in tables])
+        texts = pa.concat_tables([table.select(names).replace_schema_metadata() for table in tables])
+        rows = np.flatnonzero(readable)
+        order = rows[np.lexsort((numbers_of(texts["chunk_idx"])[rows], _ranks(texts["page_id"])[rows]))]
+        return texts if np.array_equal(order, np.arange(len(texts))) else reordered(texts, order)
+
+
+def _ranks(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Return the place of every row's text among the distinct ones in their order."""
+    names, numbers = dictionary_encode(column)
+    places = np.empty(len(names), np.int64)
+    places[np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)] = np.arange(len(names))
+    return places[numbers]
+
+
+def _without_hidden(pages: pa.Table) -> pa.Table:
+    """Return pages that name no page but themselves: a link to another one is as if no such page were there."""
+    pages = pages.combine_chunks()
+    known = strings(pages["page_id"].to_pylist())
+    above, links = (pages[name].combine_chunks() for name in ("ancestors", "links"))
+    open_above = mask_of(pc.is_in(above.flatten(), value_set=known))
+    ids, urls = links.flatten().flatten()
+    ids = pc.if_else(pc.is_in(ids, value_set=known), ids, pa.nulls(len(ids), pa.string()))
+    told = pa.StructArray.from_arrays([ids, urls], ["page_id", "url"])
+    changed = {
+        "ancestors": _members(above, above.flatten(), open_above),
+        "ancestor_titles": _members(above, pages["ancestor_titles"].combine_chunks().flatten(), open_above),
+        "links": _members(links, told, mask_of(pc.or_(pc.is_valid(ids), pc.is_valid(urls)))),
+    }
+    for name, column in changed.items():
+        pages = pages.set_column(pages.schema.get_field_index(name), name, column)
+    return pages.replace_schema_metadata()
+
+
+def _members(lists: pa.ListArray, members: pa.Array, kept: NDArray[np.bool_]) -> pa.ListArray:
+    """Return the lists with some of the members, in the place of their own."""
+    counts = np.bincount(numbers_of(pc.list_parent_indices(lists))[kept], minlength=len(lists))
+    borders = indices(np.append(0, np.cumsum(counts))).cast(pa.int32())
+    return pa.ListArray.from_arrays(borders, members.take(indices(np.flatnonzero(kept))))

@@ -1,0 +1,68 @@
+"""The tables of queries over sets hold what their reader may see, all of it, and not a value that tells of the rest."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from brute_force import Judge, pages_told
+from built_wiki import Built
+from partial_wikis import received
+from restricted_wiki import Wiki, restricted_wiki, some_principal
+from sharing_wiki import sharing_wiki
+
+from rag_serving.access.principals import Principal
+from rag_serving.ask import Pipeline
+from rag_serving.records.sets import SetTables
+
+
+def tables_of(pipeline: Pipeline, who: Principal) -> SetTables:
+    with pipeline.published.acquire() as generation:
+        tables = generation.for_reader(who).set_tables()
+    assert tables is not None
+    return tables
+
+
+def linked(wiki: Wiki, dice: random.Random) -> Wiki:
+    """The wiki whose pages link to others by title and by address, to hidden ones, too."""
+    for found in wiki.envelopes.values():
+        for one in found:
+            by_title, by_address = dice.choice(found), dice.choice(found)
+            body, links = one["body"]["storage"], by_address["_links"]
+            page = f'<ri:page ri:content-title="{by_title["title"]}" />'
+            address = f"{links['base']}{links['webui']}"
+            body["value"] += f'<h2>See</h2><p>As <ac:link>{page}</ac:link> and <a href="{address}">this</a> say.</p>'
+    return wiki
+
+
+@pytest.mark.parametrize("of_others", [False, True], ids=["of their own", "of others"])
+def test_hidden_pages_change_no_value_of_the_tables(tmp_path: Path, seed: int, of_others: bool) -> None:
+    dice = random.Random(f"sets {seed} {of_others}")
+    wiki = linked(sharing_wiki(200, seed + 1000) if of_others else restricted_wiki(300, seed + 1000), dice)
+    judge = Judge(wiki)
+    whole = received(tmp_path / "whole", wiki)
+    for number in range(3):
+        who = some_principal(dice)
+        rest = received(tmp_path / f"rest{number}", wiki.without(judge.unreadable(who)))
+        got, wanted = tables_of(whole, who), tables_of(rest, who)
+        assert got.pages.to_pylist() == wanted.pages.to_pylist(), who
+        assert got.texts.to_pylist() == wanted.texts.to_pylist(), who
+        links = [link for page in got.pages["links"].to_pylist() for link in page]
+        assert {link["page_id"] is None for link in links} == {True, False}, "both are tried"
+        rest.close()
+    whole.close()
+
+
+def test_a_reader_has_every_page_that_may_be_read_and_no_word_of_another(synthetic: Built, seed: int) -> None:
+    dice, hidden = random.Random(f"pages of sets {seed}"), 0
+    for _ in range(40):
+        who = some_principal(dice)
+        tables = tables_of(synthetic.pipeline, who)
+        readable = {one for one in synthetic.judge.page_ids if synthetic.judge.may_read(who, one)}
+        hidden += len(synthetic.judge.page_ids) - len(readable)
+        archived = {one for one in readable if synthetic.judge.envelope(one)["status"] != "current"}
+        assert set(tables.pages["page_id"].to_pylist()) == readable - archived
+        rows = [*tables.pages.to_pylist(), *tables.texts.to_pylist()]
+        assert pages_told(rows) <= readable, who
+    assert hidden
