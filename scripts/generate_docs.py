@@ -152,7 +152,7 @@ def sections(section: type[BaseModel], path: str) -> Iterator[tuple[str, type[Ba
     yield path, section
     for name, field in section.model_fields.items():
         many = get_origin(field.annotation) is dict
-        below = [model for model in models_of(field.annotation) if not issubclass(model, Profile) or name == "wiki"]
+        below = [model for model in models_of(field.annotation) if not issubclass(model, Profile) or name == "book"]
         for model in below:
             place = f"{path}.{name}".lstrip(".") if not issubclass(model, Profile) else f"{path}.NAME"
             kind = f", kind: {kind_of(model)}" if len(below) > 1 else ""

@@ -15,7 +15,7 @@ from rag_serving.records.occasion import Occasion, QuestionMode
 from rag_serving.text.characters import fault_of
 
 MAX_TEXT_CHARS = 200_000
-"""Of any text: a question is bounded by `serving.max_question_chars` besides."""
+"""Of any text: a question is bounded by `Serving.max_question_chars` besides."""
 MAX_NAME_CHARS = 500
 MAX_SELECTION_CHARS = 50_000
 MAX_FILTER_VALUES = 100

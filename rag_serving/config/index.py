@@ -40,8 +40,7 @@ class Index(Section):
     """Seconds of one step of a publication."""
     tries: int = Field(6, ge=1, le=20)
     """Attempts while Qdrant or OpenSearch is busy or unreachable."""
-    cache_bytes: int = Field(256 << 20, ge=0)
-    """Bytes of catalogs that a serving process holds."""
+    cache_bytes: ClassVar[int] = 256 << 20  # bytes of catalogs that a serving process holds
     partition_chunks: int = Field(2_000, ge=0)
     """Chunks from which a generation has its own partitions; smaller ones share partitions and are separated by row
     policies."""

@@ -128,8 +128,7 @@ class Context(ContextModel):
     half a minute."""
     max_workers: int = Field(10, ge=1, le=500)
     """Concurrent calls."""
-    attempts: int = Field(3, ge=1, le=10)
-    """Calls for a passage until its context is good enough; the best context is kept."""
+    attempts: ClassVar[int] = 3  # calls for a passage until its context is good enough; the best context is kept
     chunks_per_call: int = Field(1, ge=1, le=20)
     """Passages of one page in one call."""
     refresh: bool = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -62,8 +62,7 @@ class Degradation(Section):
     min_questions: ClassVar[int] = 20  # questions that a window needs before the phase is judged
     max_p95_ms: float = Field(500, gt=0)
     """95th percentile of retrieval, without the reranker, that lowers the phase."""
-    when_still_slow: Literal["disable", "next_phase"] = "disable"
-    """If the lower phase is slow too: switch off, or go lower."""
+    when_still_slow: ClassVar[str] = "disable"  # if the lower phase is slow too
     # Share of failed questions that lowers the phase. If every phase exceeds it, retrieval is switched off.
     max_error_rate: ClassVar[float] = 0.05
     quiet_s: ClassVar[float] = 300  # seconds until the next higher phase is tried

@@ -32,14 +32,6 @@ class Profile(Section):
     keep_runs: ClassVar[bool] = False
     pool: ClassVar[int] = 10  # book questions: best passages from which close ones are chosen
     passages: ClassVar[int] = 5  # book questions: passages of an answer, in the book's order
-    min_similarity: float | None = Field(None, ge=-1, le=1)
-    """Book questions: cosine similarity that the nearest passage needs; null: 0.7 if `embedding` is one of OpenAI's
-    text-embedding-3 models, for whose scale this is, otherwise the value of `gates`."""
-    min_confidence: float | None = Field(None, ge=0, le=1)
-    """Book questions: confidence that an answer needs; null: 0.6 with the same models, otherwise the value of
-    `gates`."""
-    warn_without_words: bool = True
-    """Book questions: flag answers whose passages lack the question's words."""
 
 
 class BookProfile(Profile):
@@ -48,6 +40,13 @@ class BookProfile(Profile):
     chunk_min_tokens = 500
     chunk_max_tokens = 1000
     keep_runs = True
+    min_similarity: float | None = Field(None, ge=-1, le=1)
+    """Book questions: cosine similarity that the nearest passage needs; null: 0.7 if `embedding` is one of OpenAI's
+    text-embedding-3 models, for whose scale this is, otherwise the value of `gates`."""
+    min_confidence: float | None = Field(None, ge=0, le=1)
+    """Book questions: confidence that an answer needs; null: 0.6 with the same models, otherwise the value of
+    `gates`."""
+    warn_without_words: ClassVar[bool] = True  # book questions: flag answers whose passages lack the question's words
 
 
 class Profiles(Section):

@@ -22,7 +22,8 @@ class Reranker(Section):
     candidates: int = Field(100, ge=1, le=500)
     """Candidates that are sent to the sidecar."""
     max_seq_len: int = Field(512, ge=16)
-    """Tokens of question and passage that the model reads; at most a quarter is the question."""
+    """Tokens of question and passage that the model reads; at most a quarter is the question. The sidecar refuses more,
+    and the model's own limit applies too."""
     timeout_s: float = Field(8, gt=0)
     """Seconds after which the fallback ranking is used."""
     breaker_failures: int = Field(5, ge=1)
@@ -53,8 +54,6 @@ class RerankService(Section):
     batch_tokens: int = Field(16_384, ge=16)
     """Largest number of tokens scored in one batch, padding included."""
     batch_wait_ms: ClassVar[float] = 2  # milliseconds that a request waits for others to share its batch
-    max_seq_len: int = Field(512, ge=16)
-    """Most tokens of a pair that a request may ask for; the model's own limit applies too."""
     max_candidates: ClassVar[int] = 500  # largest number of candidates in a request
     max_query_chars: ClassVar[int] = 4000  # characters beyond which a query is refused
     max_text_chars: ClassVar[int] = 20_000  # characters beyond which a candidate is refused

@@ -132,9 +132,9 @@ class Verification(Section):
 
     fuzzy_partial_ratio_min: float = Field(90, ge=0, le=100)
     """RapidFuzz partial ratio of a quote that is not exact; numbers and negations must always be equal."""
-    min_ocr_confidence: int = Field(80, ge=0, le=100)
-    """OCR confidence that a quote needs in an answer. Below, it is shown as the closest passage, to be compared with
-    the page. Text from OCR is never called exact."""
+    # OCR confidence that a quote needs in an answer. Below, it is shown as the closest passage, to be compared with
+    # the page. Text from OCR is never called exact.
+    min_ocr_confidence: ClassVar[int] = 80
 
 
 class Evaluation(Section):
@@ -265,9 +265,9 @@ class Jobs(Section):
     lease_s: float = Field(60, ge=0.1, le=3600)
     """Seconds without a heartbeat until a worker loses its job. The clocks of machines that share a queue must differ
     by less."""
-    attempts: int = Field(5, ge=1, le=100)
-    """Attempts to embed a text before it becomes a dead letter. While the model does not respond at all, jobs wait and
-    no attempt is counted."""
+    # Attempts to embed a text before it becomes a dead letter. While the model does not respond at all, jobs wait and
+    # no attempt is counted.
+    attempts: ClassVar[int] = 5
     backoff_s: ClassVar[float] = 2  # seconds before a retry, doubled up to 5 minutes
     without_workers: Literal["embed", "fail"] = "embed"
     """Without workers: embed in the build, or fail."""
@@ -355,8 +355,7 @@ class Cache(Section):
     min_similarity: ClassVar[float] = 0.8
     max_answers: ClassVar[int] = 1_000  # answers kept in memory for each tenant, in each process
     max_bytes: ClassVar[int] = 16_000_000  # bytes that these answers may take
-    max_age_s: float = Field(3_600, gt=0)
-    """Seconds after which an answer is no longer reused."""
+    max_age_s: ClassVar[float] = 3_600  # seconds after which an answer is no longer reused
 
 
 class Sessions(Section):
@@ -412,8 +411,7 @@ class Monitoring(Section):
     """Alerts about overdue sources, failed syncs and failed publications. Dagster's daemon checks every minute; no
     build waits for an alert."""
 
-    missed_syncs: int = Field(2, ge=1, le=100)
-    """Missed syncs in a row that make a source overdue."""
+    missed_syncs: ClassVar[int] = 2  # missed syncs in a row that make a source overdue
     stale_after_hours: float = Field(168, gt=0)
     """Hours without a sync that make an unscheduled source overdue."""
     alert_command: list[str] = Field([])

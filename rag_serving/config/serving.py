@@ -54,8 +54,7 @@ class Serving(Section):
     groups: Literal["claims", "synced"] = "claims"
     """Groups of a caller: of the token, or also of syncs. With synced, users must have the same names or ids as in
     Confluence."""
-    max_question_chars: int = Field(4000, ge=1)
-    """Characters beyond which a question is refused."""
+    max_question_chars: ClassVar[int] = 4000  # characters beyond which a question is refused
     max_document_bytes: int = Field(50_000_000, ge=1)
     """Bytes beyond which `POST /v1/documents` refuses a file (413)."""
     max_documents: int = Field(10_000, ge=1)

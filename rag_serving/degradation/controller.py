@@ -264,7 +264,7 @@ class PhaseController:
             self._is_slowed = False
             return None
         is_slow = breach == "slow"
-        is_left = breach == "lost" or (is_slow and self._is_slowed and settings.when_still_slow == "disable")
+        is_left = breach == "lost" or (is_slow and self._is_slowed)
         why = _WHY[breach].format(found) + (", in the phase below, too" if is_slow and self._is_slowed else "")
         self._is_slowed = is_slow
         return self._move(OFF if is_left else self._in_force - 1, "down", why)

@@ -16,7 +16,7 @@ from rag_serving.records.queries import Filters
 from rag_serving.text.characters import fault_of
 
 MAX_TEXT_CHARS = 100_000
-"""Of any text; a question is bounded by `serving.max_question_chars` besides."""
+"""Of any text; a question is bounded by `Serving.max_question_chars` besides."""
 MAX_ID_CHARS = 500
 MAX_VALUES = 100
 MAX_TURNS = 100

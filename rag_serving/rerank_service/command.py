@@ -61,7 +61,8 @@ def command(
     token = service_token(service, settings.reranker.token_env)
     named = settings.reranker
     open_tracing(settings.tracing, "citelock-reranker")
-    run(service, model or named.model, token, named.revision if model in (None, named.model) else None)
+    revision = named.revision if model in (None, named.model) else None
+    run(service, model or named.model, token, named.max_seq_len, revision)
 
 
 def service_config(path: Path | None) -> Config:
@@ -99,7 +100,7 @@ def service_token(service: RerankService, variable: str | None) -> str | None:
     return token
 
 
-def run(service: RerankService, model: str, token: str | None, revision: str | None = None) -> None:
+def run(service: RerankService, model: str, token: str | None, max_seq_len: int, revision: str | None) -> None:
     """Serve until SIGINT or SIGTERM; requests under way are answered first.
 
     Raises:
@@ -117,7 +118,7 @@ def run(service: RerankService, model: str, token: str | None, revision: str | N
         service,
         model,
         token,
-        lambda: CrossEncoder.open(model, service.device, service.fp16, service.max_seq_len, revision),
+        lambda: CrossEncoder.open(model, service.device, service.fp16, max_seq_len, revision),
         give_up,
     )
     server = uvicorn.Server(

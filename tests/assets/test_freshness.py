@@ -69,7 +69,6 @@ def test_a_tick_counts_as_missed_only_after_its_sync_had_time() -> None:
     assert not is_overdue(source("*/15 * * * *"), age, NOON + timedelta(minutes=5))
     assert is_overdue(source("*/15 * * * *"), age, NOON + timedelta(minutes=8))
     assert not is_overdue(source("*/15 * * * *"), age, NOON + timedelta(minutes=8), syncing=True)
-    assert not is_overdue(source("*/15 * * * *"), age, NOON + timedelta(minutes=8), monitoring={"missed_syncs": 3})
 
 
 def test_without_a_schedule_the_limit_of_the_configuration_holds_and_the_sources_own_over_both() -> None:

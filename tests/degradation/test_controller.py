@@ -83,15 +83,6 @@ def test_a_slow_phase_goes_down_by_one_after_its_window_and_is_left_when_the_one
     assert "900 ms" in tenant.told[0].why
 
 
-def test_the_next_phase_down_can_be_tried_before_retrieval_is_left() -> None:
-    tenant = Tenant(when_still_slow="next_phase")
-    seen = []
-    for _ in range(4):
-        tenant.ask_for(305, SLOW)
-        seen.append(tenant.phase)
-    assert seen == [2, 1, OFF, OFF]
-
-
 def test_a_phase_whose_errors_another_makes_good_goes_down_by_one() -> None:
     tenant = Tenant()
     tenant.ask_for(600)

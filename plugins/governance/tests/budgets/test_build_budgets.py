@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
+from support.constants import section_of
 from support.stand_in_chat import MODEL, StandInChat, served
 from support.wiki import configuration
 
@@ -67,8 +68,8 @@ def context(messages: list[dict[str, str]]) -> list[str]:
 
 def test_contexts_end_with_the_budget_and_those_written_are_kept(tmp_path: Path) -> None:
     with served(StandInChat(context)) as server:
-        settings = Context(
-            provider="openai", model=MODEL, base_url=f"{server.url}/v1", max_workers=1, attempts=1,
+        settings = section_of(
+            Context, provider="openai", model=MODEL, base_url=f"{server.url}/v1", max_workers=1, attempts=1,
             prices={MODEL: {"input": 1e6, "output": 1e6}},
         )  # fmt: skip
         config = configuration(tmp_path, budgets={"cost_per_day": 1})

@@ -209,7 +209,7 @@ class JobQueue:
         """Note a job as done but for the texts that failed, which become jobs of their own; return False where it was
         lost, and nothing noted.
 
-        A text that failed is tried again after a while, and put aside after `jobs.attempts`.
+        A text that failed is tried again after a while, and put aside after `Jobs.attempts`.
         """
         with self.database.writing() as connection:
             now = self.clock()

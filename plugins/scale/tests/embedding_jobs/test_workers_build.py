@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from citelock_scale.embedding_jobs.jobs_command import app
 from rag_serving.artifacts.store import Store
+from rag_serving.config.sections import Jobs
 from rag_serving.models.embedding.local import LocalEmbedder
 from rag_serving.models.protocols import ModelError, Progress
 
@@ -96,7 +97,8 @@ def test_a_text_that_no_model_takes_is_told_of_in_dagster_and_the_step_is_not_tr
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wiki = Wiki(tmp_path)
-    wiki.configure(jobs={"embedding": "workers", "without_workers_s": 0, "attempts": 1})
+    wiki.configure(jobs={"embedding": "workers", "without_workers_s": 0})
+    monkeypatch.setattr(Jobs, "attempts", 1)
     embed = LocalEmbedder.embed_documents
 
     def refusing(self: LocalEmbedder, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
