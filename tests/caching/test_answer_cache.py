@@ -90,7 +90,7 @@ def test_what_is_not_told_with_confidence_or_was_degraded_is_not_kept(more: dict
 
 def test_an_answer_is_forgotten_when_it_is_old() -> None:
     clock = Clock()
-    cache = AnswerCache(Cache(max_age_s=60), clock)
+    cache = AnswerCache(section_of(Cache, max_age_s=60), clock)
     put(cache)
     clock.pass_by(60)
     assert cache.get(SCOPE, QUESTION, vector)
