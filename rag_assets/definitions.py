@@ -207,13 +207,12 @@ def build_defs(config_path: Path | None = None, **resources: Any) -> dg.Definiti
 
 
 def with_days(definitions: Sequence[Any], config: Config) -> Sequence[Any]:
-    """Return the assets; those with a partition for each day have the days that the configuration wants.
+    """Return the assets; those with a partition for each day have their days.
 
-    Without a first day these are the ones whose rows may still be there, so that "Materialize all" reports on no day
-    of which nothing can be known any more.
+    These are the ones whose rows may still be there, so that "Materialize all" reports on no day of which nothing can
+    be known any more.
     """
-    telemetry = config.telemetry
-    first = telemetry.reports_since or datetime.now(UTC).date() - timedelta(days=telemetry.retention_days)
+    first = datetime.now(UTC).date() - timedelta(days=config.telemetry.retention_days)
 
     def spec(one: dg.AssetSpec) -> dg.AssetSpec:
         return one.replace_attributes(partitions_def=days(first)) if one.partitions_def == DAYS else one

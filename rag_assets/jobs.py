@@ -74,16 +74,8 @@ freshness = dg.define_asset_job(
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Reports on the day that has just ended.",
 )
-def report_yesterday(
-    context: dg.ScheduleEvaluationContext, installation: Installation
-) -> dg.RunRequest | dg.SkipReason:
+def report_yesterday(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
     day = (context.scheduled_execution_time - timedelta(days=1)).date()
-    try:
-        since = installation.config().telemetry.reports_since
-    except ConfigError as error:
-        return dg.SkipReason(str(error))
-    if since is not None and day < since:
-        return dg.SkipReason(f"telemetry.reports_since is {since}")
     return dg.RunRequest(partition_key=day.isoformat(), run_key=day.isoformat())
 
 

@@ -7,7 +7,6 @@ Does not belong here: reading the file and what a tenant may set (`loading`), mo
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, get_args
 
@@ -384,8 +383,7 @@ class Telemetry(Section):
     """Store the text of questions, not only its keyed hash; otherwise only receipts contain it, encrypted."""
     retention_days: int = Field(90, ge=1)
     """Days after which rows are deleted."""
-    reports_since: date | None = None
-    """First day for which the Dagster UI can make a report; null: `retention_days` ago."""
+    reports_since: ClassVar[str] = "retention_days ago"  # first day for which Dagster can make a report
 
 
 class Tracing(Section):

@@ -96,7 +96,14 @@ class SourceBase(Section):
         return value
 
 
-class AttachmentSource(SourceBase):
+class ConfluencePages(SourceBase):
+    """What all kinds of sources with pages of Confluence have."""
+
+    flavor: Literal["auto", "cloud", "datacenter"] = "auto"
+    """Format of heading anchors; auto detects it from the address, the export or the links of pages."""
+
+
+class AttachmentSource(ConfluencePages):
     """What kinds of sources have that hold attached files."""
 
     attachments: Literal["none", "text", "all"] = "none"
@@ -114,8 +121,6 @@ class ConfluenceDump(AttachmentSource):
     kind: Literal["confluence_dump"]
     path: Path
     """The folder or zip file, relative to the working directory."""
-    flavor: Literal["auto", "cloud", "datacenter"] = "auto"
-    """Format of heading anchors; auto detects it from the page links."""
 
 
 class ConfluenceExport(AttachmentSource):
@@ -129,8 +134,6 @@ class ConfluenceExport(AttachmentSource):
     """Site that links lead to, such as https://acme.atlassian.net/wiki; an export does not contain it."""
     space: str | None = None
     """Key of the space; needed if the export has several spaces or does not name its space."""
-    flavor: Literal["auto", "cloud", "datacenter"] = "auto"
-    """Format of heading anchors; auto detects it from the export and from the address."""
     comments: bool = False
     """Also index the comments of each page, as a separate text; XML only."""
     unrestricted: bool = False
@@ -146,8 +149,6 @@ class Confluence(AttachmentSource):
     """Address of the site with its context path, such as https://acme.atlassian.net/wiki."""
     space: str = Field(min_length=1)
     """Key of the space."""
-    flavor: Literal["auto", "cloud", "datacenter"] = "auto"
-    """cloud or datacenter; auto detects it from the address."""
     auth: Auth = NoAuth()
     """How to sign in."""
     blog_posts: bool = False
@@ -159,10 +160,8 @@ class Confluence(AttachmentSource):
     than the sync. With a larger value, syncs in between fetch only what CQL reports (edits, new and deleted pages);
     changes of readers, moves and labels may be late by that many seconds. docs/operations.md compares the costs."""
     overlap_hours: ClassVar[float] = 24  # hours before the last sync from which CQL is asked again
-    batch_size: int = Field(50, ge=1, le=200)
-    """Pages fetched in one request."""
-    timeout_s: float = Field(30, gt=0)
-    """Seconds that a response may pause."""
+    batch_size: ClassVar[int] = 50  # pages fetched in one request
+    timeout_s: ClassVar[float] = 30  # seconds that a response may pause
     deadline_s: ClassVar[float] = 120  # seconds of a whole response
     max_response_bytes: ClassVar[int] = 256 * 1024**2  # bytes beyond which a response is refused
     download_hosts: list[str] = []
@@ -180,7 +179,7 @@ class Confluence(AttachmentSource):
     Members of nested groups count as far as the site lists them."""
 
 
-class ConfluenceMcp(SourceBase):
+class ConfluenceMcp(ConfluencePages):
     """A space read through a Confluence MCP server, which is started as a command (`command`) or reached over HTTP
     (`url`). The default tool names are those of sooperset/mcp-atlassian. Needs citelock[mcp]."""
 
@@ -208,10 +207,7 @@ class ConfluenceMcp(SourceBase):
     """Declare that pages without restrictions in the response are unrestricted. Otherwise they are hidden."""
     base_url: str | None = None
     """Site that links lead to."""
-    flavor: Literal["auto", "cloud", "datacenter"] = "auto"
-    """Format of heading anchors; auto detects it from the page links."""
-    timeout_s: float = Field(60, gt=0)
-    """Seconds that a response may take."""
+    timeout_s: ClassVar[float] = 60  # seconds that a response may take
 
     @model_validator(mode="after")
     def _one_way(self) -> ConfluenceMcp:
@@ -220,7 +216,19 @@ class ConfluenceMcp(SourceBase):
         return self
 
 
-class Files(SourceBase):
+class FilesBase(SourceBase):
+    """What documents, documentation sites and books have in common."""
+
+    base_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
+    """Address where the files are served, for links; null: links lead to Citelock's own page of a document, below
+    `serving.public_url`."""
+    space: str | None = Field(None, min_length=1, max_length=200)
+    """Space of the documents, for filters; null: the source's key."""
+    max_file_bytes: int = Field(50_000_000, ge=1)
+    """Bytes beyond which a file is excluded."""
+
+
+class Files(FilesBase):
     """Files in a folder, or documents that people upload: Markdown, HTML, plain text, tables, source code, PDF (needs
     citelock[pdf]), Office files; with citelock[formats] OpenDocument files, RTF, EPUB, e-mails. Members of zip archives
     in a folder are separate documents. Other files are recorded as excluded. For a folder, `readers: from_source` makes
@@ -230,13 +238,6 @@ class Files(SourceBase):
     path: Path | None = None
     """Folder, zip or `s3://BUCKET/PREFIX`; null: the upload inbox. null: the upload inbox in the home folder, which
     `POST /v1/documents` and `citelock add` fill."""
-    base_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
-    """Address where the folder's files are served, for links; null: links lead to Citelock's own page of a document,
-    below `serving.public_url`."""
-    space: str | None = Field(None, min_length=1, max_length=200)
-    """Space of the documents, for filters; null: the source's key."""
-    max_file_bytes: int = Field(50_000_000, ge=1)
-    """Bytes beyond which a file is excluded."""
 
     @model_validator(mode="after")
     def _addresses(self) -> Files:
@@ -245,26 +246,19 @@ class Files(SourceBase):
         return self
 
 
-class SiteSource(SourceBase):
+class SiteSource(FilesBase):
     """What documentation sites and books have in common."""
 
     path: Path
     """A folder, zip or git working tree."""
-    base_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
-    """Address where the site is served, for links; null: links lead to Citelock's own page of a document, below
-    `serving.public_url`."""
     site: Literal[
         "auto", "mdbook", "docusaurus", "mkdocs", "sphinx", "eleventy", "jekyll", "hugo", "github", "asciidoc", "html"
     ] = "auto"
     """Generator whose rules determine addresses and anchors; auto detects it from the files (`docusaurus.config.js`,
     `mkdocs.yml`, `conf.py`, `.eleventy.js`, `_config.yml`, `hugo.toml`, `antora.yml`, `SUMMARY.md` …), otherwise from
     the type of most files: html is a built site, github is Markdown without a generator."""
-    space: str | None = Field(None, min_length=1, max_length=200)
-    """Space of the pages, for filters; null: the source's key."""
     changelogs: bool = False
     """Also index changelogs and release notes."""
-    max_file_bytes: int = Field(50_000_000, ge=1)
-    """Bytes beyond which a file is not read."""
 
 
 class DocsFolder(SiteSource):

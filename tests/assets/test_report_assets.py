@@ -24,7 +24,6 @@ from evals.evaluation.compare import save_run
 from evals.reports.files import forget_days, reports_folder
 from rag_assets.definitions import build_defs
 from rag_assets.jobs import report_yesterday
-from rag_assets.resources import Installation
 from rag_assets.sensors import report_when_published
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
@@ -143,7 +142,6 @@ def test_days_are_those_whose_rows_may_still_be_there_and_all_of_them_are_one_ru
 
     assert len(days()) == 91  # today is one of them
     assert days(retention_days=1) == [YESTERDAY, TODAY]
-    assert days(retention_days=1, reports_since=TODAY) == [TODAY]
     wiki.configure(telemetry={"retention_days": 1})
     tags = {"dagster/asset_partition_range_start": YESTERDAY, "dagster/asset_partition_range_end": TODAY}
     with dg.DagsterInstance.ephemeral() as instance:
@@ -212,14 +210,11 @@ def test_reports_are_started_once_for_each_publication(built_project: Project) -
     assert not nothing.run_requests
 
 
-def test_the_day_that_has_ended_is_reported_in_the_night(wiki: Wiki) -> None:
-    installation = Installation(config_path=str(wiki.config_path))
+def test_the_day_that_has_ended_is_reported_in_the_night() -> None:
     context = dg.build_schedule_context(scheduled_execution_time=datetime(2026, 3, 1, 0, 15, tzinfo=UTC))
-    request = report_yesterday(context, installation=installation)
+    request = report_yesterday(context)
     assert isinstance(request, dg.RunRequest)
     assert request.partition_key == "2026-02-28"
-    wiki.configure(telemetry={"reports_since": "2026-03-01"})
-    assert isinstance(report_yesterday(context, installation=installation), dg.SkipReason)
 
 
 @pytest.mark.parametrize(("keep", "left"), [(1, 2), (90, 3)])

@@ -10,6 +10,7 @@ from sources.stand_in_confluence import StandIn
 from sources.stand_in_faults import Answer, Fault, Request
 from sources.stand_in_site import page
 from sources.syncs import ALL, Syncs, column, enumerates, ids, settings_of
+from support.constants import section_of
 
 from rag_assets.sources import SourceError, open_source
 from rag_serving.config import sources as source_kinds
@@ -26,7 +27,7 @@ def test_a_full_sync_gives_what_a_dump_of_the_same_pages_gives(wiki: StandIn, tm
     wiki.site.load(folder)
     dump = source_kinds.ConfluenceDump(kind="confluence_dump", tenant="acme", path=folder, readers="everyone")
     expected = open_source("eng", dump, tmp_path).sync(None, {})
-    settings = source_kinds.Confluence(**settings_of(wiki, space=folder.name, batch_size=50))
+    settings = section_of(source_kinds.Confluence, **settings_of(wiki, space=folder.name, batch_size=50))
     live = open_source("eng", settings, tmp_path).sync(None, {})
     assert live.seen == live.pages.num_rows
     assert live.failures == ()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sources.stand_in_mcp import SITE, make_server, over_http
 from sources.stand_in_site import Envelope, page
+from support.constants import section_of
 
 from rag_assets.sources import SourceError, SyncResult, open_source
 from rag_assets.sources.confluence_mcp.tools import named_spaces
@@ -30,7 +31,7 @@ def write(folder: Path, *pages: Envelope) -> Path:
 
 def sync(last: SyncResult | None = None, **given: Any) -> SyncResult:
     more = {"tenant": "acme", "space": "ENG", "readers": "everyone", "timeout_s": 20, **given}
-    source = open_source("eng", ConfluenceMcp(kind="confluence_mcp", **more), Path("unused"))
+    source = open_source("eng", section_of(ConfluenceMcp, kind="confluence_mcp", **more), Path("unused"))
     result = source.sync(last.pages if last else None, last.state if last else {})
     assert result.unaccounted == 0
     return result

@@ -13,6 +13,7 @@ import pytest
 from sources.stand_in_confluence import StandIn
 from sources.stand_in_faults import Answer, Fault, Request
 from sources.syncs import ALL, Syncs, column, ids, settings_of, third_batch
+from support.constants import section_of
 
 from rag_assets.sources import SourceError, open_source
 from rag_serving.config import sources as source_kinds
@@ -59,7 +60,9 @@ import json, sys
 from pathlib import Path
 from rag_assets.sources import open_source
 from rag_serving.config.sources import Confluence
-settings = Confluence(**json.loads(sys.argv[1]))
+given = json.loads(sys.argv[1])
+Confluence.batch_size = given.pop("batch_size")
+settings = Confluence(**given)
 open_source("eng", settings, Path(sys.argv[2])).sync(None, {})
 """
 
@@ -82,7 +85,7 @@ def test_a_sync_that_is_killed_goes_on_where_it_stopped(wiki: StandIn, sync: Syn
 
 def test_progress_counts_the_bodies(wiki: StandIn, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    source = open_source("eng", source_kinds.Confluence(**settings_of(wiki)), tmp_path)
+    source = open_source("eng", section_of(source_kinds.Confluence, **settings_of(wiki)), tmp_path)
     assert source.fingerprint() is None
     source.sync(None, {}, lambda done, total: told.append((done, total)))
     assert told == [(4, 12), (8, 12), (12, 12)]

@@ -133,7 +133,7 @@ def test_an_mcp_server(tmp_path: Path, loss: str) -> None:
     hold = envelopes_in(folder)
     hold(EVERY)
     with over_http(make_server(folder)) as url:
-        kind = Kind({"kind": "confluence_mcp", "space": "ENG", "url": url, "timeout_s": 20}, tmp_path)
+        kind = Kind({"kind": "confluence_mcp", "space": "ENG", "url": url}, tmp_path)
         check(kind, hold, *LOSSES[loss])
 
 

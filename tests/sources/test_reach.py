@@ -18,6 +18,7 @@ from sources.stand_in_faults import Answer, Fault, broken, gone_v1, throttled
 from sources.stand_in_mcp import SITE, make_server, over_http
 from sources.stand_in_site import page
 from sources.syncs import settings_of
+from support.constants import section_of
 
 from rag_assets.monitoring import source_health as source_checks
 from rag_assets.monitoring.source_health import answers_within, examine, without_secrets
@@ -44,7 +45,7 @@ PERMISSIONS = [{"operation": {"operation": "read", "targetType": "space"}, "subj
 
 
 def site(wiki: StandIn, **more: Any) -> Confluence:
-    return Confluence(**settings_of(wiki, **more))
+    return section_of(Confluence, **settings_of(wiki, **more))
 
 
 @pytest.fixture
@@ -162,7 +163,7 @@ def test_an_export_is_looked_at_without_being_read(tmp_path: Path) -> None:
 
 
 def server(url: str | None = None, **more: Any) -> ConfluenceMcp:
-    usual: dict[str, Any] = {"tenant": "acme", "space": "ENG", "readers": "everyone", "url": url, "timeout_s": 20}
+    usual: dict[str, Any] = {"tenant": "acme", "space": "ENG", "readers": "everyone", "url": url}
     return ConfluenceMcp(kind="confluence_mcp", **{**usual, **more})
 
 

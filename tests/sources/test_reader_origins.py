@@ -11,6 +11,7 @@ from sources.stand_in_confluence import StandIn
 from sources.stand_in_mcp import SITE, make_server, over_http
 from sources.stand_in_site import Envelope, page
 from sources.syncs import settings_of
+from support.constants import section_of
 
 from rag_assets.sources import SyncResult, open_source
 from rag_assets.state.sync_files import read_last_sync, write_sync
@@ -44,7 +45,7 @@ def of_dump(folder: Path) -> SyncResult:
 def of_site(folder: Path) -> SyncResult:
     with StandIn("datacenter") as wiki:
         wiki.site.put(*PAGES)
-        settings = Confluence(**settings_of(wiki, readers=READERS, id_prefix="kb."))
+        settings = section_of(Confluence, **settings_of(wiki, readers=READERS, id_prefix="kb."))
         return open_source("eng", settings, folder).sync(None, {})
 
 
@@ -55,7 +56,7 @@ def of_site_with_permissions(folder: Path) -> SyncResult:
         wiki.site.permissions["ENG"] = [
             {"operation": {"operation": "read", "targetType": "space"}, "subjects": {"group": group}}
         ]
-        settings = Confluence(**settings_of(wiki, readers="from_source", comments=True))
+        settings = section_of(Confluence, **settings_of(wiki, readers="from_source", comments=True))
         return open_source("eng", settings, folder).sync(None, {})
 
 

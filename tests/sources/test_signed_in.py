@@ -12,6 +12,7 @@ from sources.stand_in_confluence import TOKEN, USER, StandIn
 from sources.stand_in_faults import Answer, Fault, Request
 from sources.stand_in_site import page
 from sources.syncs import ALL, Syncs, column, enumerates, ids, settings_of
+from support.constants import section_of
 
 from rag_assets.sources import SourceError
 from rag_assets.sources.confluence.transport import is_anonymous, is_nobody
@@ -98,7 +99,7 @@ def test_an_anonymous_sync_may_read_what_all_may(wiki: StandIn, sync: Syncs) -> 
 
 def test_the_doctor_says_the_same(wiki: StandIn, signed: Syncs) -> None:
     wiki.faults.append(about_me({"type": "anonymous"}))
-    found = reach("eng", Confluence(**settings_of(wiki, **signed.settings)))
+    found = reach("eng", section_of(Confluence, **settings_of(wiki, **signed.settings)))
     assert (found.state, found.mend) == ("fail", "check auth and its environment variables")
     assert "not signed in" in found.detail
 
