@@ -34,8 +34,8 @@ with warnings.catch_warnings():
     @dg.asset_check(
         asset="pages",
         partitions_def=SOURCES,
-        description="The last complete sync is not older than the source's schedule promises, or than "
-        "`monitoring.stale_after_hours` where it has none.",
+        description="The last complete sync is not older than the source's schedule promises, or than a week "
+        "where it has none.",
     )
     def synced_on_time(context: dg.AssetCheckExecutionContext, installation: Installation) -> dg.AssetCheckResult:
         key, config, store = of_source(context.partition_key, installation)

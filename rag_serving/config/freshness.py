@@ -65,7 +65,7 @@ def _limit(source: SourceBase, monitoring: Monitoring, now: datetime, syncing: b
         oldest = _missed_tick(source.schedule, monitoring.missed_syncs + syncing, now)
         return oldest, f"its schedule {source.schedule!r} (UTC, {monitoring.missed_syncs} ticks)"
     if hours is None:
-        hours, rule = monitoring.stale_after_hours, "monitoring.stale_after_hours"
+        hours, rule = monitoring.stale_after_hours, "the limit of sources without a schedule"
     return now - timedelta(hours=hours), rule
 
 

@@ -38,8 +38,7 @@ class Index(Section):
     """Seconds of one read of a question."""
     publish_timeout_s: float = Field(3600, ge=1, le=86_400)
     """Seconds of one step of a publication."""
-    tries: int = Field(6, ge=1, le=20)
-    """Attempts while Qdrant or OpenSearch is busy or unreachable."""
+    tries: ClassVar[int] = 6  # attempts while Qdrant or OpenSearch is busy or unreachable
     cache_bytes: ClassVar[int] = 256 << 20  # bytes of catalogs that a serving process holds
     partition_chunks: int = Field(2_000, ge=0)
     """Chunks from which a generation has its own partitions; smaller ones share partitions and are separated by row

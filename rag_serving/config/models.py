@@ -50,19 +50,17 @@ class Embedding(Section):
     """Text put before each passage."""
     weights_dir: Path | None = None
     """Folder with the local model's files; null: the installed package, otherwise the hub at the pinned revision."""
-    query_precision: Literal["float32", "int8"] = "int8"
-    """Precision of the local model for questions; int8 takes 0.7 of float32's time (docs/tuning.md)."""
+    # Precision of the local model for questions; int8 takes 0.7 of float32's time.
+    query_precision: ClassVar[Literal["float32", "int8"]] = "int8"
     query_cache: int = Field(1000, ge=0, le=100_000)
     """Vectors of recent questions kept for each tenant; 0: none. A vector is reused only for the same user, so that the
     time of an answer does not reveal what others asked."""
-    batch_size: int = Field(16, ge=1, le=2048)
-    """Texts in a batch, by servers and on the CPU."""
+    batch_size: ClassVar[int] = 16  # texts in a batch, by servers and on the CPU
     batch_tokens: int | None = Field(None, ge=1)
     """Tokens in a batch of local and flagembedding; null: 1,024 on the CPU, 65,536 on CUDA."""
     timeout_s: float = Field(60, gt=0)
     """Seconds that a request to the server may take."""
-    max_retries: int = Field(4, ge=0, le=20)
-    """Retries with exponential backoff."""
+    max_retries: ClassVar[int] = 4  # retries with exponential backoff
     prices: dict[str, Price] = Field({})
     """Prices by model name, in any currency; embedding has only `input`. A model without a price costs nothing. Tokens
     are counted by the local tokenizer."""
@@ -82,8 +80,7 @@ class ChatModel(Section):
     """Seconds for the first token, and for each further one; a local model may have to be loaded first."""
     timeout_s: float = Field(120, gt=0)
     """Seconds that the whole reply may take, retries included."""
-    max_retries: int = Field(2, ge=0, le=20)
-    """Retries with exponential backoff."""
+    max_retries: ClassVar[int] = 2  # retries with exponential backoff
     context_tokens: int = Field(8192, ge=512)
     """Tokens of prompt and reply together; a longer prompt is shortened."""
     max_output_tokens: int = Field(600, ge=16)
@@ -98,8 +95,7 @@ class ContextModel(ChatModel):
 
     timeout_s: float = Field(60, gt=0)
     """Seconds that one call may take, retries of the connection included."""
-    max_retries: int = Field(3, ge=0, le=20)
-    """Retries of a request."""
+    max_retries: ClassVar[int] = 3  # retries of a request
     max_output_tokens: int = Field(200, ge=16)
     """Tokens that the model may write for a passage; after a timeout, fewer are requested."""
     temperature: ClassVar[float] = 0.3  # sampling temperature

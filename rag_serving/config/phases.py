@@ -69,7 +69,7 @@ class Degradation(Section):
     probes: ClassVar[int] = 3  # questions the higher phase must answer well, one after another
     phase_timeout_s: float = Field(2, gt=0, le=300)
     """Seconds that a search in one phase may take. Then the next lower phase is used. The first search in a generation
-    has at least `serving.open_wait_s`."""
+    has at least 5 s."""
     failures: ClassVar[int] = 3  # consecutive failures after which questions skip a phase for `retry_s`
     retry_s: ClassVar[float] = 10  # seconds after which one question tries the phase again
     # Searches of a tenant that may hang at the same time. At this number no further one is started.

@@ -58,6 +58,5 @@ class RerankService(Section):
     max_query_chars: ClassVar[int] = 4000  # characters beyond which a query is refused
     max_text_chars: ClassVar[int] = 20_000  # characters beyond which a candidate is refused
     max_body_bytes: ClassVar[int] = 4_000_000  # bytes beyond which a request is refused
-    max_concurrent: int = Field(16, ge=1)
-    """Requests processed at the same time; further ones are refused (429)."""
+    max_concurrent: ClassVar[int] = 16  # requests processed at the same time; further ones are refused (429)
     timeout_s: ClassVar[float] = 30  # seconds that a request may take; a shutdown waits as long

@@ -78,8 +78,7 @@ class Retrieval(Section):
     """Lexical index."""
     lexical_k: int = Field(80, ge=1, le=10_000)
     """Candidates of the lexical index."""
-    spelling: bool = True
-    """Replace unknown words by the most similar of the pages."""
+    spelling: ClassVar[bool] = True  # replace unknown words by the most similar of the pages
     fusion: Literal["zscore", "minmax", "rrf"] = "zscore"
     """How both rankings are combined: standard scores, scaled scores, ranks."""
     dense_weight: float = Field(0.5, gt=0, lt=1)
@@ -410,8 +409,7 @@ class Monitoring(Section):
     build waits for an alert."""
 
     missed_syncs: ClassVar[int] = 2  # missed syncs in a row that make a source overdue
-    stale_after_hours: float = Field(168, gt=0)
-    """Hours without a sync that make an unscheduled source overdue."""
+    stale_after_hours: ClassVar[float] = 168  # hours without a sync that make an unscheduled source overdue
     alert_command: list[str] = Field([])
     """Command that gets alerts as JSON on standard input. Empty: none."""
     alert_url_env: str | None = None

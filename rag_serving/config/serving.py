@@ -24,9 +24,9 @@ class Serving(Section):
     """Port to listen on."""
     workers: int = Field(1, ge=1, le=64)
     """Processes that answer. Each takes about 300 MB."""
-    open_wait_s: float = Field(5, ge=0, le=300)
-    """Seconds that a question waits for a new generation to open. After that the older generation answers, flagged
-    `stale_generation`, unless some reader loses access to a page in the new one: then the question is refused (503)."""
+    # Seconds that a question waits for a new generation to open. After that the older generation answers, flagged
+    # `stale_generation`, unless some reader loses access to a page in the new one: then the question is refused (503).
+    open_wait_s: ClassVar[float] = 5
     mcp: bool = False
     """Also serve MCP at /mcp, for agents and chat clients. Needs the extra `mcp`."""
     auth: Literal["loopback", "tokens", "jwt"] = "loopback"

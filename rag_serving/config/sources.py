@@ -65,8 +65,7 @@ class SourceBase(Section):
     schedule: str | None = None
     """Cron expression of the sync, five fields in UTC; null: manual syncs only."""
     stale_after_hours: float | None = Field(None, gt=0)
-    """Hours without a complete sync after which the source is overdue; null: derived from its schedule and
-    `monitoring`."""
+    """Hours without a complete sync after which the source is overdue; null: two ticks of its schedule, else a week."""
     profile: ProfileName | None = None
     """Profile (`profiles`) for this kind of text; null: book for markdown_book, docs for docs_folder, otherwise
     wiki."""

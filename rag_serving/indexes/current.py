@@ -110,7 +110,7 @@ class CurrentGeneration:
     """The generation that one tenant's questions are answered from. Safe to use from several threads.
 
     What is published is looked at for every lease, and by `follow`, which a server calls again and again. A question
-    waits until that is open, for `serving.open_wait_s` since opening it began. Where that takes longer, or fails, the
+    waits until that is open, for `Serving.open_wait_s` since opening it began. Where that takes longer, or fails, the
     older one answers if the newer one takes no page from anybody who may read it in the older one; else the question is
     refused. What cannot be opened is tried again after `retry_s` seconds, and `problem` says why.
     `pinned` is the id of a generation to stay with, published or not, which is in a folder whatever `index` says.

@@ -122,9 +122,7 @@ class RemoteReranker:
             ranking = _ranking(content, {identifier for identifier, _ in passages}, top_n)
         except _BusyError as error:
             self._count_busy(error)
-            raise ModelError(
-                f"the reranker at {self.url} is busy ({error}); raise rerank_service.max_concurrent"
-            ) from None
+            raise ModelError(f"the reranker at {self.url} is busy ({error}); put several behind one URL") from None
         except (httpx.HTTPError, httpx.InvalidURL, BadAnswerError, OSError, TimeoutError) as error:
             if not isinstance(error, TimeoutError) or seconds >= self._settings.timeout_s / 2:
                 self.breaker.fail()  # else it had no time to show that it is alive

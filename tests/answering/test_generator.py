@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from pydantic import ValidationError
+from support.constants import section_of
 from support.passages import candidate_of, lock_of
 from support.stand_in_chat import MODEL, Fault, StandInChat, openai_error, served
 
@@ -38,7 +39,7 @@ def settings_for(server: StandInChat, **more: object) -> AnswerGeneration:
         "timeout_s": 4,
         "max_retries": 0,
     }
-    return AnswerGeneration.model_validate({**given, **more})
+    return section_of(AnswerGeneration, **given, **more)
 
 
 def written(generator: Generator, lock: Lock = LOCK) -> Draft:

@@ -7,12 +7,14 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from support.building import build_json
 from support.envelopes import Wiki
 from support.stand_in_chat import MODEL
 
 from rag_assets.llm_contexts.tenant import LastRun, contexts_event, note_run
 from rag_serving.artifacts.store import Store
+from rag_serving.config.models import Context
 
 NOW = datetime(2026, 3, 1, 8, tzinfo=UTC)
 
@@ -45,10 +47,11 @@ def test_an_event_has_its_reasons_and_a_bounded_number_of_chunks() -> None:
     assert len(json.dumps(event)) < 3_000
 
 
-def test_the_command_gets_the_event_of_a_build_whose_model_is_away(wiki: Wiki) -> None:
+def test_the_command_gets_the_event_of_a_build_whose_model_is_away(wiki: Wiki, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Context, "max_retries", 0)
     heard = wiki.folder / "heard.json"
     command = [sys.executable, "-c", f"import sys; open({str(heard)!r}, 'w').write(sys.stdin.read())"]
-    away = {"provider": "ollama", "model": MODEL, "base_url": "http://127.0.0.1:1", "max_retries": 0}
+    away = {"provider": "ollama", "model": MODEL, "base_url": "http://127.0.0.1:1"}
     wiki.configure(context=away, monitoring={"alert_command": command})
     assert build_json(wiki)["tenants"]["demo"]["published"]
     event = json.loads(heard.read_text())

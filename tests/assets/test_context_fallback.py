@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from model_of_contexts import good_context, tables_of
+from support.constants import section_of
 from support.stand_in_chat import MODEL, Fault, StandInChat, served
 
 from rag_assets.llm_contexts import servers
@@ -43,7 +44,7 @@ def settings(first: StandInChat | None, second: StandInChat | None, **changes: A
     fallback = {**quick, "base_url": f"{second.url if second else 'http://127.0.0.1:1'}/v1"}
     url = first.url if first else "http://127.0.0.1:1"
     given = {**quick, "provider": "ollama", "base_url": url, "max_workers": 1, "fallback": fallback} | changes
-    return Context(**given)
+    return section_of(Context, **given)
 
 
 def write(context: Context, folder: Path, pages: int = 4, chunks: int = 5) -> Contexts:

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from model_of_contexts import good_context, tables_of
+from support.constants import section_of
 from support.stand_in_chat import MODEL, Fault, StandInChat, served
 
 from rag_assets.llm_contexts import writer as module
@@ -170,7 +171,8 @@ def test_the_transport_is_tried_again_after_1_2_and_4_seconds(
 
 
 def test_a_model_that_is_away_fails_every_passage_quickly(tmp_path: Path) -> None:
-    settings = Context(provider="ollama", model=MODEL, base_url="http://127.0.0.1:1", max_retries=0, max_workers=4)
+    away_model = {"model": MODEL, "base_url": "http://127.0.0.1:1", "max_retries": 0, "max_workers": 4}
+    settings = section_of(Context, provider="ollama", **away_model)
     away = ContextWriter(settings, ContextCache(tmp_path, f"ollama/{MODEL}"), open_servers(settings, open_chat))
     started = time.monotonic()
     found = away.write(documents(40, 10))

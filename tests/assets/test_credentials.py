@@ -26,6 +26,7 @@ from rag_serving.api.app import create_app
 from rag_serving.cli.main import app
 from rag_serving.config.loading import load_config
 from rag_serving.config.logging import LineFormatter
+from rag_serving.config.models import AnswerGeneration, Context, Embedding
 
 MARK = re.compile(rb"mark[a-z]+[0-9]{3}|bWFya\w+", re.IGNORECASE)  # the other one is base64 of it
 VARIABLES = {
@@ -87,7 +88,9 @@ def marked(wiki: Wiki, monkeypatch: pytest.MonkeyPatch, address: Callable[..., s
     dagster_home = wiki.folder / "dagster_home"
     dagster_home.mkdir()
     monkeypatch.setenv("DAGSTER_HOME", str(dagster_home))
-    model = {"provider": "openai", "model": "m", "api_key_env": "CHAT_KEY", "max_retries": 0}
+    for section in (Embedding, AnswerGeneration, Context):
+        monkeypatch.setattr(section, "max_retries", 0)
+    model = {"provider": "openai", "model": "m", "api_key_env": "CHAT_KEY"}
     signs_in = {"kind": "basic", "user_env": "WIKI_USER", "token_env": "WIKI_TOKEN"}
     usual = {"tenant": "demo", "space": "ENG", "readers": "everyone"}
     wiki.configure(
@@ -154,7 +157,6 @@ def test_no_credential_is_printed_logged_stored_or_answered(
         shown += [client.get(path, headers=headers).text for path in ("/metrics", "/readyz", "/healthz")]
     change(marked, telemetry={}, embedding={
         "provider": "openai", "model": "m", "base_url": address("embed", path="/v1"), "api_key_env": "EMBED_KEY",
-        "max_retries": 0,
     })  # fmt: skip
     shown += [run(marked, "build", "--full", "--verbose", "ops"), run(marked, "ask", "Who has the pager?")]
     change(marked, telemetry={}, embedding={}, indexing={"chroma_url": address("chroma")})

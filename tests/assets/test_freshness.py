@@ -44,7 +44,7 @@ def source(schedule: str | None = None, stale_after_hours: float | None = None) 
 
 
 def is_overdue(of: ConfluenceDump, age: timedelta, now: datetime = NOON, **given: Any) -> bool:
-    monitoring = Monitoring(**given.pop("monitoring", {}))
+    monitoring = section_of(Monitoring, **given.pop("monitoring", {}))
     return judge(of, monitoring, now, last_sync=now - age, known_since=now, **given).overdue
 
 

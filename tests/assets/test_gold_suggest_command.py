@@ -17,6 +17,7 @@ from support.stand_in_chat import MODEL, StandInChat, served
 from typer.testing import CliRunner
 
 from rag_serving.cli.main import app
+from rag_serving.config.models import AnswerGeneration
 
 SECRET = "<h2>Pay</h2><p>To raise a salary, write to the payroll team before Friday.</p>"
 ROLLBACK = "To roll back a release, run the rollback pipeline."
@@ -115,7 +116,7 @@ def model_of_questions(messages: Sequence[dict[str, str]]) -> list[str]:
 def test_a_model_drafts_and_what_it_makes_up_is_left_out(built: Project, provider: str, path: str) -> None:
     with served(StandInChat(model_of_questions)) as server:
         base = f"{server.url}/v1" if provider == "openai" else server.url
-        generation = {"provider": provider, "model": MODEL, "base_url": base, "max_retries": 0}
+        generation = {"provider": provider, "model": MODEL, "base_url": base}
         built.wiki.configure(sources=sources(built.wiki), generation=generation)
         content = drafts(built)
         asked = {body["messages"][-1]["content"] for body in server.bodies}
@@ -126,8 +127,9 @@ def test_a_model_drafts_and_what_it_makes_up_is_left_out(built: Project, provide
     assert len(content["questions"]) == len(asked) - 1
 
 
-def test_a_model_that_is_away_is_one_line(built: Project) -> None:
-    away = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "max_retries": 0}
+def test_a_model_that_is_away_is_one_line(built: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AnswerGeneration, "max_retries", 0)
+    away = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
     built.wiki.configure(sources=sources(built.wiki), generation=away)
     code, out, err = run(built, "gold", "suggest")
     assert (code, out) == (1, "")

@@ -25,6 +25,7 @@ from rag_assets.runs import RunOutcome
 from rag_assets.state.records import ChunksState, PagesState, update_state
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.artifacts.store import Store, write_json, write_table
+from rag_serving.config.models import Context
 from rag_serving.indexes.catalog import list_generations
 
 
@@ -103,10 +104,13 @@ def test_a_damaged_note_of_failures_counts_as_none(tmp_path: Path, content: str)
     assert read_last_run(store, "demo").failures == 0
 
 
-def test_the_build_says_in_text_and_json_that_a_source_failed_and_that_the_model_was_away(wiki: Wiki) -> None:
+def test_the_build_says_in_text_and_json_that_a_source_failed_and_that_the_model_was_away(
+    wiki: Wiki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Context, "max_retries", 0)
     wiki.configure(
         sources={"eng": wiki.source("eng"), "gone": wiki.source("gone")},
-        context={"provider": "ollama", "model": MODEL, "base_url": "http://127.0.0.1:1", "max_retries": 0},
+        context={"provider": "ollama", "model": MODEL, "base_url": "http://127.0.0.1:1"},
     )
     run = build(wiki, code=1)
     assert "gone  failed; it has no earlier sync" in run.stdout

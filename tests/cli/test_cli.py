@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from rag_serving.artifacts.store import Store
 from rag_serving.cli.main import app
+from rag_serving.config.models import AnswerGeneration
 
 
 @pytest.fixture
@@ -203,10 +204,13 @@ def test_doctor_asks_for_the_generator(tmp_path: Path, wiki_home: Path) -> None:
     assert "extraction answers" in out
 
 
-def test_ask_says_that_extraction_answered_for_a_model(tmp_path: Path, wiki_home: Path) -> None:
+def test_ask_says_that_extraction_answered_for_a_model(
+    tmp_path: Path, wiki_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AnswerGeneration, "max_retries", 0)
     reply = 'You must not restart a broker while partitions are under-replicated. "must not restart a broker" [1]'
     with served(StandInChat(lambda _: [reply])) as server:
-        more = f"generation: {{provider: openai, model: llama3.2, base_url: '{server.url}/v1', max_retries: 0}}"
+        more = f"generation: {{provider: openai, model: llama3.2, base_url: '{server.url}/v1'}}"
         config = write_config(tmp_path, wiki_home, more)
         made = json.loads(run("ask", QUESTION, "--config", config, "--json")[1])
         assert made["answer"] == "You must not restart a broker while partitions are under-replicated. [1]"

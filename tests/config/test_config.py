@@ -83,7 +83,7 @@ def test_a_file_that_is_not_a_mapping_is_refused(tmp_path: Path, content: bytes)
     ("content", "near"),
     [
         ({"serving": {"hst": "x"}}, "'host'"),
-        ({"embedding": {"batch": 3}}, "'batch_size'"),  # not batch_tokens of another section
+        ({"sessions": {"retention_day": 3}}, "'retention_days'"),  # not that of another section
         ({"context": {"timeout": 3}}, "'timeout_s'"),
         ({"retrieval": {"quote_max_words": 3}}, "'generation.quote_max_words'"),
         ({"rrf_k": 3}, "'retrieval.rrf_k'"),

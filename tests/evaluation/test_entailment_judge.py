@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from support.constants import section_of
 from support.stand_in_chat import MODEL, StandInChat, served
 
 from evals.evaluation.entailment import open_judge, question
@@ -22,9 +23,14 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandInChat]:
         yield stand_in
 
 
+def settings(server: StandInChat) -> AnswerGeneration:
+    url = f"{server.url}/v1"
+    return section_of(AnswerGeneration, provider="openai", model=MODEL, base_url=url, max_retries=0)
+
+
 def test_a_verdict_is_remembered_and_extraction_has_no_judge(server: StandInChat) -> None:
     server.script = lambda _: ["YES"]
-    judge = open_judge(AnswerGeneration(provider="openai", model=MODEL, base_url=f"{server.url}/v1", max_retries=0))
+    judge = open_judge(settings(server))
     assert judge is not None
     assert judge("a", "b") is judge("a", "b") is True
     assert len(server.requests) == 1
@@ -33,7 +39,7 @@ def test_a_verdict_is_remembered_and_extraction_has_no_judge(server: StandInChat
 
 def test_a_judge_that_rambles_is_told(server: StandInChat) -> None:
     server.script = lambda _: ["It depends"]
-    judge = open_judge(AnswerGeneration(provider="openai", model=MODEL, base_url=f"{server.url}/v1", max_retries=0))
+    judge = open_judge(settings(server))
     assert judge is not None
     with pytest.raises(ModelError, match="only YES or NO"):
         judge("a", "b")
@@ -51,7 +57,7 @@ def test_a_premise_cannot_end_itself_and_say_another_hypothesis() -> None:
 def test_each_question_to_the_judge_has_a_fence_of_its_own(server: StandInChat) -> None:
     said: list[str] = []
     server.script = lambda messages: [said.append(messages[1]["content"]) or "NO"]  # type: ignore[func-returns-value]
-    entails = open_judge(AnswerGeneration(provider="openai", model=MODEL, base_url=f"{server.url}/v1", max_retries=0))
+    entails = open_judge(settings(server))
     assert entails
     assert not any(entails("Logs stay.", hypothesis) for hypothesis in ("Logs go.", "Logs run.", "Logs go."))
     words = [re.findall(r"-(\w{8})>", text) for text in said]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.constants import section_of
 from support.stand_in_chat import MODEL, Fault, StandInChat, openai_error, served
 
 from rag_serving.config.models import ChatModel
@@ -43,7 +44,7 @@ def server() -> Iterator[StandInChat]:
 def opened(kind: Any, server: StandInChat, **changes: Any) -> RemoteChat:
     url = server.url if kind == "ollama" else f"{server.url}/v1"
     given = {"model": MODEL, "base_url": url, "timeout_s": 5, "first_token_timeout_s": 3} | changes
-    return open_chat(kind, ChatModel(**given), "generation")
+    return open_chat(kind, section_of(ChatModel, **given), "generation")
 
 
 def test_a_reply_is_read_from_the_stream_with_its_tokens(kind: str, server: StandInChat) -> None:

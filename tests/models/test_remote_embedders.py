@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.constants import section_of
 from support.stand_in_embeddings import DIGEST, Fault, StandIn, true_vector
 
 from rag_serving.config.models import Embedding
@@ -33,8 +34,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def opened(kind: str, server: StandIn, **settings: Any) -> RemoteEmbedder:
     settings = {"provider": kind, "model": "bge-m3", "timeout_s": 5, "batch_size": 4, "max_retries": 2} | settings
     if kind == "ollama":
-        return OllamaEmbedder(Embedding(base_url=server.url, **settings))
-    return OpenAIEmbedder(Embedding(base_url=f"{server.url}/v1", **settings))
+        return OllamaEmbedder(section_of(Embedding, base_url=server.url, **settings))
+    return OpenAIEmbedder(section_of(Embedding, base_url=f"{server.url}/v1", **settings))
 
 
 def expected(texts: list[str]) -> np.ndarray:

@@ -149,7 +149,7 @@ class RemoteEmbedder(ABC):
         if isinstance(error, httpx.TimeoutException):
             raise ModelError(
                 f"the embedding server at {self.base_url} did not answer in time ({tries} tries); "
-                "raise embedding.timeout_s or lower embedding.batch_size"
+                "raise embedding.timeout_s"
             ) from error
         raise ModelError(
             f"the embedding server at {self.base_url} failed ({tries} tries): {what}; see the server's log"
