@@ -117,7 +117,7 @@ CHUNK = Chunk("1:1:0", "1", 1, 0, "ENG", "Home", ("Home",), "a", "https://w/1#a"
     ],
 )
 def test_the_rules_decide_in_their_order(found: list[Best], action: str, because: str) -> None:
-    decision = decided(found, [CHUNK] * len(found), Keyword())
+    decision = decided(found, [CHUNK] * len(found))
     assert decision.action == action
     assert because in decision.reason
     assert decision.confidence == pytest.approx(confidence_of(found), abs=1e-4)

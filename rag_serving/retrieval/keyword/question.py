@@ -27,6 +27,17 @@ _LONGEST_TEXT = 8000  # characters of it
 
 IsWord = Callable[[str], bool]
 
+# Stop words, then further words without a meaning of their own.
+_EMPTY = """
+a an the is what how my do
+i me you we us he she it they them this that these those here there one ones thing things stuff something anything
+everything our your his her its their of to in on at for from with by about into and or but if so as are am was were be
+been does did done can could may might must should would will shall have has had get got where when who whom which why
+please
+"""
+_LEFT_OUT = frozenset(_EMPTY.split())
+_BARE = {tuple(word for word in action if word not in _LEFT_OUT) for action in ACTIONS} - {()}
+_ACTIONS = tuple(sorted(_BARE, key=len, reverse=True))
 _FRAMES = tuple(sorted((*DEFINED, *TOLD, *POLITE, *WHERE_OR_WHO), key=len, reverse=True))
 
 
@@ -87,7 +98,7 @@ class QuestionReader:
     def __init__(self, settings: Keyword, keywords: ReadableKeywords, is_word: IsWord = lambda _: False) -> None:
         """`is_word` says which words are never misspelt, though no page has them."""
         self.settings, self.keywords, self._is_word = settings, keywords, is_word
-        self._rules = _rules(_frozen(settings))
+        self._rules = _rules(tuple(settings.synonyms.items()), tuple(settings.concepts))
 
     def read(self, text: str) -> KeywordQuestion:
         """Return what a text is searched by; any text can be read."""
@@ -110,7 +121,7 @@ class QuestionReader:
             is_framed=is_framed or was_action,
             corrections=corrections,
             rewritten=rewritten | more,
-            left_out=rules.left_out,
+            left_out=_LEFT_OUT,
         )
 
     def _expect(self, words: Words) -> None:
@@ -118,17 +129,17 @@ class QuestionReader:
         self.keywords.expect({form for word in words for form in (word, *inflections(word))})
 
     def _kept(self, words: Words) -> Words:
-        return tuple(word for word in words if word not in self._rules.left_out)
+        return tuple(word for word in words if word not in _LEFT_OUT)
 
     def _phrase(self, words: Words) -> tuple[Words, bool]:
         """Return what a title may hold: the words, or those behind a verb where a title has these and not all."""
-        rest = _behind(words, self._rules.actions)
+        rest = _behind(words, _ACTIONS)
         if rest == words or not rest or self._is_named(words) or not self._is_named(rest):
             return words, False
         return rest, True
 
     def _is_named(self, words: Words) -> bool:
-        pages, _ = self.keywords.pages_named([self._forms(word) for word in words], self._rules.left_out)
+        pages, _ = self.keywords.pages_named([self._forms(word) for word in words], _LEFT_OUT)
         return bool(len(pages))
 
     def _forms(self, word: str) -> frozenset[str]:
@@ -147,32 +158,17 @@ class _Rules:
 
     phrases: Mapping[Words, Words]
     words: Mapping[Words, Words]
-    left_out: frozenset[str]
     concepts: frozenset[str]
-    actions: tuple[Words, ...]
-
-
-_Frozen = tuple[tuple[tuple[str, str], ...], Words, Words]
-
-
-def _frozen(settings: Keyword) -> _Frozen:
-    left_out = (*settings.stop_words, *settings.empty_words)
-    return tuple(settings.synonyms.items()), left_out, tuple(settings.concepts)
 
 
 @lru_cache(maxsize=64)
-def _rules(settings: _Frozen) -> _Rules:
-    synonyms, left_out, concepts = settings
+def _rules(synonyms: tuple[tuple[str, str], ...], concepts: Words) -> _Rules:
     pairs = {tuple(words_in(said)): tuple(words_in(meant)) for said, meant in synonyms}
     pairs.pop((), None)
-    without = frozenset(word for said in left_out for word in words_in(said))
-    actions = {tuple(word for word in action if word not in without) for action in ACTIONS}
     return _Rules(
         phrases={said: meant for said, meant in pairs.items() if len(said) > 1},
         words={said: meant for said, meant in pairs.items() if len(said) == 1},
-        left_out=without,
         concepts=frozenset(word for concept in concepts for word in words_in(concept)),
-        actions=tuple(sorted(filter(None, actions), key=len, reverse=True)),
     )
 
 

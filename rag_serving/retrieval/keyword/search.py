@@ -22,6 +22,11 @@ from rag_serving.retrieval.keyword.scoring import Best, By, Scored, best_first
 from rag_serving.retrieval.passages import Passages
 from rag_serving.retrieval.ranking import SCORE, Ranking
 
+MIN_SCORE = 3  # of the best document, else a question back
+MIN_CONF = 0.3  # (best - second) / best, below which a question is ambiguous
+MIN_GAP = 2  # lead over the second document, below which it is, too
+MIN_MATCHED_TERMS = 2  # words of the question in the best document; an exact phrase in its title counts as two
+
 
 def confidence_of(best: Sequence[Best]) -> float:
     """Return (best score - second score) / best score; 0 where nothing was found."""
@@ -31,36 +36,35 @@ def confidence_of(best: Sequence[Best]) -> float:
     return max(0.0, (best[0].score - second) / best[0].score)
 
 
-def decided(best: Sequence[Best], chunks: Sequence[Chunk], settings: Keyword, asked_for: str = "") -> Decision:
+def decided(best: Sequence[Best], chunks: Sequence[Chunk], asked_for: str = "") -> Decision:
     """Return what is done with a question by its best documents, the best first.
 
     Args:
         best: the documents.
         chunks: of each document the one that speaks for it.
-        settings: the thresholds.
         asked_for: what the question asks for the first one by, so that no rule is needed; empty where it does not.
     """
     contenders = tuple(contender_of(each, chunk) for each, chunk in zip(best, chunks, strict=True))
     if asked_for:
         return Decision("answer", contenders[:1], 1.0, asked_for)
-    action, reason = _ruled(best, settings)
+    action, reason = _ruled(best)
     return Decision(action, contenders, round(confidence_of(best), 4), reason)
 
 
-def _ruled(best: Sequence[Best], settings: Keyword) -> tuple[Action, str]:
+def _ruled(best: Sequence[Best]) -> tuple[Action, str]:
     if not best or best[0].score <= 0:
         return "no_match", "no document has a word of the question"
     top, second = best[0], best[1].score if len(best) > 1 else 0.0
-    if top.matched_terms < settings.min_matched_terms:
-        return "weak", f"{top.matched_terms} of {settings.min_matched_terms} words matched"
+    if top.matched_terms < MIN_MATCHED_TERMS:
+        return "weak", f"{top.matched_terms} of {MIN_MATCHED_TERMS} words matched"
     if not top.is_named and not top.has_phrase:
         return "weak", "no word of the question is in the title or the labels"
-    if top.score < settings.min_score:
-        return "weak", f"the best score is {top.score:.2f}, {settings.min_score:g} is needed"
-    if top.score - second < settings.min_gap:
-        return "ambiguous", f"the best leads by {top.score - second:.2f}, {settings.min_gap:g} is needed"
-    if confidence_of(best) < settings.min_conf:
-        return "ambiguous", f"the confidence is {confidence_of(best):.2f}, {settings.min_conf:g} is needed"
+    if top.score < MIN_SCORE:
+        return "weak", f"the best score is {top.score:.2f}, {MIN_SCORE:g} is needed"
+    if top.score - second < MIN_GAP:
+        return "ambiguous", f"the best leads by {top.score - second:.2f}, {MIN_GAP:g} is needed"
+    if confidence_of(best) < MIN_CONF:
+        return "ambiguous", f"the confidence is {confidence_of(best):.2f}, {MIN_CONF:g} is needed"
     return "answer", f"the best score is {top.score:.2f}, the second {second:.2f}"
 
 
@@ -108,13 +112,13 @@ class KeywordRun:
         best = scored.best(_CONTENDERS)
         chunks = passages.read(np.array([each.row for each in best], dtype=np.int64))
         if best and scored.named_page == best[0].page:
-            return decided(best, chunks, self.settings, BY_TITLE)
+            return decided(best, chunks, BY_TITLE)
         if len(best) == 1 and scored is not self.scored:
-            return decided(best, chunks, self.settings, BY_QUOTE)
-        decision = decided(best, chunks, self.settings)
+            return decided(best, chunks, BY_QUOTE)
+        decision = decided(best, chunks)
         named = [place for place, chunk in enumerate(chunks) if chunk.title == page]
         if decision.action == "ambiguous" and named:
-            return decided([best[named[0]]], [chunks[named[0]]], self.settings)
+            return decided([best[named[0]]], [chunks[named[0]]])
         return decision
 
     def _holding(self, holders: Mask | None) -> Scored:
