@@ -39,7 +39,7 @@ def settings_for(server: StandInChat, **more: object) -> AnswerGeneration:
         "timeout_s": 4,
         "max_retries": 0,
     }
-    return section_of(AnswerGeneration, **given, **more)
+    return section_of(AnswerGeneration, **{**given, **more})
 
 
 def written(generator: Generator, lock: Lock = LOCK) -> Draft:
