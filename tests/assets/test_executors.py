@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import dagster as dg
 import pytest
+from dagster._core.execution.context.system import PlanOrchestrationContext
+from dagster._core.execution.retries import RetryMode
 from support.envelopes import Wiki
 
 from evals.bench.cluster import Cluster
-from rag_assets.definitions import build_defs, kind_of_run, open_executor
+from rag_assets.definitions import ByTenant, build_defs, kind_of_run, open_executor
 from rag_assets.partitions import register
 from rag_serving.config.loading import Config, ConfigError, load_config, parse_config
 
@@ -67,6 +71,41 @@ def test_a_tenants_own_executor_holds_for_it_and_for_its_sources() -> None:
     assert kind_of_run(config, "__ASSET_JOB", {}) == "in_process"
 
 
+class Context(NamedTuple):
+    """What an executor is opened with."""
+
+    executor_def: dg.ExecutorDefinition
+    executor_config: dict[str, object]
+
+
+class Named(dg.Executor):
+    """Runs nothing: its only event is its name, and whether the run's context names it as the executor."""
+
+    retries = RetryMode.DISABLED
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def execute(self, plan_context: PlanOrchestrationContext, execution_plan: Any) -> Iterator[Any]:
+        yield self.name, plan_context.executor is self, execution_plan
+
+
+@pytest.mark.parametrize(
+    ("partition", "kind"), [("large", "multiprocess"), ("wiki", "multiprocess"), ("small", "in_process")]
+)
+def test_a_run_is_handed_to_the_executor_of_its_tenant(partition: str, kind: str) -> None:
+    def named(name: str) -> dg.ExecutorDefinition:
+        return dg.ExecutorDefinition(name, executor_creation_fn=lambda _: Named(name))
+
+    known: Any = {name: named(name) for name in ("in_process", "multiprocess")}
+    context: Any = Context(named("by_tenant"), {})
+    run = SimpleNamespace(job_name="ingest", tags={"dagster/partition": partition})
+    plan: Any = SimpleNamespace(dagster_run=run)
+    by_tenant = ByTenant(context, known, configured())
+    of_run = PlanOrchestrationContext(plan, SimpleNamespace(), by_tenant, None)  # type: ignore[arg-type]
+    assert list(by_tenant.execute(of_run, "the plan")) == [(kind, True, "the plan")]
+
+
 def test_builds_alone_run_elsewhere(wiki: Wiki) -> None:
     wiki.configure(orchestration={"executor": "multiprocess"})
     defs = build_defs(wiki.config_path)
@@ -97,7 +136,8 @@ def test_pools_have_as_many_places_as_the_configuration_says(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_run_is_handed_to_the_executor_of_its_tenant(wiki: Wiki, tmp_path: Path) -> None:
+@pytest.mark.nightly  # a process for each step; what is handed to it is said above
+def test_dagster_runs_the_steps_of_a_tenant_by_its_executor(wiki: Wiki, tmp_path: Path) -> None:
     tenants = {"demo": {"orchestration": {"executor": "multiprocess"}}, "small": {}}
     wiki.configure(tenants=tenants, sources={"eng": wiki.source("eng")})
     cluster = Cluster(tmp_path / "dagster", wiki.config_path, redis=0)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.building import BuiltAs, build, build_json
 from support.envelopes import SECTION, Wiki, envelope
+from support.examples import by_day
 
 from rag_assets.assets import generation as generation_asset
 from rag_assets.publishing.checks import CheckResult, check_generation, documents_at_fault, few, pages_of
@@ -80,7 +81,7 @@ def test_more_than_a_few_documents_or_another_fault_stop_the_build(
     assert published(wiki) == {"101", "102", "201"}
 
 
-@pytest.mark.parametrize("name", ["deep.json", "deep.txt", "deep.md"])
+@pytest.mark.parametrize("name", by_day({"deep.json"}, ["deep.json", "deep.txt", "deep.md"]))
 def test_an_upload_without_words_stops_nobody_and_says_why_it_is_not_searchable(wiki: Wiki, name: str) -> None:
     sources = {key: wiki.source(key) for key in ("eng", "ops")}
     wiki.configure(sources={**sources, "uploads": {"kind": "files", "tenant": "demo"}})

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.building import BuiltAs, build_json
 from support.envelopes import SECTION, TWIN, Wiki, envelope, write_twins
+from support.examples import by_day
 from support.synthetic import chunk_table
 
 from rag_assets import asset_checks
@@ -112,7 +113,11 @@ CAUSES: dict[str, Break] = {
 }
 
 
-@pytest.mark.parametrize("cause", CAUSES)
+# A check, what a person sets, a step, the last one, and what stops a build before its steps.
+KINDS = {"counts", "gate of quality", "budget", "embedding", "publication", "colliding page ids", "another source"}
+
+
+@pytest.mark.parametrize("cause", by_day(KINDS, CAUSES))
 def test_fewer_readers_are_published_whatever_fails(wiki: Wiki, monkeypatch: pytest.MonkeyPatch, cause: str) -> None:
     store, config = Store(wiki.home), load_config(wiki.config_path)
     before = store.current("demo")

@@ -21,33 +21,32 @@ START_SECONDS = 120
 
 @contextmanager
 def dagster_ui(folder: Path, config: Path) -> Iterator[str]:
-    """The address of a running UI for this configuration; everything it writes is under `folder`."""
-    home = folder / "dagster_home"
-    home.mkdir()
-    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
+    """The address of a UI for this configuration, with the API beside it; all that they write is under `folder`."""
     environment = {
         **os.environ,
-        "DAGSTER_HOME": str(home),
+        "DAGSTER_HOME": str(dagster_home(folder)),
+        "DAGSTER_PORT": str(_free_port()),
+        "CITELOCK_SERVING__PORT": str(_free_port()),
         "CITELOCK_HOME": str(folder / "home"),
         "CITELOCK_CONFIG": str(config),
     }
-    subprocess.run([sys.executable, "-m", "rag_assets.partitions"], cwd=ROOT, env=environment, check=True, timeout=60)
-    port = _free_port()
-    command = [sys.executable, "-m", "dagster", "dev", "--host", "127.0.0.1", "--port", str(port)]
+    address = f"http://127.0.0.1:{environment['DAGSTER_PORT']}"
+    command = [sys.executable, str(ROOT / "scripts" / "up.py")]
     with (folder / "dagster.log").open("w", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            [*command, "--workspace", "workspace.yaml"],
-            cwd=ROOT,
-            env=environment,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
         try:
-            _wait_until_up(f"http://127.0.0.1:{port}/server_info", process, folder / "dagster.log")
-            yield f"http://127.0.0.1:{port}"
+            _wait_until_up(f"{address}/server_info", process, folder / "dagster.log")
+            yield address
         finally:
             _stop(process)
+
+
+def dagster_home(folder: Path) -> Path:
+    """Dagster's home below a folder, with the settings of the project's own."""
+    home = folder / "dagster_home"
+    home.mkdir(exist_ok=True)
+    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
+    return home
 
 
 def _free_port() -> int:
@@ -70,10 +69,10 @@ def _wait_until_up(url: str, process: subprocess.Popen[bytes], log: Path) -> Non
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask once; then end the whole group, runs and daemons with it."""
+    """Ask once; then kill what is left. `make up` ends runs and daemons itself."""
     process.send_signal(signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=15)
+        process.wait(timeout=40)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
