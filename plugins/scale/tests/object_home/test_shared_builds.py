@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from support.command_line import CITELOCK
+from support.forked import run
 from support.s3_server import BUCKET, faulty
 
 from citelock_scale.object_home.follower import StoreFollower
@@ -75,13 +76,9 @@ def change(pages: Path, text: str) -> None:
 
 
 def build(config: Path) -> dict[str, Any]:
-    done = subprocess.run(
-        [*CITELOCK, "build", "--json", "--override-gates", "a test", "--config", str(config)],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    code, out, errors = run("build", "--json", "--override-gates", "a test", "--config", str(config))
+    assert code == 0, errors
+    found: dict[str, Any] = json.loads(out)
     return found
 
 
@@ -126,10 +123,8 @@ def test_what_one_machine_publishes_another_answers_from(s3: str, config: Any, p
     store = Store(reading.home)
     assert {info.id for info in list_generations(store, "demo")} == {first["generation"], second}
 
-    told = subprocess.run(
-        [*CITELOCK, "generations", "rollback", "--config", str(config("b"))], capture_output=True, text=True
-    )
-    assert told.returncode == 0, told.stderr
+    code, _, errors = run("generations", "rollback", "--config", str(config("b")))
+    assert code == 0, errors
     follower = follower_of(load_config(config("reader")))
     follower.fetch()
     assert store.current("demo") == first["generation"]
@@ -229,10 +224,9 @@ def test_the_home_is_listed_and_swept(config: Any, pages: Path) -> None:
     build(config("a"))
 
     def told(*command: str) -> list[dict[str, Any]]:
-        arguments = [*CITELOCK, "home", *command, "--json", "--config", str(config("b"))]
-        done = subprocess.run(arguments, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        found: list[dict[str, Any]] = json.loads(done.stdout)
+        code, out, errors = run("home", *command, "--json", "--config", str(config("b")))
+        assert code == 0, errors
+        found: list[dict[str, Any]] = json.loads(out)
         return found
 
     before = told("list")
