@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -383,7 +384,11 @@ def _validated(content: dict[str, Any], origin: str) -> Config:
 
 
 def _refuse_missing(config: Config) -> None:
-    """Refuse what the plug-in `governance` does where it is not installed: nothing runs without what is turned on."""
+    """Refuse what the plug-in `governance` or an extra does where it is not installed: nothing runs without what is
+    turned on."""
+    for section, provider in (("embedding", config.embedding.provider), ("generation", config.generation.provider)):
+        if provider == "ollama" and find_spec("ollama") is None:
+            raise missing(f"{section}.provider: ollama", "ollama")
     limited = config.budgets.is_limited or any(config.budgets_of(tenant).is_limited for tenant in config.tenants)
     wanted = {
         "audit": f"audit.mode: {config.audit.mode}" if config.audit.mode != "off" else "",

@@ -32,7 +32,6 @@ from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, Codes, Code
 from rag_serving.indexes.sentence_vectors import SENTENCE_ROWS_FILE, SENTENCES_FILE, SentencesError, SentenceVectors
 from rag_serving.indexes.set_tables import Facts, read_facts
 from rag_serving.indexes.window_map import WindowsError, window_map
-from rag_serving.models.embedding.graph_cache import GraphCache
 
 LEXICAL_FOLDER = "lexical"
 CODED_ROWS = 2048  # fewer vectors are sooner compared than their codes
@@ -108,7 +107,7 @@ def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int, i
     with FileComparison(store, manifest.tenant, folder, manifest.files, wanted, memory_bytes) as compared:
         coded = None
         if codes:
-            coded = _codes(compared, parts, dimension, GraphCache(store.home), is_searched)
+            coded = _codes(compared, parts, dimension, is_searched)
         words = LexicalIndex.of({name: compared[file].data for name, file in _LEXICAL_FILES.items()})
         table = _chunks(compared, parts, folder)
         vectors = _vectors(compared, parts, dimension)
@@ -131,13 +130,13 @@ def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int, i
 
 
 def _codes(
-    compared: FileComparison, parts: Sequence[GenerationPart], dimension: int, graphs: GraphCache, is_searched: bool
+    compared: FileComparison, parts: Sequence[GenerationPart], dimension: int, is_searched: bool
 ) -> Codes | JoinedCodes:
     """Return the codes of all vectors; those of one part are copied while the others are still compared."""
     found = []
     for part in parts:
         codes, facts = (compared[part.file(name)].data for name in (CODES_FILE, FACTS_FILE))
-        found.append(Codes.open(codes, facts, part.vectors, dimension, graphs))
+        found.append(Codes.open(codes, facts, part.vectors, dimension))
         if is_searched:
             found[-1].prepare()
     return found[0] if len(found) == 1 else JoinedCodes(found)

@@ -15,19 +15,15 @@ nothing of a result tells of other rows.
 from __future__ import annotations
 
 import threading
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.artifacts.arrays import array_of
-
-if TYPE_CHECKING:
-    from rag_serving.models.embedding.graph_cache import GraphCache
+from rag_serving.models.embedding import onnx_format
 
 CODES_FILE, FACTS_FILE = "codes.npy", "codes-facts.npy"
-_GRAPH = "products of codes, 1"  # the name that the graph is kept by; another number where it is made otherwise
 _QUERY_LEVELS = 63  # two products of 7 and 8 bits still fit 16 bits, where some processors' sums saturate
 _FINE = 126  # steps of the query's second byte in one of its first
 _ROUNDING = 1e-5  # of float32 sums, far above what they lose
@@ -44,18 +40,14 @@ class Codes:
 
     _session: Any
 
-    def __init__(self, codes: NDArray[np.int8], facts: NDArray[np.float32], graphs: GraphCache | None) -> None:
+    def __init__(self, codes: NDArray[np.int8], facts: NDArray[np.float32]) -> None:
         self._codes: NDArray[np.int8] | None = codes  # until they are copied
-        self._graphs, self._opening, self._session = graphs, threading.Lock(), None
+        self._opening, self._session = threading.Lock(), None
         self._scales, self._errors, self._lengths = facts
 
     @classmethod
-    def open(
-        cls, codes: memoryview, facts: memoryview, rows: int, dimension: int, graphs: GraphCache | None = None
-    ) -> Codes:
+    def open(cls, codes: memoryview, facts: memoryview, rows: int, dimension: int) -> Codes:
         """Open the bytes of both files; `prepare` makes them ready to be searched.
-
-        `graphs`: where the graph that multiplies is kept between starts.
 
         Raises:
             CodesError: truncated, or of another shape.
@@ -68,7 +60,7 @@ class Codes:
             raise CodesError(
                 f"the codes in {CODES_FILE} are {coded.shape} of {coded.dtype}, expected ({dimension}, {rows})"
             )
-        return cls(coded, noted, graphs)
+        return cls(coded, noted)
 
     def prepare(self) -> None:
         """Copy the codes into the order that the processor multiplies in, as the first search would.
@@ -78,7 +70,7 @@ class Codes:
         """
         with self._opening:
             if self._codes is not None:
-                self._session, self._codes = _session(self._codes, self._graphs), None
+                self._session, self._codes = _session(self._codes), None
 
     @property
     def is_prepared(self) -> bool:
@@ -112,37 +104,31 @@ def _query_codes(vector: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArra
     return (coarse + 64).astype(np.uint8), (fine + 64).astype(np.uint8), scale
 
 
-def _session(codes: NDArray[np.int8], graphs: GraphCache | None) -> Any:
+def _session(codes: NDArray[np.int8]) -> Any:
     """Return a session that multiplies two coded queries [2, d] with codes [d, n], which it copies."""
     import onnxruntime as ort
 
-    make = partial(_product_graph, *codes.shape)
-    model = graphs.get(f"{_GRAPH} {codes.shape}", make) if graphs else make()
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # queries run beside each other, not inside
     options.enable_cpu_mem_arena = False
     options.log_severity_level = 3
     try:
         options.add_external_initializers(["codes"], [ort.OrtValue.ortvalue_from_numpy(codes)])
-        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(_product_graph(*codes.shape), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own exceptions share no public base
         raise CodesError(f"the codes in {CODES_FILE} cannot be opened ({error})") from error
 
 
 def _product_graph(dimension: int, count: int) -> bytes:
     """Return the graph that multiplies queries [2, d] with codes [d, n]."""
-    from onnx import TensorProto, helper, numpy_helper
-
-    theirs = TensorProto(name="codes", data_type=TensorProto.INT8, dims=(dimension, count))
-    theirs.data_location = TensorProto.EXTERNAL
-    theirs.external_data.add(key="location", value=CODES_FILE)  # is not opened: the bytes are given below
-    zero = numpy_helper.from_array(np.array(64, np.uint8), "zero")
-    graph = helper.make_graph(
-        [helper.make_node("MatMulInteger", ["query", "codes", "zero"], ["products"])],
+    place = {"location": CODES_FILE}  # is not opened: the bytes are given by whoever opens the graph
+    return onnx_format.model(
         "codes",
-        [helper.make_tensor_value_info("query", TensorProto.UINT8, [2, dimension])],
-        [helper.make_tensor_value_info("products", TensorProto.INT32, [2, count])],
-        initializer=[theirs, zero],
+        [onnx_format.node("MatMulInteger", ["query", "codes", "zero"], "products")],
+        [
+            onnx_format.external_tensor("codes", onnx_format.INT8, (dimension, count), place),
+            onnx_format.tensor("zero", np.array(64, np.uint8)),
+        ],
+        [onnx_format.described("query", onnx_format.UINT8, [2, dimension])],
+        [onnx_format.described("products", onnx_format.INT32, [2, count])],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    return bytes(model.SerializeToString())

@@ -12,8 +12,8 @@ QUESTION = "May I restart a broker while partitions are under-replicated?"
 LISTED = "What is the default of max.poll.records?"  # answered by a row of a table, under what leads it in
 # Each of them takes as long to import as a question takes to answer, or longer.
 HEAVY = {
-    "chromadb", "dagster", "evals", "fastapi", "httpx", "huggingface_hub", "lxml", "onnx", "pandas",
-    "prometheus_client", "rag_assets", "scipy", "simplemma", "sqlalchemy", "starlette", "torch", "transformers",
+    "chromadb", "dagster", "evals", "fastapi", "httpx", "huggingface_hub", "lxml", "pandas",
+    "prometheus_client", "rag_assets", "scipy", "sqlalchemy", "starlette", "torch", "transformers",
     "uvicorn",
 }  # fmt: skip
 RUN = """

@@ -12,6 +12,16 @@ def test_the_shipped_configuration_is_valid() -> None:
     assert set(load_config(Path("config/app.yaml")).sources) == {"eng", "ops", "uploads"}
 
 
+@pytest.mark.parametrize("section", ["embedding", "generation"])
+def test_ollama_without_its_extra_is_refused(section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "app.yaml"
+    file.write_text(f"{section}: {{provider: ollama, model: llama3.2}}\n")
+    load_config(file)
+    monkeypatch.setattr("rag_serving.config.loading.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=rf"{section}.provider: ollama needs citelock\[ollama\]: pip install"):
+        load_config(file)
+
+
 def test_the_environment_stands_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CITELOCK_RETRIEVAL__DENSE_K", "40")
     retrieval = parse_config({"retrieval": {"dense_k": 60, "lexical_k": 70}}).retrieval

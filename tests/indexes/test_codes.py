@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from rag_serving.artifacts.contents import map_file
 from rag_serving.indexes import exact
 from rag_serving.indexes.exact import VectorTable
 from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, Codes, CodesError
-from rag_serving.models.embedding.graph_cache import GraphCache
 
 Vectors = NDArray[np.float32]
 
@@ -118,18 +116,3 @@ def test_the_same_vectors_give_the_same_bytes(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         save_codes(tmp_path / name, clustered_vectors(100))
     assert (tmp_path / "a" / CODES_FILE).read_bytes() == (tmp_path / "b" / CODES_FILE).read_bytes()
-
-
-def test_a_kept_graph_finds_the_same_and_needs_no_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors = clustered_vectors(300, 64)
-    (tmp_path / "home").mkdir()
-    save_codes(tmp_path, vectors)
-    graphs = GraphCache(tmp_path / "home")
-    files = map_file(tmp_path / CODES_FILE), map_file(tmp_path / FACTS_FILE)
-    first = Codes.open(*files, *vectors.shape, graphs).bounds(vectors[7])
-    monkeypatch.setitem(sys.modules, "onnx", None)  # cannot be imported any more
-    again = Codes.open(*files, *vectors.shape, graphs).bounds(vectors[7])
-    assert all((one == other).all() for one, other in zip(first, again, strict=True))
-    save_codes(tmp_path, vectors[:200])
-    with pytest.raises(ImportError):
-        opened(tmp_path, 200, 64)

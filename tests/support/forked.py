@@ -17,7 +17,6 @@ PRELOADED = [
     "datasketch",
     "matplotlib.figure",
     "onnxruntime",
-    "onnx",
 ]
 
 _CONTEXT = multiprocessing.get_context("forkserver")

@@ -1,8 +1,8 @@
-"""What opening needs, kept between starts: graphs, whose making imports onnx and takes as long as opening an encoder
-does, and the digests of a model's files.
+"""What opening needs, kept between starts: graphs of encoders, whose making takes as long as opening one does, and the
+digests of a model's files.
 
 Belongs here: a file for each, named by what it is made from and signed by the installation.
-Does not belong here: the graphs (`local`, `indexes.quantization`), the weights, which stay in their own file
+Does not belong here: the graphs (`local`), the weights, which stay in their own file
 (`weights`).
 """
 

@@ -18,22 +18,19 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.concurrency import cores
+from rag_serving.models.embedding import onnx_format
 from rag_serving.models.embedding.device import CPU, CUDA, Device, chosen_provider, note_unused_gpu, refused
 from rag_serving.models.embedding.graph_cache import GraphCache
 from rag_serving.models.embedding.inputs import CPU_TOKENS, GPU_TOKENS, batch_slices, prompts_digest
 from rag_serving.models.embedding.tokenizer import load_tokenizer
 from rag_serving.models.embedding.weights import Shape, Weights
 from rag_serving.models.protocols import ModelError, Progress
-
-if TYPE_CHECKING:
-    import onnx
-
 
 MAX_WINDOWS = 8
 _RECIPE = 1  # how windows become a vector; part of the name, so that a change does not mix with cached vectors
@@ -321,32 +318,23 @@ class _Graph:
     """Nodes and initializers of a graph under construction."""
 
     def __init__(self, tensors: Mapping[str, Tensor], file: Path) -> None:
-        self.nodes: list[onnx.NodeProto] = []
-        self.initializers: dict[str, onnx.TensorProto] = {}
+        self.nodes: list[bytes] = []
+        self.initializers: dict[str, bytes] = {}
         self._tensors = tensors
         self._file = file
 
     def op(self, kind: str, *inputs: str, domain: str = "", output: str | None = None, **attributes: Any) -> str:
         """Add a node; returns the name of its output."""
-        from onnx import helper
-
         name = output or f"{kind}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, list(inputs), [name], domain=domain, **attributes))
+        self.nodes.append(onnx_format.node(kind, inputs, name, domain, **attributes))
         return name
 
     def weight(self, name: str) -> str:
         """Name a tensor of the weights file."""
-        from onnx import TensorProto
-
         if name not in self.initializers:
             tensor = self._tensor(name)
-            proto = TensorProto(
-                name=name, data_type=TensorProto.FLOAT, dims=tensor.shape, data_location=TensorProto.EXTERNAL
-            )
-            place = {"location": self._file.name, "offset": tensor.offset, "length": tensor.length}
-            for key, value in place.items():
-                proto.external_data.add(key=key, value=str(value))
-            self.initializers[name] = proto
+            place = {"location": self._file.name, "offset": str(tensor.offset), "length": str(tensor.length)}
+            self.initializers[name] = onnx_format.external_tensor(name, onnx_format.FLOAT, tensor.shape, place)
         return name
 
     def values(self, name: str) -> NDArray[np.float32]:
@@ -360,9 +348,7 @@ class _Graph:
 
     def array(self, name: str, values: NDArray[Any]) -> str:
         """Name an array that is not in the weights file."""
-        from onnx import numpy_helper
-
-        self.initializers[name] = numpy_helper.from_array(values, name)
+        self.initializers[name] = onnx_format.tensor(name, values)
         return name
 
     def _tensor(self, name: str) -> Tensor:
@@ -432,8 +418,6 @@ def bert_graph(tensors: Mapping[str, Tensor], shape: Shape, file: Path, precisio
     Raises:
         ModelError: a tensor is missing.
     """
-    from onnx import TensorProto, helper
-
     graph = _Graph(tensors, file) if precision == "float32" else _ByteGraph(tensors, file)
     mask = _mask(graph)
     x = _embeddings(graph, shape)
@@ -446,24 +430,19 @@ def bert_graph(tensors: Mapping[str, Tensor], shape: Shape, file: Path, precisio
     pooled = _mean(graph, x, mask) if shape.pooling == "mean" else _first(graph, x)
     graph.op("LpNormalization", pooled, output="vectors", axis=-1, p=2)
     inputs = [
-        helper.make_tensor_value_info("ids", TensorProto.INT64, ["n", "s"]),
-        helper.make_tensor_value_info("lengths", TensorProto.INT32, ["n"]),
+        onnx_format.described("ids", onnx_format.INT64, ["n", "s"]),
+        onnx_format.described("lengths", onnx_format.INT32, ["n"]),
     ]
-    outputs = [helper.make_tensor_value_info("vectors", TensorProto.FLOAT, ["n", "d"])]
-    made = helper.make_graph(graph.nodes, "bert", inputs, outputs, initializer=list(graph.initializers.values()))
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(_RUNTIME, 1)]
-    model: bytes = helper.make_model(made, opset_imports=opsets, ir_version=9).SerializeToString()
-    return model
+    outputs = [onnx_format.described("vectors", onnx_format.FLOAT, ["n", "d"])]
+    return onnx_format.model("bert", graph.nodes, [*graph.initializers.values()], inputs, outputs, _RUNTIME)
 
 
 def _mask(graph: _Graph) -> str:
     """Return which positions are real tokens, int32 [n, s]."""
-    from onnx import TensorProto
-
     length = graph.op("Squeeze", graph.op("Shape", "ids", start=1, end=2), graph.constant("axis_0", [0]))
     positions = graph.op("Range", graph.constant("zero", 0), length, graph.constant("one", 1))
-    limits = graph.op("Cast", graph.op("Unsqueeze", "lengths", graph.constant("axis_1", [1])), to=TensorProto.INT64)
-    return graph.op("Cast", graph.op("Less", positions, limits), to=TensorProto.INT32)
+    limits = graph.op("Cast", graph.op("Unsqueeze", "lengths", graph.constant("axis_1", [1])), to=onnx_format.INT64)
+    return graph.op("Cast", graph.op("Less", positions, limits), to=onnx_format.INT32)
 
 
 def _embeddings(graph: _Graph, shape: Shape) -> str:
@@ -491,9 +470,7 @@ def _layer(graph: _Graph, x: str, mask: str, layer: str, shape: Shape) -> str:
 
 def _mean(graph: _Graph, x: str, mask: str) -> str:
     """Return the sum over real tokens: L2 follows, so the count divides out."""
-    from onnx import TensorProto
-
-    weights = graph.op("Unsqueeze", graph.op("Cast", mask, to=TensorProto.FLOAT), graph.constant("axis_2", [2]))
+    weights = graph.op("Unsqueeze", graph.op("Cast", mask, to=onnx_format.FLOAT), graph.constant("axis_2", [2]))
     return graph.op("ReduceSum", graph.op("Mul", x, weights), graph.constant("axis_1", [1]), keepdims=0)
 
 

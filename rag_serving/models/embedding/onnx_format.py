@@ -1,0 +1,99 @@
+"""ONNX models as bytes: the few messages of the format that the graphs here are made of, as protobuf writes them.
+
+A message is fields by number, each an integer, a float, text, bytes or a list of them; the numbers are those of
+onnx.proto (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto), the encoding is that of
+https://protobuf.dev/programming-guides/encoding/. The package `onnx`, 28 MB, is needed only by the test that reads what
+is written here.
+
+Belongs here: the format. Does not belong here: which graph is made (`local`, `indexes.quantization`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FLOAT, UINT8, INT8, INT32, INT64 = 1, 2, 3, 6, 7
+"""Types of elements."""
+_TYPES: Mapping[str, int] = {"float32": FLOAT, "uint8": UINT8, "int8": INT8, "int32": INT32, "int64": INT64}
+_EXTERNAL = 1
+_OF_FLOAT, _OF_INT, _OF_INTS = 1, 2, 7  # kinds of attributes
+_IR_VERSION, _OPSET = 9, 17
+
+Scalar = int | float | str | bytes
+
+
+def node(kind: str, inputs: Sequence[str], output: str, domain: str = "", **attributes: Any) -> bytes:
+    """Return an operation of a graph, with its one output."""
+    made = [_attribute(name, value) for name, value in sorted(attributes.items())]
+    return _message({1: inputs, 2: output, 4: kind, 5: made, 7: domain})
+
+
+def tensor(name: str, values: NDArray[Any]) -> bytes:
+    """Return an array that stands in the model itself."""
+    return _message({1: values.shape, 2: _TYPES[values.dtype.name], 8: name, 9: values.tobytes()})
+
+
+def external_tensor(name: str, kind: int, shape: Sequence[int], place: Mapping[str, str]) -> bytes:
+    """Return an array whose bytes are elsewhere. `place`: `location`, and `offset` and `length` in that file."""
+    told = [_message({1: key, 2: value}) for key, value in place.items()]
+    return _message({1: shape, 2: kind, 8: name, 13: told, 14: _EXTERNAL})
+
+
+def described(name: str, kind: int, shape: Sequence[int | str]) -> bytes:
+    """Return what goes into a graph or comes out of it; a size that is not fixed has a name."""
+    sizes = [_message({2 if isinstance(size, str) else 1: size}) for size in shape]
+    return _message({1: name, 2: _message({1: _message({1: kind, 2: _message({1: sizes})})})})
+
+
+def model(
+    name: str,
+    nodes: Sequence[bytes],
+    initializers: Sequence[bytes],
+    inputs: Sequence[bytes],
+    outputs: Sequence[bytes],
+    runtime: str = "",
+) -> bytes:
+    """Return a model of one graph. `runtime`: whose operators it uses beside those of ONNX."""
+    graph = _message({1: nodes, 2: name, 5: initializers, 11: inputs, 12: outputs})
+    operators = [_message({1: "", 2: _OPSET}), *([_message({1: runtime, 2: 1})] if runtime else [])]
+    return _message({1: _IR_VERSION, 7: graph, 8: operators})
+
+
+def _attribute(name: str, value: float | Sequence[int]) -> bytes:
+    if isinstance(value, float):
+        return _message({1: name, 2: value, 20: _OF_FLOAT})
+    if isinstance(value, int | np.integer):
+        return _message({1: name, 3: int(value), 20: _OF_INT})
+    return _message({1: name, 8: value, 20: _OF_INTS})
+
+
+def _message(fields: Mapping[int, Scalar | Sequence[Scalar]]) -> bytes:
+    """Return a message; the fields are in the order of their numbers."""
+    return b"".join(
+        _field(number, each)
+        for number, value in fields.items()
+        for each in ([value] if isinstance(value, int | float | str | bytes) else value)
+    )
+
+
+def _field(number: int, value: Scalar) -> bytes:
+    if isinstance(value, float):
+        return _varint(number << 3 | 5) + struct.pack("<f", value)
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value % (1 << 64))
+    content = value.encode() if isinstance(value, str) else value
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    """Return a number that is not negative, seven bits a byte, the lowest first."""
+    written = bytearray()
+    while value > 0x7F:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*written, value])
