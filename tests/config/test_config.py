@@ -13,13 +13,12 @@ def test_the_shipped_configuration_is_valid() -> None:
 
 
 @pytest.mark.parametrize("section", ["embedding", "generation"])
-def test_ollama_without_its_extra_is_refused(section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "app.yaml"
-    file.write_text(f"{section}: {{provider: ollama, model: llama3.2}}\n")
-    load_config(file)
+def test_ollama_without_its_extra_is_refused(section: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = {section: {"provider": "ollama", "model": "llama3.2"}}
+    parse_config(content)
     monkeypatch.setattr("rag_serving.config.loading.find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=rf"{section}.provider: ollama needs citelock\[ollama\]: pip install"):
-        load_config(file)
+        parse_config(content)
 
 
 def test_the_environment_stands_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
