@@ -34,7 +34,7 @@ _CURRENCIES = {
 _CURRENCY = "|".join(sorted(map(re.escape, _CURRENCIES), key=len, reverse=True))
 _MONEY = re.compile(rf"(?:({_CURRENCY}) ?({_SIGN}{_NUMBER})|({_SIGN}{_NUMBER}) ?({_CURRENCY}))", re.IGNORECASE)
 _SECONDS = {
-    "ns nanosecond nanoseconds": "1e-9", "µs us microsecond microseconds": "1e-6",
+    "ns nanosecond nanoseconds": "1e-9", "μs us microsecond microseconds": "1e-6",
     "ms msec millisecond milliseconds millisekunde millisekunden": "0.001",
     "s sec secs second seconds sekunde sekunden": "1", "min mins minute minutes minuten": "60",
     "h hr hrs hour hours stunde stunden": "3600", "d day days tag tage tagen": "86400",
@@ -174,7 +174,7 @@ def _duration(text: str, lower: str) -> tuple[Decimal, str] | None:
         years, months, *rest = (Decimal(part or 0) for part in match.groups())
         seconds = sum((size * part for size, part in zip(_ISO_SECONDS, rest, strict=True)), Decimal(0))
         long = years * 12 + months
-        return None if long and seconds else (long, "months") if match[1] or match[2] else (seconds, "s")
+        return None if long and seconds else (long, "months") if long else (seconds, "s")
     total, unit, position, last = Decimal(0), "", 0, Decimal("Infinity")
     while match := _PART.match(lower, position):
         number, name = _number(match[1]), match[2]

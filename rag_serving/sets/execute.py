@@ -203,7 +203,10 @@ def _page_texts(name: str, tables: SetTables, places: np.ndarray) -> Iterator[Se
 
 def _parts(query: SetQuery, tables: SetTables) -> _Parts:
     """Return the rows, items or headings that fit, in the order of the sections and their pages."""
-    parts = [part for section in dict.fromkeys(query.sections) for part in _read(query, tables, *section)]
+    read = [part for section in dict.fromkeys(query.sections) for part in _read(query, tables, *section)]
+    parts = list({_key(part, query): part for part in read}.values())
+    if len(parts) < len({(_key(part, query), part.cells) for part in read}):
+        raise SetError("one heading is below two of the sections")
     named = {normalized(name) for part in parts for name, _ in part.cells}
     fields = [*(each.field for each in query.where), query.column, query.group, query.order and query.order[0]]
     if missing := [name for name in fields if name and normalized(name) not in named]:
@@ -347,11 +350,15 @@ def _group_value(query: SetQuery, rows: _Rows) -> tuple[Decimal, str | None]:
     return _made(query, values) if values else (Decimal("-Infinity"), None)
 
 
+def _key(part: Part, query: SetQuery) -> str:
+    chunk = part.passage.chunk_id
+    return chunk if query.kind == "headings" else f"{chunk}:{part.start}:{part.end}"
+
+
 def _part_member(part: Part, query: SetQuery, updated: Mapping[str, datetime]) -> SetMember:
     passage, start, end = part.passage, part.start, part.end
-    key = passage.chunk_id if query.kind == "headings" else f"{passage.chunk_id}:{start}:{end}"
     return SetMember(
-        key, passage.page_id, passage.title, passage.url, part.cells, passage.chunk_id, start, end,
+        _key(part, query), passage.page_id, passage.title, passage.url, part.cells, passage.chunk_id, start, end,
         passage.text[start:end], updated.get(passage.page_id),
     )  # fmt: skip
 

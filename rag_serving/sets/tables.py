@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rag_serving.records.sets import SetError
 from rag_serving.sets.cells import normalized, shown
-from rag_serving.text.structure import Structure, decode, line_of
+from rag_serving.text.structure import Structure, decode, line_of, structure_of
 from rag_serving.text.units import Unit
 
 _BAR = re.compile(r"(?<!\\)\|")
@@ -31,10 +31,10 @@ class Passage(NamedTuple):
     anchor: str
     heading_path: tuple[str, ...]
     text: str
-    structure: str
+    structure: str | None
 
     def units(self) -> Structure:
-        return decode(self.structure)
+        return decode(self.structure) if self.structure else structure_of(self.text)
 
 
 class Part(NamedTuple):

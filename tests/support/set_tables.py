@@ -15,7 +15,8 @@ from rag_serving.text.units import units
 _STRING, _STRINGS = pa.string(), pa.list_(pa.string())
 PAGES = pa.schema(
     [
-        ("page_id", _STRING), ("version", pa.int32()), ("title", _STRING), ("space", _STRING), ("url", _STRING),
+        ("page_id", _STRING), ("version", pa.int32()), ("title", _STRING), ("space", _STRING),
+        ("space_name", _STRING), ("url", _STRING),
         ("status", _STRING), ("updated_at", pa.timestamp("ms", tz="UTC")), ("labels", _STRINGS),
         ("ancestors", _STRINGS), ("ancestor_titles", _STRINGS), ("author", _STRING), ("source", _STRING),
         ("kind", _STRING), ("category", _STRING), ("lang", _STRING), ("words", pa.int32()),
@@ -42,7 +43,8 @@ class Piece(NamedTuple):
 def page_facts(page_id: str, **given: Any) -> dict[str, Any]:
     """Return the facts of a page, with those that are given."""
     usual = {
-        "version": 1, "title": f"Page {page_id}", "space": "OPS", "url": f"https://wiki.example/{page_id}",
+        "version": 1, "title": f"Page {page_id}", "space": "OPS", "space_name": "Operations",
+        "url": f"https://wiki.example/{page_id}",
         "status": "current", "updated_at": datetime(2026, 2, 9, tzinfo=UTC), "labels": [], "ancestors": [],
         "ancestor_titles": [], "author": None, "source": "ops", "kind": "page", "category": None, "lang": "en",
         "words": 100, "links": [],
