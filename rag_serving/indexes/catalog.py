@@ -121,6 +121,13 @@ def published_at(store: Store, tenant: str) -> dict[str, str]:
         return {}
 
 
+def published_before(store: Store, tenant: str, moment: datetime) -> str | None:
+    """Return the generation that is kept and was published last before a moment; None where none is kept from then."""
+    kept = {info.id for info in list_generations(store, tenant) if not info.problem}
+    then = {one: datetime.fromisoformat(when) for one, when in published_at(store, tenant).items() if one in kept}
+    return max((one for one, when in then.items() if when < moment), key=then.__getitem__, default=None)
+
+
 def _previous(generations: Sequence[GenerationInfo], current: str, tenant: str) -> str:
     """`generations` are newest first; a current one that is not among them counts as the newest."""
     ids = [info.id for info in generations]

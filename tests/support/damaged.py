@@ -153,7 +153,9 @@ def half_of_the_chunks(sample: Sample) -> None:
     sample.leave(table.take(kept), vectors[kept])
     chunks = read_table(sample.candidate / "chunks.parquet", GENERATION_CHUNKS)
     write_table(sample.candidate / "chunks.parquet", chunks.take(kept), GENERATION_CHUNKS)
-    BuildWorkspace.of(sample.store, TENANT).without_sentences()  # those of all chunks would be refused before
+    workspace = BuildWorkspace.of(sample.store, TENANT)
+    workspace.without_sentences()  # those of all chunks would be refused before, and so would facts
+    workspace.write_facts(None, ())
 
 
 def anchors_shifted(sample: Sample) -> None:

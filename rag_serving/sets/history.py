@@ -1,0 +1,183 @@
+"""What changed between two generations, as one reader may see both: pages, and the words that went and came.
+
+Belongs here: pure functions over the tables of two generations. Does not belong here: opening generations
+(`indexes.current`), which one was published when (`indexes.catalog`), quoting and telling.
+
+Of the older generation nothing is told that the reader may not see now. Its words are those of pages that the newer one
+shows to the reader, without text that had readers of its own; a page that the reader does not see in the newer one is
+told of only where it is certain that it is gone, and by its title alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import Any, Literal
+
+import pyarrow.compute as pc
+
+from rag_serving.artifacts.columns import strings
+from rag_serving.records.sets import SetTables
+from rag_serving.text.structure import decode, structure_of
+
+OWN_READERS = 1_000_000
+"""Place in the page from which texts with readers of their own stand (`chunk_idx` of GENERATION_CHUNKS)."""
+_ALIKE = 0.5  # share of words that a unit has in common with the one that replaces it
+_PAIRS = 10_000  # pairs that are compared in one place; more units replace each other in order
+_TEXTS = ["chunk_id", "page_id", "url", "text", "structure"]
+
+
+@dataclass(frozen=True)
+class Wording:
+    """A sentence, row, item or piece of code: `text`, which stands in the passage at these offsets."""
+
+    chunk_id: str
+    start: int
+    end: int
+    text: str
+    url: str
+
+
+@dataclass(frozen=True)
+class UnitChange:
+    """Words that went, that came, or that others stand in the place of."""
+
+    old: Wording | None
+    new: Wording | None
+
+
+@dataclass(frozen=True)
+class PageChange:
+    """What changed on a page. `title`, `url` and `author` are those of now; of a removed page, as they were."""
+
+    page_id: str
+    title: str
+    url: str
+    what: Literal["added", "removed", "changed"]
+    old_version: int | None
+    new_version: int | None
+    updated_at: datetime | None
+    author: str | None
+    old_title: str | None = None  # where it was another
+    units: tuple[UnitChange, ...] = ()  # of a changed page, in its order
+
+
+def page_changes(
+    old: SetTables,
+    new: SetTables,
+    page_ids: Collection[str] | None = None,
+    is_gone: Callable[[str], bool] = lambda _: False,
+) -> list[PageChange]:
+    """Return the pages that were added, removed or changed, the newest first.
+
+    Args:
+        old: of the older generation, for the same reader as `new`.
+        new: of the newer one.
+        page_ids: of these pages; None: of all.
+        is_gone: whether the newer generation has nothing of a page, whoever reads it; what it may have is not told of.
+    """
+    before, now = _pages(old, page_ids), _pages(new, page_ids)
+    texts, its_texts = _texts(old, before.keys() & now.keys()), _texts(new, before.keys() & now.keys())
+    changes = [_change(row, "added", None, row) for page_id, row in now.items() if page_id not in before]
+    changes += [
+        _change(row, "removed", row, None) for page_id, row in before.items() if page_id not in now and is_gone(page_id)
+    ]
+    for page_id in before.keys() & now.keys():
+        then, row = before[page_id], now[page_id]
+        units = () if _same(texts[page_id], its_texts[page_id]) else unit_changes(texts[page_id], its_texts[page_id])
+        if units or any(then[name] != row[name] for name in ("version", "title")):
+            changes.append(_change(row, "changed", then, row, tuple(units)))
+    return sorted(changes, key=lambda each: (-(each.updated_at.timestamp() if each.updated_at else 0), each.page_id))
+
+
+def unit_changes(old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> list[UnitChange]:
+    """Return what of the units of a page's old passages went, and what came; both are rows of texts in order."""
+    before, now = ([unit for row in rows for unit in _units(row)] for rows in (old, new))
+    was, is_now = ([" ".join(unit.text.split()) for unit in units] for units in (before, now))
+    changes: list[UnitChange] = []
+    for what, first, last, begin, end in SequenceMatcher(None, was, is_now, autojunk=False).get_opcodes():
+        if what != "equal":
+            changes += _paired(before[first:last], now[begin:end])
+    told = (UnitChange(None if each.old and _is_apart(each.old) else each.old, each.new) for each in changes)
+    return [each for each in told if each.old or each.new]
+
+
+def _is_apart(unit: Wording) -> bool:
+    """Return whether a unit is of text that had readers of its own."""
+    return int(unit.chunk_id.rpartition(":")[2]) >= OWN_READERS
+
+
+def _paired(old: Sequence[Wording], new: Sequence[Wording]) -> Iterator[UnitChange]:
+    """Yield the units of one place in order, each beside the one that replaces it."""
+    if len(old) * len(new) > _PAIRS:
+        yield from (UnitChange(*pair) for pair in zip_longest(old, new))
+        return
+    place = 0
+    for unit in old:
+        match = max(range(place, len(new)), key=lambda other: _likeness(unit, new[other]), default=None)
+        if match is None or _likeness(unit, new[match]) < _ALIKE:
+            yield UnitChange(unit, None)
+            continue
+        yield from (UnitChange(None, came) for came in new[place:match])
+        yield UnitChange(unit, new[match])
+        place = match + 1
+    yield from (UnitChange(None, came) for came in new[place:])
+
+
+def _likeness(old: Wording, new: Wording) -> float:
+    return SequenceMatcher(None, old.text.split(), new.text.split(), autojunk=False).ratio()
+
+
+def _units(row: dict[str, Any]) -> Iterator[Wording]:
+    """Yield the units of a passage, rows with their bars."""
+    text = row["text"]
+    for unit in (decode(row["structure"]) if row["structure"] else structure_of(text)).units:
+        start, end = unit.start, unit.end
+        if unit.kind in ("table", "header"):
+            line = text.find("\n", end)
+            start, end = unit.begin, line if line >= 0 else len(text)
+        yield Wording(row["chunk_id"], start, end, text[start:end], row["url"])
+
+
+def _change(
+    shown: dict[str, Any],
+    what: Literal["added", "removed", "changed"],
+    old: dict[str, Any] | None,
+    new: dict[str, Any] | None,
+    units: tuple[UnitChange, ...] = (),
+) -> PageChange:
+    return PageChange(
+        page_id=shown["page_id"],
+        title=shown["title"],
+        url=shown["url"],
+        what=what,
+        old_version=old["version"] if old else None,
+        new_version=new["version"] if new else None,
+        updated_at=shown["updated_at"],
+        author=shown["author"],
+        old_title=old["title"] if old and new and old["title"] != new["title"] else None,
+        units=units,
+    )
+
+
+def _pages(tables: SetTables, page_ids: Collection[str] | None) -> dict[str, dict[str, Any]]:
+    pages = tables.pages.select(["page_id", "title", "url", "version", "updated_at", "author"])
+    if page_ids is not None:
+        pages = pages.filter(pc.is_in(pages["page_id"], value_set=strings(page_ids)))
+    return {row["page_id"]: row for row in pages.to_pylist()}
+
+
+def _texts(tables: SetTables, page_ids: Collection[str]) -> defaultdict[str, list[dict[str, Any]]]:
+    texts = tables.texts.select(_TEXTS)
+    found = defaultdict[str, list[dict[str, Any]]](list)
+    for row in texts.filter(pc.is_in(texts["page_id"], value_set=strings(page_ids))).to_pylist():
+        found[row["page_id"]].append(row)
+    return found
+
+
+def _same(old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> bool:
+    return [row["text"] for row in old] == [row["text"] for row in new]
