@@ -21,6 +21,8 @@ _MADE_AT_RUN_TIME = {
     "rag_serving.caching.answers": "the same",
     "rag_serving.text.orders": "in cached functions, whose results are walked",
     "rag_serving.text.small_talk": "the same",
+    "rag_serving.sets.phrases": "the same",
+    "rag_serving.sets.dates": "the same",
     "evals.evaluation.gold_drafts": "a word of letters in a sentence of gold questions, which people wrote",
     "rag_serving.query.parsing": "escaped words of the configuration, and a quotation; its own test has it grow",
     "rag_serving.answering.clarifying": "an escaped word of a question between two characters",

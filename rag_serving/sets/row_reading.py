@@ -1,0 +1,320 @@
+"""A question read as a query over rows of a table, items of a list, or headings of a page.
+
+Belongs here: tables and lists by their names, columns and cells, which phrases go together. Does not belong here:
+questions after pages (`reading`), what a cell is worth (`cells`).
+
+A table is a candidate only if it accounts for every word that no phrase does, and its rows go by the noun that is
+asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rag_serving.records.sets import Condition, Kind, Operation, SetError, SetQuery, SetTables
+from rag_serving.sets.cells import value_of
+from rag_serving.sets.pages import passages_of
+from rag_serving.sets.phrases import Fact, Step, covers, phrase, words_of_phrases
+from rag_serving.sets.tables import rows_of
+from rag_serving.sets.vocabulary import Remembered, Values, Words, stemmed
+from rag_serving.text.analyzer import stems
+
+_FEWEST_HEADINGS = 5
+_HANGING = r"(?m)^\s*(?:\||[-*+] |\d{1,3}[.)] )"
+_HEADER = re.compile(r"(?m)^\|(.+)\|[^\S\n]*\n\|[-:| ]*-{3}")
+_ADDED = ("number", "money", "duration", "size")
+
+
+class Column(NamedTuple):
+    """A column of a table: its header's words, its values, and the one kind that they all are; None: several."""
+
+    name: str
+    stems: tuple[str, ...]
+    values: Values
+    kind: str | None
+
+
+@dataclass
+class Container:
+    """Rows, items or headings that have a name.
+
+    Attributes:
+        entity: stems that one of them goes by: of its heading, its first column.
+        names: stems that may be said beside it: of the headings above and the page's title.
+        headers: stems of its columns.
+        texts: of its sections, in lower case.
+    """
+
+    kind: Kind
+    sections: tuple[tuple[str, str], ...]
+    entity: frozenset[str]
+    names: frozenset[str]
+    headers: frozenset[str] = frozenset()
+    texts: Sequence[str] = ()
+    columns: tuple[Column, ...] = ()
+
+    def may_know(self, words: Iterable[tuple[str, str]]) -> bool:
+        """Return whether each word, with its stem, is a name or may stand in a cell."""
+        named = self.entity | self.names | self.headers
+        return all(stem in named or any(word in text for text in self.texts) for word, stem in words)
+
+
+def read_rows(words: Words, tables: SetTables) -> list[SetQuery]:
+    """Return the queries over rows, items or headings that account for every word."""
+    containers: _Containers = _CONTAINERS.of(tables)
+    queries = []
+    for container in containers.holding(words):
+        reader = _RowReader(words, containers.with_columns(container))
+        for _, said in covers(len(words), reader.steps):
+            if (query := _Rows(said, container).query()) is not None:
+                queries.append((query, container))
+    return _merged(queries)
+
+
+class _Containers:
+    """All containers of what a reader may see; their cells are read when a question may be about them."""
+
+    def __init__(self, tables: SetTables) -> None:
+        self._tables = tables
+        self._by_entity = defaultdict[str, list[Container]](list)
+        for container in chain(_hanging(tables), _headings(tables)):
+            for stem in container.entity:
+                self._by_entity[stem].append(container)
+
+    def holding(self, words: Words) -> list[Container]:
+        """Return the containers that a question names and that know every word which no phrase accounts for."""
+        known = _phrase_stems()
+        pairs = zip(words.words, words.stems, strict=True)
+        content = [(word, stem) for word, stem in pairs if stem not in known and not stem.isdecimal()]
+        named = {id(each): each for stem in words.stems for each in self._by_entity.get(stem, ())}
+        if not content:
+            return []
+        said = set(words.stems)
+        whole = (each for each in named.values() if len(each.sections) == 1 or each.names <= said)
+        return [container for container in whole if container.may_know(content)]
+
+    def with_columns(self, container: Container) -> Container:
+        """Return a container with its columns; without any where its rows cannot be read or are of several tables."""
+        if container.kind != "rows" or container.columns:
+            return container
+        [(page_id, anchor)] = container.sections
+        try:
+            passages = [each for each in passages_of(self._tables, page_id) if each.anchor == anchor]
+            rows = [row.cells for row in rows_of(passages)]
+        except SetError:
+            return container
+        if len({tuple(name for name, _ in row) for row in rows}) == 1:
+            container.columns = tuple(_columns(rows))
+        return container
+
+
+def _hanging(tables: SetTables) -> Iterator[Container]:
+    """Yield the tables and lists by section, and all lists of each page that has no table."""
+    texts = tables.texts
+    is_page = pc.is_in(texts["kind"], value_set=pa.array(["page", "document"]))
+    rows = texts.filter(pc.and_(is_page, pc.match_substring_regex(texts["text"], _HANGING)))
+    sections: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows.select(["page_id", "anchor", "title", "heading_path", "text"]).to_pylist():
+        sections[row["page_id"], row["anchor"]].append(row)
+    lists: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    tabled = set()
+    for section, those in sections.items():
+        title, path, texts_of = those[0]["title"], those[0]["heading_path"], [row["text"] for row in those]
+        names = frozenset(stem for heading in (title, *path) for stem in stemmed(heading))
+        entity = frozenset(stemmed(path[-1]) if len(path) > 1 else ())
+        if headers := [match[1] for text in texts_of for match in _HEADER.finditer(text)]:
+            tabled.add(section[0])
+            first, *others = (stemmed(cell) for cell in headers[0].split("|"))
+            named = entity.union(first, stemmed(title))
+            lower = [text.casefold() for text in texts_of]
+            yield Container("rows", (section,), named, names, frozenset(chain(*others)), lower)
+        elif not any(text.lstrip().startswith("|") for text in texts_of):
+            lists[section[0]].append(section)
+            yield Container("items", (section,), entity, names)
+    for page_id, those_sections in lists.items():
+        if page_id not in tabled and len(those_sections) > 1:
+            title_stems = frozenset(stemmed(sections[those_sections[0]][0]["title"]))
+            yield Container("items", tuple(those_sections), title_stems, title_stems)
+
+
+def _columns(rows: Sequence[Sequence[tuple[str, str]]]) -> Iterator[Column]:
+    for place, (name, _) in enumerate(rows[0]):
+        cells = [row[place][1] for row in rows if row[place][1]]
+        kinds = {value.kind if (value := value_of(cell)) else None for cell in cells}
+        yield Column(name, stemmed(name), Values(cells), kinds.pop() if len(kinds) == 1 else None)
+
+
+def _headings(tables: SetTables) -> Iterator[Container]:
+    """Yield the pages that are many headings."""
+    below: dict[str, set[str]] = defaultdict(set)
+    roots: dict[str, str] = {}
+    titles: dict[str, str] = {}
+    columns = (tables.texts[name].to_pylist() for name in ("page_id", "title", "anchor", "heading_path"))
+    for page_id, title, anchor, path in zip(*columns, strict=True):
+        titles[page_id] = title
+        if len(path) > 1:
+            below[page_id].add(path[1])
+        else:
+            roots.setdefault(page_id, anchor)
+    for page_id, headings in below.items():
+        if len(headings) >= _FEWEST_HEADINGS:
+            names = frozenset(stemmed(titles[page_id]))
+            yield Container("headings", ((page_id, roots.get(page_id, "")),), names, names)
+
+
+@cache
+def _phrase_stems() -> frozenset[str]:
+    return frozenset(stems(sorted(words_of_phrases())))
+
+
+@dataclass(frozen=True)
+class _RowReader:
+    """The phrases of one question about one container."""
+
+    words: Words
+    container: Container
+
+    def steps(self, start: int) -> Iterator[Step]:
+        """Yield the phrases that stand at a word."""
+        words, container = self.words, self.container
+        for name, facts in _PLAIN.items():
+            if (end := words.match(phrase(name), start)) is not None:
+                yield Step(end, facts)
+        for name, operator in _COMPARED.items():
+            if (end := words.match(phrase(name), start)) is not None:
+                yield from (Step(stop, (("compared", (operator, text)),)) for stop, text in self._amounts(end))
+        if container.kind == "headings" and (end := words.match(phrase("ENTRIES"), start)) is not None:
+            yield Step(end, (("name", True), ("plural", True), ("entries", True)))
+        if words.stems[start] in container.entity | container.names:
+            is_entity = words.stems[start] in container.entity
+            yield Step(start + 1, (("name", is_entity), ("plural", words.words[start].endswith(("s", "en")))))
+        for column in container.columns:
+            if column.stems and tuple(words.stems[start : start + len(column.stems)]) == column.stems:
+                yield Step(start + len(column.stems), (("column", column.name),))
+            if (found := column.values.named(words, start)) is not None:
+                yield Step(found[0], (("value", Condition(column.name, *found[1:])),))
+
+    def _amounts(self, start: int) -> Iterator[tuple[int, str]]:
+        for end in range(min(len(self.words), start + 3), start, -1):
+            if value_of(text := self.words.original(start, end)) is not None:
+                yield end, text
+                return
+
+
+class _Rows:
+    """What phrases say together of one container."""
+
+    def __init__(self, facts: Sequence[Fact], container: Container) -> None:
+        self._facts, self._container = facts, container
+        self._kinds = {column.name: column.kind for column in container.columns}
+        self._operations: set[Operation] = {value for name, value in facts if name == "operation"}
+
+    def query(self) -> SetQuery | None:
+        """Return their query; None: they do not go together."""
+        where, columns = self._conditions()
+        names = [value for name, value in self._facts if name == "name"]
+        if self._container.kind == "headings" and ("entries", True) not in self._facts:
+            return None
+        if where is None or (not any(names) and not where):
+            return None
+        container = self._container
+        if not self._operations or (len(self._operations) > 1 and self._operations != {"count", "sum"}):
+            return None
+        made = self._made(columns, bool(where), any(names))
+        return None if made is None else replace(made, kind=container.kind, sections=container.sections, where=where)
+
+    def _made(self, columns: Sequence[str], has_where: bool, has_entity: bool) -> SetQuery | None:
+        """Return the operation with the columns that no condition is of."""
+        if "order" in self._operations:
+            return None
+        [greatest] = {value for name, value in self._facts if name == "greatest"} or {None}
+        operation: Operation = "sum" if "sum" in self._operations else next(iter(self._operations))
+        if greatest is not None:
+            is_listed = operation == "list" and has_entity and len(columns) == 1
+            ordered = SetQuery("rows", order=(columns[0], greatest), first=1) if is_listed else None
+            return ordered if ordered and self._kinds[columns[0]] in (*_ADDED, "date") else None
+        is_plural = any(value for name, value in self._facts if name == "plural")
+        if columns and operation in ("list", "count") and self._is_compound():
+            columns, is_plural = columns[1:], True
+        if not columns:
+            is_named = has_entity and (has_where or is_plural)
+            return SetQuery("rows", operation=operation) if is_named and operation in ("list", "count") else None
+        if len(columns) > 1 or self._kinds[columns[0]] not in _ADDED or operation == "list":
+            return None
+        return SetQuery("rows", operation="sum" if operation == "count" else operation, column=columns[0])
+
+    def _is_compound(self) -> bool:
+        """Return whether the noun that is asked for ends with the name of a column, as `error codes` do."""
+        kinds = [name for name, _ in self._facts if name not in ("operation", "plural")]
+        return kinds[:2] == ["name", "column"] or kinds[:3] == ["name", "name", "column"]
+
+    def _conditions(self) -> tuple[tuple[Condition, ...] | None, list[str]]:
+        """Return the conditions, and the columns that are named beside them; None: one cannot be told."""
+        facts = [fact for fact in self._facts if fact[0] in ("name", "column", "value", "compared")]
+        where: list[Condition] = []
+        bound: set[int] = set()
+        for place, (name, value) in enumerate(facts):
+            beside = [
+                at
+                for at in (place + 1, place - 1)
+                if 0 <= at < len(facts) and facts[at][0] == "column" and at not in bound
+            ]
+            if name == "value":
+                if own := [at for at in beside if facts[at][1] == value.field]:
+                    bound.add(own[0])
+                elif sum(value.value in column.values for column in self._container.columns) > 1:
+                    return None, []
+                where.append(value)
+            elif name == "compared":
+                measured = [at for at in beside if self._kinds[facts[at][1]] in (*_ADDED, "date")]
+                if not measured:
+                    return None, []
+                bound.add(measured[0])
+                where.append(Condition(facts[measured[0]][1], *value))
+            elif name == "column" and place not in bound and self._kinds[value] == "flag":
+                yes = [
+                    cell for cell in self._column(value).values.all.values() if (read := value_of(cell)) and read.amount
+                ]
+                if len(yes) != 1:
+                    return None, []
+                bound.add(place)
+                where.append(Condition(value, "eq", yes[0]))
+        left = [value for place, (name, value) in enumerate(facts) if name == "column" and place not in bound]
+        return tuple(sorted(set(where), key=lambda each: (each.field, each.operator, each.value))), left
+
+    def _column(self, name: str) -> Column:
+        return next(column for column in self._container.columns if column.name == name)
+
+
+def _merged(found: Sequence[tuple[SetQuery, Container]]) -> list[SetQuery]:
+    """Return the distinct queries; those that differ in their section alone, of tables of one page with the same
+    columns, are one over all of these."""
+    merged: dict[tuple[SetQuery, str, object], list[tuple[str, str]]] = defaultdict(list)
+    for query, container in found:
+        columns = tuple(column.name for column in container.columns) or query.sections
+        key = (replace(query, sections=()), query.sections[0][0], columns)
+        merged[key] += [section for section in query.sections if section not in merged[key]]
+    return [replace(query, sections=tuple(sections)) for (query, *_), sections in merged.items()]
+
+
+_PLAIN: Mapping[str, tuple[Fact, ...]] = {
+    "LIST": (("operation", "list"),),
+    "COUNT": (("operation", "count"),),
+    "SUM": (("operation", "sum"),),
+    "AVERAGE": (("operation", "average"),),
+    "GREATEST": (("greatest", True),),
+    "LEAST": (("greatest", False),),
+    "ROW_FILL": (),
+    "ROW_NOUN": (),
+}
+_COMPARED = {"MORE_THAN": "gt", "AT_LEAST": "ge", "LESS_THAN": "lt", "AT_MOST": "le"}
+_CONTAINERS = Remembered(_Containers)

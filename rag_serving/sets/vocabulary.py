@@ -1,0 +1,354 @@
+"""The names that a question about a set may use, of the pages that one reader may see.
+
+Belongs here: words of a question, and which page, label, space, series or property some of them name. Does not belong
+here: what is asked of them (`reading`), tables and their columns (`row_reading`).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from threading import Lock
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rag_serving.records.sets import Operator, SetQuery, SetTables
+from rag_serving.sets.cells import normalized
+from rag_serving.sets.mentions import Phrase
+from rag_serving.sets.pages import pages_of, properties
+from rag_serving.text.analyzer import stems
+
+_WORD = re.compile(r"[^\W_]+")
+_SERIES = re.compile(
+    r"(?P<name>[^\W\d_]+(?: [^\W\d_]+){0,3})[ -]v?(?P<number>\d[\w.-]*)(?P<sign> ?[-:–])?", re.IGNORECASE
+)
+_SEPARATOR = re.compile(r"\s?[,;&/]\s| and | und ")
+_KEY = re.compile(
+    r"(?m)^(?:[|>] ?|[-*+] )?[*`]{0,3}([^\W\d_][^:|\n*`.]{0,39}?)[*`]{0,3} ?(?::[*`]{0,3}\s|\|[^|\n]*\|$)"
+)
+_CONNECTING = ("and", "of", "for", "und", "für", "von")
+_ISO_DATE = re.compile(r"\b\d{4}-\d\d-\d\d\b")
+_LONGEST_NAME = 12  # words of a question that are looked up as one name
+_KEPT = 8
+
+Made = TypeVar("Made")
+
+
+class Words:
+    """The words of a text in lower case, each with its place and its stem."""
+
+    def __init__(self, text: str) -> None:
+        self.text = unicodedata.normalize("NFKC", text)
+        found = list(_WORD.finditer(self.text))
+        self.words = [match[0].casefold() for match in found]
+        self.spans = [match.span() for match in found]
+        self.stems = _stems(self.words)
+        self.said = " ".join(self.words)
+        self._at = list(accumulate((len(word) + 1 for word in self.words), initial=0))
+        self._number = {at: number for number, at in enumerate(self._at)}
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def match(self, pattern: re.Pattern[str], start: int) -> int | None:
+        """Return the word behind a phrase that begins at a word; None where it does not stand there."""
+        match = pattern.match(self.said, self._at[start])
+        return None if match is None else self._number.get(match.end() + 1)
+
+    def at(self, number: int) -> int:
+        """Return where a word begins in `said`."""
+        return self._at[number]
+
+    def number_at(self, at: int) -> int | None:
+        """Return the word that begins at a place of `said`; the number of words behind the last."""
+        return self._number.get(at)
+
+    def between(self, start: int, end: int) -> str:
+        """Return words in lower case with one space between them."""
+        return " ".join(self.words[start:end])
+
+    def goes_on(self, end: int) -> bool:
+        """Return whether a name that words before a place are of seems to go on there: `On-Call and Support`."""
+        behind = [self.text[start : start + 1] for start, _ in self.spans[end - 1 : end + 2]]
+        if len(behind) < 2 or not behind[0].isupper() or "," in self.text[self.spans[end - 1][1] : self.spans[end][0]]:
+            return False
+        return behind[1].isupper() or (self.words[end] in _CONNECTING and behind[-1].isupper())
+
+    def original(self, start: int, end: int) -> str:
+        """Return words as they were written, with what stands between them and the sign of a number."""
+        first, last = self.spans[start][0], self.spans[end - 1][1]
+        is_negative = self.text[first - 1 : first] in ("-", "−") and not self.text[: first - 1][-1:].strip()
+        return ("-" if is_negative else "") + self.text[first:last]
+
+
+class Values:
+    """The values of a column or a property, by the words of those things that each one lists."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        self.all = {normalized(value): value for value in values}
+        self._listing: dict[tuple[str, ...], set[str]] = defaultdict(set)
+        for value in self.all:
+            for element in {value, *_SEPARATOR.split(value)}:
+                if len(words := stemmed(element)) <= _LONGEST_NAME:
+                    self._listing[words].add(value)
+        self._listing.pop((), None)
+
+    def __contains__(self, value: str) -> bool:
+        return normalized(value) in self.all
+
+    @property
+    def stems(self) -> set[str]:
+        """Stems of the words of all that they list."""
+        return {stem for words in self._listing for stem in words}
+
+    def named(self, words: Words, start: int) -> tuple[int, Operator, str] | None:
+        """Return the end of the longest run of words that is a value, and the comparison that finds just those that
+        have it; None where none does."""
+        for end in range(min(len(words), start + _LONGEST_NAME), start, -1):
+            if listing := self._listing.get(tuple(words.stems[start:end])):
+                said = words.original(start, end)
+                if len(listing) == 1 and stemmed(only := min(listing)) == tuple(words.stems[start:end]):
+                    return end, "eq", self.all[only]
+                phrase = Phrase(said)
+                return (end, "contains", said) if {v for v in self.all if phrase.is_in(v)} == listing else None
+        return None
+
+
+class Page(NamedTuple):
+    """A page by its names."""
+
+    page_id: str
+    title: str
+    space: str
+    stems: tuple[str, ...]
+
+
+class Vocabulary:
+    """Names of the pages, labels, spaces, series of pages and page properties that a reader may see."""
+
+    def __init__(self, tables: SetTables) -> None:
+        self.tables = tables
+        pages = tables.pages
+        titles = pages["title"].to_pylist()
+        names = zip(pages["page_id"].to_pylist(), titles, pages["space"].to_pylist(), map(stemmed, titles), strict=True)
+        self.pages = [Page(*each) for each in names]
+        self.by_id = {page.page_id: page for page in self.pages}
+        self.spaces = sorted({page.space for page in self.pages})
+        pairs = set(zip(pages["space_name"].to_pylist(), pages["space"].to_pylist(), strict=True))
+        self._spaces = {stemmed(name or key): key for name, key in sorted(pairs, key=str)}
+        self._spaces |= {stemmed(key): key for key in self.spaces}
+        labels = {str(label) for those in pages["labels"].to_pylist() for label in those or ()}
+        self.labels = {stemmed(label): label for label in sorted(labels, reverse=True)}
+        self.series = series_of(titles)
+        self.statuses = frozenset(status for status in pages["status"].to_pylist() if status)
+        times = [time for time in pages["updated_at"].to_pylist() if time]
+        self.latest = max(times).date() if times else date.today()
+        self._ancestors = {str(page_id) for ids in pages["ancestors"].to_pylist() for page_id in ids or ()}
+        self._properties: dict[str, tuple[Values, frozenset[str]]] = {}
+        self._holding: dict[str, set[Page]] = defaultdict(set)
+        for page in self.pages:
+            for stem in page.stems:
+                self._holding[stem].add(page)
+
+    def pages_named(self, words: Words, start: int) -> tuple[int, list[Page]]:
+        """Return the pages that the longest run of words from a place names, and where it ends: by a whole title, or
+        by words of it."""
+        for end in range(min(len(words), start + _LONGEST_NAME), start, -1):
+            said = tuple(words.stems[start:end])
+            if not all(stem in self._holding for stem in said):
+                continue
+            holding = set.intersection(*(self._holding[stem] for stem in said))
+            whole = {page for page in holding if page.stems == said}
+            named = whole or {page for page in holding if _has_run(page.stems, said)} or holding
+            if named and (whole or (_tells(said) and not words.goes_on(end))):
+                return end, sorted(named)
+        return start, []
+
+    def label_named(self, words: Words, start: int) -> tuple[int, str] | None:
+        """Return the label that the longest run of words from a place is."""
+        return self._longest(self.labels, words, start)
+
+    def series_named(self, words: Words, start: int) -> tuple[int, Series] | None:
+        """Return the series of titles that words from a place name."""
+        return self._longest(self.series, words, start)
+
+    def space_named(self, words: Words, start: int) -> tuple[int, str] | None:
+        """Return the space whose key or name stands at a place, or whose key begins the word there (`engineering` of
+        ENG)."""
+        if (found := self._longest(self._spaces, words, start)) is not None:
+            return found
+        begun = [key for key in self.spaces if len(key) > 2 and words.words[start].startswith(key.casefold())]
+        return (start + 1, begun[0]) if len(begun) == 1 else None
+
+    def values_of(self, key: str) -> tuple[Values, frozenset[str]]:
+        """Return the values of a page property, and the pages that have it."""
+        if key not in self._properties:
+            found = properties(self.tables, key, list(self.by_id))
+            values = Values(part.cells[0][1] for parts in found.values() for part in parts)
+            self._properties[key] = values, frozenset(found)
+        return self._properties[key]
+
+    def keys_named(self, words: Words, start: int) -> tuple[int, tuple[str, ...]] | None:
+        """Return the property keys that the longest run of words from a place is."""
+        return self._longest(self._keys, words, start)
+
+    @cached_property
+    def _keys(self) -> Mapping[tuple[str, ...], tuple[str, ...]]:
+        """What may be a key of a property, by its words."""
+        texts = pc.filter(self.tables.texts["text"], pc.match_substring_regex(self.tables.texts["text"], _KEY.pattern))
+        keys = {normalized(match[1]) for text in texts.to_pylist() for match in _KEY.finditer(text)}
+        by_words: dict[tuple[str, ...], tuple[str, ...]] = {}
+        for key in sorted(keys):
+            by_words[stemmed(key)] = (*by_words.get(stemmed(key), ()), key)
+        by_words.pop((), None)
+        return by_words
+
+    def has(self, word: str) -> bool:
+        """Return whether a word stands in the name of a page, a label or a space."""
+        stem = stems([word])[0]
+        return stem in self._holding or any(stem in names for names in (*self.labels, *self._spaces))
+
+    def is_space(self, said: str) -> bool:
+        """Return whether words are the key or the name of a space."""
+        return stemmed(said) in self._spaces
+
+    def has_pages_below(self, page: Page) -> bool:
+        """Return whether other pages lie below a page."""
+        return page.page_id in self._ancestors
+
+    def has_title(self, said: tuple[str, ...]) -> bool:
+        """Return whether words stand one after the other in a title."""
+        return any(_has_run(page.stems, said) for page in self.pages)
+
+    def are_dated(self, label: str) -> bool:
+        """Return whether the titles of all pages with a label have a date."""
+        rows = zip(self.tables.pages["labels"].to_pylist(), self.pages, strict=True)
+        return all(_ISO_DATE.search(page.title) for labels, page in rows if label in (labels or ()))
+
+    def decides(self, query: SetQuery) -> bool:
+        """Return whether it is plain which pages have the phrases that a query looks for, and which are the longest."""
+        phrases = [each.value for each in query.where if each.field == "mentions"]
+        is_by_words = query.order is not None and query.order[0] == "words"
+        return all(map(self._is_mentioned, phrases)) and (not is_by_words or self._are_extreme(query))
+
+    def _is_mentioned(self, phrase: str) -> bool:
+        """Return whether it is plain which passages have a phrase: none that has it not has it in longer words, or with
+        a hyphen in place of a space, which may be meant, too. One word need not be in any."""
+        texts = self.tables.texts["text"]
+        found = set(Phrase(phrase).rows(texts).tolist())
+        spelt = r"[\s-]+".join(map(re.escape, re.split(r"[\s-]+", phrase)))
+        alike = pc.indices_nonzero(pc.match_substring_regex(texts, spelt, ignore_case=True)).to_pylist()
+        pages = self.tables.texts["page_id"]
+        page_of = {row: pages[row].as_py() for row in {*found, *alike}}
+        return {page_of[row] for row in alike} <= {page_of[row] for row in found} and (bool(found) or " " not in phrase)
+
+    def _are_extreme(self, query: SetQuery) -> bool:
+        """Return whether the longest, or shortest, pages are the same by words and by characters."""
+        texts = self.tables.texts
+        sizes = pa.table({"page": texts["page_id"], "size": pc.utf8_length(texts["text"])}).group_by("page")
+        summed = sizes.aggregate([("size", "sum")])
+        size_of = dict(zip(summed["page"].to_pylist(), summed["size_sum"].to_pylist(), strict=True))
+        places = pa.array(pages_of(query.where, self.tables))
+        few = self.tables.pages.select(["page_id", "words"]).take(places).to_pylist()
+        by_words, by_size = (
+            {row["page_id"] for row in sorted(few, key=size, reverse=query.order == ("words", True))[: query.first]}
+            for size in (lambda row: row["words"] or 0, lambda row: size_of.get(row["page_id"], 0))
+        )
+        return by_words == by_size
+
+    def author_of(self, page: Page) -> str:
+        """Return who made the version of a page; empty where the source does not tell."""
+        return str(self._row(page)["author"] or "")
+
+    def links_outside(self, page: Page) -> bool:
+        """Return whether a page links to what is no page that its reader may see."""
+        return any(link["page_id"] not in self.by_id for link in self._row(page)["links"] or ())
+
+    def _row(self, page: Page) -> Mapping[str, Any]:
+        row: Mapping[str, Any] = self.tables.pages.slice(self.pages.index(page), 1).to_pylist()[0]
+        return row
+
+    def _longest(self, names: Mapping[tuple[str, ...], Made], words: Words, start: int) -> tuple[int, Made] | None:
+        for end in range(min(len(words), start + _LONGEST_NAME), start, -1):
+            if (found := names.get(tuple(words.stems[start:end]))) is not None:
+                return end, found
+        return None
+
+
+class Series(NamedTuple):
+    """Pages whose titles are numbered alike: the words before the number, and titles that have them and are none."""
+
+    name: str
+    others: tuple[str, ...]
+
+
+def series_of(titles: Iterable[str]) -> dict[tuple[str, ...], Series]:
+    """Return the series among titles by the stems of their names: at least two numbers."""
+    members: dict[tuple[str, ...], dict[str, list[tuple[bool, str]]]] = defaultdict(lambda: defaultdict(list))
+    spelt: dict[tuple[str, ...], str] = {}
+    titles = list(titles)
+    for title in titles:
+        if match := _SERIES.match(title):
+            name = stemmed(match["name"])
+            spelt.setdefault(name, match["name"])
+            members[name][match["number"].strip(".-")].append((not match["sign"], title))
+    found = {}
+    for name, numbers in members.items():
+        if len(numbers) > 1:
+            inside = {title for those in numbers.values() for sign, title in those if sign == min(those)[0]}
+            having = (title for title in titles if _has_run(stemmed(title), name))
+            found[name] = Series(spelt[name], tuple(sorted({title for title in having if title not in inside})))
+    return found
+
+
+@lru_cache(maxsize=1 << 16)
+def stemmed(text: str) -> tuple[str, ...]:
+    """Return the stems of a text's words."""
+    return tuple(_stems([word.casefold() for word in _WORD.findall(unicodedata.normalize("NFKC", text))]))
+
+
+def _stems(words: Sequence[str]) -> list[str]:
+    """Return the stems of words; a number without zeros before it (`ADR-007` is ADR 7)."""
+    return [stem.lstrip("0") or "0" if stem.isdecimal() else stem for stem in stems(words)]
+
+
+def _has_run(whole: Sequence[str], part: Sequence[str]) -> bool:
+    return any(tuple(whole[at : at + len(part)]) == tuple(part) for at in range(len(whole) - len(part) + 1))
+
+
+def _tells(said: Sequence[str]) -> bool:
+    """Return whether words can name a page by themselves: more than numbers and short ones."""
+    return any(len(stem) > 2 and not stem.isdigit() for stem in said)
+
+
+class Remembered:
+    """What was made of the last few tables, by their identity. Safe to use from several threads."""
+
+    def __init__(self, make: Callable[[SetTables], Any]) -> None:
+        self._make, self._lock = make, Lock()
+        self._kept: dict[int, tuple[SetTables, Any]] = {}
+
+    def of(self, tables: SetTables) -> Any:
+        """Return what is made of the tables, made once."""
+        with self._lock:
+            kept = self._kept.pop(id(tables), None) or (tables, self._make(tables))
+            self._kept[id(tables)] = kept
+            while len(self._kept) > _KEPT:
+                del self._kept[next(iter(self._kept))]
+        return kept[1]
+
+
+_VOCABULARIES = Remembered(Vocabulary)
+
+
+def vocabulary_of(tables: SetTables) -> Vocabulary:
+    """Return the names in the tables."""
+    found: Vocabulary = _VOCABULARIES.of(tables)
+    return found

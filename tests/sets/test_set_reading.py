@@ -1,0 +1,198 @@
+"""Questions read as queries over sets."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+from support.set_tables import Piece, set_tables
+
+from rag_serving.records.sets import SetQuery
+from rag_serving.sets.building import Change
+from rag_serving.sets.execute import execute
+from rag_serving.sets.reading import is_about_set, read_change, read_set
+
+ENG = {"space": "ENG", "space_name": "Engineering"}
+JANUARY = datetime(2026, 1, 15, tzinfo=UTC)
+TABLES = set_tables(
+    {
+        "1": ["Decisions and guides."],
+        "2": ["| Status | ACCEPTED |\n| Deciders | Rosa Almeida, Jin Park |\n\nOne lock per berth."],
+        "3": ["| Status | REJECTED |\n| Deciders | Jin Park |\n\nAsk TideCast."],
+        "4": [
+            "Owner: Ines Moreau",
+            Piece("| Code | HTTP status | Retriable |\n|---|---|---|\n| HBL-1 | 404 | False |\n| HBL-2 | 503 | True |",
+                  ("Error codes",)),
+            Piece("| Room | Office | Seats |\n|---|---|---|\n| Fjord | Trondheim | 12 |\n| Elv | Trondheim | 8 |\n"
+                  "| Kai | Gdańsk | 20 |", ("Meeting rooms",)),
+        ],
+        "5": [Piece("- Pumps\n- Valves", ("Gauges",)), Piece("- Heat", ("Timers",))],
+        "6": ["The exactly-once promise of TideCast. See the storm room."],
+        "7": ["The desk in Gdańsk keeps it exactly once."],
+        "8": [Piece("a", (f"option.{n}",)) for n in range(6)],
+    },
+    **{
+        "1": {"title": "Engineering Handbook", **ENG, "updated_at": datetime(2026, 3, 5, tzinfo=UTC)},
+        "2": {"title": "ADR-007: Locks", **ENG, "updated_at": datetime(2025, 4, 10, tzinfo=UTC),
+              "labels": ["adr"], "ancestors": ["1"], "links": [{"page_id": "3", "url": None}]},
+        "3": {"title": "ADR-011: Tides", **ENG, "labels": ["adr"], "ancestors": ["1"], "author": "Jin Park"},
+        "4": {"title": "Gate Reference", **ENG, "labels": ["runbook"], "updated_at": datetime(2026, 2, 1, tzinfo=UTC)},
+        "5": {"title": "Available Metrics", "labels": ["runbook"], "updated_at": JANUARY},
+        "6": {"title": "Operations Weekly 2026-02-09", "labels": ["meeting"], "updated_at": JANUARY},
+        "7": {"title": "Operations Weekly 2026-03-02", "labels": ["meeting"], "updated_at": JANUARY},
+        "8": {"title": "generated/producer_config", "updated_at": JANUARY},
+    },
+)  # fmt: skip
+TODAY = date(2026, 11, 28)
+
+
+def read(question: str) -> SetQuery | None:
+    reading = read_set(question, TABLES, TODAY)
+    return reading.query if reading else None
+
+
+def members(question: str) -> list[str]:
+    """Return the page ids of pages, the first cell of other members."""
+    query = read(question)
+    assert query is not None, question
+    found = execute(query, TABLES, "g").members
+    return [member.page_id if query.kind == "pages" else member.cells[0][1] for member in found]
+
+
+def value(question: str) -> Any:
+    query = read(question)
+    assert query is not None, question
+    return execute(query, TABLES, "g").value
+
+
+@pytest.mark.parametrize(
+    ("question", "pages"),
+    [
+        ("which runbooks do we have?", "45"),
+        ("Welche Runbooks gibt es bei uns?", "45"),
+        ("list all ADRs", "23"),
+        ("Which pages in ENG have the label adr?", "23"),
+        ("what pages are below the Engineering Handbook", "23"),
+        ("show me everyting in the OPS space", "5678"),
+        ("Which pages mention TideCast?", "36"),
+        ("pages that talk about the storm room", "6"),
+        ("Which OPS pages mention TideCast? Just the titles, please.", "6"),
+        ("where is Gdańsk mentioned", "47"),
+        ("Which pages link to ADR-011?", "2"),
+        ("whats linking to adr 11", "2"),
+        ("Which pages does ADR-007 link to?", "3"),
+        ("Which pages were updated in February 2026?", "34"),
+        ("What has changed since February?", "134"),
+        ("Was hat sich seit Anfang Februar im ENG-Bereich geändert?", "134"),
+        ("pages that have not been edited since 2026", "2"),
+        ("Which ENG pages were last changed before 9 February 2026", "24"),
+        ("ADRs with status accepted", "2"),
+        ("which ADRs are rejected", "3"),
+        ("all pages with reference in the title", "4"),
+        ("Which page was changed most recently?", "1"),
+        ("what is the least recently updated page in ENG", "2"),
+        ("the two most recently updated pages", "13"),
+        ("show me the meeting notes from February", "6"),
+        ("how old are the pages in the Operations space", None),
+        ("all pages in the Operations space", "5678"),
+        ("list release notes", None),
+    ],
+)
+def test_a_question_after_pages_is_read(question: str, pages: str | None) -> None:
+    if pages is None:
+        assert read(question) is None
+    else:
+        assert sorted(members(question)) == list(pages)
+
+
+@pytest.mark.parametrize(
+    ("question", "shown"),
+    [
+        ("How many ADRs are there?", "2"),
+        ("Wie viele Seiten gibt es im OPS Bereich?", "4"),
+        ("When was ADR-007 last updated?", "2025-04-10"),
+        ("status of ADR 11", "REJECTED"),
+        ("Who are the deciders of ADR-007?", "Rosa Almeida, Jin Park"),
+        ("Who owns the Gate Reference?", "Ines Moreau"),
+        ("who last edited ADR-011", "Jin Park"),
+        ("How many error codes are there?", "2"),
+        ("How many seats in all meeting rooms in Trondheim?", "20"),
+        ("how many metrics are listed on the available metrics page", "3"),
+        ("number of config options for the producer", "6"),
+    ],
+)
+def test_a_value_is_read(question: str, shown: str) -> None:
+    assert value(question) == shown
+
+
+@pytest.mark.parametrize(
+    ("question", "cells"),
+    [
+        ("Which error codes are retriable?", ["HBL-2"]),
+        ("Which error codes have the HTTP status 404?", ["HBL-1"]),
+        ("which meeting rooms have more than 10 seats", ["Fjord", "Kai"]),
+        ("Which meeting rooms are in Trondheim?", ["Fjord", "Elv"]),
+        ("which meeting room has the most seats", ["Kai"]),
+    ],
+)
+def test_a_question_after_rows_is_read(question: str, cells: list[str]) -> None:
+    assert members(question) == cells
+
+
+def test_pages_of_each_space_are_counted() -> None:
+    query = read("Who writes more docs, ENG or OPS? number of pages each")
+    assert query is not None
+    assert [(group.name, group.count) for group in execute(query, TABLES, "g").groups] == [("ENG", 4), ("OPS", 4)]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which page in our wiki is read the most?",  # views are no field
+        "Which is the oldest page, and who created it?",  # nor are creations
+        "Who owns the handbook?",  # a property that the page has not
+        "who last edited ADR-007",  # an author that the source does not tell
+        "what pages have the label deprecated",
+        "which runbooks apply to contractors",  # a word that nothing accounts for
+        "pages below the Gate Reference",  # nothing lies there
+        "Which pages mention both TideCast and Gdańsk?",
+        "how many pages mention exactly once",  # with a hyphen it is on another page, too
+        "which meeting rooms have more than 10",  # of which column?
+        "What is the longest page?",  # by words and by characters it is not the same
+        "which pages link to Operations Weekly",  # two pages
+        "how many error codes are not retriable",
+        "How does the gate open?",
+        "what changed in the gate reference compared to last year",
+        "x" * 400,
+        "",
+    ],
+)
+def test_what_is_not_wholly_accounted_for_goes_the_ordinary_way(question: str) -> None:
+    assert read(question) is None
+
+
+def test_what_a_reader_may_not_see_names_nothing() -> None:
+    few = set_tables({"5": ["Nothing here."]}, **{"5": {"updated_at": JANUARY, "title": "Available Metrics"}})
+    for question in ("list all ADRs", "Which pages link to ADR-011?", "Which error codes are retriable?"):
+        assert read(question) is not None
+        assert read_set(question, few, TODAY) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "change"),
+    [
+        ("What changed on the Gate Reference page since January 2026?", Change(("4",), None, "2026-01")),
+        ("what has been changed in OPS since 2026-02-09", Change((), "OPS", "2026-02-09")),
+        ("what changed in OPS before 2026", None),
+        ("Which pages mention TideCast?", None),
+        ("how does it work", None),
+    ],
+)
+def test_a_question_after_changes_is_read(question: str, change: Change | None) -> None:
+    assert read_change(question, TABLES, TODAY) == change
+
+
+def test_most_questions_are_told_by_their_words() -> None:
+    assert is_about_set("Which pages mention TideCast?")
+    assert not is_about_set("can I bring my dog to the office")
