@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from typing import Any
 
 from rag_serving.escaping.redaction import ConfigError
@@ -33,6 +34,16 @@ def one(group: str, name: str, extra: str | None = None) -> Any:
     if entry is None:
         raise missing(name, extra or group.rpartition(".")[2])
     return entry.load()
+
+
+def require(module: str, wanted_by: str) -> None:
+    """Go on where a package is installed that comes with the extra of its name.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if find_spec(module) is None:
+        raise missing(wanted_by, module)
 
 
 def missing(what: str, extra: str) -> ConfigError:

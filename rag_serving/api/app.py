@@ -63,9 +63,8 @@ from rag_serving.config.loading import Config
 from rag_serving.conversations.sessions import Exchange, Remembered
 from rag_serving.conversations.turns import conversation_of
 from rag_serving.indexes.current import BEING_OPENED
-from rag_serving.mcp.extra import require_mcp
 from rag_serving.pipeline.book import NOT_VERIFIED, book_sources
-from rag_serving.plugins import ROUTES, loaded
+from rag_serving.plugins import ROUTES, loaded, require
 from rag_serving.query.filters import parse_filters
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.flags import flags_told
@@ -283,7 +282,7 @@ def create_app(
 
 
 def _add_mcp(app: FastAPI, file: ConfigFile | None) -> None:
-    require_mcp("serving.mcp")
+    require("mcp", "serving.mcp")
     from rag_serving.api.mcp import add_mcp
 
     add_mcp(app, file.path if file else None)

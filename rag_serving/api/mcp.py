@@ -1,7 +1,7 @@
 """`POST /mcp`: the MCP server behind the same door as the API, with the same callers, limits and deadlines.
 
 Belongs here: who calls over HTTP, which of the two servers answers, its life beside the app's. Does not belong here:
-tools (`mcp.server`), standard input (`mcp.stdio`), limits (`admission`, `turns`, `stream_slots`).
+tools (`mcp.server`), standard input (`cli.mcp`), limits (`admission`, `turns`, `stream_slots`).
 
 A request stands for itself (protocol 2026-07-28; older clients without a session): any worker answers it.
 """

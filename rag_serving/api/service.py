@@ -36,8 +36,7 @@ from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker_client import RemoteReranker
 from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.shared_home import HomeFollower, shared_home
-from rag_serving.telemetry.build_series import BuildSeries
-from rag_serving.telemetry.job_series import JobSeries
+from rag_serving.telemetry.job_series import BuildSeries, JobSeries
 from rag_serving.telemetry.metrics import Metrics
 from rag_serving.telemetry.telemetry import open_telemetry
 from rag_serving.text.characters import fault_of

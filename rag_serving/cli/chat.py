@@ -18,8 +18,7 @@ import typer
 from rag_serving.cli.group import FAILED
 from rag_serving.cli.opening import open_pipeline, principal_of
 from rag_serving.cli.options import ConfigPath, Groups, Tenant, User
-from rag_serving.cli.printing import answer_lines, bold, citation_groups, dim, link, tell, tell_flags
-from rag_serving.cli.progress import shown
+from rag_serving.cli.printing import answer_lines, bold, citation_groups, dim, link, shown, tell, tell_flags
 from rag_serving.config.logging import complain
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import typer
 from rag_serving.cli.group import FAILED, Commands, UsageError
 from rag_serving.cli.opening import open_pipeline, principal_of, with_access_note
 from rag_serving.cli.options import AsJson, ConfigPath, Groups, Tenant, User, overridden
-from rag_serving.cli.printing import finding_line, search_lines, shaped, tell, tell_flags, tell_proof
+from rag_serving.cli.printing import finding_line, search_lines, shaped, shown, tell, tell_flags, tell_proof
 from rag_serving.config.logging import complain, log_to_stderr
 from rag_serving.escaping.targets import for_json
 
@@ -103,8 +103,6 @@ def ask(
     is looked for to the letter, a name such as max.poll.records whole; "in the Release notes" puts that page first.
     --explain says how the question was read.
     """
-    from rag_serving.cli.progress import shown
-
     with open_pipeline(config, tenant, asks=True) as pipeline:
         principal, filters = principal_of(pipeline, user, group), _filters(space, label, title)
         text = _not_empty("question", question, pipeline.config)

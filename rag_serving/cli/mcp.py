@@ -1,6 +1,6 @@
 """`citelock mcp`: arguments.
 
-Belongs here: the command. Does not belong here: tools (`mcp.server`), transports (`mcp.stdio`, `api.mcp`).
+Belongs here: the command. Does not belong here: tools (`mcp.server`), HTTP (`api.mcp`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rag_serving.cli.group import UsageError
 from rag_serving.cli.opening import open_pipeline, principal_of
 from rag_serving.cli.options import ConfigPath, Groups, Tenant, User
 from rag_serving.config.loading import config_path
-from rag_serving.mcp.extra import require_mcp
+from rag_serving.plugins import require
 
 Http = Annotated[
     int | None,
@@ -45,7 +45,7 @@ def command(
     `citelock serve` with serving.mcp: callers are told by serving.auth, as for the API, and --user, --group and
     --editor mean nothing. docs/integrations.md has the configuration of Claude Desktop, Cursor and others.
     """
-    require_mcp("citelock mcp")
+    require("mcp", "citelock mcp")
     if http is not None:
         if tenant or user or group or editor:
             raise UsageError(
@@ -56,9 +56,10 @@ def command(
         run_server(config, port=http, mcp=True)
         return
 
-    from rag_serving.mcp import stdio
+    from rag_serving.mcp.callers import OneCaller
+    from rag_serving.mcp.server import build_server
 
     with open_pipeline(config, tenant, asks=True) as pipeline:
         principal = principal_of(pipeline, user, group)
         principal = replace(principal, roles=READER | {"editor"}) if editor else principal
-        stdio.serve(pipeline, principal, config_path(config))
+        build_server(OneCaller(principal, pipeline), "editor" in principal.roles, config_path(config)).run("stdio")

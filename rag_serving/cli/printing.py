@@ -1,4 +1,4 @@
-"""Answers, results and findings as lines of a terminal.
+"""Answers, results and findings as lines of a terminal, and how far a question is.
 
 Belongs here: what is printed and how it looks. Does not belong here: arguments (`cli.main`), what an answer says
 (`answering.citations`).
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from rag_serving.config.logging import complain
-from rag_serving.escaping.targets import for_json, for_link, for_terminal, for_terminal_line
+from rag_serving.escaping.targets import for_json, for_link, for_log, for_terminal, for_terminal_line
 
 if TYPE_CHECKING:
     from rag_serving.cli.finding import Finding
@@ -23,8 +24,32 @@ if TYPE_CHECKING:
     from rag_serving.records.passages import Candidate
     from rag_serving.records.places import Location
     from rag_serving.records.refusal import Clarification, Refusal
+    from rag_serving.tracing import Listen
 
 _PLACES_SHOWN = 3
+_CLEAR = "\r\x1b[2K"
+
+
+@contextmanager
+def shown() -> Iterator[Listen | None]:
+    """Yield a listener that keeps a line of standard error up to date, and clears it; None where that is no
+    terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+
+    def listen(stage: str, detail: str) -> None:
+        print(
+            f"{_CLEAR}citelock: {for_log(stage)}{f', {for_log(detail)}' if detail else ''} ...",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    try:
+        yield listen
+    finally:
+        print(_CLEAR, end="", file=sys.stderr, flush=True)
 
 
 def shaped(answer: Answer, shape: str) -> str:

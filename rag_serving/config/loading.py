@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,7 +61,7 @@ from rag_serving.config.serving import Serving
 from rag_serving.config.sources import SLUG, Section, Source
 from rag_serving.escaping.redaction import ConfigError as ConfigError
 from rag_serving.escaping.redaction import hide
-from rag_serving.plugins import HOOKS, loaded, missing
+from rag_serving.plugins import HOOKS, loaded, missing, require
 from rag_serving.privacy import redact_logs
 
 
@@ -387,8 +386,8 @@ def _refuse_missing(config: Config) -> None:
     """Refuse what the plug-in `governance` or an extra does where it is not installed: nothing runs without what is
     turned on."""
     for section, provider in (("embedding", config.embedding.provider), ("generation", config.generation.provider)):
-        if provider == "ollama" and find_spec("ollama") is None:
-            raise missing(f"{section}.provider: ollama", "ollama")
+        if provider == "ollama":
+            require("ollama", f"{section}.provider: ollama")
     limited = config.budgets.is_limited or any(config.budgets_of(tenant).is_limited for tenant in config.tenants)
     wanted = {
         "audit": f"audit.mode: {config.audit.mode}" if config.audit.mode != "off" else "",

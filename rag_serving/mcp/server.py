@@ -1,7 +1,7 @@
 """The MCP server: which tools there are, and what clients are told of each.
 
 Belongs here: the tools that answer, the card that shows an answer, pages as resources, prompts; putting them together
-with the tools that others bring. Does not belong here: tools that read (`mcp.reading`), transports (`mcp.stdio`,
+with the tools that others bring. Does not belong here: tools that read (`mcp.reading`), transports (`cli.mcp`,
 `api.mcp`).
 """
 

@@ -2,7 +2,7 @@
 
 Belongs here: the list, from which metrics are made, the reference in docs/monitoring.md and the dashboard in
 deploy/monitoring are generated, and which rules of alerts are checked against. Does not belong here: counting
-(`metrics`), reading what is true now (`job_series`, `build_series`, `api.tenant_status`), the sidecar's series
+(`metrics`), reading what is true now (`job_series`, `api.tenant_status`), the sidecar's series
 (`rerank_service.api`).
 """
 

@@ -15,7 +15,7 @@ def test_over_http_nobody_says_who_calls_but_their_token(option: tuple[str, ...]
 
 
 def test_without_the_package_a_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag_serving.mcp.extra.find_spec", lambda _: None)
+    monkeypatch.setattr("rag_serving.plugins.find_spec", lambda _: None)
     code, out, error = run("mcp", "--config", write_config(tmp_path, tmp_path))
     assert (code, out, error.count("\n")) == (2, "", 1)
     assert "pip install 'citelock[mcp]'" in error

@@ -16,7 +16,7 @@ def test_the_shipped_configuration_is_valid() -> None:
 def test_ollama_without_its_extra_is_refused(section: str, monkeypatch: pytest.MonkeyPatch) -> None:
     content = {section: {"provider": "ollama", "model": "llama3.2"}}
     parse_config(content)
-    monkeypatch.setattr("rag_serving.config.loading.find_spec", lambda _: None)
+    monkeypatch.setattr("rag_serving.plugins.find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=rf"{section}.provider: ollama needs citelock\[ollama\]: pip install"):
         parse_config(content)
 

@@ -204,6 +204,6 @@ def test_nothing_is_served_where_it_is_not_asked_for(wiki_home: Path) -> None:
 
 
 def test_without_the_package_a_line_says_what_to_install(wiki_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag_serving.mcp.extra.find_spec", lambda _: None)
+    monkeypatch.setattr("rag_serving.plugins.find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"pip install 'citelock\[mcp\]'"):
         create_app(configuration(wiki_home, serving={"mcp": True}))
