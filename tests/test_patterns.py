@@ -28,6 +28,7 @@ _MADE_AT_RUN_TIME = {
     "rag_serving.answering.clarifying": "an escaped word of a question between two characters",
     "rag_serving.retrieval.keyword.question": "escaped words of a question or of the configuration at word borders",
     "citelock_governance.privacy.national_ids": "in a cached function, whose results are walked",
+    "rag_serving.sets.mentions": "the escaped words of a query between two characters",
     "rag_serving.indexes.view": "a stem of letters, then letters",
     "evals.evaluation.usefulness": "the escaped words of a gold fact between two characters",
 }

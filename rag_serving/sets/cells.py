@@ -64,14 +64,11 @@ january januar jan; february februar feb; march märz mars mar mär; april apr; 
 august aug; september sep sept; october oktober oct okt; november nov; december dezember desember dec dez
 """
 _MONTH = {name: number for number, names in enumerate(_MONTHS.split(";"), 1) for name in names.split()}
-_DATES = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"(?P<y>\d{4})[-/](?P<m>\d\d)[-/](?P<d>\d\d)",
-        r"(?P<d>\d{1,2})\.(?P<m>\d{1,2})\.(?P<y>\d{4})",
-        r"(?P<d>\d{1,2})(?:st|nd|rd|th|\.)? (?P<n>[^\W\d_]{3,9})\.?,? (?P<y>\d{4})",
-        r"(?P<n>[^\W\d_]{3,9})\.? (?P<d>\d{1,2})(?:st|nd|rd|th)?,? (?P<y>\d{4})",
-    )
+_DATES = (
+    re.compile(r"(?P<y>\d{4})[-/](?P<m>\d\d)[-/](?P<d>\d\d)"),
+    re.compile(r"(?P<d>\d{1,2})\.(?P<m>\d{1,2})\.(?P<y>\d{4})"),
+    re.compile(r"(?P<d>\d{1,2})(?:st|nd|rd|th|\.)? (?P<n>[^\W\d_]{3,9})\.?,? (?P<y>\d{4})"),
+    re.compile(r"(?P<n>[^\W\d_]{3,9})\.? (?P<d>\d{1,2})(?:st|nd|rd|th)?,? (?P<y>\d{4})"),
 )
 _FLAGS = dict.fromkeys(("yes", "true", "ja", "✓", "✔", "✅"), 1) | dict.fromkeys(
     ("no", "false", "nein", "✗", "✘", "❌"), 0
@@ -83,7 +80,7 @@ _MARK = re.compile(r"[<\[`*_\\]")
 _SHOWN = (  # in this order
     (re.compile(r"<br ?/?>", re.IGNORECASE), " "),
     (re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)?(?: \"[^\"]*\")?\)"), r"\1"),
-    (re.compile(r"(`+)(?!`)([^`]+)\1(?!`)"), r"\2"),
+    (re.compile(r"(?<!`)(`{1,3})(?!`)([^`]+)\1(?!`)"), r"\2"),
     (re.compile(r"(?<![\w*\\])(\*{1,3})(?=[^\s*])([^*]*[^\s*\\])\1(?![\w*])"), r"\2"),
     (re.compile(r"(?<![\w\\])(_{1,3})(?=[^\s_])([^_]*[^\s_\\])\1(?!\w)"), r"\2"),
     (re.compile(r"\\([\\`*_\[\]|<>#~-])"), r"\1"),
