@@ -162,7 +162,7 @@ def lock(inquiry: Inquiry) -> Locked:
     is_foreign = not is_of_pages(found.query.language, view.languages)
     count = config.keyword.top_k if found.context.keywords else config.retrieval.final_passages
     found = found.then(passage_stages(config, count, inquiry.reranker, not is_foreign, inquiry.mode), trace)
-    passages = freeze(inquiry.tenant.passages(found), count, config.retrieval.passage_order)
+    passages = freeze(inquiry.tenant.passages(found), count)
     if kind_of(found.query.text) == "steps":
         passages = completed(passages, view.beside)
     if not found.decision and inquiry.mode == "hybrid":

@@ -106,7 +106,6 @@ VARIANTS = (
     Variant("without best passage of the page", {"page_weight": 0.0}),
     Variant("without mean over the page", {"document_weight": 0.0}),
     Variant("without page above", {"parent_weight": 0.0}),
-    Variant("with neighbours", {"neighbour_weight": 0.1}),
     Variant("with RM3", rm3=True),
     Variant("with MMR 0.5", {"mmr_lambda": 0.5}),
     Variant("with MMR 0.8", {"mmr_lambda": 0.8}),

@@ -5,28 +5,21 @@ Belongs here: freezing. Does not belong here: choosing what is frozen (`retrieva
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable
 
 from rag_serving.answering.selection.completion import sharing
 from rag_serving.records.passages import Candidate, Chunk, Lock
 
-Order = Literal["score", "document"]
 
-
-def freeze(candidates: Iterable[Candidate], count: int, order: Order = "score") -> Lock:
-    """Return the first `count` candidates that can be cited: each chunk once, none whose link lacks an anchor.
-
-    In the order of the document, the passages of a page stand together as the page has them, the best page first.
-    """
+def freeze(candidates: Iterable[Candidate], count: int) -> Lock:
+    """Return the first `count` candidates that can be cited: each chunk once, none whose link lacks an anchor."""
     passages: dict[str, Candidate] = {}
     for candidate in candidates:
         if len(passages) == count:
             break
         if has_anchor(candidate.chunk.url):
             passages.setdefault(candidate.chunk.chunk_id, candidate)
-    found = tuple(passages.values())
-    return Lock(found if order == "score" else _as_in_pages(found))
+    return Lock(tuple(passages.values()))
 
 
 def completed(lock: Lock, beside: Callable[[Chunk, int], Chunk | None]) -> Lock:
@@ -40,13 +33,6 @@ def completed(lock: Lock, beside: Callable[[Chunk, int], Chunk | None]) -> Lock:
             if has_anchor(chunk.url):
                 passages.setdefault(chunk.chunk_id, Candidate(chunk, candidate.score, {"steps": candidate.score}))
     return Lock(tuple(passages.values()))
-
-
-def _as_in_pages(passages: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    first: dict[str, int] = {}
-    for place, candidate in enumerate(passages):
-        first.setdefault(candidate.chunk.page_id, place)
-    return tuple(sorted(passages, key=lambda each: (first[each.chunk.page_id], each.chunk.chunk_idx)))
 
 
 def has_anchor(url: str) -> bool:

@@ -88,7 +88,6 @@ class Retrieval(Section):
     page_weight: ClassVar[float] = 0.3  # weight of the page's best passage, in standard deviations
     document_weight: ClassVar[float] = 0.2  # weight of the page's mean BM25 score, in standard deviations
     parent_weight: ClassVar[float] = 0.4  # share of the parent page's score that passages get
-    neighbour_weight: ClassVar[float] = 0  # weight of the passages directly before and after, in standard deviations
     mmr_lambda: float = Field(1, ge=0, le=1)
     """Relevance against novelty; 1: relevance only."""
     cosine_floor: float = Field(0.18, ge=-1, le=1)
@@ -97,8 +96,6 @@ class Retrieval(Section):
     """Query terms that a passage must share, except code and tables."""
     final_passages: int = Field(8, ge=1, le=50)
     """Number of passages that are locked for an answer."""
-    # Order of the locked passages: by score, or by page.
-    passage_order: ClassVar[Literal["score", "document"]] = "score"
 
 
 class Gates(Section):

@@ -153,10 +153,6 @@ class ReaderView(Protocol):
         """Return the number of the page above that of every row, -1 where there is none."""
         ...
 
-    def positions(self, rows: Rows) -> Rows:
-        """Return the position of every row in its page."""
-        ...
-
     def boilerplate(self, rows: Rows) -> Mask:
         """Return which of some rows [n] help people find their way and answer nothing."""
         ...

@@ -147,9 +147,6 @@ class GenerationView:
     def parents(self, rows: Rows) -> Rows:
         return self._generation.tree.parents(self._allowed(rows))
 
-    def positions(self, rows: Rows) -> Rows:
-        return self._generation.tree.places(self._allowed(rows))
-
     def boilerplate(self, rows: Rows) -> Mask:
         return np.array(self._generation.values_of("is_boilerplate", self._allowed(rows).tolist()), dtype=np.bool_)
 

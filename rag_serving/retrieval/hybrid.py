@@ -169,7 +169,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PageEvidence:
-    """What is added to the fused score; columns `page`, `document`, `parent`, `neighbours`, none for a weight of 0."""
+    """What is added to the fused score; columns `page`, `document`, `parent`, none for a weight of 0."""
 
     settings: Retrieval
 
@@ -191,8 +191,6 @@ class PageEvidence:
         if settings.parent_weight:
             so_far = fused + worth.get("page", 0.0)
             worth["parent"] = settings.parent_weight * of_parent(so_far, pages, view.parents(rows))
-        if settings.neighbour_weight:
-            worth["neighbours"] = settings.neighbour_weight * of_neighbours(fused, pages, view.positions(rows))
         return worth
 
 
@@ -217,20 +215,6 @@ def of_parent(scores: Scores, pages: Numbers, parents: Numbers) -> Scores:
     best = np.maximum(_best(scores, places, len(numbers)), 0.0)
     found = np.minimum(np.searchsorted(numbers, parents), max(len(numbers) - 1, 0))
     worth: Scores = np.where(numbers[found] == parents, best[found], 0.0) if len(numbers) else np.zeros(0)
-    return worth
-
-
-def of_neighbours(scores: Scores, pages: Numbers, places: Numbers) -> Scores:
-    """Return the sum of the scores above 0 of the passages directly before and after a candidate in its page [n].
-
-    Candidates of a page stand together in the order of their `places` in it. Places, not rows, tell neighbours: a
-    passage that is hidden between two others must not bring them together.
-    """
-    positive = np.maximum(scores, 0.0)
-    beside = (np.diff(places) == 1) & (np.diff(pages) == 0)
-    worth = np.zeros(len(scores))
-    worth[1:] += np.where(beside, positive[:-1], 0.0)
-    worth[:-1] += np.where(beside, positive[1:], 0.0)
     return worth
 
 

@@ -68,12 +68,6 @@ def test_the_lock_holds_each_chunk_once_and_no_link_without_anchor() -> None:
     assert not has_anchor("https://wiki.example/3#")
 
 
-def test_passages_may_stand_in_the_order_of_their_pages() -> None:
-    rows = [("2", 7), ("1", 3), ("2", 1), ("1", 9)]
-    ranked = [candidate_of("words", f"{page}:1:{index}") for page, index in rows]
-    assert freeze(ranked, 3, "document").chunk_ids == ("2:1:1", "2:1:7", "1:1:3")
-
-
 # Rendering
 
 

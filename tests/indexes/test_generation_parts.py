@@ -137,7 +137,6 @@ def answers(view: ReaderView) -> dict[str, Any]:
         "facets": view.facets(),
         "names": view.names,
         "pages": view.pages(rows).tolist(),
-        "positions": view.positions(rows).tolist(),
         "boilerplate": view.boilerplate(rows).tolist(),
         "holding": [view.holding(phrase).tolist() for phrase in WORDS[:4]],
         "of a page": [(view.page_rows(page).tolist(), view.page_text(page)) for page in map(str, range(0, 100, 7))],

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support.constants import section_of
 from support.synthetic import MODEL, TENANT, WORDS, chunk_row, clustered_vectors, config_for
 
 from rag_assets.publishing.build import build_generation
@@ -22,7 +21,7 @@ from rag_serving.retrieval.search import search_candidates
 from rag_serving.retrieval.stages import SearchOptions
 
 STAFF = frozenset({"everyone", "group:staff"})
-EVERY_STAGE = section_of(Retrieval, dense_k=12, lexical_k=12, cosine_floor=-1, neighbour_weight=0.2)
+EVERY_STAGE = Retrieval(dense_k=12, lexical_k=12, cosine_floor=-1)
 
 
 class OneVector:

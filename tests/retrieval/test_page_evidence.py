@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_serving.indexes.indexed_chunks import PageTree
-from rag_serving.retrieval.hybrid import of_neighbours, of_page, of_parent
+from rag_serving.retrieval.hybrid import of_page, of_parent
 
 SCORES = np.array([2.0, -1.0, 0.5, 0.0])
 PAGES = np.array([7, 7, 3, 3])
@@ -33,20 +33,9 @@ def test_a_page_above_that_is_no_candidate_or_a_poor_one_is_worth_nothing() -> N
     assert of_parent(-SCORES - 1, PAGES, np.array([-1, -1, 7, 7])).tolist() == [0, 0, 0, 0]
 
 
-def test_only_the_passages_beside_one_in_its_page_are_its_neighbours() -> None:
-    assert of_neighbours(SCORES, PAGES, np.array([10, 11, 12, 14])).tolist() == [0, 2, 0, 0]
-    assert of_neighbours(SCORES, np.array([7, 7, 7, 3]), np.array([10, 11, 12, 13])).tolist() == [0, 2.5, 0, 0]
-
-
 def test_nothing_has_no_surroundings() -> None:
     none, rows = np.zeros(0), np.zeros(0, np.int64)
-    assert [
-        len(each) for each in (of_page(none, rows), of_parent(none, rows, rows), of_neighbours(none, rows, rows))
-    ] == [
-        0,
-        0,
-        0,
-    ]
+    assert [len(each) for each in (of_page(none, rows), of_parent(none, rows, rows))] == [0, 0]
 
 
 def test_a_page_is_worth_the_mean_of_what_may_be_read_of_it() -> None:

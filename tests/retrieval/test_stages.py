@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.constants import section_of
 from support.listed_chunks import ListedChunks, ranked, searching
 from support.passages import chunk_of
 from support.wiki import embedder
@@ -26,7 +25,7 @@ from rag_serving.retrieval.stages import SearchOptions, candidate_stages, passag
 from rag_serving.tracing import StageTrace
 
 ASKER = Principal("acme")
-EVERY_STAGE = section_of(Retrieval, neighbour_weight=0.1, mmr_lambda=0.9)
+EVERY_STAGE = Retrieval(mmr_lambda=0.9)
 BY_WORDS = parse_config({"features": {"FEATURE_HEURISTIC_RERANKER": True}})
 
 
@@ -65,7 +64,7 @@ def test_each_stage_adds_its_columns_and_no_stage_loses_one(search: Search) -> N
     assert columns["dense"] == {"dense", "dense_rank"}
     assert columns["lexical"] - columns["dense"] == {"bm25", "lexical_rank"}
     assert columns["fuse"] - columns["lexical"] == {"fused", "score"}
-    assert columns["page_evidence"] - columns["fuse"] == {"page", "document", "parent", "neighbours"}
+    assert columns["page_evidence"] - columns["fuse"] == {"page", "document", "parent"}
     assert columns["quoted"] - columns["diversify"] == {"asked for"}
     assert columns["lexical_rerank"] - columns["keyword_gate"] == {"heuristic"}
     assert all(before <= after for before, after in pairwise(columns.values()))

@@ -233,7 +233,6 @@ BY_ROWS: Mapping[str, Callable[[ReaderView, list[int]], object]] = {
     "page_means": lambda view, rows: view.page_means(np.zeros(COUNT, np.float32), np.array(rows)),
     "pages": lambda view, rows: view.pages(np.array(rows)),
     "parents": lambda view, rows: view.parents(np.array(rows)),
-    "positions": lambda view, rows: view.positions(np.array(rows)),
     "mask": lambda view, rows: view.mask(rows),
     "sentence_evidence": lambda view, rows: view.sentence_evidence(np.zeros(8, np.float32), rows),
     "sentence_similarities": lambda view, rows: view.sentence_similarities(np.zeros(8, np.float32), rows, ["text"]),
