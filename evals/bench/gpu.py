@@ -261,7 +261,7 @@ def _reranker_runs(geometry: Geometry, device: str) -> Callable[[int, int], Call
 
     with tempfile.TemporaryDirectory() as folder:
         _save(XLMRobertaForSequenceClassification, geometry, Path(folder))
-        model = CrossEncoder.open(folder, device, fp16=True, max_seq_len=geometry.positions - 2)
+        model = CrossEncoder.open(folder, device, max_seq_len=geometry.positions - 2)
 
     def runs(batch: int, length: int) -> Callable[[], object]:
         pair = {"input_ids": [0, *[5] * (length - 2), 2], "attention_mask": [1] * length}

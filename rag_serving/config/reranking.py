@@ -48,7 +48,6 @@ class RerankService(Section):
     """Port to listen on."""
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
     """auto (CUDA if available), cpu, mps, cuda or cuda:1."""
-    fp16: ClassVar[bool] = True  # use half precision on CUDA
     batch_size: int = Field(32, ge=1)
     """Largest number of pairs scored in one batch."""
     batch_tokens: int = Field(16_384, ge=16)

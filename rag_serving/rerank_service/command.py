@@ -118,7 +118,7 @@ def run(service: RerankService, model: str, token: str | None, max_seq_len: int,
         service,
         model,
         token,
-        lambda: CrossEncoder.open(model, service.device, service.fp16, max_seq_len, revision),
+        lambda: CrossEncoder.open(model, service.device, max_seq_len, revision),
         give_up,
     )
     server = uvicorn.Server(

@@ -83,12 +83,7 @@ class CrossEncoder:
 
     @classmethod
     def open(
-        cls,
-        model: str,
-        device: str = "auto",
-        fp16: bool = True,
-        max_seq_len: int = 512,
-        revision: str | None = None,
+        cls, model: str, device: str = "auto", max_seq_len: int = 512, revision: str | None = None
     ) -> CrossEncoder:
         """Load a model by its folder, or by its name on the hub at a commit; half precision only on CUDA.
 
@@ -111,7 +106,7 @@ class CrossEncoder:
         network, loaded.model = loaded.model, None  # FlagReranker's finalizer moves what it still holds to the CPU
         if network.config.num_labels != 1:
             raise ModelError(f"{model!r} has {network.config.num_labels} labels; a reranker has one score")
-        half = fp16 and device.startswith("cuda")
+        half = device.startswith("cuda")
         return cls(model, network.to(torch.float16 if half else torch.float32), loaded.tokenizer, device, max_seq_len)
 
     def encode(self, query: str, passages: Sequence[str], max_seq_len: int) -> list[Pair]:
