@@ -16,7 +16,6 @@ from rag_serving.config.sources import Section
 IndexKind = Literal["disk", "postgres", "qdrant", "opensearch"]
 Halfvec = Literal["auto", "never"]
 Collections = Literal["tenant", "shared"]
-VectorEngine = Literal["faiss", "lucene"]
 Compression = Literal["1x", "8x", "16x", "32x"]
 
 
@@ -71,8 +70,7 @@ class Index(Section):
 
     ca_file: Path | None = None
     """OpenSearch: file of certificates (PEM) to verify its TLS certificate with; null: those of the system."""
-    engine: VectorEngine = "faiss"
-    """OpenSearch: HNSW library."""
+    engine: ClassVar[str] = "faiss"  # OpenSearch: HNSW library, the one that compresses
     compression: Compression = "1x"
     """OpenSearch: compression of vectors in memory. Candidates are compared again in full precision."""
     shards: int = Field(1, ge=1, le=1024)
@@ -86,8 +84,6 @@ class Index(Section):
             raise ValueError(f"kind {self.kind} needs index.url, the address of the database (CITELOCK_INDEX__URL)")
         if self.kind == "opensearch" and self.collections == "shared":
             raise ValueError("index.collections shared is of Qdrant; OpenSearch has an index for each generation")
-        if self.compression != "1x" and self.engine != "faiss":
-            raise ValueError(f"index.compression {self.compression} needs index.engine faiss")
         return self
 
 
