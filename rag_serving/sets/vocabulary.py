@@ -16,13 +16,15 @@ from itertools import accumulate
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_serving.records.sets import Operator, SetQuery, SetTables
 from rag_serving.sets.cells import normalized
 from rag_serving.sets.mentions import Phrase
-from rag_serving.sets.pages import pages_of, properties
+from rag_serving.sets.pages import pages_of, passages_at
+from rag_serving.sets.tables import properties_of
 from rag_serving.text.analyzer import stems
 
 _WORD = re.compile(r"[^\W_]+")
@@ -190,25 +192,30 @@ class Vocabulary:
     def values_of(self, key: str) -> tuple[Values, frozenset[str]]:
         """Return the values of a page property, and the pages that have it."""
         if key not in self._properties:
-            found = properties(self.tables, key, list(self.by_id))
-            values = Values(part.cells[0][1] for parts in found.values() for part in parts)
-            self._properties[key] = values, frozenset(found)
+            passages = passages_at(self.tables, np.array(self._keys[1].get(key, ()), int))
+            parts = [part for passage in passages for part in properties_of(passage, key)]
+            pages = frozenset(part.passage.page_id for part in parts) & self.by_id.keys()
+            self._properties[key] = Values(part.cells[0][1] for part in parts), pages
         return self._properties[key]
 
     def keys_named(self, words: Words, start: int) -> tuple[int, tuple[str, ...]] | None:
         """Return the property keys that the longest run of words from a place is."""
-        return self._longest(self._keys, words, start)
+        return self._longest(self._keys[0], words, start)
 
     @cached_property
-    def _keys(self) -> Mapping[tuple[str, ...], tuple[str, ...]]:
-        """What may be a key of a property, by its words."""
-        texts = pc.filter(self.tables.texts["text"], pc.match_substring_regex(self.tables.texts["text"], _KEY.pattern))
-        keys = {normalized(match[1]) for text in texts.to_pylist() for match in _KEY.finditer(text)}
+    def _keys(self) -> tuple[Mapping[tuple[str, ...], tuple[str, ...]], Mapping[str, Sequence[int]]]:
+        """What may be a key of a property, by its words, and the passages that have it."""
+        texts = self.tables.texts["text"]
+        places = pc.indices_nonzero(pc.match_substring_regex(texts, _KEY.pattern))
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, text in zip(places.to_pylist(), texts.take(places).to_pylist(), strict=True):
+            for key in {match[1] for match in _KEY.finditer(text)}:
+                rows[normalized(key)].append(row)
         by_words: dict[tuple[str, ...], tuple[str, ...]] = {}
-        for key in sorted(keys):
+        for key in sorted(rows):
             by_words[stemmed(key)] = (*by_words.get(stemmed(key), ()), key)
         by_words.pop((), None)
-        return by_words
+        return by_words, rows
 
     def has(self, word: str) -> bool:
         """Return whether a word stands in the name of a page, a label or a space."""
@@ -241,13 +248,12 @@ class Vocabulary:
     def _is_mentioned(self, phrase: str) -> bool:
         """Return whether it is plain which passages have a phrase: none that has it not has it in longer words, or with
         a hyphen in place of a space, which may be meant, too. One word need not be in any."""
-        texts = self.tables.texts["text"]
-        found = set(Phrase(phrase).rows(texts).tolist())
         spelt = r"[\s-]+".join(map(re.escape, re.split(r"[\s-]+", phrase)))
-        alike = pc.indices_nonzero(pc.match_substring_regex(texts, spelt, ignore_case=True)).to_pylist()
-        pages = self.tables.texts["page_id"]
-        page_of = {row: pages[row].as_py() for row in {*found, *alike}}
-        return {page_of[row] for row in alike} <= {page_of[row] for row in found} and (bool(found) or " " not in phrase)
+        texts = self.tables.texts["text"]
+        alike = self.tables.texts.filter(pc.match_substring_regex(texts, spelt, ignore_case=True))
+        pages = list(zip(alike["page_id"].to_pylist(), alike["text"].to_pylist(), strict=True))
+        found = {page for page, text in pages if Phrase(phrase).is_in(text)}
+        return {page for page, _ in pages} <= found and (bool(found) or " " not in phrase)
 
     def _are_extreme(self, query: SetQuery) -> bool:
         """Return whether the longest, or shortest, pages are the same by words and by characters."""
@@ -337,11 +343,13 @@ class Remembered:
 
     def of(self, tables: SetTables) -> Any:
         """Return what is made of the tables, made once."""
-        with self._lock:
-            kept = self._kept.pop(id(tables), None) or (tables, self._make(tables))
-            self._kept[id(tables)] = kept
-            while len(self._kept) > _KEPT:
-                del self._kept[next(iter(self._kept))]
+        kept = self._kept.get(id(tables))
+        if kept is None or kept[0] is not tables:
+            kept = tables, self._make(tables)  # without the lock: others do not wait for it
+            with self._lock:
+                self._kept[id(tables)] = kept
+                while len(self._kept) > _KEPT:
+                    del self._kept[next(iter(self._kept))]
         return kept[1]
 
 
