@@ -264,8 +264,10 @@ def _around(layout: Layout, unit: Unit, most_words: int) -> Excerpt:
         last -= 1
     while first and units[first - 1].kind == "sentence" and _is_short(layout, first - 1, last, most_words):
         first -= 1
-    first, last = _with_what_it_needs(layout, first, last)
-    return _range(layout, unit, first, last)
+    shown = _range(layout, unit, *_with_what_it_needs(layout, first, last))
+    if not is_whole(shown.text):  # an exception lacks a part: that of another sentence is not needed
+        shown = _range(layout, unit, *_with_what_it_needs(layout, at, _group_end(layout, at)))
+    return shown
 
 
 def _group_end(layout: Layout, at: int) -> int:
