@@ -197,6 +197,14 @@ def test_what_joins_the_command_on_a_serving_machine_needs_no_dagster() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT).returncode == 0
 
 
+def test_the_doctor_of_a_serving_machine_tells_of_syncs_without_what_asks_sources() -> None:
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(('dagster', 'requests', 'urllib3')));"
+        "import rag_assets.monitoring.source_health"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT).returncode == 0
+
+
 def test_what_is_no_code_is_packaged_with_it() -> None:
     packaged: dict[str, list[str]] = {}
     for project in (ROOT / "pyproject.toml", *ROOT.glob("plugins/*/pyproject.toml")):

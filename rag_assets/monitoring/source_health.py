@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-from rag_assets.sources.reach import Reach, reach
 from rag_assets.sources.sites.source import NO_DOCUMENTS
 from rag_assets.state.records import read_state
 from rag_assets.state.sync_files import LastSync, passage_readers, read_last_sync
@@ -27,6 +27,9 @@ from rag_serving.config.loading import Config
 from rag_serving.config.sources import ConfluenceMcp, Files, Source
 from rag_serving.config.ticks import last_ticks
 from rag_serving.plugins import loaded
+
+if TYPE_CHECKING:
+    from rag_assets.sources.reach import Reach
 
 BOUND_S = 20.0
 """For all sources together; what has not answered by then is said not to."""
@@ -83,6 +86,8 @@ def answers_within(calls: Mapping[str, Callable[[], Reach]], seconds: float) -> 
 
 
 def _look(key: str, source: Source) -> Callable[[], Reach]:
+    from rag_assets.sources.reach import Reach, reach  # a machine that only serves has not what asks sources
+
     def look() -> Reach:
         try:
             return reach(key, source)
