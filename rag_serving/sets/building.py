@@ -26,6 +26,7 @@ class Change:
     since: str
 
 
+_OF_PAGE = {"title", "space", "operation", "column", "changed", "order", "who", "key", "noun", "kind"}
 _ONCE = ("operation", "column", "order", "first", "group", "title", "links_to", "linked_from")
 
 
@@ -56,7 +57,18 @@ def _of_page(said: Said, vocabulary: Vocabulary) -> SetQuery | None:
     """Return the query after one field of one page."""
     beside = {name for name, values in said.items() if values}
     page = _one(said["title"][0], said["space"])
-    if page is None or beside - {"title", "space", "operation", "column", "changed", "order", "who", "key", "noun"}:
+    if page is None or beside - {
+        "title",
+        "space",
+        "operation",
+        "column",
+        "changed",
+        "order",
+        "who",
+        "key",
+        "noun",
+        "kind",
+    }:
         return None
     if "count" in said["operation"] or ("noun" in beside and "column" not in beside):
         return None
@@ -83,7 +95,8 @@ def _has_property(vocabulary: Vocabulary, page: Page, key: str) -> bool:
 def _of_pages(said: Said, vocabulary: Vocabulary) -> SetQuery | None:
     """Return the query for the pages that fulfil all conditions."""
     where: list[Condition] = [*said["where"], *_dated(said, vocabulary)]
-    if said["key"] or (said["or"] and not said["group"]):
+    is_of_two_kinds = len(set(said["kind"])) > 1  # `runbooks and policies` are no pages that are both
+    if said["key"] or is_of_two_kinds or (said["or"] and not said["group"]):
         return None
     for name in ("above", "links_to", "linked_from"):
         pages = [page for those in said[name] for page in those]

@@ -50,7 +50,7 @@ def read_set(question: str, tables: SetTables, today: date | None = None) -> Rea
         return None
     reader = _reader(question, tables, today)
     queries = reader.queries()
-    if not queries and not reader.has_series():
+    if not queries and not reader.has_series() and reader.words.match(phrase("OTHER_OPENING"), 0) is None:
         queries = read_rows(reader.words, tables)
     if len(queries) != 1 or not reader.vocabulary.decides(queries[0]):
         return None
@@ -105,6 +105,8 @@ class _Reader:
 
     def queries(self) -> list[SetQuery]:
         """Return the distinct queries among the covers with the fewest free words."""
+        if not len(self.words) or self.words.match(phrase("OTHER_OPENING"), 0) is not None:
+            return []
         found = covers(len(self.words), self._steps)
         built = [(free, query) for free, facts in found if (query := query_of(facts, self.vocabulary))]
         least = min((free for free, _ in built), default=0)
@@ -141,7 +143,7 @@ class _Reader:
             end, found = series
             facts = [("where", Condition("title", "contains", found.name))]
             facts += [("where", Condition("title", "ne", title)) for title in found.others]
-            yield Step(end, (("noun", _is_plural(words, end)), *facts))
+            yield Step(end, (("noun", _is_plural(words, end)), ("kind", found.name), *facts))
         if (space := vocabulary.space_named(words, start)) is not None and self._is_key(start, space[0]):
             yield Step(space[0], (("space", space[1]),))
         for key in patterns("sets")["STATUS_KEYS"]:
@@ -158,12 +160,12 @@ class _Reader:
         """Yield a label as a noun, or as what pages are: `runbooks`, `which runbook`, `are archived`."""
         condition = ("where", Condition("label", "eq", label))
         if _is_plural(self.words, end):
-            yield Step(end, (("noun", True), condition))
+            yield Step(end, (("noun", True), ("kind", label), condition))
         elif start and self.words.match(phrase("BEFORE_LABEL"), start - 1) is not None:
             yield Step(end, (("noun", False), condition))
         noun = self._behind("NOTES", end)
         if noun > end and not self.vocabulary.has_title(tuple(self.words.stems[start:noun])):
-            yield Step(noun, (("noun", True), condition))
+            yield Step(noun, (("noun", True), ("kind", label), condition))
 
     def _is_key(self, start: int, end: int) -> bool:
         """Return whether a space's key or name stands there, not only its beginning in another word."""

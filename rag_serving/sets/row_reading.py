@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain
+from itertools import chain, dropwhile, takewhile
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -143,7 +143,7 @@ def _hanging(tables: SetTables) -> Iterator[Container]:
         if headers := [match[1] for text in texts_of for match in _HEADER.finditer(text)]:
             tabled.add(section[0])
             first, *others = (stemmed(cell) for cell in headers[0].split("|"))
-            named = entity.union(first, stemmed(title))
+            named = (entity or frozenset(stemmed(title))).union(first)
             lower = [text.casefold() for text in texts_of]
             yield Container("rows", (section,), named, names, frozenset(chain(*others)), lower)
         elif not any(text.lstrip().startswith("|") for text in texts_of):
@@ -231,6 +231,8 @@ class _Rows:
         """Return their query; None: they do not go together."""
         where, columns = self._conditions()
         names = [value for name, value in self._facts if name == "name"]
+        if not self._asks_for_entity():
+            return None
         if self._container.kind == "headings" and ("entries", True) not in self._facts:
             return None
         if where is None or (not any(names) and not where):
@@ -261,9 +263,17 @@ class _Rows:
             return None
         return SetQuery("rows", operation="sum" if operation == "count" else operation, column=columns[0])
 
+    def _asks_for_entity(self) -> bool:
+        """Return whether the noun that is asked for is that of the rows, or a column: not `offices have meeting
+        rooms`."""
+        facts = [fact for fact in self._facts if fact[0] in ("name", "column", "value", "gap")]
+        behind = dropwhile(lambda fact: fact[0] == "gap", facts)
+        asked = list(takewhile(lambda fact: fact[0] != "gap", behind))
+        return ("name", True) in asked or bool(asked and asked[0][0] == "column")
+
     def _is_compound(self) -> bool:
         """Return whether the noun that is asked for ends with the name of a column, as `error codes` do."""
-        kinds = [name for name, _ in self._facts if name not in ("operation", "plural")]
+        kinds = [name for name, _ in self._facts if name not in ("operation", "plural", "gap")]
         return kinds[:2] == ["name", "column"] or kinds[:3] == ["name", "name", "column"]
 
     def _conditions(self) -> tuple[tuple[Condition, ...] | None, list[str]]:
@@ -322,7 +332,7 @@ _PLAIN: Mapping[str, tuple[Fact, ...]] = {
     "AVERAGE": (("operation", "average"),),
     "GREATEST": (("greatest", True),),
     "LEAST": (("greatest", False),),
-    "ROW_FILL": (),
+    "ROW_FILL": (("gap", True),),
     "ROW_NOUN": (),
 }
 _COMPARED = {"MORE_THAN": "gt", "AT_LEAST": "ge", "LESS_THAN": "lt", "AT_MOST": "le"}

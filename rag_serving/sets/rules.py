@@ -47,10 +47,11 @@ def rule_of(query: SetQuery, tables: SetTables) -> str:
 
 
 def _section(query: SetQuery, tables: SetTables, page_id: str, anchor: str) -> str:
-    passage = next((each for each in passages_of(tables, page_id) if each.anchor == anchor), None)
+    page = passages_of(tables, page_id)
+    passage = next((each for each in page if each.anchor == anchor), page[0] if page and not anchor else None)
     if passage is None:
         return _NOUNS[query.kind].format(anchor, page_id)
-    if len(passage.heading_path) < 2:
+    if len(passage.heading_path) < 2 or passage.anchor != anchor:  # of the whole page
         return _PAGE_NOUNS[query.kind].format(passage.title)
     return _NOUNS[query.kind].format(passage.heading_path[-1], passage.title)
 

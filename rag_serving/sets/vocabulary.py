@@ -105,11 +105,6 @@ class Values:
     def __contains__(self, value: str) -> bool:
         return normalized(value) in self.all
 
-    @property
-    def stems(self) -> set[str]:
-        """Stems of the words of all that they list."""
-        return {stem for words in self._listing for stem in words}
-
     def named(self, words: Words, start: int) -> tuple[int, Operator, str] | None:
         """Return the end of the longest run of words that is a value, and the comparison that finds just those that
         have it; None where none does."""
@@ -256,14 +251,22 @@ class Vocabulary:
         return all(map(self._is_mentioned, phrases)) and (not is_by_words or self._are_extreme(query))
 
     def _is_mentioned(self, phrase: str) -> bool:
-        """Return whether it is plain which passages have a phrase: none that has it not has it in longer words, or with
-        a hyphen in place of a space, which may be meant, too. One word need not be in any."""
-        spelt = r"[\s-]+".join(map(re.escape, re.split(r"[\s-]+", phrase)))
-        texts = self.tables.texts["text"]
-        alike = self.tables.texts.filter(pc.match_substring_regex(texts, spelt, ignore_case=True))
-        pages = list(zip(alike["page_id"].to_pylist(), alike["text"].to_pylist(), strict=True))
-        found = {page for page, text in pages if Phrase(phrase).is_in(text)}
-        return {page for page, _ in pages} <= found and (bool(found) or " " not in phrase)
+        """Return whether it is plain which pages have a phrase: some have it, and no others have it with a hyphen in
+        place of a space, which may be meant, too. One word need not be on any."""
+        parts = re.split(r"[\s-]+", phrase)
+        if len(parts) < 2:
+            return True
+        spelt = r"[\s-]+".join(map(re.escape, parts))
+        texts = self.tables.texts
+        alike = texts.filter(pc.match_substring_regex(texts["text"], spelt, ignore_case=True))
+        phrases = [Phrase(joint.join(parts)) for joint in (" ", "-")]
+        spellings: list[set[str]] = [set(), set()]
+        for page, text in zip(alike["page_id"].to_pylist(), alike["text"].to_pylist(), strict=True):
+            for pages, spelling in zip(spellings, phrases, strict=True):
+                if spelling.is_in(text):
+                    pages.add(page)
+        found, others = spellings if " " in phrase else reversed(spellings)
+        return bool(found) and others <= found
 
     def _are_extreme(self, query: SetQuery) -> bool:
         """Return whether the longest, or shortest, pages are the same by words and by characters."""

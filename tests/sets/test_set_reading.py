@@ -12,6 +12,7 @@ from rag_serving.records.sets import SetQuery
 from rag_serving.sets.building import Change
 from rag_serving.sets.execute import execute
 from rag_serving.sets.reading import is_about_set, read_change, read_set
+from rag_serving.sets.rules import rule_of
 
 ENG = {"space": "ENG", "space_name": "Engineering"}
 JANUARY = datetime(2026, 1, 15, tzinfo=UTC)
@@ -79,6 +80,7 @@ def value(question: str) -> Any:
         ("pages that talk about the storm room", "6"),
         ("Which OPS pages mention TideCast? Just the titles, please.", "6"),
         ("where is Gdańsk mentioned", "47"),
+        ("which pages mention tide", ""),  # only in a longer word
         ("Which pages link to ADR-011?", "2"),
         ("whats linking to adr 11", "2"),
         ("Which pages does ADR-007 link to?", "3"),
@@ -140,6 +142,12 @@ def test_a_question_after_rows_is_read(question: str, cells: list[str]) -> None:
     assert members(question) == cells
 
 
+def test_headings_of_a_page_without_text_above_them_are_called_by_its_title() -> None:
+    query = read("number of config options for the producer")
+    assert query is not None
+    assert rule_of(query, TABLES) == "headings of *generated/producer_config*"
+
+
 def test_pages_of_each_space_are_counted() -> None:
     query = read("Who writes more docs, ENG or OPS? number of pages each")
     assert query is not None
@@ -162,6 +170,11 @@ def test_pages_of_each_space_are_counted() -> None:
         "What is the longest page?",  # by words and by characters it is not the same
         "which pages link to Operations Weekly",  # two pages
         "how many error codes are not retriable",
+        "list all runbooks and ADRs",  # either, and not both
+        "who has the runbooks",
+        "Are all runbooks in OPS?",
+        "what are ADRs",  # asks what they are
+        "how many offices have meeting rooms",  # not how many rooms
         "How does the gate open?",
         "what changed in the gate reference compared to last year",
         "x" * 400,
