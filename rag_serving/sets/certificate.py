@@ -19,7 +19,7 @@ def certificate(result: SetResult, classes: Iterable[str]) -> dict[str, Any]:
         "query": result.query.payload(),
         "generation": result.generation,
         "readers": sorted(classes),
-        "members": [[member.key, sha256_of(list(map(list, member.cells)))] for member in result.members],
+        "members": [[member.key, sha256_of(member.cells)] for member in result.members],
         "value": result.value,
         "digest": result.digest,
     }

@@ -143,7 +143,7 @@ def execute(query: SetQuery, tables: SetTables, generation: str) -> SetResult:
 
 def digest_of(query: SetQuery, members: Sequence[SetMember], value: str | None) -> str:
     """Return the digest over a query, the keys and cells of its members in order, and its value."""
-    shape = [[member.key, *map(list, member.cells)] for member in members]
+    shape = [(member.key, *member.cells) for member in members]
     return sha256_of({"query": query.payload(), "members": shape, "value": value})
 
 

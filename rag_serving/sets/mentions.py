@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from functools import cached_property, lru_cache
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,9 @@ import pyarrow.compute as pc
 from rag_serving.records.sets import SetError
 from rag_serving.sets.cells import normalized
 
+_LONG, _COLUMNS = 10_000, 4  # texts of a column that something is kept of, and how many of those
+_lock = Lock()
+_kept: dict[tuple[tuple[int, int, int], ...], tuple[pa.ChunkedArray | pa.Array, np.ndarray]] = {}
 _LAST = 0x30000  # above, no character has a compatibility form
 _FEW = 500  # texts that are read one by one
 _MARKS = r"\p{M}|[\x{1100}-\x{11ff}]"  # what other characters are composed with
@@ -44,9 +48,10 @@ class Phrase:
         places = self.sieved(texts)
         few = texts.take(pa.array(places))
         fits = np.zeros(len(places), bool)
+        is_simple = np.asarray(_is_simple(few))
         if self.normalized.isascii():
-            fits = np.array(_has(few, self._plain_pattern)) & np.asarray(_is_simple(few))
-        rest = np.flatnonzero(~np.asarray(_is_simple(few)))
+            fits = np.array(_has(few, self._plain_pattern)) & is_simple
+        rest = np.flatnonzero(~is_simple)
         fits[rest] = [self.is_in(text) for text in few.take(pa.array(rest)).to_pylist()]
         return places[fits]
 
@@ -57,7 +62,8 @@ class Phrase:
         may = np.zeros(len(texts), bool)
         if self._word.isascii():
             may = np.array(pc.fill_null(pc.match_substring(texts, self._word, ignore_case=True), False))
-        odd = np.flatnonzero(~may & ~np.asarray(_is_simple(texts)))
+        odd = _odd(texts)
+        odd = odd[~may[odd]]
         may[odd] = _has(texts.take(pa.array(odd)), self._loose_pattern) if len(odd) > _FEW else True
         return np.flatnonzero(may)
 
@@ -75,6 +81,20 @@ class Phrase:
         letters = f"{removed}*".join(_class(spellings[letter] | {letter}) for letter in self._word)
         hidden = {character for character, made in hiding.items() if _may_overlap(made, self._word)}
         return letters + (f"|{_class(hidden)}" if hidden else "") + ("" if self._word.isascii() else f"|{_MARKS}")
+
+
+def _odd(texts: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """Return the places of the texts that are not simple; of a long column they are kept for the next phrase."""
+    if len(texts) < _LONG:
+        return np.flatnonzero(~np.asarray(_is_simple(texts)))
+    chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
+    key = tuple((chunk.buffers()[1].address, chunk.offset, len(chunk)) for chunk in chunks)
+    with _lock:
+        kept = _kept.pop(key, None) or (texts, np.flatnonzero(~np.asarray(_is_simple(texts))))
+        _kept[key] = kept  # the buffer that the key names lives as long
+        while len(_kept) > _COLUMNS:
+            del _kept[next(iter(_kept))]
+    return kept[1]
 
 
 def _is_simple(texts: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:

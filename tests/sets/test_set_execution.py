@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from support.set_tables import Piece, set_tables
 
 from rag_serving.records.sets import Condition, SetError, SetQuery, SetResult
 from rag_serving.sets.certificate import certificate, recount
 from rag_serving.sets.execute import execute
+from rag_serving.sets.mentions import Phrase
 from rag_serving.sets.rules import rule_of
 
 FEES = "| Fee | Amount |\n|---|---|\n| One | 5 EUR |\n| Two | $5 |"
@@ -184,3 +186,24 @@ def test_rules_in_words() -> None:
     assert rule_of(trondheim, TABLES) == "rows of the table *Meeting rooms* on *Offices* with Office = Trondheim"
     newest = SetQuery("pages", order=("updated", True), first=5)
     assert rule_of(newest, TABLES) == "pages; the first 5 by updated, newest first"
+
+
+def test_a_phrase_in_a_long_column_is_found_in_any_spelling() -> None:
+    spelt = [
+        "Gdansk",
+        "GDANSK",
+        "**Gd**ansk",
+        "Gd`ansk`",
+        "ＧＤＡＮＳＫ",
+        "gdanſk",
+        "\u212bngström",
+        "no",
+        "Gdańsk",
+        "xGdansk",
+    ]
+    texts = pa.chunked_array([[*["é"] * 12_000, *spelt], spelt])
+    for _ in range(2):  # what is kept of the column gives the same
+        rows = Phrase("gdansk").rows(texts).tolist()
+        assert rows == [*range(12_000, 12_006), *range(12_010, 12_016)]
+    assert Phrase("ÅNGSTRÖM").rows(texts).tolist() == [12_006, 12_016]
+    assert Phrase("gdańsk").rows(texts).tolist() == [12_008, 12_018]
