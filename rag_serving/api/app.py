@@ -23,7 +23,7 @@ from pydantic import Field
 from rag_serving.access.principals import Principal
 from rag_serving.api.admission import Admission, CountedResponses, check_role
 from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, Filters, Message, Name, Shown, Text
-from rag_serving.api.connections import UNREAD
+from rag_serving.api.connections import ReadInTime
 from rag_serving.api.documents import router as documents
 from rag_serving.api.drain import Drain
 from rag_serving.api.errors import RETRY_AFTER_S, add_error_handlers
@@ -211,7 +211,7 @@ def create_app(
     service = Service.open(config, metrics_folder, cited=cited)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         open_tracing(config.tracing, "citelock")
         for pipeline in service.pipelines.values():
             threading.Thread(target=pipeline.warm, name=f"warm-{pipeline.tenant}", daemon=True).start()
@@ -228,7 +228,7 @@ def create_app(
         watch = Watch([lambda: app.state.service.follow(), lambda: app.state.service.measure(), *looks])
         watch.start()
         async with app.state.mcp.running() if app.state.mcp else nullcontext():
-            yield {UNREAD: app.state.service.config.serving.unread_s}
+            yield
         watch.close()
         if app.state.reload:
             app.state.reload.close()
@@ -260,7 +260,8 @@ def create_app(
     app.add_middleware(Uploads)
     app.add_middleware(Admission)
     app.add_middleware(CountedResponses)
-    app.add_middleware(Traced)  # the last one added is the first one asked
+    app.add_middleware(Traced)
+    app.add_middleware(ReadInTime, unread_s=config.serving.unread_s)  # the last one added is the first one asked
     app.include_router(router)
     for openai in (completions, responses, openai_models):
         app.include_router(openai)

@@ -15,20 +15,24 @@ import multiprocessing
 import os
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Protocol
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn import _subprocess
+from uvicorn.supervisors import multiprocess
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from rag_serving.api.app import create_app
+from rag_serving.api.connections import end_unacknowledged
 from rag_serving.api.drain import END_S, UNWIND_S
 from rag_serving.api.forks import fork_context, hear_signals
 from rag_serving.api.reload import Changes, ConfigFile, beyond_switches, schedules_told
@@ -41,9 +45,10 @@ from rag_serving.telemetry.metrics import forget_ended
 
 _CONFIG, _METRICS, _LEAVES, _REFUSED = "config.json", "metrics", "leaves", "refused"
 _REMOVALS = 20
-_CONNECTION = "rag_serving.api.connections:Connection"
+MAX_HEADER_BYTES = 262_144
 
-_QUIET: dict[str, Any] = {"log_level": "warning", "access_log": False, "log_config": None}
+# What strangers send makes warnings of uvicorn; a line each would fill the log.
+_QUIET: dict[str, Any] = {"log_level": "error", "access_log": False, "log_config": None}
 
 
 def serve(config: Config, path: Path) -> None:
@@ -62,7 +67,7 @@ def serve(config: Config, path: Path) -> None:
     app = create_app(config, file=ConfigFile(path, serving))  # here, so that errors come before any process starts
     if serving.workers == 1:
         on_hangup(app.state.reload.begin)
-        uvicorn.Server(uvicorn.Config(app, **address, **_QUIET)).run()
+        _Server(uvicorn.Config(app, **address, **_QUIET)).run()
         return
     with tempfile.TemporaryDirectory(prefix="citelock-") as folder:  # its owner's alone
         (Path(folder) / _METRICS).mkdir()
@@ -74,12 +79,25 @@ def serve(config: Config, path: Path) -> None:
         Processes.listening(settings, left, replaced, leaves, serving.leave_s).run()
 
 
+class _Server(uvicorn.Server):
+    """uvicorn's server in this process, whose connections end where nobody acknowledges what is sent."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for server in self.servers:
+            end_unacknowledged(server.sockets, Serving.unread_s)
+
+
 def uvicorn_settings(serving: Serving) -> dict[str, Any]:
-    """Return uvicorn's settings, from the configuration."""
+    """Return uvicorn's settings, from the configuration.
+
+    Of its parsers h11 alone bounds headers, and reads no request before the one before it is answered.
+    """
     return {
         "host": serving.host,
         "port": serving.port,
-        "http": _CONNECTION,
+        "http": "h11",
+        "h11_max_incomplete_event_size": MAX_HEADER_BYTES,
         "timeout_keep_alive": serving.keep_alive_s,
         "timeout_worker_healthcheck": HANGS_S,
         "timeout_graceful_shutdown": serving.drain_s + UNWIND_S,
@@ -212,8 +230,10 @@ class Processes(Multiprocess):
         Raises:
             SystemExit: the address cannot be listened on; the reason was logged.
         """
-        _subprocess.spawn = fork_context()  # type: ignore[assignment]  # where uvicorn starts new interpreters
-        made = cls(config, [config.bind_socket()])
+        multiprocess.get_subprocess = partial(_forked, fork_context())  # type: ignore[assignment]
+        bound = config.bind_socket()
+        end_unacknowledged([bound], Serving.unread_s)
+        made = cls(config, [bound])
         made._configuration, made._replaced, made._had_terminal = configuration, replaced, _has_terminal()
         made._leaves, made._leave_s = leaves, leave_s
         return made
@@ -267,6 +287,18 @@ class Processes(Multiprocess):
                 _log.warning("process %s %s; process %s takes its place", old.pid, how, new.pid)
         if before != self.processes:
             self._replaced()
+
+
+def _forked(
+    context: ForkServerContext, config: uvicorn.Config, target: Callable[..., None], sockets: list[socket.socket]
+) -> BaseProcess:
+    """Return a process where uvicorn would start a new interpreter."""
+    return context.Process(target=_answer, args=(config, target, sockets))
+
+
+def _answer(config: uvicorn.Config, target: Callable[..., None], sockets: list[socket.socket]) -> None:
+    config.configure_logging()
+    target(sockets=sockets)
 
 
 def _ended(exit_code: int | None) -> str:

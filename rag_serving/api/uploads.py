@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rag_serving.access.principals import Principal
 from rag_serving.api.multipart import FileForm
 from rag_serving.api.service import caller_of, counted_as, service_of
-from rag_serving.api.wire import BODY_S, RequestError, error_response
+from rag_serving.api.wire import BODY_S, RequestError, refuse_body
 from rag_serving.artifacts.document_files import Spool
 from rag_serving.documents.inbox import Inbox, inboxes_of
 from rag_serving.documents.kinds import KindError, kind_of
@@ -66,7 +66,7 @@ class Uploads:
         try:
             self._begin(caller)
         except RequestError as error:
-            await _refuse(error, scope, receive, send)
+            await refuse_body(error, scope, receive, send)
             return
         spools: list[Spool] = []
         try:
@@ -74,10 +74,10 @@ class Uploads:
             if received is not None:
                 await self._app(_without_body(scope, received), _replayed(receive), send)
         except RequestError as error:
-            await _refuse(error, scope, receive, send)
+            await refuse_body(error, scope, receive, send)
         except OSError as error:
             full = RequestError(507, "NO_SPACE", f"the file could not be kept here: {error.strerror}")
-            await _refuse(full, scope, receive, send)
+            await refuse_body(full, scope, receive, send)
         finally:
             self._under_way[caller] -= 1
             for spool in spools:
@@ -209,10 +209,3 @@ def _replayed(receive: Receive) -> Receive:
         return unread.pop() if unread else await receive()
 
     return replay
-
-
-async def _refuse(error: RequestError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer, and close the connection: the rest of the body is not waited for."""
-    response = error_response(scope["path"], error)
-    response.headers["Connection"] = "close"
-    await response(scope, receive, send)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from fastapi.security.utils import get_authorization_scheme_param
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY_S = 30.0
 """Seconds in which all of a body must come."""
+LINGER_S = 1.0
 ENDING = "the server is being stopped or started anew; ask again in a few seconds"
 """The message of such a refusal."""
 _OPENAI_PATHS = ("/v1/chat/", "/v1/models", "/v1/responses", "/v1/embeddings")
@@ -100,6 +102,23 @@ def _sendable(text: str) -> str:
     return cut.encode("utf-8", "replace").decode()
 
 
+async def refuse_body(error: RequestError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuse a request whose body was not read to its end, and close its connection.
+
+    What still comes within LINGER_S is dropped: closing at once would reset the connection, and a client or proxy that
+    is still sending would meet that in place of the refusal (nginx: 502).
+    """
+    response = error_response(scope["path"], error)
+    response.headers["Connection"] = "close"
+    await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
+    await send({"type": "http.response.body", "body": response.body, "more_body": True})
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_S):
+            while (await receive()).get("more_body"):
+                pass
+    await send({"type": "http.response.body"})
+
+
 class BodyLimit:
     """ASGI middleware: bodies are read whole, up to `max_bytes` and within BODY_S, before anything is done with
     them; beyond is 413, later is 408. `lower`: the limits of paths that read less."""
@@ -116,9 +135,7 @@ class BodyLimit:
         try:
             body = await self._read(scope, receive)
         except RequestError as error:
-            response = error_response(scope["path"], error)
-            response.headers["Connection"] = "close"  # the rest of the body is not waited for
-            await response(scope, receive, send)
+            await refuse_body(error, scope, receive, send)
             return
         if body is None:
             return
@@ -133,8 +150,10 @@ class BodyLimit:
         """Return the body, or None where the client left.
 
         Raises:
-            RequestError: it is too long, or comes too slowly.
+            RequestError: it is too long, comes too slowly, or has two lengths.
         """
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+            raise RequestError(400, "BAD_REQUEST", "a request has Content-Length or Transfer-Encoding, not both")
         max_bytes = self._lower.get(scope["path"], self._max_bytes)
         too_large = RequestError(413, "TOO_LARGE", f"a request may have {max_bytes} bytes")
         if _declared(scope) > max_bytes:

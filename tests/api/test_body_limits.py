@@ -17,9 +17,8 @@ from support.running import running
 from support.wiki import configuration
 
 from rag_serving.api.app import MAX_BODY_BYTES, create_app
-from rag_serving.api.connections import MAX_HEADER_BYTES
 from rag_serving.api.rates import FREE_GUESSES
-from rag_serving.api.server import uvicorn_settings
+from rag_serving.api.server import MAX_HEADER_BYTES, uvicorn_settings
 from rag_serving.config.loading import Config
 
 HEAD = "POST /v1/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAuthorization: Bearer ann\r\n"

@@ -44,7 +44,7 @@ def test_the_file_is_valid_by_the_specification_and_a_wrong_one_is_not(tmp_path:
 def test_the_whole_is_there() -> None:
     assert set(SERVICES) == {
         "serving", "code", "webserver", "daemon", "worker", "inboxes", "postgres", "redis", "ollama", "ollama-model",
-        "reranker", "reranker-cpu",
+        "proxy", "reranker", "reranker-cpu",
     }  # fmt: skip
 
 
