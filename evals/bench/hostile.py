@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -27,6 +27,7 @@ from typing import Any
 
 from evals.bench.clients import serving
 from evals.bench.machine import machine
+from evals.bench.nginx import behind_nginx
 from rag_serving.config.loading import Config, load_config
 
 QUESTIONS = (
@@ -157,6 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m evals.bench.hostile", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--hostile", type=int, default=200, help="attackers, of all kinds in turn")
     parser.add_argument("--strangers", action="store_true", help="none of the attackers has a token")
+    parser.add_argument("--proxy", action="store_true", help="with nginx between, as deploy/proxy/nginx.conf says")
     parser.add_argument("--clients", type=int, default=8, help="good clients")
     parser.add_argument("--rounds", type=int, default=5, help="turns with attackers, and as many without")
     parser.add_argument("--seconds", type=float, default=10, help="of a turn")
@@ -164,10 +166,12 @@ def main() -> None:
     parser.add_argument("--home", type=Path, help="folder in which the sample is built, or was")
     chosen = parser.parse_args()
     os.environ["CITELOCK_TOKENS"] = json.dumps(_TOKENS)
-    with sample(chosen.home) as config, serving(config, 1, serving={"auth": "tokens"}) as port:
+    section = {"auth": "tokens", "trusted_proxies": ["127.0.0.1"]}
+    with sample(chosen.home) as config, serving(config, 1, serving=section) as port:
         told = machine()
-        found = measure(port, chosen)
-    asked = {name: getattr(chosen, name) for name in ("hostile", "strangers", "clients", "pause", "seconds")}
+        with behind_nginx(port) if chosen.proxy else nullcontext(port) as asked_port:
+            found = measure(asked_port, chosen)
+    asked = {name: getattr(chosen, name) for name in ("hostile", "strangers", "proxy", "clients", "pause", "seconds")}
     print(json.dumps({**asked, **found, "machine": told}, indent=2))
 
 

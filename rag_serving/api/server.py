@@ -91,12 +91,14 @@ class _Server(uvicorn.Server):
 def uvicorn_settings(serving: Serving) -> dict[str, Any]:
     """Return uvicorn's settings, from the configuration.
 
-    Of its parsers h11 alone bounds headers, and reads no request before the one before it is answered.
+    Of its parsers h11 alone bounds headers, and reads no request before the one before it is answered. uvloop accepts
+    one connection each time round, so that a flood of them makes all wait.
     """
     return {
         "host": serving.host,
         "port": serving.port,
         "http": "h11",
+        "loop": "asyncio",
         "h11_max_incomplete_event_size": MAX_HEADER_BYTES,
         "timeout_keep_alive": serving.keep_alive_s,
         "timeout_worker_healthcheck": HANGS_S,
@@ -230,7 +232,7 @@ class Processes(Multiprocess):
         Raises:
             SystemExit: the address cannot be listened on; the reason was logged.
         """
-        multiprocess.get_subprocess = partial(_forked, fork_context())  # type: ignore[assignment]
+        multiprocess.get_subprocess = partial(_forked, fork_context())  # type: ignore[assignment, attr-defined]
         bound = config.bind_socket()
         end_unacknowledged([bound], Serving.unread_s)
         made = cls(config, [bound])

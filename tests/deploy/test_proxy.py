@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import socket
 import ssl
-import subprocess
 import sys
 import threading
 import time
@@ -34,13 +32,13 @@ from support.server_process import Server, serving
 from support.waiting import wait_until
 from support.wiki import configuration
 
+from evals.bench.nginx import PROGRAM, behind_nginx
 from rag_serving.api.app import MAX_BODY_BYTES, create_app
 from rag_serving.api.connections import ReadInTime
 from rag_serving.api.rates import FREE_GUESSES
 from rag_serving.api.server import uvicorn_settings
 from rag_serving.api.streams import HEADERS
 
-CONF = Path(__file__).parents[2] / "deploy" / "proxy" / "nginx.conf"
 HEAD = "POST /v1/ask HTTP/1.1\r\nHost: citelock.test\r\nContent-Type: application/json\r\nAuthorization: Bearer ann\r\n"
 SHORTER = {
     "client_header_timeout 10s;": "client_header_timeout 1s;",
@@ -68,32 +66,12 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def proxied(url: str, tls: Path, folder: Path) -> Iterator[str]:
+def proxied(url: str, tls: Path, **changed: str) -> Iterator[str]:
     """The address of an nginx before a server; skips where it is not installed, and fails in CI."""
-    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    if program is None:
+    if PROGRAM is None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("Debian's nginx-light is not installed")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    text = CONF.read_text().replace("/tmp/", f"{folder}/").replace("/etc/citelock/tls", str(tls))
-    here = {"server serving:8088;": f"server {url.removeprefix('http://')};", "listen 8443 ": f"listen {port} "}
-    for old, new in {**SHORTER, **here}.items():
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    (folder / "nginx.conf").write_text(text)
-    command = [program, "-e", "stderr", "-c", str(folder / "nginx.conf"), "-g", "daemon off;"]
-    with (folder / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
-        try:
-            wait_until(lambda: process.poll() is None and is_open(port))
-            yield f"https://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-
-
-def is_open(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-        return True
-    return False
+    with behind_nginx(int(url.rpartition(":")[2]), tls, {**SHORTER, **changed}) as port:
+        yield f"https://127.0.0.1:{port}"
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +96,8 @@ generation: {{provider: openai, base_url: '{silent}', model: m, first_token_time
 
 
 @pytest.fixture
-def url(server: Server, certificate: Path, tmp_path: Path) -> Iterator[str]:
-    with proxied(server.url, certificate, tmp_path) as address:
+def url(server: Server, certificate: Path) -> Iterator[str]:
+    with proxied(server.url, certificate) as address:
         yield address
 
 
@@ -172,7 +150,7 @@ def test_headers_that_do_not_come_close_the_connection(url: str) -> None:
 def test_a_body_that_does_not_come_is_not_waited_for(url: str) -> None:
     silent = opened(url, f"{HEAD}Content-Length: 900\r\n\r\n{{")
     assert received(silent) == b""
-    dripping, began = opened(url, f"{HEAD}Content-Length: 900\r\n\r\n{{"), time.monotonic()
+    began, dripping = time.monotonic(), opened(url, f"{HEAD}Content-Length: 900\r\n\r\n{{")
     dripping.settimeout(0.5)
     answer = b""
     with suppress(OSError):
@@ -185,13 +163,27 @@ def test_a_body_that_does_not_come_is_not_waited_for(url: str) -> None:
 
 
 def test_one_address_has_so_many_requests_under_way(url: str) -> None:
+    held: list[ssl.SSLSocket] = []
     with client(url, OTHERS) as greedy, client(url) as good:
-        held = [opened(url, f"{HEAD}Content-Length: 900\r\n\r\n{{") for _ in range(4)]
-        wait_until(lambda: greedy.get("/healthz").status_code == 429)
+
+        def is_full() -> bool:
+            held.extend(opened(url, f"{HEAD}Content-Length: 900\r\n\r\n{{") for _ in range(4))
+            return greedy.get("/healthz").status_code == 429
+
+        wait_until(is_full)
         assert good.get("/healthz").status_code == 200
         for each in held:
             each.close()
         wait_until(lambda: greedy.get("/healthz").status_code == 200)
+
+
+def test_one_address_has_so_many_requests_a_second(server: Server, certificate: Path) -> None:
+    fewer = {"rate=100r/s;": "rate=1r/s;", "burst=400": "burst=40"}
+    with proxied(server.url, certificate, **fewer) as url, client(url) as good:
+        request = "GET /healthz HTTP/1.1\r\nHost: citelock.test\r\n"
+        answers = received(opened(url, f"{request}\r\n" * 200 + f"{request}Connection: close\r\n\r\n"))
+        assert answers.count(b"HTTP/1.1 429 ") > answers.count(b"HTTP/1.1 200 ") >= 40
+        assert good.get("/healthz").status_code == 200
 
 
 def test_idle_connections_make_room(url: str) -> None:
@@ -228,22 +220,20 @@ def test_each_address_counts_by_itself_whatever_it_says_that_it_is(url: str) -> 
 
 
 def test_a_proxy_that_is_not_trusted_is_one_address(
-    wiki_home: Path, certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wiki_home: Path, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CITELOCK_TOKENS", '{"ann": {"tenant": "acme"}}')
     config = configuration(wiki_home, serving={"auth": "tokens"})
     with (
         running(create_app(config), **{**uvicorn_settings(config.serving), "port": 0}) as behind,
-        proxied(behind, certificate, tmp_path) as url,
+        proxied(behind, certificate) as url,
     ):
         assert guesses(url, "127.0.0.3") == 429
         with client(url, "127.0.0.4", "wrong") as other:
             assert other.get("/v1/models").status_code == 429
 
 
-def test_who_takes_a_stream_byte_by_byte_holds_it_no_longer_than_the_server_lets_him(
-    certificate: Path, tmp_path: Path
-) -> None:
+def test_who_takes_a_stream_byte_by_byte_holds_it_no_longer_than_the_server_lets_him(certificate: Path) -> None:
     """nginx waits anew after each byte."""
     app, ended = FastAPI(), threading.Event()
     app.add_middleware(ReadInTime, unread_s=1.0)
@@ -264,7 +254,7 @@ def test_who_takes_a_stream_byte_by_byte_holds_it_no_longer_than_the_server_lets
     async def stream() -> Response:
         return Endless(parts(), headers=HEADERS)
 
-    with running(app, http="h11") as behind, proxied(behind, certificate, tmp_path) as url:
+    with running(app, http="h11") as behind, proxied(behind, certificate) as url:
         slow = opened(url, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
         until = time.monotonic() + 60
         while not ended.wait(0.2):
