@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 PART_BYTES = 65_536
 """uvicorn lets an app wait before its next part while more than this is unread, and takes any part at once."""
+_TCP, _USER_TIMEOUT = 6, 18  # IPPROTO_TCP, and TCP_USER_TIMEOUT of Linux (tcp(7))
 
 
 class ReadInTime:
@@ -44,13 +45,13 @@ class ReadInTime:
                 raise
 
 
-def end_unacknowledged(listening: Iterable[socket.socket], unread_s: float) -> None:
+def end_unacknowledged(listening: Iterable[Any], unread_s: float) -> None:
     """Let the kernel end connections whose client is gone without a word, or reads nothing (RFC 5482): a connection
-    inherits this from the socket that listens (Linux, tcp(7))."""
+    inherits this from the socket that listens."""
     if sys.platform == "linux":
         for each in listening:
             with suppress(OSError):  # not TCP
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(unread_s * 1000))
+                each.setsockopt(_TCP, _USER_TIMEOUT, int(unread_s * 1000))
 
 
 def _parts(message: Message) -> Iterator[Message]:

@@ -15,7 +15,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-import socket
 import tempfile
 import threading
 import time
@@ -82,7 +81,7 @@ def serve(config: Config, path: Path) -> None:
 class _Server(uvicorn.Server):
     """uvicorn's server in this process, whose connections end where nobody acknowledges what is sent."""
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+    async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
         for server in self.servers:
             end_unacknowledged(server.sockets, Serving.unread_s)
@@ -292,13 +291,13 @@ class Processes(Multiprocess):
 
 
 def _forked(
-    context: ForkServerContext, config: uvicorn.Config, target: Callable[..., None], sockets: list[socket.socket]
+    context: ForkServerContext, config: uvicorn.Config, target: Callable[..., None], sockets: list[Any]
 ) -> BaseProcess:
     """Return a process where uvicorn would start a new interpreter."""
     return context.Process(target=_answer, args=(config, target, sockets))
 
 
-def _answer(config: uvicorn.Config, target: Callable[..., None], sockets: list[socket.socket]) -> None:
+def _answer(config: uvicorn.Config, target: Callable[..., None], sockets: list[Any]) -> None:
     config.configure_logging()
     target(sockets=sockets)
 
