@@ -192,7 +192,7 @@ _CHUNK_COLUMNS: list[Column] = [
     ("chunk_id", _STRING, "{page_id}:{version}:{chunk_idx}"),
     ("page_id", _STRING, "page of the chunk"),
     ("version", _INT, "version of the page"),
-    ("chunk_idx", _INT, "place in the page, from 0; text with readers of its own from a multiple of a million"),
+    ("chunk_idx", _INT, "place in the page, from 0; text with readers of its own from 1 << 30 on"),
     ("section_id", _STRING, "section that the chunk was cut from"),
     ("space", _STRING, "key of the space"),
     ("title", _STRING, "title of the page"),

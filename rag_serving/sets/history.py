@@ -24,7 +24,7 @@ from rag_serving.artifacts.columns import strings
 from rag_serving.records.sets import SetTables
 from rag_serving.text.structure import decode, structure_of
 
-OWN_READERS = 1_000_000
+OWN_READERS = 1 << 30
 """Place in the page from which texts with readers of their own stand (`chunk_idx` of GENERATION_CHUNKS)."""
 _ALIKE = 0.5  # share of words that a unit has in common with the one that replaces it
 _PAIRS = 10_000  # pairs that are compared in one place; more units replace each other in order

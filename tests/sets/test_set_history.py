@@ -11,6 +11,7 @@ import pyarrow as pa
 from support.building import build
 from support.envelopes import BACKUP, DEPLOY, SECTION, Wiki, envelope
 
+from rag_assets.steps.chunks.chunking import APART
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import PAGE_FACTS, PASSAGE_COLUMNS
 from rag_serving.artifacts.store import Store
@@ -59,6 +60,7 @@ def test_rows_and_items_are_units() -> None:
 
 
 def test_text_with_readers_of_its_own_is_not_told_of_the_past() -> None:
+    assert OWN_READERS == APART
     old, new = [row("Own."), row("Of another page.", OWN_READERS)], [row("Own.", version=2)]
     assert unit_changes(old, new) == []
     assert unit_changes(old, [*new, row("Of another page.", OWN_READERS, 2)]) == []
