@@ -123,6 +123,7 @@ class Export:
 
     def _page(self, envelope: Envelope, parent: str) -> None:
         page_id, kind = str(envelope["id"]), {"blogpost": "BlogPost"}.get(envelope["type"], "Page")
+        editor = envelope["version"].get("by", {}).get("username")
         moment = f"{datetime.fromisoformat(envelope['version']['when']):%Y-%m-%d %H:%M:%S.%f}"[:-3]
         self._object(
             kind,
@@ -135,6 +136,7 @@ class Export:
             '<property name="originalVersionId"/>' + self._text("contentStatus", envelope["status"]),
             self._ref("space", "Space", str(self._space_id)),
             self._ref("parent", "Page", parent) if parent else '<property name="parent"/>',
+            self._ref("lastModifier", "ConfluenceUserImpl", self._user({"user": editor}), "key") if editor else "",
         )
         self._body(page_id, kind, envelope["body"]["storage"]["value"])
         for label in envelope["metadata"]["labels"]["results"]:

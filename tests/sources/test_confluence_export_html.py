@@ -149,3 +149,20 @@ def test_without_a_key_or_pages_the_error_says_what_to_set(tmp_path: Path) -> No
         sync(path)
     with pytest.raises(SourceError, match="no page with an id"):
         sync(path, space="ENG")
+
+
+@pytest.mark.parametrize(
+    ("told", "author"),
+    [
+        ("Created by Ann, last modified by Bob on Jun 12, 2024", "Bob"),
+        ("Created by Ann, last modified on Jun 12, 2024", "Ann"),
+        ("Created by Ann Lee on Jun 12, 2024", "Ann Lee"),
+        ("Erstellt von Ann am 12.06.2024", None),
+    ],
+)
+def test_who_made_the_last_change_is_told_in_english(tmp_path: Path, told: str, author: str | None) -> None:
+    of_ann = PAGES["3.html"].partition("Created by")
+    line = of_ann[0] + told + "</div>" + of_ann[2].partition("</div>")[2]
+    pages = sync(write(tmp_path / "e.zip", {**PAGES, "3.html": line})).pages
+    authors = dict(zip(pages["page_id"].to_pylist(), pages["author"].to_pylist(), strict=True))
+    assert (authors["3"], authors["1"]) == (author, "Bob")

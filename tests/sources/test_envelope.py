@@ -177,3 +177,19 @@ def test_whatever_stands_in_a_field_gives_a_row_or_a_reason(name: str, value: An
     except EnvelopeError:
         return
     assert PAGES.table([row]).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("by", "author"),
+    [
+        ({"type": "known", "displayName": "Ann Lee", "username": "ann"}, "Ann Lee"),
+        ({"username": "ann"}, "ann"),
+        ({"type": "anonymous", "displayName": " "}, None),
+        (None, None),
+        ("ann", None),
+    ],
+)
+def test_who_made_the_version_is_told_by_name(by: object, author: str | None) -> None:
+    envelope = page(1)
+    envelope["version"]["by"] = by
+    assert row_of(envelope, ORIGIN)["author"] == author

@@ -149,6 +149,7 @@ class ExportedSpace:
     site: str  # address that links begin with
     zone: tzinfo = UTC  # that the export's dates are in
     spaces: dict[str, str] = field(default_factory=dict)  # id -> key
+    space_names: dict[str, str] = field(default_factory=dict)  # key -> name
     contents: dict[str, Entity] = field(default_factory=dict)  # pages and blog posts, whatever their status
     attachments: list[Entity] = field(default_factory=list)
     comments: list[Entity] = field(default_factory=list)
@@ -186,6 +187,7 @@ class ExportedSpace:
                 self.comments.append(one)
             case "Space":
                 self.spaces[one.id] = one.text("key")
+                self.space_names[one.text("key")] = one.text("name")
             case "ConfluenceUserImpl":
                 self._users[one.id] = one
             case "Label":
@@ -227,7 +229,7 @@ class ExportedSpace:
             "type": _TYPES[content.kind],
             "status": content.text("contentStatus") or "current",
             "title": content.text("title"),
-            "space": {"key": self.space_of(content)},
+            "space": {"key": self.space_of(content), "name": self.space_names.get(self.space_of(content))},
             "version": {"number": number_of(content), "when": self.moment(content), "by": self._editor(content)},
             "extensions": {"position": int(position) if (position := content.text("position")).isdecimal() else None},
             "ancestors": [{"id": one, "title": self._title(one)} for one in self._ancestors(content)],
