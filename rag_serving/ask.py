@@ -11,7 +11,7 @@ lock says to a question (`answering.answerer`), what a tenant's questions share 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -38,13 +38,17 @@ from rag_serving.records.flags import NO_SHARED_WORDS, RETRIEVAL_DISABLED
 from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.passages import Lock
 from rag_serving.records.queries import Filters
+from rag_serving.records.sets import SetError
 from rag_serving.retrieval.clarity import decided, topic_asked
 from rag_serving.retrieval.hybrid import RetrievalError
 from rag_serving.retrieval.rerank import POOL
 from rag_serving.retrieval.search import Search, search_candidates
 from rag_serving.retrieval.stages import SearchOptions, passage_stages
 from rag_serving.retrieval.why import search_results, why_of
-from rag_serving.telemetry.events import Kind
+from rag_serving.sets.answer import answer_set
+from rag_serving.sets.execute import execute
+from rag_serving.sets.reading import is_about_set, read_set
+from rag_serving.telemetry.events import Kind, Trace
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.question_types import kind_of
 from rag_serving.text.small_talk import remark_of
@@ -99,6 +103,29 @@ def recall(inquiry: Inquiry) -> None:
     inquiry.place = repeated.place(inquiry.request, inquiry.view.id, inquiry.known, settings)
     if cached := repeated.find(inquiry.place):
         inquiry.stages = (partial(repeat, cached),)
+
+
+def take_set(inquiry: Inquiry) -> None:
+    """Answer from all pages, where the question asks for a whole set and every word of it is accounted for."""
+    request, view = inquiry.request, inquiry.view
+    if request.filters or request.page or not is_about_set(request.text):
+        return
+    with inquiry.trace.part("set"):
+        tables = view.set_tables()
+        reading = read_set(request.text, tables) if tables else None
+        if tables and reading:
+            with suppress(SetError):
+                result = execute(reading.query, tables, view.id)
+                inquiry.written = answer_set(result, view, tables.classes)
+                inquiry.stages = (finish_set, receipt)
+
+
+def finish_set(inquiry: Inquiry) -> None:
+    """Let each citation lead to its own quote, and close the pages."""
+    view, written = inquiry.view, inquiry.written
+    cited = numbered(pinpointed(written.answer, written.lock, view.page_text), view)
+    inquiry.answer = replace(cited, understood=inquiry.request.understood, phase=inquiry.phases.phase)
+    note(inquiry, inquiry.recorded)
 
 
 def search(inquiry: Inquiry) -> None:
@@ -279,13 +306,17 @@ def warn(inquiry: Inquiry) -> None:
 
 
 def leave(inquiry: Inquiry) -> None:
-    """Note what receipt and telemetry keep of question, pages and search, and close the pages."""
+    """Note what telemetry keeps of the search, what the receipt keeps, and close the pages."""
+    note(inquiry, inquiry.tenant.found(inquiry.locked.search, inquiry.config.features, inquiry.phases))
+
+
+def note(inquiry: Inquiry, found: Trace) -> None:
+    """Note what receipt and telemetry keep of question and pages, and close these."""
     answer, request = inquiry.answer, inquiry.request
     originals = {cited: inquiry.view.original(cited) for cited in {each.page_id for each in answer.citations}}
     files = {page_id: original.digests() for page_id, original in originals.items() if original}
     written, asked, filters = inquiry.written, request.text, request.filters
     inquiry.written = replace(written, answer=answer, files=files, question=asked, filters=filters)
-    found = inquiry.tenant.found(inquiry.locked.search, inquiry.config.features, inquiry.phases)
     inquiry.recorded = answer_trace(found, inquiry.written)
     inquiry.lease.close()
 
@@ -313,7 +344,7 @@ def show(inquiry: Inquiry) -> None:
     inquiry.results = replace(inquiry.results, degraded=tuple(trace.flags), timings_ms=trace.timings_ms)
 
 
-QUESTION: Stages = (access, recall, search, select, settle, cite, ask_back, render, leave, receipt)
+QUESTION: Stages = (access, recall, take_set, search, select, settle, cite, ask_back, render, leave, receipt)
 BOOK: Stages = (narrow, access, recall, search_books, select, cite, refuse, render, warn, leave, receipt)
 SELECTION: Stages = (select_from_text,)
 SEARCH: Stages = (access, search_only, show)

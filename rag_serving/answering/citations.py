@@ -135,7 +135,9 @@ def _one_line(text: str) -> str:
 
 def claims_of(answer: Answer) -> list[str]:
     """Return the claims that an answer shows, each of one or more paragraphs and with its markers; of the closest
-    passages also the line above them."""
+    passages also the line above them; of a set each line."""
+    if answer.set:
+        return [line for line in answer.answer.split("\n") if line]
     first, *others = _CLAIM_END.split(answer.answer)
     return [*(first.split("\n\n", 1) if answer.outcome == "closest" else [first]), *others]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rag_serving.answering.citations import answer_text, citations_of, explained, shown_claims
 from rag_serving.answering.clarifying import closest
@@ -15,6 +16,7 @@ from rag_serving.answering.comparing.conflicts import Differing
 from rag_serving.answering.comparing.precedence import Opening
 from rag_serving.answering.gates import CLOSEST, NOT_FOUND, gate_confidence, gate_marked, gate_named, gate_ocr
 from rag_serving.answering.refusals import best_rejected, not_written, rejected_shapes
+from rag_serving.answering.verification import VerificationRules
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.sections import Gates
 from rag_serving.records.answers import Answer
@@ -39,6 +41,8 @@ class AnswerTrace:
     files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # digests of cited pages' files, by page id
     question: str = ""
     filters: Filters | None = None
+    rules: VerificationRules | None = None  # that the verdicts were reached with; None: the configuration's
+    certificate: Mapping[str, Any] | None = None  # of a set: what proves that it is whole
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,8 @@ def ask(
         typer.Option("--explain", help="Show how the question was read, what was found, and what kept it unanswered."),
     ] = False,
     shape: Annotated[
-        Literal["text", "markdown", "json"], typer.Option("--format", help="How the answer is printed.")
+        Literal["text", "markdown", "json", "csv"],
+        typer.Option("--format", help="How the answer is printed; csv: the members of a set."),
     ] = "text",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; the same as --format json.")] = False,
 ) -> None:

@@ -6,16 +6,18 @@ Belongs here: what is printed and how it looks. Does not belong here: arguments 
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import StringIO
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from rag_serving.config.logging import complain
-from rag_serving.escaping.targets import for_json, for_link, for_log, for_terminal, for_terminal_line
+from rag_serving.escaping.targets import for_csv, for_json, for_link, for_log, for_terminal, for_terminal_line
 
 if TYPE_CHECKING:
     from rag_serving.cli.finding import Finding
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from rag_serving.records.passages import Candidate
     from rag_serving.records.places import Location
     from rag_serving.records.refusal import Clarification, Refusal
+    from rag_serving.records.sets import SetResult
     from rag_serving.tracing import Listen
 
 _PLACES_SHOWN = 3
@@ -55,12 +58,26 @@ def shown() -> Iterator[Listen | None]:
 def shaped(answer: Answer, shape: str) -> str:
     if shape == "json":
         return for_json(answer.payload())
+    if shape == "csv" and answer.set:
+        return set_csv(answer.set)
     if shape == "markdown":
         from rag_serving.answering.markdown import markdown
 
         tell_flags(answer.flags)
         return markdown(answer)
     return "\n".join(answer_lines(answer))
+
+
+def set_csv(result: SetResult) -> str:
+    """Return all members of a set as CSV (RFC 4180): their page, cells, quote and address."""
+    lines, columns = StringIO(), result.columns
+    rows = csv.writer(lines)
+    rows.writerow(map(for_csv, ["page", *columns, "quote", "url"]))
+    for member in result.members:
+        cells = dict(member.cells)
+        shown = [member.title, *(cells.get(name, "") for name in columns), member.quote, member.url]
+        rows.writerow(map(for_csv, shown))
+    return lines.getvalue().rstrip()
 
 
 def answer_lines(answer: Answer, explaining: str = "--explain") -> Iterator[str]:

@@ -31,9 +31,11 @@ from rag_serving.records.claims import Claim, Draft, Verdict
 from rag_serving.records.flags import CLOSEST_PASSAGE
 from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.records.places import ocr_told, page_told
+from rag_serving.sets.certificate import recount
 
 Name = Literal[
-    "signature", "id", "generation", "question", "text_hash", "file", "lock", "quote", "verdicts", "outcome", "page",
+    "signature", "id", "generation", "question", "text_hash", "file", "lock", "quote", "verdicts", "outcome", "set",
+    "page",
 ]  # fmt: skip
 _BEFORE_REPLAY = ("receipt:", "generation:", "passage ", "question:")
 _NOT_IN_LOCK = "was not in the lock"
@@ -94,6 +96,9 @@ def _replayed(receipt: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Che
     verdicts = [*_lines("verdict ", faults, whole=True), *_lines("sentences:", faults)]
     yield _check("verdicts", verdicts, _all(receipt["verdicts"], "verdict", "came out the same once more"))
     yield _check("outcome", _lines("outcome:", faults), "it is shown as what it is")
+    if "set" in receipt:
+        counted = len(receipt["set"].get("members", ()))
+        yield _check("set", _lines("set:", faults), f"counted once more: {counted} members, and nothing else matches")
 
 
 def _all(parts: Sequence[Any], noun: str, holds: str) -> str:
@@ -116,7 +121,7 @@ def _check(name: Name, lines: Sequence[str], fine: str, index: int | None = None
     return Check(name, not lines, "; ".join(lines) or fine, index)
 
 
-_OF_THE_ASKER = frozenset({"asker", "sealed"})
+_OF_THE_ASKER = frozenset({"asker", "sealed", "readers"})
 
 
 @dataclass(frozen=True)
@@ -245,6 +250,7 @@ class Proofs:
             with self._stored(str(receipt.get("generation"))) as generation:
                 stored_pages = _archive(generation, principal)
                 problems += faults(self._secrecy.opened(receipt), stored_pages, self._secrecy.question_fault)
+                problems += set_faults(receipt, generation)
         except ReceiptError as error:
             if not fault:
                 raise
@@ -275,6 +281,17 @@ class Proofs:
             yield generation
 
 
+def set_faults(receipt: Receipt, generation: ServedGeneration) -> list[str]:
+    """Return what another run of a set's query finds otherwise than its certificate, a line each."""
+    if "set" not in receipt:
+        return []
+    if not isinstance(generation, Generation) or not isinstance(readers := receipt.get("readers"), list):
+        return ["set: it cannot be counted without the generation's files and the asker's reader classes"]
+    if (tables := generation.sets.of(frozenset(map(str, readers)))) is None:
+        return ["set: the generation has no tables to count it from"]
+    return recount({**receipt["set"], "readers": readers}, tables)
+
+
 @dataclass(frozen=True)
 class ReaderPages:
     """The pages of a generation as one reader may see them."""
@@ -302,11 +319,17 @@ def _is_open_to(receipt: Mapping[str, Any], then: ReaderView, published: ServedG
     `then` is the view of the generation that the receipt names, `now` of the published one. A page that is no longer
     there is no longer shown, nor is a passage that is still there and hidden now.
     """
+    members = [key for key, _ in receipt.get("set", {}).get("members", ())]
     return all(
         then.row_of(passage["chunk_id"]) is not None
         and _is_open_now(passage["page_id"], passage["chunk_id"], published, now)
         for passage in receipt["passages"]
-    )
+    ) and all(_has_member(then, key) and _has_member(now, key) for key in members)
+
+
+def _has_member(view: ReaderView, key: str) -> bool:
+    """Return whether a reader may see a member of a set: a page, or a chunk with the offsets of a row in it."""
+    return view.has_page(key) or view.row_of(key) is not None or view.row_of(key.rsplit(":", 2)[0]) is not None
 
 
 def _is_open_now(page_id: str, chunk_id: str, published: ServedGeneration, now: ReaderView) -> bool:
@@ -464,7 +487,8 @@ def _outcome_faults(receipt: Receipt) -> Iterator[str]:
     is_closest, is_shown = receipt["outcome"] == "closest", receipt["outcome"] != "none"
     if is_closest != (CLOSEST_PASSAGE in receipt["flags"]) or is_closest != receipt["answer"].startswith(CLOSEST):
         yield "outcome: flag and first line do not say whether these are only the closest passages"
-    if is_shown != bool(receipt["citations"]) or is_shown != (receipt["status"] == "answered"):
+    cites = bool(receipt["citations"]) or "set" in receipt
+    if is_shown != cites or is_shown != (receipt["status"] == "answered"):
         yield f"outcome: {receipt['outcome']} with status {receipt['status']}, {len(receipt['citations'])} citations"
 
 

@@ -25,13 +25,13 @@ from rag_serving.records.claims import Verdict
 from rag_serving.records.passages import Lock
 from rag_serving.tracing import coarse
 
-VERSION = 9
+VERSION = 10
 # Of version 2 a citation's `index` is its place in the lock, and no quote was shortened. Before version 4 sentences
 # were not compared with their passages word by word. Before version 5 questions were encrypted by a stream of HMAC;
 # before version 6 fewer sentences were carried, before version 7 there was no outcome, before version 8 no digest of a
 # file, and quotes that OCR read were said to be exact; before version 9 rules that are gone compared each sentence with
-# its passages.
-READ_VERSIONS = (2, 3, 4, 5, 6, 7, 8, 9)
+# its passages; before version 10 there were no sets.
+READ_VERSIONS = (2, 3, 4, 5, 6, 7, 8, 9, 10)
 ID_CHARS = 32
 
 
@@ -53,7 +53,9 @@ def make_receipt(tenant: str, written: AnswerTrace, rules: VerificationRules) ->
     `rules` are those that the verdicts were reached with.
     """
     answer, lock, draft = written.answer, written.lock, written.draft
+    proof = dict(written.certificate) if written.certificate else {}
     return {
+        **({"readers": proof.pop("readers"), "set": proof} if proof else {}),
         "version": VERSION,
         "tenant": tenant,
         "created_at": datetime.now(UTC).isoformat(timespec="milliseconds"),

@@ -54,7 +54,7 @@ class ReceiptWriter:
 
     def of(self, written: AnswerTrace) -> dict[str, Any]:
         """Return the receipt of an answer; nothing is stored."""
-        return make_receipt(self.tenant, written, self.rules)
+        return make_receipt(self.tenant, written, written.rules or self.rules)
 
     def repeated(
         self, trace: StageTrace, answer: Answer, first: Mapping[str, Any], asker: Principal, question: str

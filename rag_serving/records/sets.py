@@ -118,6 +118,7 @@ class SetMember:
     start: int = 0
     end: int = 0
     quote: str = ""
+    citation: int | None = None  # the number that its quote is shown under
     updated_at: datetime | None = None
 
 
@@ -155,6 +156,11 @@ class SetResult:
     generation: str = ""
     digest: str = ""
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the members' cells beside their title."""
+        return tuple(dict.fromkeys(name for member in self.members for name, _ in member.cells if name != "title"))
+
     def payload(self, most: int | None = None) -> dict[str, Any]:
         """Return the JSON shape with at most so many members; `total` counts all."""
         members = self.members[:most]
@@ -165,7 +171,7 @@ class SetResult:
             "total": len(self.members),
             "value": self.value,
             "made": self.made,
-            "columns": list(dict.fromkeys(name for member in members for name, _ in member.cells)),
+            "columns": list(self.columns),
             "members": [
                 {
                     "title": member.title,
@@ -173,6 +179,7 @@ class SetResult:
                     "page_id": member.page_id,
                     "chunk_id": member.chunk_id,
                     "quote": member.quote,
+                    "citation": member.citation,
                     "cells": dict(member.cells),
                 }
                 for member in members

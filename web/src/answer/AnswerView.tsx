@@ -12,6 +12,7 @@ import { AnswerText } from "./AnswerText";
 import { endingNumbers } from "./blocks";
 import { moveAmongNumbers } from "./CiteButton";
 import { told } from "./notes";
+import { SetView } from "./SetView";
 import { Sources, webAddress } from "./Sources";
 
 /** Show an answer with what was checked, and its sources. */
@@ -20,7 +21,8 @@ export function AnswerView({ answer }: { answer: Answer }) {
   return (
     <div class={`answer answer-${outcome}`} onKeyDown={moveAmongNumbers}>
       <Understood answer={answer} />
-      {outcome === "told" && <AnswerText text={answer.answer} citations={citations} />}
+      {answer.set && <SetView answer={answer} set={answer.set} />}
+      {outcome === "told" && !answer.set && <AnswerText text={answer.answer} citations={citations} />}
       {outcome === "closest" && <Closest text={answer.answer} citations={citations} />}
       {outcome === "none" && <None answer={answer} />}
       {isAskingOn(answer) && <Clarified {...answer.clarification!} />}

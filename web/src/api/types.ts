@@ -108,6 +108,22 @@ export interface Answer {
   flags: string[];
   notes?: string[];
   why?: Why;
+  set?: SetAnswer;
+}
+
+export interface SetMember {
+  title: string;
+  url: string;
+  quote: string;
+  citation: number | null;
+  cells: Record<string, string>;
+}
+
+export interface SetAnswer {
+  total: number;
+  columns: string[];
+  members: SetMember[];
+  groups: { name: string; count: number; value: string | null }[];
 }
 
 export interface Session {

@@ -1,0 +1,105 @@
+"""The answer about a whole set: its members in words, the first of them cited, and the certificate for its receipt.
+
+Belongs here: what readers see of a result, its lock and verdicts. Does not belong here: which set is asked for
+(`reading`), running the query (`execute`), what proves it (`certificate`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from rag_serving.answering.citations import MAX_QUOTE_WORDS, citations_of, shown_claims, shown_numbers
+from rag_serving.answering.composing import AnswerTrace
+from rag_serving.answering.verification import VerificationRules, verify
+from rag_serving.indexes.protocols import ReaderView
+from rag_serving.records.answers import Answer
+from rag_serving.records.claims import Claim, Draft
+from rag_serving.records.passages import Candidate, Lock
+from rag_serving.records.sets import SetMember, SetResult
+from rag_serving.sets.certificate import certificate
+from rag_serving.text.orders import orders_assistant
+
+MODEL = "set"
+MOST_CITED = 10
+"""Members with a citation of their own; the reply lists the others with their links, the certificate proves all."""
+_NAMELESS = ("", "title", "space", "updated", "text")  # cells that need no name beside them
+_LEFT_OUT = "(text for an assistant, left out)"
+_MARKER = re.compile(r"\[(\d{1,3})\]")
+
+
+def answer_set(result: SetResult, view: ReaderView, classes: frozenset[str]) -> AnswerTrace:
+    """Return the answer that lists or counts a set, each of its first members cited by the page's own words."""
+    proof = certificate(result, classes)
+    result = replace(result, members=tuple(map(_harmless, result.members)))
+    lock = _lock(result.members[:MOST_CITED], view)
+    places = {chunk_id: place for place, chunk_id in enumerate(lock.chunk_ids, start=1)}
+    cited = [member for member in result.members[:MOST_CITED] if member.chunk_id in places and member.quote]
+    claims = tuple(Claim(m.quote, places[m.chunk_id], m.quote, is_selected=True) for m in cited)
+    draft = Draft(tuple(dict.fromkeys(claims)), MODEL)
+    rules = VerificationRules(max_citations=MOST_CITED)
+    verdicts = verify(draft, lock, rules=rules)
+    numbers = {
+        verdict.claim: shown_numbers(verdicts)[verdict.index]
+        for verdict in verdicts
+        if verdict.outcome != "dropped" and verdict.index
+    }
+    marks = {member.key: numbers.get(claim) for member, claim in zip(cited, claims, strict=True)}
+    result = replace(result, members=tuple(replace(m, citation=marks.get(m.key)) for m in result.members))
+    answer = Answer(
+        "answered",
+        "\n".join(_lines(result)),
+        citations_of(verdicts, lock, MAX_QUOTE_WORDS),
+        shown_claims(verdicts, lock),
+        generation=view.id,
+        generator=MODEL,
+        set=result,
+    )
+    return AnswerTrace(answer, draft, lock, verdicts, rules=rules, certificate=proof)
+
+
+def _lock(members: Sequence[SetMember], view: ReaderView) -> Lock:
+    """Return the passages of the members that are indexed, each once."""
+    rows = [view.row_of(chunk_id) for chunk_id in dict.fromkeys(member.chunk_id for member in members)]
+    return Lock(tuple(Candidate(chunk, 0.0) for chunk in view.chunks([row for row in rows if row is not None])))
+
+
+def _harmless(member: SetMember) -> SetMember:
+    """Return a member without what is meant for an assistant."""
+    cells = tuple((name, _LEFT_OUT if orders_assistant(value) else value) for name, value in member.cells)
+    title = _LEFT_OUT if orders_assistant(member.title) else member.title
+    return replace(member, cells=cells, title=title, quote="" if orders_assistant(member.quote) else member.quote)
+
+
+def _lines(result: SetResult) -> Iterator[str]:
+    """Yield the answer's lines: the value or count, how it was made, the groups and the first members."""
+    count, counted = len(result.members), result.query.operation in ("list", "count")
+    noun = {"pages": "page", "rows": "row", "items": "item", "headings": "heading"}[result.query.kind]
+    number = f"{count:,} {noun}{'' if count == 1 else 's'}" if count else f"No {noun}"
+    yield f"**{number if counted else result.value}**: {_plain(result.rule)}."
+    if result.made and not counted:
+        yield f"\n{_plain(result.made)}."
+    if result.groups:
+        yield ""
+        yield from (f"- {_plain(each.name)}: {each.value or f'{each.count:,}'}" for each in result.groups)
+    if result.members:
+        yield ""
+        yield from map(_line, result.members[:MOST_CITED])
+    if count > MOST_CITED:
+        yield f"- … and {count - MOST_CITED:,} more"
+    yield (
+        f"\nNothing else matches among the {result.passages:,} passages of {result.pages:,} pages that you may read in "
+        f"generation {result.generation[:8]}."
+    )
+
+
+def _line(member: SetMember) -> str:
+    cells = [value if name in _NAMELESS else f"{name}: {value}" for name, value in member.cells if value]
+    said = " — ".join(filter(None, (member.title, ", ".join(cell for cell in cells if cell != member.title))))
+    return f"- {_plain(said)}{f' [{member.citation}]' if member.citation else ''}"
+
+
+def _plain(text: str) -> str:
+    """Return a text of a page on one line, without what looks like the number of a citation."""
+    return " ".join(_MARKER.sub(r"(\1)", text).split())
