@@ -52,7 +52,7 @@ def read_set(question: str, tables: SetTables, today: date | None = None) -> Rea
     queries = reader.queries()
     if not queries and not reader.has_series() and reader.words.match(phrase("OTHER_OPENING"), 0) is None:
         queries = read_rows(reader.words, tables)
-    if len(queries) != 1 or not reader.vocabulary.decides(queries[0]):
+    if len(queries) != 1 or not reader.vocabulary.decides(queries[0]) or reader.is_vague(queries[0]):
         return None
     return Reading(queries[0], tuple(reader.words.words))
 
@@ -116,6 +116,12 @@ class _Reader:
         """Return what the question asks the changes of; None where it asks for something else."""
         found = {change for _, facts in covers(len(self.words), self._steps) if (change := change_of(facts))}
         return found.pop() if len(found) == 1 else None
+
+    def is_vague(self, query: SetQuery) -> bool:
+        """Return whether the question asks for a definition or the text of a page, or for everything there is."""
+        return bool(phrase("DEFINITION").fullmatch(self.words.said)) or (
+            query == SetQuery("pages") and any(phrase("EVERYTHING").fullmatch(word) for word in self.words.words)
+        )
 
     def has_series(self) -> bool:
         """Return whether the question is after pages of a series."""
