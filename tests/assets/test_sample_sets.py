@@ -29,7 +29,7 @@ TITLES = [
 
 
 @pytest.fixture(scope="module")
-def sample(published_sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+def sample(published_sample: Path) -> Iterator[Pipeline]:
     with closing(Pipeline.open(load_config(published_sample / "app.yaml"), "demo")) as opened:
         yield opened
 
@@ -61,7 +61,8 @@ def test_who_may_read_more_is_told_of_more_and_nobody_else_is(sample: Pipeline) 
     assert "Secret Rotation" in titles(more)
     less = sample.ask(EVERYONE, RUNBOOKS)
     assert "Secret Rotation" not in str(less.payload())
-    assert less.set is not None and more.set is not None
+    assert less.set is not None
+    assert more.set is not None
     assert more.set.passages > less.set.passages
 
 
@@ -126,5 +127,6 @@ def test_every_door_carries_all_members(sample: Pipeline, published_sample: Path
     code, printed, _ = run("ask", RUNBOOKS, "--format", "csv", "--config", str(published_sample / "app.yaml"))
     header, *rows = printed.strip().splitlines()
     assert code == 0
-    assert header.startswith("page,") and header.endswith(",quote,url")
+    assert header.startswith("page,")
+    assert header.endswith(",quote,url")
     assert [row.split(",")[0] for row in rows] == TITLES
