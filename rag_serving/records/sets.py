@@ -118,8 +118,8 @@ class SetMember:
     start: int = 0
     end: int = 0
     quote: str = ""
-    citation: int | None = None  # the number that its quote is shown under
     updated_at: datetime | None = None
+    citation: int | None = None  # the number that its quote is shown under
 
 
 @dataclass(frozen=True)
