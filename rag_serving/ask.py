@@ -38,16 +38,18 @@ from rag_serving.records.flags import NO_SHARED_WORDS, RETRIEVAL_DISABLED
 from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.passages import Lock
 from rag_serving.records.queries import Filters
-from rag_serving.records.sets import SetError
+from rag_serving.records.sets import SetError, SetTables
 from rag_serving.retrieval.clarity import decided, topic_asked
 from rag_serving.retrieval.hybrid import RetrievalError
 from rag_serving.retrieval.rerank import POOL
 from rag_serving.retrieval.search import Search, search_candidates
 from rag_serving.retrieval.stages import SearchOptions, passage_stages
 from rag_serving.retrieval.why import search_results, why_of
-from rag_serving.sets.answer import answer_set
+from rag_serving.sets.answer import answer_changes, answer_set
+from rag_serving.sets.building import Change
 from rag_serving.sets.execute import execute
-from rag_serving.sets.reading import is_about_set, read_set
+from rag_serving.sets.history import page_changes, pages_in
+from rag_serving.sets.reading import is_about_set, read_change, read_set
 from rag_serving.telemetry.events import Kind, Trace
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.question_types import kind_of
@@ -110,14 +112,26 @@ def take_set(inquiry: Inquiry) -> None:
     request, view = inquiry.request, inquiry.view
     if request.filters or request.page or not is_about_set(request.text):
         return
-    with inquiry.trace.part("set"):
-        tables = view.set_tables()
-        reading = read_set(request.text, tables) if tables else None
-        if tables and reading:
-            with suppress(SetError):
+    with inquiry.trace.part("set"), suppress(SetError):
+        if tables := view.set_tables():
+            if reading := read_set(request.text, tables):
                 result = execute(reading.query, tables, view.id)
                 inquiry.written = answer_set(result, view, tables.classes)
                 inquiry.stages = (finish_set, receipt)
+            elif change := read_change(request.text, tables):
+                take_change(inquiry, change, tables)
+
+
+def take_change(inquiry: Inquiry, change: Change, tables: SetTables) -> None:
+    """Answer what changed, where a generation is kept to compare with."""
+    tenant, view = inquiry.tenant, inquiry.view
+    older = tenant.generation_before(change.since, view.id)
+    then = tenant.set_tables(older, inquiry.request.principal) if older else None
+    if older and then:
+        pages = change.pages or tuple(pages_in(tables, change.space))
+        changes = page_changes(then, tables, pages)
+        inquiry.written = answer_changes(changes, view, older, pages, tables.classes)
+        inquiry.stages = (finish_set, receipt)
 
 
 def finish_set(inquiry: Inquiry) -> None:

@@ -121,9 +121,10 @@ def published_at(store: Store, tenant: str) -> dict[str, str]:
         return {}
 
 
-def published_before(store: Store, tenant: str, moment: datetime) -> str | None:
-    """Return the generation that is kept and was published last before a moment; None where none is kept from then."""
-    kept = {info.id for info in list_generations(store, tenant) if not info.problem}
+def published_before(store: Store, tenant: str, moment: datetime, current: str = "") -> str | None:
+    """Return the generation that is kept, was published last before a moment, and is not the current one; None where
+    none is kept from then."""
+    kept = {info.id for info in list_generations(store, tenant) if not info.problem and info.id != current}
     then = {one: datetime.fromisoformat(when) for one, when in published_at(store, tenant).items() if one in kept}
     return max((one for one, when in then.items() if when < moment), key=then.__getitem__, default=None)
 

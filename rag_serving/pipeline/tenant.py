@@ -27,6 +27,7 @@ from rag_serving.conversations.conversing import Conversing
 from rag_serving.degradation.phases import Phases
 from rag_serving.degradation.tenant_phases import OnChange, TenantPhases
 from rag_serving.hooks import AuditLog, Event, TenantBudget
+from rag_serving.indexes.catalog import published_before
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.indexes.databases import RemoteError
 from rag_serving.indexes.protocols import ReaderView
@@ -43,6 +44,7 @@ from rag_serving.records.answers import Answer, SearchResults
 from rag_serving.records.claims import EXTRACTIVE
 from rag_serving.records.flags import NEARLY_SPENT
 from rag_serving.records.passages import Candidate
+from rag_serving.records.sets import SetTables
 from rag_serving.retrieval.hybrid import Mode, RetrievalError
 from rag_serving.retrieval.search import Search
 from rag_serving.telemetry.events import Kind, Trace
@@ -194,6 +196,20 @@ class TenantServices:
             reranker = open_reranker(config.features_of(tenant), config.reranker)
         services = Services(embedder or open_guarded(config), receipts, reranker, telemetry)
         return cls(config, tenant, published, services)
+
+    def generation_before(self, since: str, current: str) -> str | None:
+        """Return the kept generation that was published last before a date (an ISO date, month or year) and is not the
+        current one; without a date the one before the current. None where none is kept."""
+        if self.config.index.kind != "disk":
+            return None
+        begin = datetime.fromisoformat(f"{since}-01-01"[:10]).replace(tzinfo=UTC) if since else datetime.now(UTC)
+        return published_before(Store(self.config.home), self.tenant, begin, current)
+
+    def set_tables(self, generation: str, principal: Principal) -> SetTables | None:
+        """Return the tables of a kept generation as a reader may see them; None where it cannot be opened."""
+        with suppress(UnpublishedError), self.published.stored(generation) as opened:
+            return opened.for_reader(principal).set_tables()
+        return None
 
     @property
     def reranker(self) -> RemoteReranker | None:

@@ -8,7 +8,7 @@ receipts lie (`store`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -32,6 +32,7 @@ from rag_serving.records.flags import CLOSEST_PASSAGE
 from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.records.places import ocr_told, page_told
 from rag_serving.sets.certificate import recount
+from rag_serving.sets.history import changes_digest, page_changes
 
 Name = Literal[
     "signature", "id", "generation", "question", "text_hash", "file", "lock", "quote", "verdicts", "outcome", "set",
@@ -97,8 +98,9 @@ def _replayed(receipt: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Che
     yield _check("verdicts", verdicts, _all(receipt["verdicts"], "verdict", "came out the same once more"))
     yield _check("outcome", _lines("outcome:", faults), "it is shown as what it is")
     if "set" in receipt:
-        counted = len(receipt["set"].get("members", ()))
-        yield _check("set", _lines("set:", faults), f"counted once more: {counted} members, and nothing else matches")
+        members = receipt["set"].get("members")
+        fine = "the same changes once more" if members is None else f"{len(members)} members, and nothing else matches"
+        yield _check("set", _lines("set:", faults), fine)
 
 
 def _all(parts: Sequence[Any], noun: str, holds: str) -> str:
@@ -250,7 +252,7 @@ class Proofs:
             with self._stored(str(receipt.get("generation"))) as generation:
                 stored_pages = _archive(generation, principal)
                 problems += faults(self._secrecy.opened(receipt), stored_pages, self._secrecy.question_fault)
-                problems += set_faults(receipt, generation)
+                problems += set_faults(receipt, generation, self._stored)
         except ReceiptError as error:
             if not fault:
                 raise
@@ -281,15 +283,28 @@ class Proofs:
             yield generation
 
 
-def set_faults(receipt: Receipt, generation: ServedGeneration) -> list[str]:
-    """Return what another run of a set's query finds otherwise than its certificate, a line each."""
+Opened = Callable[[str], AbstractContextManager[ServedGeneration]]
+
+
+def set_faults(receipt: Receipt, generation: ServedGeneration, open_older: Opened) -> list[str]:
+    """Return what another run of a set's query, or of a comparison with an older generation, finds otherwise than its
+    certificate, a line each."""
     if "set" not in receipt:
         return []
     if not isinstance(generation, Generation) or not isinstance(readers := receipt.get("readers"), list):
         return ["set: it cannot be counted without the generation's files and the asker's reader classes"]
     if (tables := generation.sets.of(frozenset(map(str, readers)))) is None:
         return ["set: the generation has no tables to count it from"]
-    return recount({**receipt["set"], "readers": readers}, tables)
+    stated = receipt["set"]
+    if "older" not in stated:
+        return recount({**stated, "readers": readers}, tables)
+    try:
+        with open_older(str(stated["older"])) as older:
+            then = older.sets.of(frozenset(map(str, readers))) if isinstance(older, Generation) else None
+    except ReceiptError as error:
+        return [f"set: {error}"]
+    same = then is not None and changes_digest(page_changes(then, tables, stated["pages"])) == stated["digest"]
+    return [] if same else ["set: the changes between its generations are others"]
 
 
 @dataclass(frozen=True)
@@ -319,7 +334,8 @@ def _is_open_to(receipt: Mapping[str, Any], then: ReaderView, published: ServedG
     `then` is the view of the generation that the receipt names, `now` of the published one. A page that is no longer
     there is no longer shown, nor is a passage that is still there and hidden now.
     """
-    members = [key for key, _ in receipt.get("set", {}).get("members", ())]
+    stated = receipt.get("set", {})
+    members = [*(key for key, _ in stated.get("members", ())), *stated.get("pages", ())]
     return all(
         then.row_of(passage["chunk_id"]) is not None
         and _is_open_now(passage["page_id"], passage["chunk_id"], published, now)

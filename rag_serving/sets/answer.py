@@ -7,7 +7,7 @@ Belongs here: what readers see of a result, its lock and verdicts. Does not belo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rag_serving.answering.citations import MAX_QUOTE_WORDS, citations_of, shown_claims, shown_numbers
@@ -15,15 +15,17 @@ from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.verification import VerificationRules, verify
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.records.answers import Answer
-from rag_serving.records.claims import Claim, Draft
+from rag_serving.records.claims import Claim, Draft, Verdict
 from rag_serving.records.passages import Candidate, Lock
 from rag_serving.records.sets import SetMember, SetResult
 from rag_serving.sets.certificate import certificate
+from rag_serving.sets.history import PageChange, Wording, changes_digest
 from rag_serving.text.orders import orders_assistant
 
 MODEL = "set"
 MOST_CITED = 10
 """Members with a citation of their own; the reply lists the others with their links, the certificate proves all."""
+_UNITS_SHOWN = 10
 _NAMELESS = ("", "title", "space", "updated", "text")  # cells that need no name beside them
 _LEFT_OUT = "(text for an assistant, left out)"
 _MARKER = re.compile(r"\[(\d{1,3})\]")
@@ -33,18 +35,14 @@ def answer_set(result: SetResult, view: ReaderView, classes: frozenset[str]) -> 
     """Return the answer that lists or counts a set, each of its first members cited by the page's own words."""
     proof = certificate(result, classes)
     result = replace(result, members=tuple(map(_harmless, result.members)))
-    lock = _lock(result.members[:MOST_CITED], view)
+    lock = _lock((member.chunk_id for member in result.members[:MOST_CITED]), view)
     places = {chunk_id: place for place, chunk_id in enumerate(lock.chunk_ids, start=1)}
     cited = [member for member in result.members[:MOST_CITED] if member.chunk_id in places and member.quote]
     claims = tuple(Claim(m.quote, places[m.chunk_id], m.quote, is_selected=True) for m in cited)
     draft = Draft(tuple(dict.fromkeys(claims)), MODEL)
     rules = VerificationRules(max_citations=MOST_CITED)
     verdicts = verify(draft, lock, rules=rules)
-    numbers = {
-        verdict.claim: shown_numbers(verdicts)[verdict.index]
-        for verdict in verdicts
-        if verdict.outcome != "dropped" and verdict.index
-    }
+    numbers = _numbers(verdicts)
     marks = {member.key: numbers.get(claim) for member, claim in zip(cited, claims, strict=True)}
     result = replace(result, members=tuple(replace(m, citation=marks.get(m.key)) for m in result.members))
     answer = Answer(
@@ -59,9 +57,67 @@ def answer_set(result: SetResult, view: ReaderView, classes: frozenset[str]) -> 
     return AnswerTrace(answer, draft, lock, verdicts, rules=rules, certificate=proof)
 
 
-def _lock(members: Sequence[SetMember], view: ReaderView) -> Lock:
-    """Return the passages of the members that are indexed, each once."""
-    rows = [view.row_of(chunk_id) for chunk_id in dict.fromkeys(member.chunk_id for member in members)]
+def answer_changes(
+    changes: Sequence[PageChange], view: ReaderView, older: str, pages: Sequence[str], classes: frozenset[str]
+) -> AnswerTrace:
+    """Return what changed since an older generation: of each page the words that came, cited, beside those that went.
+
+    `pages`: ids of those that were asked for; none: all.
+    """
+    came = [unit.new for change in changes for unit in change.units if unit.new][:MOST_CITED]
+    lock = _lock([wording.chunk_id for wording in came], view)
+    places = {chunk_id: place for place, chunk_id in enumerate(lock.chunk_ids, start=1)}
+    claims = {
+        unit: Claim(unit.text, places[unit.chunk_id], unit.text, is_selected=True)
+        for unit in came
+        if unit.chunk_id in places and not orders_assistant(unit.text)
+    }
+    draft, rules = Draft(tuple(dict.fromkeys(claims.values())), MODEL), VerificationRules(max_citations=MOST_CITED)
+    verdicts = verify(draft, lock, rules=rules)
+    numbers = _numbers(verdicts)
+    marks = {unit: numbers.get(claim) for unit, claim in claims.items()}
+    answer = Answer(
+        "answered",
+        "\n".join(_change_lines(changes, marks, older, view.id)),
+        citations_of(verdicts, lock, MAX_QUOTE_WORDS),
+        shown_claims(verdicts, lock),
+        generation=view.id,
+        generator=MODEL,
+    )
+    proof = {"readers": sorted(classes), "older": older, "pages": list(pages), "digest": changes_digest(changes)}
+    return AnswerTrace(answer, draft, lock, verdicts, rules=rules, certificate=proof)
+
+
+def _change_lines(
+    changes: Sequence[PageChange], marks: Mapping[Wording, int | None], older: str, newer: str
+) -> Iterator[str]:
+    count = len(changes)
+    between = f"between generation {older[:8]} and generation {newer[:8]}"
+    yield f"**{f'{count} page' if count else 'No page'}{'s' if count > 1 else ''} changed** {between}."
+    for change in changes:
+        version = f"version {change.old_version or 'none'} to {change.new_version or 'none'}"
+        when = f", {change.updated_at:%Y-%m-%d}" if change.updated_at else ""
+        who = f", {change.author}" if change.author else ""
+        yield f"\n**{_plain(change.title)}** ({change.what}, {version}{when}{who})"
+        for unit in change.units[:_UNITS_SHOWN]:
+            if unit.old and not orders_assistant(unit.old.text):
+                yield f"- before: “{_plain(unit.old.text)}”"
+            if unit.new and not orders_assistant(unit.new.text):
+                mark = marks.get(unit.new)
+                yield f"- now: “{_plain(unit.new.text)}”{f' [{mark}]' if mark else ''}"
+        if len(change.units) > _UNITS_SHOWN:
+            yield f"- … and {len(change.units) - _UNITS_SHOWN} more"
+
+
+def _numbers(verdicts: Sequence[Verdict]) -> dict[Claim, int]:
+    """Return the number that each claim which stands is shown under."""
+    shown = shown_numbers(verdicts)
+    return {each.claim: shown[each.index] for each in verdicts if each.outcome != "dropped" and each.index}
+
+
+def _lock(chunk_ids: Iterable[str], view: ReaderView) -> Lock:
+    """Return the passages of these ids that are indexed, each once."""
+    rows = [view.row_of(chunk_id) for chunk_id in dict.fromkeys(chunk_ids)]
     return Lock(tuple(Candidate(chunk, 0.0) for chunk in view.chunks([row for row in rows if row is not None])))
 
 

@@ -19,7 +19,7 @@ Said = Mapping[str, list[Any]]
 
 @dataclass(frozen=True)
 class Change:
-    """What changed since a date, which may be a year or a month: on pages, or in a space."""
+    """What changed since a date, which may be a year or a month: on pages, or in a space. Without a date: last."""
 
     pages: tuple[str, ...]
     space: str | None
@@ -47,8 +47,10 @@ def change_of(facts: Iterable[Fact]) -> Change | None:
     said = dict(facts)
     if set(said) - {"operation", "changed", "noun", "title", "space", "date"} or not said.get("changed"):
         return None
-    operator, since = said.get("date", ("", ""))
-    if operator not in ("ge", "gt") or said.get("operation") == "count" or not {"title", "space"} & set(said):
+    operator, since = said.get("date", ("ge", ""))
+    if operator not in ("ge", "gt") or said.get("operation") == "count" or not (said.get("title") or since):
+        return None
+    if not {"title", "space"} & set(said):
         return None
     return Change(tuple(page.page_id for page in said.get("title", ())), said.get("space"), since)
 

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from rag_serving.artifacts.columns import strings
 from rag_serving.records.sets import SetTables
+from rag_serving.sets.execute import sha256_of
 from rag_serving.text.structure import decode, structure_of
 
 OWN_READERS = 1 << 30
@@ -92,6 +93,17 @@ def page_changes(
         if units or any(then[name] != row[name] for name in ("version", "title")):
             changes.append(_change(row, "changed", then, row, tuple(units)))
     return sorted(changes, key=lambda each: (-(each.updated_at.timestamp() if each.updated_at else 0), each.page_id))
+
+
+def pages_in(tables: SetTables, space: str | None) -> list[str]:
+    """Return the ids of a space's pages."""
+    return [row["page_id"] for row in tables.pages.to_pylist() if row["space"] == space]
+
+
+def changes_digest(changes: Sequence[PageChange]) -> str:
+    """Return the SHA-256 of what changed: pages, and the words that went and came."""
+    units = [[[each.old and each.old.text, each.new and each.new.text] for each in one.units] for one in changes]
+    return sha256_of([[one.page_id, one.what, words] for one, words in zip(changes, units, strict=True)])
 
 
 def unit_changes(old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> list[UnitChange]:

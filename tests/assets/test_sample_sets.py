@@ -73,7 +73,7 @@ def test_a_receipt_counts_the_set_again_and_finds_what_was_changed(sample: Pipel
     assert any(check.name == "set" and check.ok and "5 members" in check.detail for check in proof.checks)
     receipt = stored(sample, answer)
     with sample.published.acquire() as generation:
-        assert set_faults(receipt, generation) == []
+        assert set_faults(receipt, generation, sample.proofs._stored) == []
         for change in (
             lambda one: one["set"]["members"].pop(),
             lambda one: one["set"]["members"].append(["1310750", "0"]),
@@ -85,7 +85,7 @@ def test_a_receipt_counts_the_set_again_and_finds_what_was_changed(sample: Pipel
         ):
             changed = copy.deepcopy(receipt)
             change(changed)
-            assert set_faults(changed, generation), change
+            assert set_faults(changed, generation, sample.proofs._stored), change
 
 
 def test_a_shared_receipt_is_closed_to_who_may_not_see_a_member(sample: Pipeline) -> None:
