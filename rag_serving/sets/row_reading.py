@@ -80,12 +80,6 @@ def read_rows(words: Words, tables: SetTables) -> list[SetQuery]:
     return _merged(queries)
 
 
-def containers_named(words: Words, tables: SetTables) -> list[Container]:
-    """Return the tables, lists and pages of headings whose names have a word of the question, with their columns."""
-    containers: _Containers = _CONTAINERS.of(tables)
-    return [containers.with_columns(each) for each in containers.named(words)]
-
-
 class _Containers:
     """All containers of what a reader may see; their cells are read when a question may be about them."""
 
@@ -101,15 +95,12 @@ class _Containers:
         known = _phrase_stems()
         pairs = zip(words.words, words.stems, strict=True)
         content = [(word, stem) for word, stem in pairs if stem not in known and not stem.isdecimal()]
+        named = {id(each): each for stem in words.stems for each in self._by_entity.get(stem, ())}
         if not content:
             return []
         said = set(words.stems)
-        whole = (each for each in self.named(words) if len(each.sections) == 1 or each.names <= said)
+        whole = (each for each in named.values() if len(each.sections) == 1 or each.names <= said)
         return [container for container in whole if container.may_know(content)]
-
-    def named(self, words: Words) -> list[Container]:
-        """Return the containers that go by a word of the question."""
-        return list({id(each): each for stem in words.stems for each in self._by_entity.get(stem, ())}.values())
 
     def with_columns(self, container: Container) -> Container:
         """Return a container with its columns; without any where its rows cannot be read or are of several tables."""

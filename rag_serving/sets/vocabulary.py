@@ -197,16 +197,6 @@ class Vocabulary:
         """Return the property keys that the longest run of words from a place is."""
         return self._longest(self._keys[0], words, start)
 
-    def keys_with(self, words: Words) -> list[str]:
-        """Return the property keys that have a word of the question."""
-        return sorted(
-            key for said, keys in self._keys[0].items() if not set(said).isdisjoint(words.stems) for key in keys
-        )
-
-    def has_key(self, key: str) -> bool:
-        """Return whether pages have a property."""
-        return bool(self.values_of(normalized(key))[1])
-
     @cached_property
     def _keys(self) -> tuple[Mapping[tuple[str, ...], tuple[str, ...]], Mapping[str, Sequence[int]]]:
         """What may be a key of a property, by its words, and the passages that have it."""
