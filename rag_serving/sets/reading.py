@@ -27,6 +27,7 @@ from rag_serving.sets.vocabulary import Vocabulary, Words, vocabulary_of
 from rag_serving.text.patterns import patterns
 
 _LONGEST = 300  # characters: whoever writes more asks for more than a set
+_MOST_WORDS = 60
 _LONGEST_PHRASE = 6  # words that pages are asked to mention
 _SHORTEST_TYPO = 6  # letters of a template's word that may be mistyped
 _SENTENCE = re.compile(r"(?<=[.?!;])\s+|\n+")
@@ -46,11 +47,11 @@ def is_about_set(question: str) -> bool:
 
 def read_set(question: str, tables: SetTables, today: date | None = None) -> Reading | None:
     """Return the one query that accounts for every word of a question; None: it is for the ordinary way."""
-    if not is_about_set(question):
-        return None
     reader = _reader(question, tables, today)
+    if reader is None:
+        return None
     queries = reader.queries()
-    if not queries and not reader.has_series() and reader.words.match(phrase("OTHER_OPENING"), 0) is None:
+    if not queries and not reader.has_series():
         queries = read_rows(reader.words, tables)
     if len(queries) != 1 or not reader.vocabulary.decides(queries[0]) or reader.is_vague(queries[0]):
         return None
@@ -60,12 +61,17 @@ def read_set(question: str, tables: SetTables, today: date | None = None) -> Rea
 def read_change(question: str, tables: SetTables, today: date | None = None) -> Change | None:
     """Return the pages or the space whose changes since a date a question asks for; None: it asks for something
     else."""
-    return _reader(question, tables, today).change() if is_about_set(question) else None
+    reader = _reader(question, tables, today)
+    return reader.change() if reader else None
 
 
-def _reader(question: str, tables: SetTables, today: date | None) -> _Reader:
+def _reader(question: str, tables: SetTables, today: date | None) -> _Reader | None:
+    if not is_about_set(question):
+        return None
     vocabulary = vocabulary_of(tables)
     words = Words(_corrected(_without_padding(question), vocabulary))
+    if not 0 < len(words) <= _MOST_WORDS or words.match(phrase("OTHER_OPENING"), 0) is not None:
+        return None
     return _Reader(words, vocabulary, today or date.today())
 
 
@@ -105,8 +111,6 @@ class _Reader:
 
     def queries(self) -> list[SetQuery]:
         """Return the distinct queries among the covers with the fewest free words."""
-        if not len(self.words) or self.words.match(phrase("OTHER_OPENING"), 0) is not None:
-            return []
         found = covers(len(self.words), self._steps)
         built = [(free, query) for free, facts in found if (query := query_of(facts, self.vocabulary))]
         least = min((free for free, _ in built), default=0)

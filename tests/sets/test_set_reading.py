@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies
 from support.set_tables import Piece, set_tables
 
-from rag_serving.records.sets import SetQuery
+from rag_serving.records.sets import SetError, SetQuery
 from rag_serving.sets.building import Change
 from rag_serving.sets.execute import execute
 from rag_serving.sets.reading import is_about_set, read_change, read_set
@@ -204,6 +206,29 @@ def test_what_a_reader_may_not_see_names_nothing() -> None:
 )
 def test_a_question_after_changes_is_read(question: str, change: Change | None) -> None:
     assert read_change(question, TABLES, TODAY) == change
+
+
+_WORDS = (
+    "which what how many list all pages page the of in and or not updated since before february 2026 last mention link",
+    "to below with label status adr 11 007 runbooks gate reference ops eng tidecast gdańsk error codes retriable rooms",
+    "seats more than 10 most trondheim meeting owner deciders rosa jin title newest longest each who config options",
+    "when available metrics 404 does is from for three top changed",
+)
+
+
+@given(strategies.lists(strategies.sampled_from(" ".join(_WORDS).split()), max_size=14).map(" ".join))
+def test_any_words_are_read_or_left(question: str) -> None:
+    query = read(question)
+    read_change(question, TABLES, TODAY)
+    if query is not None:
+        assert SetQuery.of(query.payload()) == query
+        with suppress(SetError):
+            execute(query, TABLES, "g")
+
+
+def test_words_that_can_be_read_in_very_many_ways_take_no_time() -> None:
+    for words in ("in ", "pages in ", "the last ", "which that ", "a ", "mention mention "):
+        assert read(words * (290 // len(words))) is None
 
 
 def test_most_questions_are_told_by_their_words() -> None:
