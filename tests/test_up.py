@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support.waiting import processes_with
 
 ROOT = Path(__file__).parents[1]
 UP = ROOT / "scripts" / "up.py"
@@ -57,13 +58,8 @@ def free_port() -> int:
 
 
 def processes_of(environment: dict[str, str]) -> set[int]:
-    """The live processes whose environment has this test's Dagster home, whoever started them."""
-    mark, found = f"DAGSTER_HOME={environment['DAGSTER_HOME']}".encode(), set()
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if mark in (folder / "environ").read_bytes().split(b"\0"):
-                found.add(int(folder.name))
-    return found
+    """The live processes that have this test's Dagster home."""
+    return processes_with(f"DAGSTER_HOME={environment['DAGSTER_HOME']}")
 
 
 def wait_for(condition: object, seconds: float) -> bool:
@@ -128,6 +124,7 @@ def test_when_one_half_ends_the_other_is_ended_too_even_if_it_ignores_signals(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # by day test_dagster_ui.py starts and ends it
 def test_nothing_of_dagster_and_the_api_is_left_after_the_end(environment: dict[str, str]) -> None:
     start = ["sh", "-c", f"'{sys.executable}' '{UP}' & wait"]  # as a job in the background, which ignores Ctrl-C
     with subprocess.Popen(start, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as sh:

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from support.waiting import processes_with
+
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 120
 
@@ -38,7 +40,7 @@ def dagster_ui(folder: Path, config: Path) -> Iterator[str]:
             _wait_until_up(f"{address}/server_info", process, folder / "dagster.log")
             yield address
         finally:
-            _stop(process)
+            _stop(process, environment["DAGSTER_HOME"])
 
 
 def dagster_home(folder: Path) -> Path:
@@ -68,11 +70,13 @@ def _wait_until_up(url: str, process: subprocess.Popen[bytes], log: Path) -> Non
     raise RuntimeError(f"the Dagster UI did not start:\n{log.read_text(encoding='utf-8')}")
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask once; then kill what is left. `make up` ends runs and daemons itself."""
+def _stop(process: subprocess.Popen[bytes], home: str) -> None:
+    """Ask once, and kill what is left after a while: nothing may be."""
     process.send_signal(signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=40)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+        process.wait(timeout=60)
+    left = processes_with(f"DAGSTER_HOME={home}")
+    for each in left:
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
+    assert not left
