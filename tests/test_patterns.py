@@ -34,7 +34,6 @@ _MADE_AT_RUN_TIME = {
     "rag_serving.sets.mentions": "the escaped words of a query between two characters",
     "rag_serving.indexes.view": "a stem of letters, then letters",
     "rag_serving.sets.cells": "of a table of this module; its values are walked",
-    "rag_serving.sets.mentions": "the escaped words of a question at word borders",
     "evals.evaluation.usefulness": "the escaped words of a gold fact between two characters",
 }
 

@@ -51,7 +51,10 @@ from rag_serving.config.sources import ConfluenceExport as Settings
 
 INDEX = "index.html"
 _FILE = re.compile(r"(?:^|/)attachments/([0-9]+)/([0-9]+)\.\w+\Z")
-_EDITORS = re.compile(r"last modified by (.+?) on "), re.compile(r"[Cc]reated by (.+?)(?:, last modified)? on ")
+_EDITORS = (
+    re.compile(r"last modified by (.{1,99}?) on "),
+    re.compile(r"[Cc]reated by (.{1,99}?)(?:, last modified)? on "),
+)
 _DATE = re.compile(r"\bon ([A-Z][a-z]{2} [0-9]{2}, [0-9]{4})\s*$")
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa  # readers of files have no memory for it
 
 _SPACE = re.compile(r"\s+")
-_NUMBER = re.compile(r"^https?://([^/?#]+)[^#]*?(?:/pages/|[?&]pageId=)(\d+)")
+_NUMBER = re.compile(r"^https?://([^/?#]++)[^#]*?(?:/pages/|[?&]pageId=)(\d+)")
 _NOT_IN_SLUG = re.compile(r"[^\w\s-]")
 BORROWED = "html-above"
 """The rule of a heading that has no id of its own: it is reached by that of the heading above."""
