@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, localcontext
 from itertools import islice
 from typing import get_args
@@ -54,6 +54,7 @@ from rag_serving.sets.tables import Part, Passage, headings_of, items_of, rows_o
 _ALWAYS = ("title", "space", "updated")
 _OPERATIONS = {"sum": "sum of {}", "average": "average of {}", "min": "least of {}", "max": "greatest of {}"}
 _ADDED = ("number", "money", "duration", "size")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS = 60  # of sums
 
 
@@ -74,6 +75,11 @@ class _Pages:
             self._texts[name] = list(_page_texts(name, self._tables, self._places))
         return self._texts[name]
 
+    def column(self, name: str) -> list[str]:
+        """Return a column of the table."""
+        values: list[str] = self._tables.pages[name].take(pa.array(self._places)).to_pylist()
+        return values
+
     def kept(self, at: Sequence[int]) -> _Pages:
         """Return some of them."""
         return _Pages(self._tables, self._places[list(at)])
@@ -83,10 +89,13 @@ class _Pages:
         fields = _shown_fields(query)
         names = [name.removeprefix(PROPERTY) for name in fields]
         rows: Iterable[tuple[str, ...]] = zip(*(map(", ".join, self.texts(name)) for name in fields), strict=True)
-        few = self._tables.pages.select(["page_id", "title", "url", "updated_at"]).take(pa.array(self._places))
+        columns = map(self.column, ("page_id", "title", "url"))
+        moments = self._tables.pages["updated_at"].take(pa.array(self._places))
+        times = pc.cast(moments, pa.int64()).to_pylist()  # ten times as fast as times of Arrow
+        updates = (None if time is None else _EPOCH + timedelta(milliseconds=time) for time in times)
         return [
             SetMember(page, page, title, url, tuple(zip(names, row, strict=True)), updated_at=updated)
-            for row, page, title, url, updated in zip(rows, *map(pa.ChunkedArray.to_pylist, few.columns), strict=True)
+            for row, page, title, url, updated in zip(rows, *columns, updates, strict=True)
         ]
 
 
@@ -123,7 +132,8 @@ def execute(query: SetQuery, tables: SetTables, generation: str) -> SetResult:
         SetError: it cannot be made honestly.
     """
     _check(query)
-    rows = _ordered(query, _pages(query, tables) if query.kind == "pages" else _parts(query, tables))
+    unordered: _Rows = _pages(query, tables) if query.kind == "pages" else _parts(query, tables)
+    rows = unordered.kept(_order(query, unordered))
     value, made = _value(query, rows)
     unquoted = rows.members(query)
     members = tuple(_quoted(query, tables, unquoted) if query.kind == "pages" else unquoted)
@@ -168,10 +178,11 @@ def _check(query: SetQuery) -> None:
 
 def _pages(query: SetQuery, tables: SetTables) -> _Pages:
     """Return the pages that fit, by title."""
-    places = pages_of(query.where, tables)
-    few = tables.pages.select(["title", "page_id"]).take(pa.array(places))
-    keys = list(zip(map(normalized, few["title"].to_pylist()), few["page_id"].to_pylist(), strict=True))
-    return _Pages(tables, places[sorted(range(len(keys)), key=keys.__getitem__)])
+    pages = _Pages(tables, pages_of(query.where, tables))
+    if query.first is not None:  # the first few are known before all are in order
+        pages = pages.kept(_order(query, pages))
+    keys = list(zip(map(normalized, pages.column("title")), pages.column("page_id"), strict=True))
+    return pages.kept(sorted(range(len(keys)), key=keys.__getitem__))
 
 
 def _shown_fields(query: SetQuery) -> list[str]:
@@ -260,21 +271,21 @@ def _cells(rows: _Rows, name: str) -> list[str]:
     return cells
 
 
-def _ordered(query: SetQuery, rows: _Rows) -> _Rows:
-    """Return the members in their order, cut where the query says; those alike at the border are all kept."""
+def _order(query: SetQuery, rows: _Rows) -> Sequence[int]:
+    """Return the places of members in their order, cut where the query says; those alike at the border are all kept."""
     if not query.order:
-        return rows
+        return range(len(rows))
     name, is_greatest_first = query.order
     cells = _cells(rows, name)
     keys = _sort_keys(name, cells)
     known = [place for place, cell in enumerate(cells) if cell]
     places = sorted(known, key=lambda place: keys[place], reverse=is_greatest_first)
     if query.first is None:
-        return rows.kept([*places, *(place for place, cell in enumerate(cells) if not cell)])
+        return [*places, *(place for place, cell in enumerate(cells) if not cell)]
     end = min(query.first, len(places))
     while 0 < end < len(places) and keys[places[end]] == keys[places[end - 1]]:
         end += 1
-    return rows.kept(places[:end])
+    return places[:end]
 
 
 def _sort_keys(name: str, cells: Sequence[str]) -> Sequence[Decimal | str]:
