@@ -59,18 +59,7 @@ def _of_page(said: Said, vocabulary: Vocabulary) -> SetQuery | None:
     """Return the query after one field of one page."""
     beside = {name for name, values in said.items() if values}
     page = _one(said["title"][0], said["space"])
-    if page is None or beside - {
-        "title",
-        "space",
-        "operation",
-        "column",
-        "changed",
-        "order",
-        "who",
-        "key",
-        "noun",
-        "kind",
-    }:
+    if page is None or beside - _OF_PAGE:
         return None
     if "count" in said["operation"] or ("noun" in beside and "column" not in beside):
         return None

@@ -155,7 +155,7 @@ class _Reader:
             facts += [("where", Condition("title", "ne", title)) for title in found.others]
             yield Step(end, (("noun", _is_plural(words, end)), ("kind", found.name), *facts))
         if (space := vocabulary.space_named(words, start)) is not None and self._is_key(start, space[0]):
-            yield Step(space[0], (("space", space[1]),))
+            yield Step(self._behind("SPACE", space[0]), (("space", space[1]),))
         for key in patterns("sets")["STATUS_KEYS"]:
             yield from self._value(start, key)
         end, pages = vocabulary.pages_named(words, start)

@@ -25,7 +25,7 @@ from rag_serving.sets.cells import value_of
 from rag_serving.sets.pages import passages_of
 from rag_serving.sets.phrases import Fact, Step, covers, phrase, words_of_phrases
 from rag_serving.sets.tables import rows_of
-from rag_serving.sets.vocabulary import Remembered, Values, Words, stemmed
+from rag_serving.sets.vocabulary import KINDS, Remembered, Values, Words, stemmed
 from rag_serving.text.analyzer import stems
 
 _FEWEST_HEADINGS = 5
@@ -117,11 +117,14 @@ class _Containers:
         return container
 
 
+def _texts_of_pages(tables: SetTables) -> pa.Table:
+    return tables.texts.filter(pc.is_in(tables.texts["kind"], value_set=pa.array(KINDS)))
+
+
 def _hanging(tables: SetTables) -> Iterator[Container]:
     """Yield the tables and lists by section, and all lists of each page that has no table."""
-    texts = tables.texts
-    is_page = pc.is_in(texts["kind"], value_set=pa.array(["page", "document"]))
-    rows = texts.filter(pc.and_(is_page, pc.match_substring_regex(texts["text"], _HANGING)))
+    texts = _texts_of_pages(tables)
+    rows = texts.filter(pc.match_substring_regex(texts["text"], _HANGING))
     sections: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows.select(["page_id", "anchor", "title", "heading_path", "text"]).to_pylist():
         sections[row["page_id"], row["anchor"]].append(row)
@@ -158,7 +161,8 @@ def _headings(tables: SetTables) -> Iterator[Container]:
     below: dict[str, set[str]] = defaultdict(set)
     roots: dict[str, str] = {}
     titles: dict[str, str] = {}
-    columns = (tables.texts[name].to_pylist() for name in ("page_id", "title", "anchor", "heading_path"))
+    texts = _texts_of_pages(tables)
+    columns = (texts[name].to_pylist() for name in ("page_id", "title", "anchor", "heading_path"))
     for page_id, title, anchor, path in zip(*columns, strict=True):
         titles[page_id] = title
         if len(path) > 1:

@@ -37,6 +37,8 @@ _KEY = re.compile(
 )
 _CONNECTING = ("and", "of", "for", "und", "für", "von")
 _ISO_DATE = re.compile(r"\b\d{4}-\d\d-\d\d\b")
+KINDS = ("page", "document")
+"""Of pages that questions are about: their comments and attachments have names of their own."""
 _LONGEST_NAME = 12  # words of a question that are looked up as one name
 _KEPT = 8
 
@@ -132,7 +134,7 @@ class Vocabulary:
 
     def __init__(self, tables: SetTables) -> None:
         self.tables = tables
-        pages = tables.pages
+        pages = self._facts = tables.pages.filter(pc.is_in(tables.pages["kind"], value_set=pa.array(KINDS)))
         titles = pages["title"].to_pylist()
         names = zip(pages["page_id"].to_pylist(), titles, pages["space"].to_pylist(), map(stemmed, titles), strict=True)
         self.pages = [Page(*each) for each in names]
@@ -189,7 +191,8 @@ class Vocabulary:
         if key not in self._properties:
             passages = passages_at(self.tables, np.array(self._keys[1].get(key, ()), int))
             parts = [part for passage in passages for part in properties_of(passage, key)]
-            pages = frozenset(part.passage.page_id for part in parts) & self.by_id.keys()
+            parts = [part for part in parts if part.passage.page_id in self.by_id]
+            pages = frozenset(part.passage.page_id for part in parts)
             self._properties[key] = Values(part.cells[0][1] for part in parts), pages
         return self._properties[key]
 
@@ -231,7 +234,7 @@ class Vocabulary:
 
     def are_dated(self, label: str) -> bool:
         """Return whether the titles of all pages with a label have a date."""
-        rows = zip(self.tables.pages["labels"].to_pylist(), self.pages, strict=True)
+        rows = zip(self._facts["labels"].to_pylist(), self.pages, strict=True)
         return all(_ISO_DATE.search(page.title) for labels, page in rows if label in (labels or ()))
 
     def decides(self, query: SetQuery) -> bool:
@@ -253,7 +256,7 @@ class Vocabulary:
         spellings: list[set[str]] = [set(), set()]
         for page, text in zip(alike["page_id"].to_pylist(), alike["text"].to_pylist(), strict=True):
             for pages, spelling in zip(spellings, phrases, strict=True):
-                if spelling.is_in(text):
+                if page in self.by_id and spelling.is_in(text):
                     pages.add(page)
         found, others = spellings if " " in phrase else reversed(spellings)
         return bool(found) and others <= found
@@ -281,7 +284,7 @@ class Vocabulary:
         return any(link["page_id"] not in self.by_id for link in self._row(page)["links"] or ())
 
     def _row(self, page: Page) -> Mapping[str, Any]:
-        row: Mapping[str, Any] = self.tables.pages.slice(self.pages.index(page), 1).to_pylist()[0]
+        row: Mapping[str, Any] = self._facts.slice(self.pages.index(page), 1).to_pylist()[0]
         return row
 
     def _longest(self, names: Mapping[tuple[str, ...], Made], words: Words, start: int) -> tuple[int, Made] | None:

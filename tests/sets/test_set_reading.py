@@ -33,6 +33,8 @@ TABLES = set_tables(
         "5": [Piece("- Pumps\n- Valves", ("Gauges",)), Piece("- Heat", ("Timers",))],
         "6": ["The exactly-once promise of TideCast. See the storm room."],
         "7": ["The desk in Gdańsk keeps it exactly once."],
+        "9": ["Status: OPEN\n\nThe storm-room is in Gdańsk.",
+              Piece("| Code | Meaning |\n|---|---|\n| 1 | Wait |", ("Error codes",))],
         "8": [Piece("a", (f"option.{n}",)) for n in range(6)],
     },
     **{
@@ -44,6 +46,7 @@ TABLES = set_tables(
         "5": {"title": "Available Metrics", "labels": ["runbook"], "updated_at": JANUARY},
         "6": {"title": "Operations Weekly 2026-02-09", "labels": ["meeting"], "updated_at": JANUARY},
         "7": {"title": "Operations Weekly 2026-03-02", "labels": ["meeting"], "updated_at": JANUARY},
+        "9": {"title": "Gate Reference", "labels": ["adr"], "kind": "comments", "updated_at": JANUARY},
         "8": {"title": "generated/producer_config", "updated_at": JANUARY},
     },
 )  # fmt: skip
