@@ -169,7 +169,7 @@ class _Reader:
     def _label(self, start: int, end: int, label: str) -> Iterator[Step]:
         """Yield a label as a noun, or as what pages are: `runbooks`, `which runbook`, `are archived`."""
         condition = ("where", Condition("label", "eq", label))
-        if _is_plural(self.words, end):
+        if _is_plural(self.words, end) and self.vocabulary.is_kind(label):
             yield Step(end, (("noun", True), ("kind", label), condition))
         elif start and self.words.match(phrase("BEFORE_LABEL"), start - 1) is not None:
             yield Step(end, (("noun", False), condition))
@@ -275,7 +275,7 @@ _PLAIN: Mapping[str, tuple[Fact, ...]] = {
     "WROTE": (("changed", True),),
     "OR": (("or", True),),
 }
-_DATED = {"NOT_SINCE": "lt", "SINCE": "ge", "AFTER": "gt", "BEFORE": "lt", "DURING": "eq"}
+_DATED = {"NOT_SINCE": "le", "SINCE": "ge", "AFTER": "gt", "BEFORE": "lt", "DURING": "eq"}
 _SLOTS = {
     "IN_SPACE": "_in_space",
     "LABELLED": "_labelled",

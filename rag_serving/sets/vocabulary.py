@@ -26,6 +26,7 @@ from rag_serving.sets.mentions import Phrase
 from rag_serving.sets.pages import pages_of, passages_at
 from rag_serving.sets.tables import properties_of
 from rag_serving.text.analyzer import stems
+from rag_serving.text.patterns import patterns
 
 _WORD = re.compile(r"[^\W_]+")
 _SERIES = re.compile(
@@ -36,6 +37,7 @@ _KEY = re.compile(
     r"(?m)^(?:[|>] ?|[-*+] )?[*`]{0,3}([^\W\d_][^:|\n*`.]{0,39}?)[*`]{0,3} ?(?::[*`]{0,3}\s|\|[^|\n]*\|$)"
 )
 _CONNECTING = ("and", "of", "for", "und", "für", "von")
+_KIND = re.compile(r"\w+ ?[-:#–\d]")
 _ISO_DATE = re.compile(r"\b\d{4}-\d\d-\d\d\b")
 KINDS = ("page", "document")
 """Of pages that questions are about: their comments and attachments have names of their own."""
@@ -232,10 +234,26 @@ class Vocabulary:
         """Return whether words stand one after the other in a title."""
         return any(_has_run(page.stems, said) for page in self.pages)
 
+    def pages_with(self, label: str) -> list[Page]:
+        """Return the pages with a label."""
+        rows = zip(self._facts["labels"].to_pylist(), self.pages, strict=True)
+        return [page for labels, page in rows if label in (labels or ())]
+
+    def is_kind(self, label: str) -> bool:
+        """Return whether a label says what a page is (`runbook`), and not what it is about (`berth`): it is a known
+        kind, has several words, or half of the titles end or begin with it as with their kind."""
+        said = stemmed(label)
+        if len(said) > 1 or any(said == stemmed(kind) for kind in patterns("sets")["KINDS"]):
+            return True
+        pages = self.pages_with(label)
+        kinds = [
+            page for page in pages if page.stems[-1:] == said or (page.stems[:1] == said and _KIND.match(page.title))
+        ]
+        return 2 * len(kinds) >= len(pages)
+
     def are_dated(self, label: str) -> bool:
         """Return whether the titles of all pages with a label have a date."""
-        rows = zip(self._facts["labels"].to_pylist(), self.pages, strict=True)
-        return all(_ISO_DATE.search(page.title) for labels, page in rows if label in (labels or ()))
+        return all(_ISO_DATE.search(page.title) for page in self.pages_with(label))
 
     def decides(self, query: SetQuery) -> bool:
         """Return whether it is plain which pages have the phrases that a query looks for, and which are the longest."""

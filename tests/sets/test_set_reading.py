@@ -43,7 +43,7 @@ TABLES = set_tables(
               "labels": ["adr"], "ancestors": ["1"], "links": [{"page_id": "3", "url": None}]},
         "3": {"title": "ADR-011: Tides", **ENG, "labels": ["adr"], "ancestors": ["1"], "author": "Jin Park"},
         "4": {"title": "Gate Reference", **ENG, "labels": ["runbook"], "updated_at": datetime(2026, 2, 1, tzinfo=UTC)},
-        "5": {"title": "Available Metrics", "labels": ["runbook"], "updated_at": JANUARY},
+        "5": {"title": "Available Metrics", "labels": ["runbook", "vessel"], "updated_at": JANUARY},
         "6": {"title": "Operations Weekly 2026-02-09", "labels": ["meeting"], "updated_at": JANUARY},
         "7": {"title": "Operations Weekly 2026-03-02", "labels": ["meeting"], "updated_at": JANUARY},
         "9": {"title": "Gate Reference", "labels": ["adr"], "kind": "comments", "updated_at": JANUARY},
@@ -92,7 +92,10 @@ def value(question: str) -> Any:
         ("Which pages were updated in February 2026?", "34"),
         ("What has changed since February?", "134"),
         ("Was hat sich seit Anfang Februar im ENG-Bereich geändert?", "134"),
-        ("pages that have not been edited since 2026", "2"),
+        ("pages that have not been edited since 2025", "2"),
+        ("Can you list all pages about which nobody knows", None),
+        ("Could you please show me all runbooks?", "45"),
+        ("Which vessel pages are there?", "5"),
         ("Which ENG pages were last changed before 9 February 2026", "24"),
         ("ADRs with status accepted", "2"),
         ("which ADRs are rejected", "3"),
@@ -175,6 +178,7 @@ def test_pages_of_each_space_are_counted() -> None:
         "What is the longest page?",  # by words and by characters it is not the same
         "which pages link to Operations Weekly",  # two pages
         "how many error codes are not retriable",
+        "how many vessels are there",  # a label of what pages are about
         "list all runbooks and ADRs",  # either, and not both
         "who has the runbooks",
         "Are all runbooks in OPS?",
