@@ -9,6 +9,7 @@ import subprocess
 import sys
 from copy import copy
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -62,6 +63,25 @@ def other(built_wiki: Wiki) -> Machine:
     return Machine(folder, folder / "home", built_wiki.folder / "backup")
 
 
+def asked(machine: Machine) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run("ask", QUESTION, "--json", "--config", str(machine.folder / "app.yaml"))[1])
+    return found
+
+
+def test_a_backup_answers_elsewhere_with_receipts_that_verify(original: Machine, other: Machine) -> None:
+    before = asked(original)
+    copied = original.run(f"{BACK_UP}\ninstall -m 600 secret /vault/citelock-secret")
+    assert copied.returncode == 0, copied.stderr
+    restored = other.run(f"set -e\n{RESTORE}")
+    assert restored.returncode == 0, restored.stderr
+    after = asked(other)
+    assert (before["status"], len(before["citations"])) == ("answered", 1)
+    assert [after["answer"], after["citations"]] == [before["answer"], before["citations"]]
+    config = str(other.folder / "app.yaml")
+    assert run("receipt", "verify", before["receipt_id"], "--config", config)[0] == 0
+
+
+@pytest.mark.nightly
 def test_a_backup_made_beside_a_server_and_a_build_answers_elsewhere_with_receipts_that_verify(
     built_wiki: Wiki, original: Machine, other: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,8 +100,7 @@ def test_a_backup_made_beside_a_server_and_a_build_answers_elsewhere_with_receip
     checked = other.run(f"set -e\n{CHECK}", RECEIPT=before["receipt_id"])
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert f"{before['receipt_id']} holds" in checked.stdout
-    config = str(other.folder / "app.yaml")
-    after = json.loads(run("ask", QUESTION, "--json", "--config", config)[1])
+    after = asked(other)
     assert [after["answer"], after["citations"]] == [before["answer"], before["citations"]]
 
     there = copy(built_wiki)

@@ -20,7 +20,7 @@ SENTENCES = [
 ]
 
 
-@pytest.mark.parametrize("size", [3, 5, 12])
+@pytest.mark.parametrize("size", [12, *(pytest.param(size, marks=pytest.mark.nightly) for size in (3, 5))])
 def test_sentences_are_used_again_until_there_are_enough_chunks(tmp_path: Path, size: int) -> None:
     told: list[tuple[str, int, int]] = []
     built = build(tmp_path / "home", size, tmp_path / "cache", lambda *what: told.append(what), SENTENCES)

@@ -155,7 +155,7 @@ def test_the_asset_graph_shows_the_way_from_pages_to_the_published_generation(
 
 
 def test_jobs_run_from_their_buttons_and_publish(
-    page: Page, published: Published, picture: Callable[[str], None]
+    page: Page, published: Published, is_whole: bool, picture: Callable[[str], None]
 ) -> None:
     address = published.ui.address
     page.goto(published.run)
@@ -168,10 +168,11 @@ def test_jobs_run_from_their_buttons_and_publish(
     page.goto(f"{address}/assets/generation?view=checks")
     expect_on_reload(page, "Succeeded")
     picture("dagster-checks")
-    page.goto(f"{address}/{GRAPH}")
-    expect(page.get_by_text("generation", exact=True).first).to_be_visible()
-    page.wait_for_timeout(1000)  # the graph colours its nodes when their events have arrived
-    picture("dagster-graph-published")
+    if is_whole:
+        page.goto(f"{address}/{GRAPH}")
+        expect(page.get_by_text("generation", exact=True).first).to_be_visible()
+        page.wait_for_timeout(1000)  # the graph colours its nodes when their events have arrived
+        picture("dagster-graph-published")
     current = (published.ui.tenant / "current").read_text(encoding="utf-8").strip()
     assert re.fullmatch(r"[0-9a-f]{16}", current)
 

@@ -38,12 +38,17 @@ SERVERS = ("support.running", "support.stand_in")
 # program, what a test of `make test` says, or needs minutes of a processor.
 NIGHTLY = (
     # Builds, servers and workers that others start, too.
+    "test_bench_built.py::test_some_pages_change",
+    "test_bench_command.py::test_stopped_it_keeps",
     "test_build_command.py::test_a_build_killed_at_any_moment",  # test_publishing_survives.py
     "test_celery_cluster.py::test_two_workers_make",
     "test_context_writer.py::test_a_killed_run_repeats_at_most_what_was_in_flight",
     "test_damage.py::test_a_gate_stops_chunks_that_were_lost",  # test_an_override_publishes: a gate stops a candidate
     "test_damage.py::test_an_undamaged_rebuild_passes_every_time",
+    # The check `embedded_again` finds other vectors, too: those of another order, by day.
+    "test_damage.py::test_damage_is_named_and_not_published[models_mixed-",
     "test_damage.py::test_damage_is_named_and_not_published[no_prefix-",
+    "test_damage.py::test_damage_is_named_and_not_published[wrong_prompt_prefix-",
     "test_definitions.py::test_dg_finds_nothing_wrong",
     "test_database_figures.py::test_figures_of_qdrant",
     "test_drain.py::test_a_server_leaves_for_as_long_as_is_configured",
@@ -87,10 +92,12 @@ NIGHTLY = (
     "test_load_tool.py::test_a_real_leak_is_found",
     "test_load_faults.py::test_a_server_without_its_sidecar",
     "test_load_tool.py::test_a_server_under_load",
-    # Models and examples of the same way.
+    # Models, examples and collections of the same way.
+    "test_answers_quality.py::test_the_evidence_for_claims_of_scifact_is_shown",  # by day those of SQuAD
     "test_agent_examples.py::test_an_agent_refuses",
     "test_agent_examples.py::test_an_agent_answers_with_the_page[langgraph",
     "test_ragas_model.py::test_a_model_that_writes_garbage_is_named_by_metric[{",
+    "test_ragas_model.py::test_a_child_that_is_killed",  # by day it is late
     "test_ragas_model.py::test_metrics_that_a_model_judges_are_what_they_are_by_hand[ollama]",
 )
 # Where all doors are tried, one store is: over every store ask test_leak_backends.py and indexes/contract.
