@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -26,7 +27,7 @@ from support.waiting import wait_until
 from support.wiki import configuration
 
 from rag_serving.api.app import create_app
-from rag_serving.api.connections import ReadInTime
+from rag_serving.api.connections import ReadInTime, end_unacknowledged
 from rag_serving.api.server import uvicorn_settings
 from rag_serving.config.serving import Serving
 from rag_serving.deadline import check
@@ -178,11 +179,22 @@ def endless() -> Iterator[tuple[Endless, str]]:
         yield made, url
 
 
-def test_what_nobody_reads_is_dropped_and_frees_what_it_holds(endless: tuple[Endless, str]) -> None:
+def test_what_nobody_reads_is_dropped_and_frees_what_it_holds(
+    endless: tuple[Endless, str], caplog: pytest.LogCaptureFixture
+) -> None:
     made, url = endless
     unread = opened(url, b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n", 4096)
     assert made.ended.wait(30)
     assert received(unread) < 30_000_000
+    assert not caplog.records, "strangers could fill the log"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="an option of Linux")
+def test_the_kernel_ends_a_connection_whose_client_acknowledges_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        end_unacknowledged([listening], 1.5)
+        with socket.create_connection(listening.getsockname()), listening.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 1500
 
 
 def test_who_reads_a_byte_a_second_is_dropped(endless: tuple[Endless, str]) -> None:
