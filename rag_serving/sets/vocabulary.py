@@ -145,8 +145,11 @@ class Vocabulary:
         pairs = set(zip(pages["space_name"].to_pylist(), pages["space"].to_pylist(), strict=True))
         self._spaces = {stemmed(name or key): key for name, key in sorted(pairs, key=str)}
         self._spaces |= {stemmed(key): key for key in self.spaces}
-        labels = {str(label) for those in pages["labels"].to_pylist() for label in those or ()}
-        self.labels = {stemmed(label): label for label in sorted(labels, reverse=True)}
+        self._labelled: dict[str, list[Page]] = defaultdict(list)
+        for page, labels in zip(self.pages, pages["labels"].to_pylist(), strict=True):
+            for label in labels or ():
+                self._labelled[label].append(page)
+        self.labels = {stemmed(label): label for label in sorted(self._labelled, reverse=True)}
         self.series = series_of(titles)
         self.statuses = frozenset(status for status in pages["status"].to_pylist() if status)
         times = [time for time in pages["updated_at"].to_pylist() if time]
@@ -232,12 +235,8 @@ class Vocabulary:
 
     def has_title(self, said: tuple[str, ...]) -> bool:
         """Return whether words stand one after the other in a title."""
-        return any(_has_run(page.stems, said) for page in self.pages)
-
-    def pages_with(self, label: str) -> list[Page]:
-        """Return the pages with a label."""
-        rows = zip(self._facts["labels"].to_pylist(), self.pages, strict=True)
-        return [page for labels, page in rows if label in (labels or ())]
+        holding = (self._holding.get(stem, set()) for stem in said)
+        return any(_has_run(page.stems, said) for page in set.intersection(*holding))
 
     def is_kind(self, label: str) -> bool:
         """Return whether a label says what a page is (`runbook`), and not what it is about (`berth`): it is a known
@@ -245,7 +244,7 @@ class Vocabulary:
         said = stemmed(label)
         if len(said) > 1 or any(said == stemmed(kind) for kind in patterns("sets")["KINDS"]):
             return True
-        pages = self.pages_with(label)
+        pages = self._labelled[label]
         kinds = [
             page for page in pages if page.stems[-1:] == said or (page.stems[:1] == said and _KIND.match(page.title))
         ]
@@ -253,7 +252,7 @@ class Vocabulary:
 
     def are_dated(self, label: str) -> bool:
         """Return whether the titles of all pages with a label have a date."""
-        return all(_ISO_DATE.search(page.title) for page in self.pages_with(label))
+        return all(_ISO_DATE.search(page.title) for page in self._labelled[label])
 
     def decides(self, query: SetQuery) -> bool:
         """Return whether it is plain which pages have the phrases that a query looks for, and which are the longest."""
