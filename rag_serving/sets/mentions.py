@@ -67,6 +67,18 @@ class Phrase:
         may[odd] = _has(texts.take(pa.array(odd)), self._loose_pattern) if len(odd) > _FEW else True
         return np.flatnonzero(may)
 
+    def sieved_keys(self, texts: pa.ChunkedArray | pa.Array) -> np.ndarray:
+        """Return the places of the texts in which it may be the key of a property: before a colon or a bar, or in parts
+        of a link."""
+        is_linked = np.array(_has(texts, r"(?i)\]\("))
+        may = is_linked.copy()
+        may[self.sieved(texts)] = True
+        places = np.flatnonzero(may)
+        few = texts.take(pa.array(places))
+        is_key = np.asarray(_has(few, rf"(?i){re.escape(self._word)}[^\n]*[:|]"))
+        kept: np.ndarray = places[is_key | is_linked[places] | ~np.asarray(_is_simple(few))]
+        return kept
+
     @property
     def _plain_pattern(self) -> str:
         """The phrase in a text that is normalized by its case and white space alone."""

@@ -90,7 +90,7 @@ def properties(tables: SetTables, key: str, pages: Sequence[str]) -> dict[str, l
     """Return the values of a property by page."""
     found: dict[str, list[Part]] = {}
     plain = normalized(key)
-    for passage in passages_at(tables, _rows_with(tables, pages, Phrase(key).sieved)):
+    for passage in passages_at(tables, _rows_with(tables, pages, Phrase(key).sieved_keys)):
         for part in properties_of(passage, plain):
             found.setdefault(passage.page_id, []).append(part)
     return found

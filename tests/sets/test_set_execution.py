@@ -97,6 +97,20 @@ def test_pages_of_which_a_condition_holds(where: list[tuple[str, str, str]], fou
     assert "".join(keys(pages(*where))) == found
 
 
+def test_keys_of_properties_in_any_spelling() -> None:
+    spelt = [
+        "OWNER: Rosa",
+        "**Owner:** Rosa",
+        "| `Own`er | Rosa |",
+        "- [Own](https://x.example)er : Rosa",
+        "Ｏｗｎｅｒ: Rosa",
+    ]
+    others = ["The owner is Rosa", "Owner:Rosa", "Owner of it: Rosa", "Rosa: owner", "```\nOwner: Rosa\n```"]
+    tables = set_tables({f"{place:02}": [text] for place, text in enumerate([*spelt, *others])})
+    found = execute(SetQuery("pages", (Condition("property:owner", "eq", "rosa"),)), tables, "g1")
+    assert [member.page_id for member in found.members] == [f"{place:02}" for place in range(len(spelt))]
+
+
 def test_rows_of_a_table_that_goes_on_in_another_passage() -> None:
     result = rows()
     assert [dict(member.cells)["Room"] for member in result.members] == ["Fjord", "Elv", "Kai"]
