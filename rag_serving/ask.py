@@ -50,7 +50,7 @@ from rag_serving.sets.building import Change
 from rag_serving.sets.execute import execute
 from rag_serving.sets.history import page_changes, pages_in
 from rag_serving.sets.reading import is_about_set, read_change, read_set
-from rag_serving.telemetry.events import Kind, Trace
+from rag_serving.telemetry.events import Kind
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.question_types import kind_of
 from rag_serving.text.small_talk import remark_of
@@ -139,7 +139,7 @@ def finish_set(inquiry: Inquiry) -> None:
     view, written = inquiry.view, inquiry.written
     cited = numbered(pinpointed(written.answer, written.lock, view.page_text), view)
     inquiry.answer = replace(cited, understood=inquiry.request.understood, phase=inquiry.phases.phase)
-    note(inquiry, inquiry.recorded)
+    leave(inquiry)
 
 
 def search(inquiry: Inquiry) -> None:
@@ -280,7 +280,8 @@ def refuse(inquiry: Inquiry) -> None:
 
 
 def render(inquiry: Inquiry) -> None:
-    """Make the answer: how the question was read, what was read for it, and what its asker is told beside it."""
+    """Make the answer: how the question was read, what was read for it, and what its asker is told beside it. Note what
+    telemetry keeps of the search."""
     cited, request, locked, passages = inquiry.cited, inquiry.request, inquiry.locked, inquiry.written.lock
     status, text = inquiry.instead or (cited.status, cited.answer)
     overlap, decision, why = inquiry.config.retrieval.min_keyword_overlap, locked.search.decision, None
@@ -310,6 +311,7 @@ def render(inquiry: Inquiry) -> None:
         evidence=evidence,
         why=why,
     )
+    inquiry.recorded = inquiry.tenant.found(locked.search, inquiry.config.features, inquiry.phases)
 
 
 def warn(inquiry: Inquiry) -> None:
@@ -320,18 +322,13 @@ def warn(inquiry: Inquiry) -> None:
 
 
 def leave(inquiry: Inquiry) -> None:
-    """Note what telemetry keeps of the search, what the receipt keeps, and close the pages."""
-    note(inquiry, inquiry.tenant.found(inquiry.locked.search, inquiry.config.features, inquiry.phases))
-
-
-def note(inquiry: Inquiry, found: Trace) -> None:
     """Note what receipt and telemetry keep of question and pages, and close these."""
     answer, request = inquiry.answer, inquiry.request
     originals = {cited: inquiry.view.original(cited) for cited in {each.page_id for each in answer.citations}}
     files = {page_id: original.digests() for page_id, original in originals.items() if original}
     written, asked, filters = inquiry.written, request.text, request.filters
     inquiry.written = replace(written, answer=answer, files=files, question=asked, filters=filters)
-    inquiry.recorded = answer_trace(found, inquiry.written)
+    inquiry.recorded = answer_trace(inquiry.recorded, inquiry.written)
     inquiry.lease.close()
 
 
