@@ -32,7 +32,7 @@ COLUMNS = {
 """Fields that are shown, and the columns they are read from."""
 _LINKS = ("links_to", "linked_from")
 _DATE = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?")
-_FAR = 500  # passages in all for each page of some, where those are looked up one after the other
+_FAR = 120  # passages in all for each page of some, where those are looked up one after the other
 _TEXT_COLUMNS = ["chunk_id", "page_id", "title", "url", "anchor", "heading_path", "text", "structure"]
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "lt": lambda one, other: one < other,
