@@ -57,8 +57,8 @@ class SetTablesOfReaders:
 
     def __init__(self, chunks: pa.Table, read: Callable[[], Facts | None]) -> None:
         """`chunks`: GENERATION_CHUNKS; `read`: its facts."""
-        self._chunks, self._read, self._lock = chunks, read, threading.Lock()
-        self._tables = lru_cache(maxsize=max(1, min(64, _ROWS // max(len(chunks), 1))))(self._compute)
+        self._chunks, self._read = chunks, read
+        self._tables = lru_cache(maxsize=max(1, min(64, _ROWS // max(len(chunks), 1))))(self._made_once)
 
     @property
     def classes(self) -> frozenset[str]:
@@ -72,8 +72,19 @@ class SetTablesOfReaders:
 
     def of(self, classes: frozenset[str]) -> SetTables | None:
         """Return the rows that these reader classes open; None where the generation has no facts."""
-        with self._lock:  # who waits for the same classes finds them made
-            return self._tables(classes & self.classes)
+        return self._tables(classes & self.classes)()
+
+    def _made_once(self, classes: frozenset[str]) -> Callable[[], SetTables | None]:
+        """Return what gives the tables: who asks first makes them, and others of the same classes wait for that."""
+        lock, made = threading.Lock(), list[SetTables | None]()
+
+        def tables() -> SetTables | None:
+            with lock:
+                if not made:
+                    made.append(self._compute(classes))
+                return made[0]
+
+        return tables
 
     @cached_property
     def _known(self) -> tuple[Facts | None, frozenset[str]]:

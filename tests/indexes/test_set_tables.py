@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,14 @@ def test_a_hidden_page_is_named_by_no_link_and_no_ancestor(tmp_path: Path, facts
 def test_tables_are_made_once_for_readers_of_the_same_classes(tmp_path: Path, facts: Facts) -> None:
     generation = built(tmp_path, facts)
     assert tables(generation, STAFF) is tables(generation, Principal(TENANT, "bob", frozenset({"staff", "ops"})))
+    generation.close()
+
+
+def test_threads_that_ask_at_once_have_the_same_tables(tmp_path: Path, facts: Facts) -> None:
+    generation = built(tmp_path, facts)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: tables(generation, STAFF), range(16)))
+    assert all(one is found[0] for one in found)
     generation.close()
 
 
