@@ -70,8 +70,8 @@ def all_places(places: DuplicateLocations, row: int, classes: frozenset[str]) ->
     return OF(places, row, places.classes)
 
 
-def everything_is_visible(view: GenerationView, generation: Generation, classes: Any) -> None:  # noqa: ARG001
-    INIT(view, generation, generation.known_classes)
+def everything_is_visible(view: GenerationView, generation: Generation, *_: Any) -> None:
+    INIT(view, generation, generation.known_classes, lambda classes: classes)
 
 
 OF = DuplicateLocations.of
