@@ -158,9 +158,10 @@ def test_jobs_run_from_their_buttons_and_publish(
     page: Page, published: Published, is_whole: bool, picture: Callable[[str], None]
 ) -> None:
     address = published.ui.address
-    page.goto(published.run)
-    expect(page.get_by_text("Success", exact=True).first).to_be_visible()
-    picture("dagster-run")
+    if is_whole:
+        page.goto(published.run)
+        expect(page.get_by_text("Success", exact=True).first).to_be_visible()
+        picture("dagster-run")
     page.goto(f"{address}/assets/chunks?view=partitions&partition=eng")
     expect(page.get_by_text("dagster/row_count")).to_be_visible()
     expect(page.get_by_text("chunks_new")).to_be_visible()
