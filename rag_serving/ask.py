@@ -46,7 +46,7 @@ from rag_serving.retrieval.search import Search, search_candidates
 from rag_serving.retrieval.stages import SearchOptions, passage_stages
 from rag_serving.retrieval.why import search_results, why_of
 from rag_serving.sets.answer import answer_changes, answer_set
-from rag_serving.sets.building import Change
+from rag_serving.sets.building import ChangeQuestion
 from rag_serving.sets.execute import execute
 from rag_serving.sets.history import page_changes, pages_in
 from rag_serving.sets.reading import is_about_set, read_change, read_set
@@ -122,7 +122,7 @@ def take_set(inquiry: Inquiry) -> None:
                 take_change(inquiry, change, tables)
 
 
-def take_change(inquiry: Inquiry, change: Change, tables: SetTables) -> None:
+def take_change(inquiry: Inquiry, change: ChangeQuestion, tables: SetTables) -> None:
     """Answer what changed, where a generation is kept to compare with."""
     tenant, view = inquiry.tenant, inquiry.view
     older = tenant.generation_before(change.since, view.id)

@@ -251,6 +251,7 @@ class AnswerOutput(Result):
     generation: str = ""
     receipt_id: str | None = None
     flags: list[str] = []
+    set: Annotated[dict[str, Any] | None, Field(description=f"A whole set that was asked for. {NOTICE}")] = None
 
 
 def hit_of(candidate: Candidate) -> SearchHit:
@@ -340,6 +341,8 @@ def answer_of(question: str, answer: Answer, markdown: str) -> AnswerOutput:
         citation["also_at"] = [{**place, "url": for_link(place["url"])} for place in citation["also_at"]]
     for option in (shape["clarification"] or {}).get("options", ()):
         option["url"] = for_link(option["url"]) if option["url"] else None
+    for member in (shape.get("set") or {}).get("members", ()):
+        member["url"] = for_link(member["url"])
     return AnswerOutput.model_validate({**shape, "question": question, "markdown": markdown})
 
 

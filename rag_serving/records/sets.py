@@ -197,7 +197,7 @@ class SetError(ValueError):
 
 
 @dataclass(frozen=True)
-class Reading:
+class SetReading:
     """A question read into a query, with the words of it that the query accounts for."""
 
     query: SetQuery

@@ -12,13 +12,13 @@ from typing import Any
 
 from rag_serving.records.sets import Condition, Operation, SetQuery
 from rag_serving.sets.phrases import Fact
-from rag_serving.sets.vocabulary import Page, Vocabulary
+from rag_serving.sets.vocabulary import NamedPage, Vocabulary
 
 Said = Mapping[str, list[Any]]
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangeQuestion:
     """What changed since a date, which may be a year or a month: on pages, or in a space. Without a date: last."""
 
     pages: tuple[str, ...]
@@ -42,7 +42,7 @@ def query_of(facts: Iterable[Fact], vocabulary: Vocabulary) -> SetQuery | None:
     return None if said["column"] or said["who"] else _of_pages(said, vocabulary)
 
 
-def change_of(facts: Iterable[Fact]) -> Change | None:
+def change_of(facts: Iterable[Fact]) -> ChangeQuestion | None:
     """Return the pages or the space whose changes since a date the phrases ask for."""
     said = dict(facts)
     if set(said) - {"operation", "changed", "noun", "title", "space", "date"} or not said.get("changed"):
@@ -52,7 +52,7 @@ def change_of(facts: Iterable[Fact]) -> Change | None:
         return None
     if not {"title", "space"} & set(said):
         return None
-    return Change(tuple(page.page_id for page in said.get("title", ())), said.get("space"), since)
+    return ChangeQuestion(tuple(page.page_id for page in said.get("title", ())), said.get("space"), since)
 
 
 def _of_page(said: Said, vocabulary: Vocabulary) -> SetQuery | None:
@@ -79,7 +79,7 @@ def _of_page(said: Said, vocabulary: Vocabulary) -> SetQuery | None:
     return SetQuery("pages", tuple(where), column=column) if column else None
 
 
-def _has_property(vocabulary: Vocabulary, page: Page, key: str) -> bool:
+def _has_property(vocabulary: Vocabulary, page: NamedPage, key: str) -> bool:
     return page.page_id in vocabulary.values_of(key)[1]
 
 
@@ -135,7 +135,7 @@ def _links_outside(said: Said, vocabulary: Vocabulary) -> bool:
     return any(vocabulary.links_outside(page) for page in said["linked_from"][0])
 
 
-def _one(pages: Sequence[Page], spaces: Sequence[str]) -> Page | None:
+def _one(pages: Sequence[NamedPage], spaces: Sequence[str]) -> NamedPage | None:
     """Return the one page that a title names, among those of a space that is named."""
     inside = [page for page in pages if not spaces or page.space == spaces[0]]
     return inside[0] if len(inside) == 1 else None

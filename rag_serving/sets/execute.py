@@ -49,7 +49,7 @@ from rag_serving.sets.pages import (
     properties,
 )
 from rag_serving.sets.rules import rule_of
-from rag_serving.sets.tables import Part, Passage, headings_of, items_of, rows_of
+from rag_serving.sets.tables import MemberPassage, Part, headings_of, items_of, rows_of
 
 _ALWAYS = ("title", "space", "updated")
 _OPERATIONS = {"sum": "sum of {}", "average": "average of {}", "min": "least of {}", "max": "greatest of {}"}
@@ -58,7 +58,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS = 60  # of sums
 
 
-class _Pages:
+class _PageFields:
     """Pages by their places in the table."""
 
     def __init__(self, tables: SetTables, places: np.ndarray) -> None:
@@ -80,9 +80,9 @@ class _Pages:
         values: list[str] = self._tables.pages[name].take(pa.array(self._places)).to_pylist()
         return values
 
-    def kept(self, at: Sequence[int]) -> _Pages:
+    def kept(self, at: Sequence[int]) -> _PageFields:
         """Return some of them."""
-        return _Pages(self._tables, self._places[list(at)])
+        return _PageFields(self._tables, self._places[list(at)])
 
     def members(self, query: SetQuery) -> list[SetMember]:
         """Return them as members."""
@@ -99,7 +99,7 @@ class _Pages:
         ]
 
 
-class _Parts:
+class _Sections:
     """Rows, items or headings; `updated`: when their pages were."""
 
     def __init__(self, parts: Sequence[Part], updated: Mapping[str, datetime]) -> None:
@@ -113,16 +113,16 @@ class _Parts:
         """Return the texts of a field of each."""
         return [_field(part, name) for part in self._parts]
 
-    def kept(self, at: Sequence[int]) -> _Parts:
+    def kept(self, at: Sequence[int]) -> _Sections:
         """Return some of them."""
-        return _Parts([self._parts[place] for place in at], self._updated)
+        return _Sections([self._parts[place] for place in at], self._updated)
 
     def members(self, query: SetQuery) -> list[SetMember]:
         """Return them as members."""
         return [_part_member(part, query, self._updated) for part in self._parts]
 
 
-_Rows = _Pages | _Parts
+_Rows = _PageFields | _Sections
 
 
 def execute(query: SetQuery, tables: SetTables, generation: str) -> SetResult:
@@ -176,9 +176,9 @@ def _check(query: SetQuery) -> None:
         raise SetError("the first are those by an order")
 
 
-def _pages(query: SetQuery, tables: SetTables) -> _Pages:
+def _pages(query: SetQuery, tables: SetTables) -> _PageFields:
     """Return the pages that fit, by title."""
-    pages = _Pages(tables, pages_of(query.where, tables))
+    pages = _PageFields(tables, pages_of(query.where, tables))
     if query.first is not None:  # the first few are known before all are in order
         pages = pages.kept(_order(query, pages))
     keys = list(zip(map(normalized, pages.column("title")), pages.column("page_id"), strict=True))
@@ -212,7 +212,7 @@ def _page_texts(name: str, tables: SetTables, places: np.ndarray) -> Iterator[Se
     yield from (() if value is None else value if name == "label" else (value,) for value in column.to_pylist())
 
 
-def _parts(query: SetQuery, tables: SetTables) -> _Parts:
+def _parts(query: SetQuery, tables: SetTables) -> _Sections:
     """Return the rows, items or headings that fit, in the order of the sections and their pages."""
     read = [part for section in dict.fromkeys(query.sections) for part in _read(query, tables, *section)]
     parts = list({_key(part, query): part for part in read}.values())
@@ -226,7 +226,7 @@ def _parts(query: SetQuery, tables: SetTables) -> _Parts:
         if condition.operator not in ("eq", "ne", "contains"):
             measure(condition)
     parts = [part for part in parts if all(_part_holds(condition, part) for condition in query.where)]
-    return _Parts(parts, _updates(tables, [page for page, _ in query.sections]))
+    return _Sections(parts, _updates(tables, [page for page, _ in query.sections]))
 
 
 def _part_holds(condition: Condition, part: Part) -> bool:
@@ -399,7 +399,7 @@ def _quoted(query: SetQuery, tables: SetTables, members: Sequence[SetMember]) ->
     yield from islice(members, MOST_MEMBERS, None)
 
 
-def _unit_of(passage: Passage, phrase: Phrase | None) -> tuple[int, int]:
+def _unit_of(passage: MemberPassage, phrase: Phrase | None) -> tuple[int, int]:
     """Return where the unit with a phrase is, else the first."""
     units = passage.units().units
     if not units:
@@ -409,6 +409,6 @@ def _unit_of(passage: Passage, phrase: Phrase | None) -> tuple[int, int]:
     return unit.start, unit.end
 
 
-def _with_quote(member: SetMember, passage: Passage, start: int, end: int) -> SetMember:
+def _with_quote(member: SetMember, passage: MemberPassage, start: int, end: int) -> SetMember:
     quote = passage.text[start:end]
     return replace(member, url=passage.url, chunk_id=passage.chunk_id, start=start, end=end, quote=quote)

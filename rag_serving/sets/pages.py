@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from rag_serving.records.sets import Condition, SetError, SetTables, SetValue
 from rag_serving.sets.cells import normalized, value_of
 from rag_serving.sets.mentions import Phrase
-from rag_serving.sets.tables import Part, Passage, properties_of
+from rag_serving.sets.tables import MemberPassage, Part, properties_of
 
 Array: TypeAlias = np.ndarray[Any, Any]
 PROPERTY = "property:"
@@ -57,16 +57,16 @@ def pages_of(where: Sequence[Condition], tables: SetTables) -> Array:
     return np.flatnonzero(fits)
 
 
-def passages_of(tables: SetTables, page_id: str) -> list[Passage]:
+def passages_of(tables: SetTables, page_id: str) -> list[MemberPassage]:
     """Return the passages of a page in order."""
     rows = page_rows(tables, page_id)
     return passages_at(tables, np.arange(rows.start, rows.stop))
 
 
-def passages_at(tables: SetTables, places: Array) -> list[Passage]:
+def passages_at(tables: SetTables, places: Array) -> list[MemberPassage]:
     """Return passages by their places in the table."""
     few = tables.texts.select(_TEXT_COLUMNS).take(pa.array(places))
-    return [Passage(**{**row, "heading_path": tuple(row["heading_path"] or ())}) for row in few.to_pylist()]
+    return [MemberPassage(**{**row, "heading_path": tuple(row["heading_path"] or ())}) for row in few.to_pylist()]
 
 
 def page_rows(tables: SetTables, page_id: str) -> range:

@@ -18,12 +18,12 @@ from itertools import chain
 
 from rapidfuzz.distance import DamerauLevenshtein
 
-from rag_serving.records.sets import Condition, Reading, SetQuery, SetTables
-from rag_serving.sets.building import Change, change_of, query_of
+from rag_serving.records.sets import Condition, SetQuery, SetReading, SetTables
+from rag_serving.sets.building import ChangeQuestion, change_of, query_of
 from rag_serving.sets.dates import date_at
 from rag_serving.sets.phrases import Fact, Step, covers, phrase, words_of_phrases
 from rag_serving.sets.row_reading import read_rows
-from rag_serving.sets.vocabulary import Vocabulary, Words, vocabulary_of
+from rag_serving.sets.vocabulary import QuestionWords, Vocabulary, vocabulary_of
 from rag_serving.text.patterns import patterns
 
 _LONGEST = 300  # characters: whoever writes more asks for more than a set
@@ -45,7 +45,7 @@ def is_about_set(question: str) -> bool:
     return len(question) <= _LONGEST and _opening().search(question) is not None
 
 
-def read_set(question: str, tables: SetTables, today: date | None = None) -> Reading | None:
+def read_set(question: str, tables: SetTables, today: date | None = None) -> SetReading | None:
     """Return the one query that accounts for every word of a question; None: it is for the ordinary way."""
     reader = _reader(question, tables, today)
     if reader is None:
@@ -55,10 +55,10 @@ def read_set(question: str, tables: SetTables, today: date | None = None) -> Rea
         queries = read_rows(reader.words, tables)
     if len(queries) != 1 or not reader.vocabulary.decides(queries[0]) or reader.is_vague(queries[0]):
         return None
-    return Reading(queries[0], tuple(reader.words.words))
+    return SetReading(queries[0], tuple(reader.words.words))
 
 
-def read_change(question: str, tables: SetTables, today: date | None = None) -> Change | None:
+def read_change(question: str, tables: SetTables, today: date | None = None) -> ChangeQuestion | None:
     """Return the pages or the space whose changes since a date a question asks for; None: it asks for something
     else."""
     reader = _reader(question, tables, today)
@@ -69,7 +69,7 @@ def _reader(question: str, tables: SetTables, today: date | None) -> _Reader | N
     if not is_about_set(question):
         return None
     vocabulary = vocabulary_of(tables)
-    words = Words(_corrected(_without_padding(question), vocabulary))
+    words = QuestionWords(_corrected(_without_padding(question), vocabulary))
     if not 0 < len(words) <= _MOST_WORDS or words.match(phrase("OTHER_OPENING"), 0) is not None:
         return None
     return _Reader(words, vocabulary, today or date.today())
@@ -78,7 +78,7 @@ def _reader(question: str, tables: SetTables, today: date | None) -> _Reader | N
 def _without_padding(question: str) -> str:
     """Return a question without the sentences behind it that ask nothing."""
     sentences = _SENTENCE.split(question.strip())
-    while len(sentences) > 1 and phrase("PADDING").fullmatch(Words(sentences[-1]).said):
+    while len(sentences) > 1 and phrase("PADDING").fullmatch(QuestionWords(sentences[-1]).said):
         sentences.pop()
     return " ".join(sentences)
 
@@ -97,7 +97,7 @@ def _corrected(question: str, vocabulary: Vocabulary) -> str:
     return _LETTERS.sub(corrected, question)
 
 
-def _is_plural(words: Words, end: int) -> bool:
+def _is_plural(words: QuestionWords, end: int) -> bool:
     return words.words[end - 1].endswith("s") or words.words[end - 1].endswith("en")
 
 
@@ -105,7 +105,7 @@ def _is_plural(words: Words, end: int) -> bool:
 class _Reader:
     """The phrases of one question."""
 
-    words: Words
+    words: QuestionWords
     vocabulary: Vocabulary
     today: date
 
@@ -116,7 +116,7 @@ class _Reader:
         least = min((free for free, _ in built), default=0)
         return list(dict.fromkeys(query for free, query in built if free == least))
 
-    def change(self) -> Change | None:
+    def change(self) -> ChangeQuestion | None:
         """Return what the question asks the changes of; None where it asks for something else."""
         found = {change for _, facts in covers(len(self.words), self._steps) if (change := change_of(facts))}
         return found.pop() if len(found) == 1 else None

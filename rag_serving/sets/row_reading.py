@@ -25,7 +25,7 @@ from rag_serving.sets.cells import value_of
 from rag_serving.sets.pages import passages_of
 from rag_serving.sets.phrases import Fact, Step, covers, phrase, words_of_phrases
 from rag_serving.sets.tables import rows_of
-from rag_serving.sets.vocabulary import KINDS, Remembered, Values, Words, stemmed
+from rag_serving.sets.vocabulary import KINDS, PerTables, QuestionWords, Values, stemmed
 from rag_serving.text.analyzer import stems
 
 _FEWEST_HEADINGS = 5
@@ -68,7 +68,7 @@ class Container:
         return all(stem in named or any(word in text for text in self.texts) for word, stem in words)
 
 
-def read_rows(words: Words, tables: SetTables) -> list[SetQuery]:
+def read_rows(words: QuestionWords, tables: SetTables) -> list[SetQuery]:
     """Return the queries over rows, items or headings that account for every word."""
     containers: _Containers = _CONTAINERS.of(tables)
     queries = []
@@ -90,7 +90,7 @@ class _Containers:
             for stem in container.entity:
                 self._by_entity[stem].append(container)
 
-    def holding(self, words: Words) -> list[Container]:
+    def holding(self, words: QuestionWords) -> list[Container]:
         """Return the containers that a question names and that know every word which no phrase accounts for."""
         known = _phrase_stems()
         pairs = zip(words.words, words.stems, strict=True)
@@ -184,7 +184,7 @@ def _phrase_stems() -> frozenset[str]:
 class _RowReader:
     """The phrases of one question about one container."""
 
-    words: Words
+    words: QuestionWords
     container: Container
 
     def steps(self, start: int) -> Iterator[Step]:
@@ -331,4 +331,4 @@ _PLAIN: Mapping[str, tuple[Fact, ...]] = {
     "ROW_NOUN": (),
 }
 _COMPARED = {"MORE_THAN": "gt", "AT_LEAST": "ge", "LESS_THAN": "lt", "AT_MOST": "le"}
-_CONTAINERS = Remembered(_Containers)
+_CONTAINERS = PerTables(_Containers)

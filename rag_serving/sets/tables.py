@@ -21,7 +21,7 @@ _KEYED = re.compile(r"([^:|]{1,60}?)\s*:\s+(\S.*)")
 _MARKER = re.compile(r"\s*(?:>\s?)*(?:(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?)?")
 
 
-class Passage(NamedTuple):
+class MemberPassage(NamedTuple):
     """What is read of a passage."""
 
     chunk_id: str
@@ -40,13 +40,13 @@ class Passage(NamedTuple):
 class Part(NamedTuple):
     """A row, item, heading or property: its cells by name, and its quote `passage.text[start:end]`."""
 
-    passage: Passage
+    passage: MemberPassage
     start: int
     end: int
     cells: tuple[tuple[str, str], ...]
 
 
-def rows_of(passages: Sequence[Passage]) -> Iterator[Part]:
+def rows_of(passages: Sequence[MemberPassage]) -> Iterator[Part]:
     """Yield the body rows of the tables with a header; a table that goes on in the next passage keeps its header.
 
     Raises:
@@ -64,7 +64,7 @@ def rows_of(passages: Sequence[Passage]) -> Iterator[Part]:
                 yield Part(passage, unit.begin, _end(unit, passage.text), tuple(zip(names, cells, strict=True)))
 
 
-def items_of(passages: Sequence[Passage]) -> Iterator[Part]:
+def items_of(passages: Sequence[MemberPassage]) -> Iterator[Part]:
     """Yield the items of lists that are in no other item, without what is nested in them."""
     for passage in passages:
         units = passage.units().units
@@ -74,7 +74,7 @@ def items_of(passages: Sequence[Passage]) -> Iterator[Part]:
                 yield Part(passage, unit.start, end, (("text", shown(passage.text[unit.start : end])),))
 
 
-def headings_of(passages: Sequence[Passage], path: Sequence[str]) -> Iterator[Part]:
+def headings_of(passages: Sequence[MemberPassage], path: Sequence[str]) -> Iterator[Part]:
     """Yield the headings one level below a heading path, in the order of a page's passages."""
     depth, last, anchor = len(path), "", ""
     for passage in passages:
@@ -89,7 +89,7 @@ def headings_of(passages: Sequence[Passage], path: Sequence[str]) -> Iterator[Pa
         last, anchor = name, passage.anchor if is_own else anchor
 
 
-def properties_of(passage: Passage, key: str) -> Iterator[Part]:
+def properties_of(passage: MemberPassage, key: str) -> Iterator[Part]:
     """Yield the values that a passage gives a key, normalized: rows of two cells without a header, `Key: value`."""
     if ":" not in passage.text and "|" not in passage.text:
         return

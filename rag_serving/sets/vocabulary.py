@@ -47,7 +47,7 @@ _KEPT = 8
 Made = TypeVar("Made")
 
 
-class Words:
+class QuestionWords:
     """The words of a text in lower case, each with its place and its stem."""
 
     def __init__(self, text: str) -> None:
@@ -109,7 +109,7 @@ class Values:
     def __contains__(self, value: str) -> bool:
         return normalized(value) in self.all
 
-    def named(self, words: Words, start: int) -> tuple[int, Operator, str] | None:
+    def named(self, words: QuestionWords, start: int) -> tuple[int, Operator, str] | None:
         """Return the end of the longest run of words that is a value, and the comparison that finds just those that
         have it; None where none does."""
         for end in range(min(len(words), start + _LONGEST_NAME), start, -1):
@@ -122,7 +122,7 @@ class Values:
         return None
 
 
-class Page(NamedTuple):
+class NamedPage(NamedTuple):
     """A page by its names."""
 
     page_id: str
@@ -139,13 +139,13 @@ class Vocabulary:
         pages = self._facts = tables.pages.filter(pc.is_in(tables.pages["kind"], value_set=pa.array(KINDS)))
         titles = pages["title"].to_pylist()
         names = zip(pages["page_id"].to_pylist(), titles, pages["space"].to_pylist(), map(stemmed, titles), strict=True)
-        self.pages = [Page(*each) for each in names]
+        self.pages = [NamedPage(*each) for each in names]
         self.by_id = {page.page_id: page for page in self.pages}
         self.spaces = sorted({page.space for page in self.pages})
         pairs = set(zip(pages["space_name"].to_pylist(), pages["space"].to_pylist(), strict=True))
         self._spaces = {stemmed(name or key): key for name, key in sorted(pairs, key=str)}
         self._spaces |= {stemmed(key): key for key in self.spaces}
-        self._labelled: dict[str, list[Page]] = defaultdict(list)
+        self._labelled: dict[str, list[NamedPage]] = defaultdict(list)
         for page, labels in zip(self.pages, pages["labels"].to_pylist(), strict=True):
             for label in labels or ():
                 self._labelled[label].append(page)
@@ -156,12 +156,12 @@ class Vocabulary:
         self.latest = max(times).date() if times else date.today()
         self._ancestors = {str(page_id) for ids in pages["ancestors"].to_pylist() for page_id in ids or ()}
         self._properties: dict[str, tuple[Values, frozenset[str]]] = {}
-        self._holding: dict[str, set[Page]] = defaultdict(set)
+        self._holding: dict[str, set[NamedPage]] = defaultdict(set)
         for page in self.pages:
             for stem in page.stems:
                 self._holding[stem].add(page)
 
-    def pages_named(self, words: Words, start: int) -> tuple[int, list[Page]]:
+    def pages_named(self, words: QuestionWords, start: int) -> tuple[int, list[NamedPage]]:
         """Return the pages that the longest run of words from a place names, and where it ends: by a whole title, or
         by words of it."""
         for end in range(min(len(words), start + _LONGEST_NAME), start, -1):
@@ -175,15 +175,15 @@ class Vocabulary:
                 return end, sorted(named)
         return start, []
 
-    def label_named(self, words: Words, start: int) -> tuple[int, str] | None:
+    def label_named(self, words: QuestionWords, start: int) -> tuple[int, str] | None:
         """Return the label that the longest run of words from a place is."""
         return self._longest(self.labels, words, start)
 
-    def series_named(self, words: Words, start: int) -> tuple[int, Series] | None:
+    def series_named(self, words: QuestionWords, start: int) -> tuple[int, PageSeries] | None:
         """Return the series of titles that words from a place name."""
         return self._longest(self.series, words, start)
 
-    def space_named(self, words: Words, start: int) -> tuple[int, str] | None:
+    def space_named(self, words: QuestionWords, start: int) -> tuple[int, str] | None:
         """Return the space whose key or name stands at a place, or whose key begins the word there (`engineering` of
         ENG)."""
         if (found := self._longest(self._spaces, words, start)) is not None:
@@ -201,7 +201,7 @@ class Vocabulary:
             self._properties[key] = Values(part.cells[0][1] for part in parts), pages
         return self._properties[key]
 
-    def keys_named(self, words: Words, start: int) -> tuple[int, tuple[str, ...]] | None:
+    def keys_named(self, words: QuestionWords, start: int) -> tuple[int, tuple[str, ...]] | None:
         """Return the property keys that the longest run of words from a place is."""
         return self._longest(self._keys[0], words, start)
 
@@ -229,7 +229,7 @@ class Vocabulary:
         """Return whether words are the key or the name of a space."""
         return stemmed(said) in self._spaces
 
-    def has_pages_below(self, page: Page) -> bool:
+    def has_pages_below(self, page: NamedPage) -> bool:
         """Return whether other pages lie below a page."""
         return page.page_id in self._ancestors
 
@@ -292,33 +292,35 @@ class Vocabulary:
         )
         return by_words == by_size
 
-    def author_of(self, page: Page) -> str:
+    def author_of(self, page: NamedPage) -> str:
         """Return who made the version of a page; empty where the source does not tell."""
         return str(self._row(page)["author"] or "")
 
-    def links_outside(self, page: Page) -> bool:
+    def links_outside(self, page: NamedPage) -> bool:
         """Return whether a page links to what is no page that its reader may see."""
         return any(link["page_id"] not in self.by_id for link in self._row(page)["links"] or ())
 
-    def _row(self, page: Page) -> Mapping[str, Any]:
+    def _row(self, page: NamedPage) -> Mapping[str, Any]:
         row: Mapping[str, Any] = self._facts.slice(self.pages.index(page), 1).to_pylist()[0]
         return row
 
-    def _longest(self, names: Mapping[tuple[str, ...], Made], words: Words, start: int) -> tuple[int, Made] | None:
+    def _longest(
+        self, names: Mapping[tuple[str, ...], Made], words: QuestionWords, start: int
+    ) -> tuple[int, Made] | None:
         for end in range(min(len(words), start + _LONGEST_NAME), start, -1):
             if (found := names.get(tuple(words.stems[start:end]))) is not None:
                 return end, found
         return None
 
 
-class Series(NamedTuple):
+class PageSeries(NamedTuple):
     """Pages whose titles are numbered alike: the words before the number, and titles that have them and are none."""
 
     name: str
     others: tuple[str, ...]
 
 
-def series_of(titles: Iterable[str]) -> dict[tuple[str, ...], Series]:
+def series_of(titles: Iterable[str]) -> dict[tuple[str, ...], PageSeries]:
     """Return the series among titles by the stems of their names: at least two numbers."""
     members: dict[tuple[str, ...], dict[str, list[tuple[bool, str]]]] = defaultdict(lambda: defaultdict(list))
     spelt: dict[tuple[str, ...], str] = {}
@@ -333,7 +335,7 @@ def series_of(titles: Iterable[str]) -> dict[tuple[str, ...], Series]:
         if len(numbers) > 1:
             inside = {title for those in numbers.values() for sign, title in those if sign == min(those)[0]}
             having = (title for title in titles if _has_run(stemmed(title), name))
-            found[name] = Series(spelt[name], tuple(sorted({title for title in having if title not in inside})))
+            found[name] = PageSeries(spelt[name], tuple(sorted({title for title in having if title not in inside})))
     return found
 
 
@@ -357,7 +359,7 @@ def _tells(said: Sequence[str]) -> bool:
     return any(len(stem) > 2 and not stem.isdigit() for stem in said)
 
 
-class Remembered:
+class PerTables:
     """What was made of the last few tables, by their identity. Safe to use from several threads."""
 
     def __init__(self, make: Callable[[SetTables], Any]) -> None:
@@ -376,7 +378,7 @@ class Remembered:
         return kept[1]
 
 
-_VOCABULARIES = Remembered(Vocabulary)
+_VOCABULARIES = PerTables(Vocabulary)
 
 
 def vocabulary_of(tables: SetTables) -> Vocabulary:

@@ -11,7 +11,7 @@ from hypothesis import given, strategies
 from support.set_tables import Piece, set_tables
 
 from rag_serving.records.sets import SetError, SetQuery
-from rag_serving.sets.building import Change
+from rag_serving.sets.building import ChangeQuestion
 from rag_serving.sets.execute import execute
 from rag_serving.sets.reading import is_about_set, read_change, read_set
 from rag_serving.sets.rules import rule_of
@@ -204,14 +204,14 @@ def test_what_a_reader_may_not_see_names_nothing() -> None:
 @pytest.mark.parametrize(
     ("question", "change"),
     [
-        ("What changed on the Gate Reference page since January 2026?", Change(("4",), None, "2026-01")),
-        ("what has been changed in OPS since 2026-02-09", Change((), "OPS", "2026-02-09")),
+        ("What changed on the Gate Reference page since January 2026?", ChangeQuestion(("4",), None, "2026-01")),
+        ("what has been changed in OPS since 2026-02-09", ChangeQuestion((), "OPS", "2026-02-09")),
         ("what changed in OPS before 2026", None),
         ("Which pages mention TideCast?", None),
         ("how does it work", None),
     ],
 )
-def test_a_question_after_changes_is_read(question: str, change: Change | None) -> None:
+def test_a_question_after_changes_is_read(question: str, change: ChangeQuestion | None) -> None:
     assert read_change(question, TABLES, TODAY) == change
 
 
