@@ -69,7 +69,8 @@ def shown(page: Page, html: str, result: dict[str, Any] | None, theme: str = "li
 
 
 def heard(page: Page, method: str) -> list[dict[str, Any]]:
-    """Return what the card sent with this method."""
+    """Return what the card sent with this method, once anything of it has come from its process."""
+    page.wait_for_function("method => window.heard.some(message => message.method === method)", arg=method)
     return [
         message["params"]
         for message in json.loads(page.evaluate("JSON.stringify(window.heard)"))
