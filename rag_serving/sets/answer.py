@@ -133,9 +133,10 @@ def _lines(result: SetResult) -> Iterator[str]:
     count, counted = len(result.members), result.query.operation in ("list", "count")
     noun = {"pages": "page", "rows": "row", "items": "item", "headings": "heading"}[result.query.kind]
     number = f"{count:,} {noun}{'' if count == 1 else 's'}" if count else f"No {noun}"
-    yield f"**{number if counted else result.value}**: {_plain(result.rule)}."
+    headline = _field(result) or f"**{number if counted else result.value}**"
+    yield f"{headline}." if result.rule == result.query.kind else f"{headline}: {_plain(result.rule)}."
     if result.made and not counted:
-        yield f"\n{_plain(result.made)}."
+        yield f"\n{_plain(result.made[:1].upper() + result.made[1:])}."
     if result.groups:
         yield ""
         yield from (f"- {_plain(each.name)}: {each.value or f'{each.count:,}'}" for each in result.groups)
@@ -148,6 +149,16 @@ def _lines(result: SetResult) -> Iterator[str]:
         f"\nNothing else matches among the {result.passages:,} passages of {result.pages:,} pages that you may read in "
         f"generation {result.generation[:8]}."
     )
+
+
+def _field(result: SetResult) -> str | None:
+    """Return the one field of the one page that was asked for, with its name."""
+    column = (result.query.column or "").removeprefix("property:")
+    if result.query.operation != "list" or not column or len(result.members) != 1:
+        return None
+    cells = {name.removeprefix("property:").casefold(): value for name, value in result.members[0].cells}
+    value = cells.get(column.casefold())
+    return f"**{_plain(value)}** ({column})" if value else None
 
 
 def _line(member: SetMember) -> str:

@@ -98,6 +98,19 @@ def test_a_shared_receipt_is_closed_to_who_may_not_see_a_member(sample: Pipeline
     assert "readers" not in stored(sample, own, SECURITY), "nobody is told which groups another is in"
 
 
+@pytest.mark.parametrize(
+    ("question", "begin"),
+    [
+        ("When was ADR-007 last updated?", "**2025-04-10** (updated): pages with the title"),
+        ("How many seats in all meeting rooms in Trondheim?", "**16**: rows of the table *Meeting rooms*"),
+        ("list all pages", "**34 pages**.\n"),
+        ("Which meeting room has the most seats?", "**1 row**: rows of the table *Meeting rooms*"),
+    ],
+)
+def test_the_first_line_is_the_value(sample: Pipeline, question: str, begin: str) -> None:
+    assert sample.ask(EVERYONE, question).answer.startswith(begin)
+
+
 def test_nothing_matching_is_an_answer_with_a_proof(sample: Pipeline) -> None:
     answer = sample.ask(EVERYONE, "Which pages mention quokkas?")
     assert answer.outcome == "told"
