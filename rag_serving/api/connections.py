@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 PART_BYTES = 65_536
 """uvicorn lets an app wait before its next part while more than this is unread, and takes any part at once."""
-_TCP, _USER_TIMEOUT = 6, 18  # IPPROTO_TCP, and TCP_USER_TIMEOUT of Linux (tcp(7))
+_TCP, _NODELAY, _USER_TIMEOUT = 6, 1, 18  # IPPROTO_TCP, and options of tcp(7); the last is Linux's
 
 
 class ReadInTime:
@@ -46,11 +46,13 @@ class ReadInTime:
 
 
 def end_unacknowledged(listening: Iterable[Any], unread_s: float) -> None:
-    """Let the kernel end connections whose client is gone without a word, or reads nothing (RFC 5482): a connection
-    inherits this from the socket that listens."""
+    """Let the kernel end connections whose client is gone without a word, or reads nothing (RFC 5482), and send a body
+    at once: else it waits 40 ms for the acknowledgement of its headers, as asyncio asks for that only on sockets that
+    name their protocol. A connection inherits both from the socket that listens."""
     if sys.platform == "linux":
         for each in listening:
             with suppress(OSError):  # not TCP
+                each.setsockopt(_TCP, _NODELAY, 1)
                 each.setsockopt(_TCP, _USER_TIMEOUT, int(unread_s * 1000))
 
 

@@ -195,6 +195,7 @@ def test_the_kernel_ends_a_connection_whose_client_acknowledges_nothing() -> Non
         end_unacknowledged([listening], 1.5)
         with socket.create_connection(listening.getsockname()), listening.accept()[0] as accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 1500
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), "a body waits for no acknowledgement"
 
 
 def test_who_reads_a_byte_a_second_is_dropped(endless: tuple[Endless, str]) -> None:
