@@ -207,7 +207,7 @@ def fits(texts: list[str], comparison: str, wanted: str) -> bool:
     return any(ORDER[comparison](one[1], measure[1]) for one in map(value, texts) if one and one[::2] == measure[::2])
 
 class Corpus:
-    """What some reader classes open of a generation."""
+    """Hold what some reader classes open of a generation."""
 
     def __init__(self, chunks: list[Row], facts: list[Row], classes: list[str]) -> None:
         self.pages = {row["page_id"]: row for row in facts if row["readers"] in classes}

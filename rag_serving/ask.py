@@ -114,8 +114,8 @@ def take_set(inquiry: Inquiry) -> None:
         return
     with inquiry.trace.part("set"), suppress(SetError):
         if tables := view.set_tables():
-            if reading := read_set(request.text, tables):
-                result = execute(reading.query, tables, view.id)
+            if query := read_set(request.text, tables):
+                result = execute(query, tables, view.id)
                 inquiry.written = answer_set(result, view, tables.classes)
                 inquiry.stages = (finish_set, receipt)
             elif change := read_change(request.text, tables):

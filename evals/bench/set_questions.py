@@ -44,7 +44,7 @@ Shape = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SetCorpus:
-    """What everybody may read of a corpus, and the file of each page."""
+    """Hold what everybody may read of a corpus, and the file of each page."""
 
     tables: SetTables
     files: Mapping[str, str]
@@ -143,8 +143,7 @@ def judge(question: Shape, corpus: SetCorpus) -> JudgedSet:
 
 
 def _query(question: str, tables: SetTables) -> SetQuery | None:
-    reading = read_set(question, tables)
-    return reading.query if reading else None
+    return read_set(question, tables)
 
 
 def _is_right(result: SetResult, truth: Shape, corpus: SetCorpus) -> bool:

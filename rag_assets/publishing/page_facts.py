@@ -32,7 +32,7 @@ _OF_SECTIONS = ["page_id", "included_from", "also_readers", "links"]
 
 
 class SourceTables(NamedTuple):
-    """What facts are taken from of a source: columns of PAGES and of SECTIONS."""
+    """Hold what facts of one source are taken from: columns of PAGES and of SECTIONS."""
 
     pages: pa.Table
     sections: pa.Table

@@ -87,10 +87,6 @@ class Generation(IndexedChunks):
         """Return whether there is a chunk that `view` does not show."""
         return self.row_of(chunk_id) is not None and view.row_of(chunk_id) is None
 
-    def is_gone(self, page_id: str) -> bool:
-        """Return whether nothing of a page is here, whoever may read it."""
-        return not self.sets.has_page(page_id) and not self.readers_of_page(page_id)
-
     @property
     def newest(self) -> Mapping[str, datetime]:
         """When the newest page of each source was made."""

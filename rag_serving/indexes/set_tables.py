@@ -65,11 +65,6 @@ class SetTablesOfReaders:
         """The reader classes of pages and of texts."""
         return self._known[1]
 
-    def has_page(self, page_id: str) -> bool:
-        """Return whether there are facts of a page, or may be, whoever may read it."""
-        facts = self._known[0]
-        return facts is None or bool(rows_in(facts.pages["page_id"], [page_id]).any())
-
     def of(self, classes: frozenset[str]) -> SetTables | None:
         """Return the rows that these reader classes open; None where the generation has no facts."""
         return self._tables(classes & self.classes)()

@@ -6,8 +6,8 @@ belong here: reading a question into a query, running one, or proving one (`sets
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
@@ -194,11 +194,3 @@ class SetResult:
 
 class SetError(ValueError):
     """A query cannot be run: its message says why, and the question goes the ordinary way."""
-
-
-@dataclass(frozen=True)
-class SetReading:
-    """A question read into a query, with the words of it that the query accounts for."""
-
-    query: SetQuery
-    accounted: Sequence[str] = field(default_factory=tuple)

@@ -20,6 +20,7 @@ from rag_serving.records.passages import Candidate, Lock
 from rag_serving.records.sets import SetMember, SetResult
 from rag_serving.sets.certificate import certificate
 from rag_serving.sets.history import PageChange, Wording, changes_digest
+from rag_serving.sets.pages import PROPERTY
 from rag_serving.text.orders import orders_assistant
 
 MODEL = "set"
@@ -95,7 +96,7 @@ def _change_lines(
     between = f"between generation {older[:8]} and generation {newer[:8]}"
     yield f"**{f'{count} page' if count else 'No page'}{'s' if count > 1 else ''} changed** {between}."
     for change in changes:
-        version = f"version {change.old_version or 'none'} to {change.new_version or 'none'}"
+        version = f"version {change.old_version or 'none'} to {change.new_version}"
         when = f", {change.updated_at:%Y-%m-%d}" if change.updated_at else ""
         who = f", {change.author}" if change.author else ""
         yield f"\n**{_plain(change.title)}** ({change.what}, {version}{when}{who})"
@@ -133,7 +134,10 @@ def _lines(result: SetResult) -> Iterator[str]:
     count, counted = len(result.members), result.query.operation in ("list", "count")
     noun = {"pages": "page", "rows": "row", "items": "item", "headings": "heading"}[result.query.kind]
     number = f"{count:,} {noun}{'' if count == 1 else 's'}" if count else f"No {noun}"
-    headline = _field(result) or f"**{number if counted else result.value}**"
+    column = (result.query.column or "").removeprefix(PROPERTY)
+    headline = f"**{number if counted else result.value}**"
+    if counted and column and result.value:  # one field of one page
+        headline = f"**{_plain(result.value)}** ({column})"
     yield f"{headline}." if result.rule == result.query.kind else f"{headline}: {_plain(result.rule)}."
     if result.made and not counted:
         yield f"\n{_plain(result.made[:1].upper() + result.made[1:])}."
@@ -149,16 +153,6 @@ def _lines(result: SetResult) -> Iterator[str]:
         f"\nNothing else matches among the {result.passages:,} passages of {result.pages:,} pages that you may read in "
         f"generation {result.generation[:8]}."
     )
-
-
-def _field(result: SetResult) -> str | None:
-    """Return the one field of the one page that was asked for, with its name."""
-    column = (result.query.column or "").removeprefix("property:")
-    if result.query.operation != "list" or not column or len(result.members) != 1:
-        return None
-    cells = {name.removeprefix("property:").casefold(): value for name, value in result.members[0].cells}
-    value = cells.get(column.casefold())
-    return f"**{_plain(value)}** ({column})" if value else None
 
 
 def _line(member: SetMember) -> str:

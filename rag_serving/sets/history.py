@@ -3,15 +3,15 @@
 Belongs here: pure functions over the tables of two generations. Does not belong here: opening generations
 (`indexes.current`), which one was published when (`indexes.catalog`), quoting and telling.
 
-Of the older generation nothing is told that the reader may not see now. Its words are those of pages that the newer one
-shows to the reader, without text that had readers of its own; a page that the reader does not see in the newer one is
-told of only where it is certain that it is gone, and by its title alone.
+Of the older generation nothing is told that the reader may not see now: its words are those of pages that the newer one
+shows to the reader, without text that had readers of its own. A page that the reader does not see in the newer one may
+be hidden or gone, and is not told of.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import SequenceMatcher
@@ -53,45 +53,35 @@ class UnitChange:
 
 @dataclass(frozen=True)
 class PageChange:
-    """What changed on a page. `title`, `url` and `author` are those of now; of a removed page, as they were."""
+    """What changed on a page. `title`, `url` and `author` are those of now."""
 
     page_id: str
     title: str
     url: str
-    what: Literal["added", "removed", "changed"]
+    what: Literal["added", "changed"]
     old_version: int | None
-    new_version: int | None
+    new_version: int
     updated_at: datetime | None
     author: str | None
-    old_title: str | None = None  # where it was another
     units: tuple[UnitChange, ...] = ()  # of a changed page, in its order
 
 
-def page_changes(
-    old: SetTables,
-    new: SetTables,
-    page_ids: Collection[str] | None = None,
-    is_gone: Callable[[str], bool] = lambda _: False,
-) -> list[PageChange]:
-    """Return the pages that were added, removed or changed, the newest first.
+def page_changes(old: SetTables, new: SetTables, page_ids: Collection[str] | None = None) -> list[PageChange]:
+    """Return the pages that were added or changed, the newest first.
 
     Args:
         old: of the older generation, for the same reader as `new`.
         new: of the newer one.
         page_ids: of these pages; None: of all.
-        is_gone: whether the newer generation has nothing of a page, whoever reads it; what it may have is not told of.
     """
     before, now = _pages(old, page_ids), _pages(new, page_ids)
     texts, its_texts = _texts(old, before.keys() & now.keys()), _texts(new, before.keys() & now.keys())
-    changes = [_change(row, "added", None, row) for page_id, row in now.items() if page_id not in before]
-    changes += [
-        _change(row, "removed", row, None) for page_id, row in before.items() if page_id not in now and is_gone(page_id)
-    ]
+    changes = [_change(row, None) for page_id, row in now.items() if page_id not in before]
     for page_id in before.keys() & now.keys():
         then, row = before[page_id], now[page_id]
         units = () if _same(texts[page_id], its_texts[page_id]) else unit_changes(texts[page_id], its_texts[page_id])
         if units or any(then[name] != row[name] for name in ("version", "title")):
-            changes.append(_change(row, "changed", then, row, tuple(units)))
+            changes.append(_change(row, then, tuple(units)))
     return sorted(changes, key=lambda each: (-(each.updated_at.timestamp() if each.updated_at else 0), each.page_id))
 
 
@@ -155,23 +145,16 @@ def _units(row: dict[str, Any]) -> Iterator[Wording]:
         yield Wording(row["chunk_id"], start, end, text[start:end], row["url"])
 
 
-def _change(
-    shown: dict[str, Any],
-    what: Literal["added", "removed", "changed"],
-    old: dict[str, Any] | None,
-    new: dict[str, Any] | None,
-    units: tuple[UnitChange, ...] = (),
-) -> PageChange:
+def _change(row: dict[str, Any], old: dict[str, Any] | None, units: tuple[UnitChange, ...] = ()) -> PageChange:
     return PageChange(
-        page_id=shown["page_id"],
-        title=shown["title"],
-        url=shown["url"],
-        what=what,
+        page_id=row["page_id"],
+        title=row["title"],
+        url=row["url"],
+        what="changed" if old else "added",
         old_version=old["version"] if old else None,
-        new_version=new["version"] if new else None,
-        updated_at=shown["updated_at"],
-        author=shown["author"],
-        old_title=old["title"] if old and new and old["title"] != new["title"] else None,
+        new_version=row["version"],
+        updated_at=row["updated_at"],
+        author=row["author"],
         units=units,
     )
 

@@ -18,7 +18,7 @@ from itertools import chain
 
 from rapidfuzz.distance import DamerauLevenshtein
 
-from rag_serving.records.sets import Condition, SetQuery, SetReading, SetTables
+from rag_serving.records.sets import Condition, SetQuery, SetTables
 from rag_serving.sets.building import ChangeQuestion, change_of, query_of
 from rag_serving.sets.dates import date_at
 from rag_serving.sets.phrases import Fact, Step, covers, phrase, words_of_phrases
@@ -45,7 +45,7 @@ def is_about_set(question: str) -> bool:
     return len(question) <= _LONGEST and _opening().search(question) is not None
 
 
-def read_set(question: str, tables: SetTables, today: date | None = None) -> SetReading | None:
+def read_set(question: str, tables: SetTables, today: date | None = None) -> SetQuery | None:
     """Return the one query that accounts for every word of a question; None: it is for the ordinary way."""
     reader = _reader(question, tables, today)
     if reader is None:
@@ -55,7 +55,7 @@ def read_set(question: str, tables: SetTables, today: date | None = None) -> Set
         queries = read_rows(reader.words, tables)
     if len(queries) != 1 or not reader.vocabulary.decides(queries[0]) or reader.is_vague(queries[0]):
         return None
-    return SetReading(queries[0], tuple(reader.words.words))
+    return queries[0]
 
 
 def read_change(question: str, tables: SetTables, today: date | None = None) -> ChangeQuestion | None:

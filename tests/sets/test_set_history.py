@@ -84,9 +84,7 @@ def tables(pages: dict[str, tuple[int, str]]) -> SetTables:
 def test_a_page_that_may_be_hidden_now_is_not_told_of() -> None:
     old, new = tables({"1": (1, "One."), "2": (1, "Two.")}), tables({"1": (1, "One.")})
     assert page_changes(old, new) == []
-    (removed,) = page_changes(old, new, is_gone=lambda page_id: page_id == "2")
-    assert (removed.what, removed.title, removed.units) == ("removed", "Page 2", ())
-    assert page_changes(old, new, ["1"], is_gone=lambda _: True) == []
+    assert page_changes(old, new, ["1", "2"]) == []
 
 
 def test_a_page_with_another_version_and_the_same_words_changed() -> None:
@@ -117,8 +115,8 @@ def test_an_edit_a_new_page_and_a_deleted_one_over_two_builds(tmp_path: Path) ->
     assert published_before(store, "demo", moments[second.id] + timedelta(seconds=1)) == second.id
     assert published_before(store, "demo", moments[second.id]) == first.id
     assert published_before(store, "demo", moments[first.id]) is None
-    changes = {each.page_id: each for each in page_changes(old, new, is_gone=second.is_gone)}
-    assert {one: each.what for one, each in changes.items()} == {"101": "changed", "102": "removed", "103": "added"}
+    changes = {each.page_id: each for each in page_changes(old, new)}
+    assert {one: each.what for one, each in changes.items()} == {"101": "changed", "103": "added"}
     _quotes_hold(changes["101"], old, new)
     assert (changes["101"].author, changes["101"].old_version, changes["101"].new_version) == ("Ann Lee", 1, 2)
     assert [

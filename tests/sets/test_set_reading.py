@@ -54,8 +54,7 @@ TODAY = date(2026, 11, 28)
 
 
 def read(question: str) -> SetQuery | None:
-    reading = read_set(question, TABLES, TODAY)
-    return reading.query if reading else None
+    return read_set(question, TABLES, TODAY)
 
 
 def members(question: str) -> list[str]:

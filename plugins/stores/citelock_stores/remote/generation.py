@@ -104,10 +104,6 @@ class DatabaseGeneration:
             return frozenset()
         return self._classes(principal.user, principal.groups)
 
-    def is_gone(self, page_id: str) -> bool:  # noqa: ARG002
-        """Return False: what is hidden cannot be told from what is not there."""
-        return False
-
     def hides(self, view: ReaderView, chunk_id: str) -> bool:
         """Return whether a chunk that `view` does not show may be here nevertheless: true unless its page is there in
         another version, because what is hidden cannot be told from what is not there."""
