@@ -253,7 +253,7 @@ _EMPTY: Row = dict.fromkeys(PAGES.optional)
 
 def settings_digest(key: str, config: SourceBase) -> str:
     """Return a digest of everything but the content that shapes the rows of a source."""
-    shaping = config.model_dump_json(exclude={"schedule", "stale_after_hours", "profile"})
+    shaping = config.model_dump_json(exclude={"schedule", "stale_after_hours", "profile", "webhook"})
     return digest(key, shaping, f"{PAGES.version}.{READING_VERSION}")
 
 

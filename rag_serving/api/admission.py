@@ -19,6 +19,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.auth import as_bearer
 from rag_serving.api.cookies import SESSION, cookie_line, is_https
 from rag_serving.api.credentials import AuthError
+from rag_serving.api.hooks import is_event
 from rag_serving.api.origins import SESSION_PATH, forgery
 from rag_serving.api.rates import Guesses, Rates, Refusals, TenantRates, network_of
 from rag_serving.api.service import counted_as, recognize, seen_of, service_of, session_of, shown_token
@@ -57,7 +58,8 @@ class Admission:
             await error_response(scope["path"], error)(scope, _nothing(), _closing(send))
         elif is_known:
             await self._let_in(request, receive, send)
-        elif request.url.path == SESSION_PATH:  # where one signs in: it reads little, and waits for guesses itself
+        elif request.url.path == SESSION_PATH or is_event(request):
+            # Where one signs in: it reads little, and waits for guesses itself. An event: its body is what is signed.
             await self._app(scope, receive, send)
         else:
             await self._app(scope, _nothing(), _closing(send))
@@ -290,6 +292,7 @@ ROUTES: Mapping[str, Access] = {
     "GET /v1/documents/{document_id}": "editor",
     "DELETE /v1/documents/{document_id}": "editor",
     "GET /v1/events": "editor",
+    "POST /v1/hooks/confluence/{source}": "public",  # events that are signed with the source's secret
     "GET /v1/reports": "operator",
     "GET /v1/reports/{name}": "operator",
     "GET /v1/status": "operator",

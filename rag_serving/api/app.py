@@ -28,6 +28,7 @@ from rag_serving.api.documents import router as documents
 from rag_serving.api.drain import Drain
 from rag_serving.api.errors import RETRY_AFTER_S, add_error_handlers
 from rag_serving.api.history import router as history
+from rag_serving.api.hooks import router as hooks
 from rag_serving.api.openai.completions import router as completions
 from rag_serving.api.openai.models import router as openai_models
 from rag_serving.api.openai.responses import router as responses
@@ -269,6 +270,7 @@ def create_app(
     app.include_router(sign_in)
     app.include_router(history)
     app.include_router(documents)
+    app.include_router(hooks)
     app.include_router(pages)
     app.include_router(operations)
     for entry in loaded(ROUTES).values():

@@ -140,6 +140,14 @@ class ConfluenceExport(AttachmentSource):
     restrictions."""
 
 
+class Webhook(Section):
+    """Events of the site, which it sends to `POST /v1/hooks/confluence/NAME`: the pages that they name are synced at
+    once (docs/operations.md)."""
+
+    secret_env: str = Field(min_length=1)
+    """Environment variable with the secret that signs events (`X-Hub-Signature`), or that `X-Citelock-Token` shows."""
+
+
 class Confluence(AttachmentSource):
     """A live Confluence site over REST."""
 
@@ -158,6 +166,8 @@ class Confluence(AttachmentSource):
     """Seconds for which a complete listing is valid; 0: every sync lists the space, so that no restriction is older
     than the sync. With a larger value, syncs in between fetch only what CQL reports (edits, new and deleted pages);
     changes of readers, moves and labels may be late by that many seconds. docs/operations.md compares the costs."""
+    webhook: Webhook | None = None
+    """Hear of changes as they are made; null: only syncs find them."""
     overlap_hours: ClassVar[float] = 24  # hours before the last sync from which CQL is asked again
     batch_size: ClassVar[int] = 50  # pages fetched in one request
     timeout_s: ClassVar[float] = 30  # seconds that a response may pause
