@@ -7,22 +7,21 @@ Does not belong here: what is done with them.
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
-import pyarrow as pa
 from dagster._core.execution.context.compute import current_execution_context
 
 from evals.evaluation.evaluate import EvaluationError
 from evals.evaluation.gold import GoldError
 from rag_assets.embedding_usage import DeadTextsError
+from rag_assets.making import Making
+from rag_assets.progress import Reporter
 from rag_assets.publishing.arrange import BuildError
 from rag_assets.publishing.publish import PublishError
-from rag_assets.sources.base import SourceError, hangs_on_a_page
+from rag_assets.sources.base import SourceError
 from rag_assets.state.locks import LockedError, locked, refresh_sources
 from rag_assets.steps.chunks.select import CollisionError
-from rag_serving.artifacts.schema import TableSchema
-from rag_serving.artifacts.store import Store, StoreError, read_json, read_table
+from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config, ConfigError, load_config
 from rag_serving.escaping.redaction import redacted
 from rag_serving.indexes.chroma import DenseError
@@ -57,30 +56,6 @@ class Installation(dg.ConfigurableResource):  # type: ignore[type-arg]
         return Store(self.config().home)
 
 
-def previous_table(path: Path, schema: TableSchema) -> pa.Table:
-    """Return a table of the last run to build upon: empty where it is missing, damaged, or of another version."""
-    try:
-        return read_table(path, schema)
-    except StoreError:
-        return schema.empty()
-
-
-def previous_sync(folder: Path) -> dict[str, Any]:
-    """Return what the source asked to remember of its last sync; nothing where that cannot be read."""
-    try:
-        state = read_json(folder / "sync_state.json")["state"]
-    except (StoreError, KeyError, TypeError):
-        return {}
-    return dict(state) if isinstance(state, dict) else {}
-
-
-def listed_pages(pages: pa.Table, id_prefix: str) -> pa.Table:
-    """Return the rows of PAGES that lists of pages may show: no files, no comments."""
-    return pages.filter(
-        pa.array([not hangs_on_a_page(each, id_prefix) for each in pages["page_id"].to_pylist()], pa.bool_())
-    )
-
-
 def opened(installation: Installation) -> tuple[Config, Store]:
     """Return the configuration and the store for a step; without a usable configuration it fails at once."""
     try:
@@ -107,6 +82,18 @@ def of_tenant(partition: str, installation: Installation) -> tuple[str, Config, 
         redact_error(error)
         raise dg.Failure(str(error)) from error
     return tenant, config, store
+
+
+def of_source_step(context: dg.AssetExecutionContext, installation: Installation, reporter: Reporter) -> Making:
+    """Return what an asset of a source is made with."""
+    key, config, store = of_source(context.partition_key, installation)
+    return Making(key, config, store, reporter, context.log, is_full(context))
+
+
+def of_tenant_step(context: dg.AssetExecutionContext, installation: Installation, reporter: Reporter) -> Making:
+    """Return what an asset of a tenant is made with."""
+    tenant, config, store = of_tenant(context.partition_key, installation)
+    return Making(tenant, config, store, reporter, context.log, is_full(context))
 
 
 def _configured(kind: str, key: str, known: Collection[str]) -> str:

@@ -172,7 +172,7 @@ def test_a_build_that_is_not_published_is_told_without_its_reasons(
         raise BuildError("page 101 “Salaries” is in the way")
 
     with monkeypatch.context() as patch:
-        patch.setattr("rag_assets.assets.generation.commit_generation", fails)
+        patch.setattr("rag_assets.making.generations.commit_generation", fails)
         build(place.wiki, code=1)
     shown = place.shown("ann", leave)
     assert (shown["status"], shown["page_id"]) == ("embedding", None)

@@ -87,7 +87,7 @@ def test_a_build_that_fails_is_not_tried_again_until_there_is_something_else(
         watch = InboxWatch(wiki.config_path, instance)
         kettle = put(wiki, KETTLE)
         with monkeypatch.context() as patch:
-            patch.setattr("rag_assets.assets.pages.write_sync", fails)
+            patch.setattr("rag_assets.making.tables.write_sync", fails)
             assert watch.look() == ["uploads"]
             assert watch.look() == []
         assert status(wiki, kettle) in {"extracting", "chunking"}

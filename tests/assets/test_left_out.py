@@ -11,7 +11,7 @@ from support.building import BuiltAs, build, build_json
 from support.envelopes import SECTION, Wiki, envelope
 from support.examples import by_day
 
-from rag_assets.assets import generation as generation_asset
+from rag_assets.making import generations
 from rag_assets.publishing.checks import CheckResult, check_generation, documents_at_fault, few, pages_of
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
@@ -45,7 +45,7 @@ def faulty(patch: pytest.MonkeyPatch, *names: str, pages: Sequence[str] = ("103"
         named = {name: [] if name == "files" else found for name in names if found}
         return [replace(one, passed=False, pages=named[one.name]) if one.name in named else one for one in results]
 
-    patch.setattr(generation_asset, "check_generation", checked)
+    patch.setattr(generations, "check_generation", checked)
 
 
 def write_third(wiki: Wiki, version: int = 1) -> None:

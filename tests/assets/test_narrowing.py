@@ -13,12 +13,8 @@ from support.examples import by_day
 from support.synthetic import chunk_table
 
 from rag_assets import asset_checks
-from rag_assets.assets import contexts as contexts_asset
-from rag_assets.assets import dedup as dedup_asset
 from rag_assets.assets import eval_report as eval_report_asset
-from rag_assets.assets import generation as generation_asset
-from rag_assets.assets import indexes as embeddings_asset
-from rag_assets.assets import indexes as indexes_asset
+from rag_assets.making import generations, selections
 from rag_assets.publishing.checks import CheckResult, check_generation
 from rag_assets.publishing.narrowing import SourceReaders, narrowed_table, publish_narrowed
 from rag_assets.state import observed
@@ -64,7 +60,7 @@ def fails(check: str) -> Break:
             results = check_generation(*arguments)
             return [replace(one, passed=False) if one.name == check else one for one in results]
 
-        patch.setattr(generation_asset, "check_generation", failing)
+        patch.setattr(generations, "check_generation", failing)
 
     return break_it
 
@@ -100,13 +96,13 @@ CAUSES: dict[str, Break] = {
     **{spec.name: fails(spec.name) for spec in asset_checks.GENERATION},
     "gate of quality": gate,
     "evaluation": raises(eval_report_asset, "evaluate_candidate"),
-    "selection": raises(dedup_asset, "find_duplicates"),
-    "contexts": raises(contexts_asset, "build_contexts"),
-    "embedding": raises(embeddings_asset, "embed_passages"),
-    "dense index": raises(indexes_asset, "build_dense"),
-    "lexical index": raises(indexes_asset, "build_lexical_index"),
-    "commit": raises(generation_asset, "commit_generation"),
-    "publication": raises(generation_asset, "publish"),
+    "selection": raises(selections, "find_duplicates"),
+    "contexts": raises(selections, "build_contexts"),
+    "embedding": raises(generations, "embed_passages"),
+    "dense index": raises(generations, "build_dense"),
+    "lexical index": raises(generations, "build_lexical_index"),
+    "commit": raises(generations, "commit_generation"),
+    "publication": raises(generations, "publish"),
     "budget": budget,
     "colliding page ids": collision,
     "another source": source_away,
@@ -172,7 +168,7 @@ def test_a_model_without_a_name_holds_nothing_up(wiki: Wiki, monkeypatch: pytest
 
 def test_a_killed_build_holds_nothing_up(wiki: Wiki, monkeypatch: pytest.MonkeyPatch) -> None:
     narrow(wiki)
-    killed = raises(dedup_asset, "find_duplicates")
+    killed = raises(selections, "find_duplicates")
     with monkeypatch.context() as patch:
         killed(wiki, patch)
         patch.setattr("rag_assets.publishing.narrowing.publish_narrowed", lambda *_: None)  # no hook ran
@@ -184,7 +180,7 @@ def test_a_killed_build_holds_nothing_up(wiki: Wiki, monkeypatch: pytest.MonkeyP
         told.extend(pages_for(wiki, ANYBODY))
         raise RuntimeError("killed again")
 
-    monkeypatch.setattr(dedup_asset, "find_duplicates", first)
+    monkeypatch.setattr(selections, "find_duplicates", first)
     build_json(wiki, code=1)
     assert told == ["201"]
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from restricted_wiki import TENANT, Wiki
 from sharing_wiki import COMMENTS, FILES
 
+from rag_assets.making import listed_pages
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.page_facts import SourceTables, gathered_facts
-from rag_assets.resources import listed_pages
 from rag_assets.sources.attachments import Comment, comments_row
 from rag_assets.sources.registry import open_source
 from rag_assets.steps.chunks.chunking import build_chunks

@@ -1,0 +1,222 @@
+"""A tenant's generation: vectors and indexes of what was selected, the candidate with its checks, its publication.
+
+Belongs here: what is read, which steps are called, what is written. Does not belong here: what is selected
+(`selections`), the steps themselves (`rag_assets.publishing`), evaluation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from rag_assets.embedding_usage import BuildVectors, DeadTextsError, PageUsage, WaitFigures, build_vectors
+from rag_assets.making import Making
+from rag_assets.publishing.arrange import BuildError
+from rag_assets.publishing.build import (
+    DenseBuild,
+    LexicalBuild,
+    build_dense,
+    build_lexical_index,
+    commit_generation,
+)
+from rag_assets.publishing.checks import CheckResult, Coverage, check_generation, documents_at_fault
+from rag_assets.publishing.documents import EmbeddingProgress, begin_embedding, gather_originals, settle_documents
+from rag_assets.publishing.passage_vectors import (
+    BudgetedEmbedder,
+    EmbeddedPassages,
+    SentencesBuild,
+    build_sentences,
+    count_vectors,
+    embed_passages,
+    embedding_through,
+    wants_sentences,
+)
+from rag_assets.publishing.publish import Pruned, PublishOutcome, discard_failed, prune, publish
+from rag_assets.publishing.remade import checks_made_again
+from rag_assets.publishing.workspace import BuildWorkspace, load_vectors, save_vectors
+from rag_assets.state.observed import leave_out
+from rag_assets.state.records import (
+    BEGUN,
+    PublishState,
+    read_candidate,
+    read_checked,
+    write_checked,
+    write_publish_state,
+)
+from rag_serving.artifacts.manifest import EmbedderFacts, Manifest
+from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS
+from rag_serving.artifacts.store import commit_folder, read_json, read_table, remove_folder, write_json, write_table
+from rag_serving.config.loading import Config
+from rag_serving.hooks import BudgetError, BudgetsAwayError, open_budgets
+from rag_serving.models import open_embedder, open_input_limit
+from rag_serving.models.protocols import Embedder
+
+
+@dataclass(frozen=True)
+class MadeVectors:
+    """How many chunks there are, their vectors, those of sentences, and what embedding took."""
+
+    chunks: int
+    model: str
+    embedded: EmbeddedPassages
+    sentences: SentencesBuild
+    usage: Mapping[str, PageUsage]
+    waits: WaitFigures | None
+    seconds: float
+
+
+def make_embeddings(making: Making, dead: Callable[[BuildVectors], object] = lambda _: None) -> MadeVectors:
+    """Write the vectors of passages, and of sentences where they are wanted; what is known is not embedded again.
+
+    The cache is written every 64 texts, or every second: a build that is killed goes on where it was. `dead` is called
+    with what the build took if it fails because texts were put aside.
+    """
+    tenant, config, store, reporter = making.key, making.config, making.store, making.reporter
+    folder = store.candidate(tenant)
+    reporter.begin(tenant, "embeddings")
+    begin_embedding(config, tenant)
+    chunks = read_table(folder / "chunks.parquet", GENERATION_CHUNKS)
+    limit = open_input_limit(config.embedding)
+    documents = EmbeddingProgress(config, tenant)
+    with (
+        _within_budget(config, tenant, open_embedder(config.embedding)) as embedder,
+        build_vectors(config, tenant, embedder, documents, making.log.info) as build,
+        _told_of_dead(build, dead),
+    ):
+        started = time.monotonic()
+        track = reporter.track("texts embedded", making.log.info)
+        embedded = embed_passages(build.vectors, embedder, chunks, limit, track)
+        seconds = time.monotonic() - started
+        _write_vectors(folder, embedded, embedder.name)
+        made = SentencesBuild()
+        if wants_sentences(config):
+            track = reporter.track("sentences embedded", making.log.info)
+            model = EmbedderFacts(name=embedder.name, dimension=embedded.vectors.shape[1])
+            made = build_sentences(store, tenant, chunks, embedding_through(build.vectors, embedder, track), model)
+        else:
+            BuildWorkspace.of(store, tenant).without_sentences()
+        return MadeVectors(len(chunks), embedder.name, embedded, made, build.usage(), build.waits, seconds)
+
+
+def _write_vectors(folder: Path, embedded: EmbeddedPassages, model: str) -> None:
+    """Write the vectors of a candidate's passages, all or nothing."""
+    working = folder / ".embeddings"
+    remove_folder(working)
+    write_table(working / "chunks.parquet", embedded.chunks, GENERATION_CHUNKS)
+    save_vectors(working, embedded.vectors)
+    write_json(working / "model.json", {"embedder": model, "dimension": embedded.vectors.shape[1]})
+    commit_folder(working, folder / "embeddings")
+
+
+@contextmanager
+def _within_budget(config: Config, tenant: str, embedder: Embedder) -> Iterator[Embedder]:
+    """Yield a model that stops when the tenant's budget is spent, which ends the step; workers look themselves."""
+    budget = open_budgets(config, [tenant]).get(tenant)
+    is_limited_here = budget is not None and config.jobs.embedding == "in_process"
+    try:
+        yield BudgetedEmbedder(embedder, budget, config.embedding) if budget and is_limited_here else embedder
+    except (BudgetError, BudgetsAwayError) as error:
+        raise BuildError(f"{error}; what was embedded is kept") from error
+    finally:
+        if budget:
+            budget.close()
+
+
+@contextmanager
+def _told_of_dead(build: BuildVectors, dead: Callable[[BuildVectors], object]) -> Iterator[None]:
+    try:
+        yield
+    except DeadTextsError:
+        dead(build)
+        raise
+
+
+def make_dense_index(making: Making) -> DenseBuild:
+    """Build the shards whose content is new."""
+    tenant, config, store = making.key, making.config, making.store
+    folder = store.candidate(tenant) / "embeddings"
+    making.reporter.begin(tenant, "dense index")
+    chunks = read_table(folder / "chunks.parquet", GENERATION_CHUNKS)
+    model = read_json(folder / "model.json")
+    if discarded := discard_failed(store, tenant, config):
+        making.log.info("removed candidates that had failed their checks: %s", ", ".join(discarded))
+    vectors = load_vectors(folder, count_vectors(chunks), model["dimension"])
+    track = making.reporter.track("chunks indexed", making.log.info)
+    return build_dense(store, tenant, chunks, vectors, config, model["embedder"], progress=track)
+
+
+def make_lexical_index(making: Making) -> LexicalBuild:
+    """Build the keyword index of prefix and text of every chunk."""
+    tenant, store = making.key, making.store
+    making.reporter.begin(tenant, "lexical index")
+    chunks = read_table(store.candidate(tenant) / "chunks.parquet", GENERATION_CHUNKS)
+    track = making.reporter.track("chunks analyzed", making.log.info)
+    return build_lexical_index(store, tenant, chunks, progress=track)
+
+
+class MadeGeneration(NamedTuple):
+    """A candidate, its checks, and how many files its pages were read from."""
+
+    manifest: Manifest
+    results: list[CheckResult]
+    originals: int
+
+
+def make_generation(making: Making) -> MadeGeneration:
+    """Commit the candidate and check it. Documents that a check names are left out of the next build, if they are
+    few."""
+    tenant, config, store = making.key, making.config, making.store
+    making.reporter.begin(tenant, "generation")
+    candidate = read_candidate(store, tenant)
+    levels = Counter(read_table(store.candidate(tenant) / "contexts.parquet", CONTEXTS, ["level"])["level"].to_pylist())
+    originals = gather_originals(store, tenant, candidate.sources)
+    manifest = commit_generation(store, tenant, config, candidate.sources, levels)
+    coverage = Coverage(candidate.enumerated, candidate.explained)
+    making.reporter.begin(tenant, "checks")
+    embedder = open_embedder(config.embedding)
+    folder = store.generation(tenant, manifest.id)
+    again = checks_made_again(embedder, open_input_limit(config.embedding), folder, candidate.selected)
+    results = check_generation(store, tenant, manifest.id, config, coverage, embedder.name, again)
+    checked = PublishState(
+        generation=manifest.id,
+        inputs=candidate.inputs,
+        chunks=manifest.chunks,
+        shards=len(manifest.shards),
+        gates={result.name: result.passed for result in results},
+        duplicates_dropped=candidate.duplicates_dropped,
+    )
+    write_checked(store, tenant, checked)
+    at_fault = documents_at_fault(results)
+    if leave_out(store, tenant, at_fault):
+        making.log.warning("the next build leaves out %s, which failed a check", ", ".join(sorted(at_fault)))
+    return MadeGeneration(manifest, results, len(originals))
+
+
+class MadePublication(NamedTuple):
+    """What is published, and what was removed."""
+
+    checked: PublishState
+    outcome: PublishOutcome
+    pruned: Pruned
+
+
+def make_publication(making: Making, gates: Sequence[CheckResult] = ()) -> MadePublication:
+    """Move the tenant's pointer to the candidate, where its checks and these gates passed.
+
+    Raises:
+        PublishError: one of them failed.
+    """
+    tenant, config, store = making.key, making.config, making.store
+    making.reporter.begin(tenant, "publish")
+    checked = read_checked(store, tenant)
+    outcome = publish(store, tenant, checked.generation, config, gates)
+    write_publish_state(store, tenant, checked)
+    (store.candidate(tenant) / BEGUN).unlink(missing_ok=True)
+    pruned = prune(store, tenant, config)
+    settle_documents(config, tenant, explained=read_candidate(store, tenant).explained)
+    return MadePublication(checked, outcome, pruned)
