@@ -115,7 +115,7 @@ def read_documents(path: Path) -> Iterator[BeirDocument]:
         BeirError: it cannot be read, or a document stands twice.
     """
     seen: set[str] = set()
-    for number, row in _rows(path):
+    for number, row in json_rows(path):
         document = str(row["_id"])
         if document in seen:
             raise BeirError(f"{path}:{number}: document {document!r} stands twice")
@@ -134,18 +134,23 @@ def read_documents(path: Path) -> Iterator[BeirDocument]:
 
 
 def _queries(path: Path) -> Iterator[tuple[str, str]]:
-    for _, row in _rows(path):
+    for _, row in json_rows(path):
         yield str(row["_id"]), str(row["text"])
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_rows(path: Path, needed: Sequence[str] = ("_id", "text")) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of a file of JSON lines with the numbers of their lines.
+
+    Raises:
+        BeirError: it cannot be read, or an object lacks a key.
+    """
     for number, line in _lines(path):
         try:
             row = json.loads(line)
         except ValueError as error:
             raise BeirError(f"{path}:{number}: not valid JSON ({error})") from None
-        if not isinstance(row, dict) or "_id" not in row or "text" not in row:
-            raise BeirError(f"{path}:{number}: an object with `_id` and `text` is needed")
+        if not isinstance(row, dict) or not set(needed) <= set(row):
+            raise BeirError(f"{path}:{number}: an object with {' and '.join(f'`{key}`' for key in needed)} is needed")
         yield number, row
 
 

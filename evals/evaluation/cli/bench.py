@@ -9,10 +9,10 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -25,20 +25,26 @@ if TYPE_CHECKING:
     from evals.evaluation.bench import Bench
 
 _SECONDS_BETWEEN_LINES = 5.0
+Layout = Literal["beir", "enterpriserag"]
 
 
 def command(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder in BEIR layout.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder in BEIR layout, or in that of --layout.")],
     config: ConfigPath = None,
     mode: Annotated[Mode, typer.Option("--mode", help="Which indexes answer.")] = "hybrid",
     split: Annotated[str, typer.Option("--split", help="Judgements of qrels/SPLIT.tsv.")] = "test",
     index: Annotated[
         Path | None, typer.Option("--index", help="Keep the index in this folder, and use again what it has.")
     ] = None,
-    run_file: Annotated[Path | None, typer.Option("--run-file", help="Write the rankings as a TREC run.")] = None,
+    run_file: Annotated[
+        Path | None, typer.Option("--run-file", help="Write the rankings as a TREC run; of enterpriserag the answers.")
+    ] = None,
+    layout: Annotated[
+        Layout, typer.Option("--layout", help="What the folder is; enterpriserag is asked, too.")
+    ] = "beir",
     as_json: AsJson = False,
 ) -> None:
-    """Measure retrieval on any folder in BEIR layout, with the code that answers questions."""
+    """Measure retrieval on any folder in BEIR layout, or answers on EnterpriseRAG-Bench, with the code that answers."""
     from evals.evaluation.beir import check_run_path, read_collection, write_run
     from evals.evaluation.bench import run_bench
 
@@ -46,10 +52,25 @@ def command(
         settings = load_or_default(config)
         if run_file:
             check_run_path(run_file)
+        if layout == "enterpriserag":
+            from evals.evaluation.enterpriserag import run_enterprise
+
+            figures = run_enterprise(directory, home, settings, BenchProgress(), run_file)
+            typer.echo(json.dumps(figures) if as_json else _by_kind(figures))
+            return
         bench = run_bench(read_collection(directory, split), home, settings, mode, BenchProgress())
         if run_file:
             write_run(run_file, bench.run.rankings)
     typer.echo(json.dumps(bench.payload()) if as_json else _table(bench))
+
+
+def _by_kind(figures: Mapping[str, Mapping[str, float | None]]) -> str:
+    heads = ("kind", *next(iter(figures.values())))
+    rows = [heads, ("---", *["---:"] * (len(heads) - 1))]
+    rows += [
+        (kind, *("" if value is None else f"{value:g}" for value in row.values())) for kind, row in figures.items()
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 class BenchProgress:
