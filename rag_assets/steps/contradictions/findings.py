@@ -1,0 +1,105 @@
+"""One thing that a wiki says wrong about itself, as people acknowledge it.
+
+Belongs here: its shape, its id, which ones are acknowledged. Does not belong here: finding any.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+from rag_serving.records.passages import Chunk
+
+Kind = Literal["contradiction", "dead_link", "overdue_review", "no_owner", "drifting_copy"]
+HEADINGS: Mapping[Kind, str] = {
+    "contradiction": "Other values for the same",
+    "dead_link": "Links that lead nowhere",
+    "overdue_review": "Pages past their review date",
+    "no_owner": "Pages without an owner",
+    "drifting_copy": "Copies that drift apart",
+}
+
+
+@dataclass(frozen=True)
+class Quote:
+    """What a page says, and where."""
+
+    page_id: str
+    title: str  # with the heading that it stands under
+    text: str
+    url: str
+    file: str | None = None  # below the source's folder
+
+    @classmethod
+    def of(cls, chunk: Chunk, text: str) -> Quote:
+        """Return a text of a passage as a quote."""
+        below = [heading for heading in chunk.heading_path[-1:] if heading != chunk.title]
+        return cls(chunk.page_id, " › ".join([chunk.title, *below]), text, chunk.url, chunk.source_file)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to mend, with the texts that show it.
+
+    Attributes:
+        about: what it is about: the thing that has two values, where a link leads, a date.
+        confidence: 0 to 1, of contradictions; 1 for what is certain.
+        asked: how often the quoted pages were cited in answers of the last days.
+    """
+
+    kind: Kind
+    space: str
+    about: str
+    quotes: tuple[Quote, ...]
+    confidence: float = 1.0
+    asked: int = 0
+
+    @property
+    def id(self) -> str:
+        """Return what it is acknowledged by: it changes with a quoted text, and with nothing else."""
+        texts = sorted(f"{quote.page_id}\n{quote.text}" for quote in self.quotes)
+        return hashlib.sha256("\0".join([self.kind, self.about, *texts]).encode("utf-8", "replace")).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Acknowledgement:
+    """That somebody knows of a finding, why it stays, and until when."""
+
+    id: str
+    reason: str
+    until: date | None = None
+
+
+def acknowledgements(content: object) -> dict[str, Acknowledgement]:
+    """Return what a YAML file acknowledges, by id: `acknowledged: [{id, reason, until?, date?}]`.
+
+    Raises:
+        ValueError: it is of another shape; the message says where.
+    """
+    entries = content.get("acknowledged", ()) if isinstance(content, dict) else None
+    if not isinstance(entries, Sequence) or isinstance(entries, str):
+        raise ValueError("`acknowledged` is a list of `{id, reason, until}`")
+    known = {}
+    for number, entry in enumerate(entries, start=1):
+        if not isinstance(entry, dict) or not (entry.get("id") and str(entry.get("reason") or "").strip()):
+            raise ValueError(f"entry {number} needs an `id` and a `reason`")
+        until = entry.get("until")
+        if until is not None and not isinstance(until, date):
+            raise ValueError(f"entry {number}: `until` is a date such as 2026-12-31")
+        known[str(entry["id"])] = Acknowledgement(str(entry["id"]), str(entry["reason"]), until)
+    return known
+
+
+def is_open(finding: Finding, known: Mapping[str, Acknowledgement], today: date) -> bool:
+    """Return whether nobody has acknowledged a finding, or only until a day that is past."""
+    entry = known.get(finding.id)
+    return entry is None or (entry.until is not None and entry.until < today)
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings as they are shown: by space and kind, the most asked about first, then the surest."""
+    kinds = list(HEADINGS)
+    return sorted(findings, key=lambda one: (one.space, kinds.index(one.kind), -one.asked, -one.confidence, one.id))

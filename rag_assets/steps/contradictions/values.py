@@ -1,0 +1,322 @@
+"""Statements of different pages that give another value for the same thing.
+
+Belongs here: which units are compared at all, and with which others: those of one setting, of one cell of like tables,
+or of nearly the same words. Does not belong here: whether two of them differ (`comparing.conflicts`).
+
+A false alarm costs more than a miss. Nothing is compared that a page marks as past, or gives as an example; versions of
+a page are expected to differ; and where three pages have three values under the same words, those words are a property
+of each page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, pairwise
+from typing import NamedTuple
+
+from rag_assets.steps.contradictions.findings import Finding, Quote
+from rag_serving.answering.comparing.conflicts import Compared, difference
+from rag_serving.answering.comparing.values import Field, Measures, is_close, is_setting, measures
+from rag_serving.answering.selection.signs import QuestionFeatures
+from rag_serving.records.passages import Chunk
+from rag_serving.text.analyzer import SEPARATED_NAME, analyze
+from rag_serving.text.currency import (
+    family_of,
+    mark_of_headings,
+    mark_of_labels,
+    mark_of_sentences,
+    version_of,
+    without_versions,
+)
+from rag_serving.text.figures import SPELLED
+
+VERSION = 1
+"""Raised when other findings are made of the same chunks."""
+_ALIKE, _OPPOSITE = 0.6, 0.85  # Jaccard similarity of the words of sentences; the same where one denies the other
+_FEWEST = 3  # words of such a sentence
+_LONGEST = 600  # characters of a unit
+_MOST_MEMBERS = 40  # units of one block; more are no one's value
+_MOST_VALUES = 2  # of pages that speak of one thing
+_OPENING = 3  # chunks of a page that may mark it as past
+_ABOUT = 100  # characters
+_FIGURE = re.compile(rf"\d|\b(?:{'|'.join(SPELLED)})\b", re.IGNORECASE)
+_MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
+_NAME = re.compile(rf"{SEPARATED_NAME}|(?<=[\w,;:]\s)[`*_\"']*(?!{_MONTHS})[A-Z]\w*|`[^`]+`")
+_GIVES_VALUES = re.compile(r"(?<!valid )\b(?:default|value|status|state|support|requir)", re.IGNORECASE)
+_NOT = frozenset(["cannot"])  # in one word it is no "not" to `polar`
+_CLOCK = re.compile(r"(?<![\d:])\d{1,2}:\d\d(?![\d:])")
+_CLAUSE = re.compile(r"; |: |, (?:and|but|which|or|so|because|since)\b| and (?:are|is|can|have|has|must)\b")
+_WORD = re.compile(r"[^\W\d_]{2}")
+_VERSION_FOLDER = re.compile(r"(?:v|version-?)?\d+(?:\.(?:\d+|x))*", re.IGNORECASE)
+_ASIDE = re.compile(
+    r"\b(?:examples?|samples?|templates?|benchmarks?|meeting|minutes of|agenda|changelog|release notes|history|todo)\b",
+    re.IGNORECASE,
+)
+_SUPPOSED = re.compile(
+    r"\b(?:e\.g|for (?:example|instance)|such as|suppose|assum(?:e|ing)|say,|let['’]s)", re.IGNORECASE
+)
+
+
+class _Pair(NamedTuple):
+    """Two units that differ, and what in."""
+
+    about: str
+    one: Compared
+    two: Compared
+    confidence: float
+
+
+def contradictions(chunks: Sequence[Chunk], *, versions: bool = False) -> list[Finding]:
+    """Return what pages of one space say of the same thing with another value.
+
+    Args:
+        chunks: those of a generation, by page and place.
+        versions: whether versions of one page are compared, too.
+    """
+    past = _past_pages(chunks)
+    said = [
+        Compared(unit, chunk, analyze)
+        for chunk in chunks
+        if chunk.page_id not in past and not _is_aside(chunk)
+        for unit in chunk.parts.units
+        if unit.kind not in ("heading", "header", "code") and unit.end - unit.start <= _LONGEST
+    ]
+    groups = _groups([*_of_fields(said, versions), *_of_sentences(said, versions)])
+    kept = (pairs for pairs in groups if len({_value(each) for each in _members(pairs)}) <= _MOST_VALUES)
+    return list({finding.quotes: finding for finding in map(_finding, kept)}.values())
+
+
+def _past_pages(chunks: Iterable[Chunk]) -> set[str]:
+    """Return the pages that say of themselves that they are not in force, or are examples."""
+    past = set()
+    for chunk in chunks:
+        if chunk.page_id in past:
+            continue
+        if mark_of_headings((chunk.title,)) or mark_of_labels(chunk.labels) or _ASIDE.search(chunk.title):
+            past.add(chunk.page_id)
+        elif chunk.chunk_idx < _OPENING:
+            sentences = [unit.of(chunk.text) for unit in chunk.parts.units]
+            if mark_of_sentences(sentences, chunk.heading_path[-1] if chunk.heading_path else ""):
+                past.add(chunk.page_id)
+    return past
+
+
+def _is_aside(chunk: Chunk) -> bool:
+    """Return whether a passage tells of what is not in force, or an example."""
+    headings = [heading for heading in chunk.heading_path if heading != chunk.title]
+    return mark_of_headings(headings) is not None or any(map(_ASIDE.search, headings))
+
+
+def _of_fields(said: Sequence[Compared], versions: bool) -> Iterator[_Pair]:
+    """Yield units that give another value of one setting, or of one cell of tables under like headings."""
+    blocks: dict[tuple[str, str, str], list[Compared]] = defaultdict(list)
+    for each in said:
+        for found in dict.fromkeys(_blocks(each)):
+            blocks[found].append(each)
+    for block, members in blocks.items():
+        if not 1 < len(members) <= _MOST_MEMBERS:
+            continue
+        about, anywhere = " ".join(block[:2]).strip(), not block[2]
+        pairs = [pair for pair in combinations(members, 2) if not (anywhere and all(map(_is_of_its_page, pair)))]
+        yield from _differing(about, analyze(about), pairs, versions, 0.95 if is_setting(block[0]) else 0.9)
+
+
+def _blocks(said: Compared) -> Iterator[tuple[str, str, str]]:
+    """Yield what a unit gives a value of, by name, column and place: a setting wherever it stands, a row under headings
+    like its own."""
+    chunk = said.chunk
+    heading = without_versions(chunk.heading_path[-1]) if chunk.heading_path else ""
+    for field in said.fields:
+        key, name = _plain(field.key), _plain(field.name)
+        if not _gives_value(field):
+            continue
+        if key == "default" or (is_setting(key) and name):
+            yield key, name, _family(chunk)
+        elif not is_setting(key):
+            yield key, name, heading
+        if is_setting(key) and (not name or "default" in name):
+            yield key, "default", ""
+    if said.unit.kind != "table" and len(said.identifiers) == 1 and "default" in said.text.lower():
+        yield next(iter(said.identifiers)), "default", ""
+
+
+def _is_of_its_page(said: Compared) -> bool:
+    """Return whether a unit is of a table of settings, whose values are those of the part that its page is about."""
+    return any(field.name for field in said.fields)
+
+
+def _gives_value(field: Field) -> bool:
+    """Return whether a cell or a pair gives a value of something that has a name."""
+    is_value = not field.name or _GIVES_VALUES.search(field.name) or measures(field.value)
+    return bool(is_value and _WORD.search(field.key))
+
+
+def _of_sentences(said: Sequence[Compared], versions: bool) -> Iterator[_Pair]:
+    """Yield sentences of nearly the same words of which one gives another figure, or denies the other."""
+    sentences = (each for each in said if each.unit.kind != "table" and not _SUPPOSED.search(each.text))
+    wanted = [part for each in sentences for part in _clauses(each)]
+    words = [each.words - each.polar - _NOT for each in wanted]
+    for first, second, alike in _alike(words):
+        one, two = wanted[first], wanted[second]
+        if one.text == two.text or not _are_comparable(one.chunk, two.chunk, versions) or _names(one) != _names(two):
+            continue
+        if alike >= (_OPPOSITE if _value_figures(one) == _value_figures(two) else _ALIKE):
+            yield from _differing(_shared(one, two), words[first] & words[second], [(one, two)], versions, 0.8 * alike)
+
+
+def _clauses(said: Compared) -> Iterator[Compared]:
+    """Yield a sentence, and its parts with a figure: what is added to a statement does not make it another one."""
+    yield said
+    start = said.unit.start
+    ends = [start + match.start() for match in _CLAUSE.finditer(said.text)]
+    for begin, end in pairwise([start, *ends, said.unit.end]) if ends else ():
+        if _FIGURE.search(said.chunk.text, begin, end):
+            yield Compared(said.unit._replace(start=begin, end=end), said.chunk, said.analyze)
+
+
+def _alike(words: Sequence[frozenset[str]]) -> Iterator[tuple[int, int, float]]:
+    """Yield pairs of sets with a Jaccard similarity from _ALIKE on.
+
+    Two such sets share one of their rarest words (prefix filtering: Bayardo, Ma, Srikant, WWW 2007).
+    """
+    counts = Counter(word for each in words for word in each)
+    by_word: dict[str, list[int]] = defaultdict(list)
+    for place, each in enumerate(words):
+        if len(each) < _FEWEST:
+            continue
+        rarest = sorted(each, key=lambda word: (counts[word], word))
+        near: set[int] = set()
+        for word in rarest[: len(each) - int(_ALIKE * len(each) + 0.999) + 1]:
+            near.update(by_word[word])
+            by_word[word].append(place)
+        for other in sorted(near):
+            if len(words[other]) < _ALIKE * len(each):
+                continue
+            shared = len(each & words[other])
+            alike = shared / (len(each) + len(words[other]) - shared)
+            if alike >= _ALIKE:
+                yield other, place, alike
+
+
+def _differing(
+    about: str, terms: Iterable[str], pairs: Iterable[tuple[Compared, Compared]], versions: bool, confidence: float
+) -> Iterator[_Pair]:
+    """Yield the pairs that differ in what they are about."""
+    weights = dict.fromkeys(terms, 1.0)
+    asked = QuestionFeatures("", "yes_no", frozenset(), frozenset(weights), weights, frozenset(), negates=False)
+    for one, two in pairs:
+        if not _are_comparable(one.chunk, two.chunk, versions):
+            continue
+        if difference(asked, one, two) == 0 or _has_one_other_figure(one, two) or _is_other_number(about, one, two):
+            yield _Pair(about, one, two, confidence)
+
+
+def _has_one_other_figure(one: Compared, two: Compared) -> bool:
+    """Return whether two sentences have the same figures but for one: `at 08:00 for 5 minutes`."""
+    if one.unit.kind == "table" or one.unit.kind != two.unit.kind or one.bounds != two.bounds or one.past or two.past:
+        return False
+    figures = [{("time", at) for at in _CLOCK.findall(each.now)} | _figures(each.measures) for each in (one, two)]
+    only = [figures[0] - figures[1], figures[1] - figures[0]]
+    if len(figures[0]) != len(figures[1]) or [len(each) for each in only] != [1, 1]:
+        return False
+    (kind, first), (other_kind, second) = *only[0], *only[1]
+    return kind == other_kind and (isinstance(first, str) or isinstance(second, str) or not is_close(first, second))
+
+
+def _is_other_number(about: str, one: Compared, two: Compared) -> bool:
+    """Return whether two cells give another whole number, which is not rounded as a measure is: a port, a count."""
+    values = [
+        {field.value for field in each.fields if f"{_plain(field.key)} {_plain(field.name)}".strip() == about}
+        for each in (one, two)
+    ]
+    return values[0] != values[1] and all(len(each) == 1 and min(each).isdecimal() for each in values)
+
+
+def _figures(found: Measures) -> set[tuple[str, float | str]]:
+    return {(kind, figure) for kind, figures in found.items() for figure in figures}
+
+
+def _are_comparable(one: Chunk, two: Chunk, versions: bool) -> bool:
+    """Return whether two passages are of different pages of one space, and of the same version of what they are about;
+    with `versions` also of two versions of one page."""
+    if one.page_id == two.page_id:
+        return False
+    if _family(one) == _family(two) and _version(one) != _version(two):
+        return versions and _headings(one) == _headings(two)
+    return one.space == two.space and _version(one) == _version(two)
+
+
+def _family(chunk: Chunk) -> str:
+    """Return what versions of one page have in common."""
+    folders = [part for part in (chunk.source_file or "").split("/") if not _VERSION_FOLDER.fullmatch(part)]
+    return "/".join(folders) if chunk.source_file else "\n".join(family_of(chunk.title, chunk.space))
+
+
+def _headings(chunk: Chunk) -> list[str]:
+    return [heading for heading in chunk.heading_path if heading != chunk.title and not is_setting(heading)]
+
+
+def _version(chunk: Chunk) -> object:
+    """Return the version that a passage is of: that of its folder, heading, title or space."""
+    folders = (chunk.source_file or "").split("/")[:-1]
+    named = [folder for folder in folders if _VERSION_FOLDER.fullmatch(folder)]
+    return named, version_of(chunk.heading_path, "" if named else chunk.title, "" if named else chunk.space)
+
+
+def _groups(pairs: Iterable[_Pair]) -> list[list[_Pair]]:
+    """Return pairs that share a unit together."""
+    groups: dict[int, list[_Pair]] = {}
+    group_of: dict[int, int] = {}
+    for number, pair in enumerate(pairs):
+        groups[number] = [pair]
+        for unit in (id(pair.one), id(pair.two)):
+            if (other := group_of.get(unit, number)) != number:
+                for moved in groups[other]:
+                    group_of[id(moved.one)] = group_of[id(moved.two)] = number
+                groups[number] += groups.pop(other)
+            group_of[unit] = number
+    return list(groups.values())
+
+
+def _members(pairs: Iterable[_Pair]) -> list[Compared]:
+    return list({id(each): each for pair in pairs for each in (pair.one, pair.two)}.values())
+
+
+def _value(said: Compared) -> object:
+    """Return what a unit gives, for telling values apart: its figures, else its words and whether it denies."""
+    return _value_figures(said) or (said.is_negative, _plain(said.text))
+
+
+def _value_figures(said: Compared) -> frozenset[object]:
+    return frozenset({*_figures(measures(said.text)), *_CLOCK.findall(said.text)})
+
+
+def _finding(pairs: Sequence[_Pair]) -> Finding:
+    quotes = {(quote.page_id, quote.text): quote for quote in map(_quote, _members(pairs))}
+    best = max(pairs, key=lambda pair: (pair.confidence, pair.about))
+    shown = sorted(quotes.values(), key=lambda quote: (quote.title, quote.text))
+    return Finding("contradiction", best.one.chunk.space, best.about[:_ABOUT], tuple(shown), best.confidence)
+
+
+def _quote(said: Compared) -> Quote:
+    """Return the whole sentence or row of what is compared."""
+    whole = said.chunk.parts.unit_at(said.unit.start) or said.unit
+    return Quote.of(said.chunk, whole.of(said.chunk.text))
+
+
+def _names(said: Compared) -> frozenset[str]:
+    """Return what a sentence calls by name."""
+    return frozenset(name.strip("`*_\"'").lower() for name in _NAME.findall(said.text))
+
+
+def _shared(one: Compared, two: Compared) -> str:
+    """Return the words of a sentence that another has as well, with a mark where they differ."""
+    others = set(two.text.split())
+    words = [word if word in others else "…" for word in one.text.split()]
+    return " ".join(word for place, word in enumerate(words) if word != "…" or words[place - 1 : place] != ["…"])
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.strip(" `*_:").lower().split())
