@@ -235,7 +235,9 @@ class Corpus:
 
     def page_fits(self, page: Row, name: str, comparison: str, wanted: str) -> bool:
         if name == "mentions":
-            return fits([page["title"], *(chunk["text"] for chunk in self.chunks[page["page_id"]])], "contains", wanted)
+            chunks = self.chunks[page["page_id"]]
+            texts = [text for chunk in chunks for text in (chunk["text"], *(chunk["heading_path"] or ()))]
+            return fits([page["title"], *texts], "contains", wanted)
         texts = self.texts(page, name)
         if name == "updated":
             compare = ORDER.get(comparison, operator.eq)

@@ -91,7 +91,7 @@ def set_corpus(name: str, data: Path = DATA) -> SetCorpus:
     """Return a corpus as everybody may read it, cut into passages by the default settings."""
     config = load_config(ROOT / "config" / "app.yaml") if name == "sample" else _config(name, data)
     pages = sample_pages() if name == "sample" else _pages(config)
-    made = cut(name, pages)
+    made = cut(name, pages, drops_boilerplate=False)
     source = dict(zip(pages["page_id"].to_pylist(), pages["source"].to_pylist(), strict=True))
     sources = pa.array([source[page] for page in made.chunks["page_id"].to_pylist()])
     kinds = pa.array(["page"] * len(made.chunks))

@@ -128,8 +128,9 @@ def make_selection(making: Making) -> MadeSelection:
     write_table(store.tenant(tenant) / "dedup_map.parquet", duplicates, DEDUP_MAP)
     write_table(folder / "selected.parquet", chunks, SELECTED_CHUNKS)
     tables = {key: SourceTables.read(store.source(key)) for key in sources}
-    pages = gathered_facts(tables, config, selection.chunks, duplicates["dropped_id"].to_pylist(), faults)
-    BuildWorkspace.of(store, tenant).write_facts(pages, chunks["chunk_id"].to_pylist())
+    told, indexed = selection.told_in_sets(everything, faults), chunks["chunk_id"].to_pylist()
+    pages = gathered_facts(tables, config, told, {*told["chunk_id"].to_pylist()}.difference(indexed), faults)
+    BuildWorkspace.of(store, tenant).write_facts(pages, indexed)
     write_candidate(store, tenant, state)
     plan = plan_contexts(chunks, config.context, store.cache(tenant), store.home)
     expected = plan.estimate(read_last_run(store, tenant)) if plan else None

@@ -26,8 +26,9 @@ class SetTables:
 
     Attributes:
         pages: PAGE_FACTS, without `readers`: a row for each page that the reader may see, by page_id.
-        texts: a row for each passage, near-duplicates that are not indexed included, by page_id and chunk_idx:
-            chunk_id, page_id, version, chunk_idx, space, title, heading_path, anchor, url, text, structure, kind.
+        texts: a row for each passage, near-duplicates and boilerplate that are not indexed included, by page_id and
+            chunk_idx: chunk_id, page_id, version, chunk_idx, space, title, heading_path, anchor, url, text, structure,
+            kind.
         classes: reader classes of the generation that the reader satisfies.
     """
 

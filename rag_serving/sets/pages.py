@@ -11,12 +11,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rag_serving.artifacts.columns import dictionary_encode
 from rag_serving.records.sets import Condition, SetError, SetTables, SetValue
 from rag_serving.sets.cells import normalized, value_of
 from rag_serving.sets.mentions import Phrase
@@ -32,6 +34,7 @@ COLUMNS = {
 """Fields that are shown, and the columns they are read from."""
 _LINKS = ("links_to", "linked_from")
 _DATE = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?")
+_KEPT = 8  # tables that something is kept of
 _FAR = 120  # passages in all for each page of some, where those are looked up one after the other
 _TEXT_COLUMNS = ["chunk_id", "page_id", "title", "url", "anchor", "heading_path", "text", "structure"]
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -97,10 +100,28 @@ def properties(tables: SetTables, key: str, pages: Sequence[str]) -> dict[str, l
 
 
 def mentioning(tables: SetTables, phrase: Phrase, pages: Sequence[str]) -> dict[str, int]:
-    """Return the pages whose passages have a phrase, with the place of the first passage that does."""
-    rows = _rows_with(tables, pages, phrase.rows)
+    """Return the pages that have a phrase in a passage or a heading above one, with the place of the first passage
+    that has it, else of the first below such a heading."""
+    rows, wanted = _rows_with(tables, pages, phrase.rows), set(pages)
     ids = tables.texts["page_id"].take(pa.array(rows)).to_pylist()
-    return dict(zip(reversed(ids), reversed(rows.tolist()), strict=True))
+    below = {page: row for page, row in headed(tables, phrase).items() if page in wanted}
+    return below | dict(zip(reversed(ids), reversed(rows.tolist()), strict=True))
+
+
+def headed(tables: SetTables, phrase: Phrase) -> dict[str, int]:
+    """Return the pages with a phrase in a heading, with the place of the first passage below it."""
+    rows, numbers, headings = _HEADINGS.of(tables)
+    has_it = np.zeros(len(headings), bool)
+    has_it[phrase.rows(headings)] = True
+    found = np.unique(rows[has_it[numbers]])[::-1]
+    return dict(zip(tables.texts["page_id"].take(pa.array(found)).to_pylist(), found.tolist(), strict=True))
+
+
+def _headings(tables: SetTables) -> tuple[Array, Array, pa.Array]:
+    """Return the passage of each heading above one, its number, and the distinct headings."""
+    rows, headings = _flat(tables.texts["heading_path"])
+    names, numbers = dictionary_encode(pa.chunked_array([headings]))
+    return rows, numbers, pa.array(names, pa.string())
 
 
 def holds(condition: Condition, texts: Sequence[str]) -> bool:
@@ -288,3 +309,25 @@ def _words(condition: Condition, counts: pa.ChunkedArray) -> Array:
 
 def _decimals(counts: pa.ChunkedArray) -> Iterator[Decimal | None]:
     yield from (None if count is None else Decimal(count) for count in counts.to_pylist())
+
+
+class PerTables:
+    """What was made of the last few tables, by their identity. Safe to use from several threads."""
+
+    def __init__(self, make: Callable[[SetTables], Any]) -> None:
+        self._make, self._lock = make, Lock()
+        self._kept: dict[int, tuple[SetTables, Any]] = {}
+
+    def of(self, tables: SetTables) -> Any:
+        """Return what is made of the tables, made once."""
+        kept = self._kept.get(id(tables))
+        if kept is None or kept[0] is not tables:
+            kept = tables, self._make(tables)  # without the lock: others do not wait for it
+            with self._lock:
+                self._kept[id(tables)] = kept
+                while len(self._kept) > _KEPT:
+                    del self._kept[next(iter(self._kept))]
+        return kept[1]
+
+
+_HEADINGS = PerTables(_headings)

@@ -122,9 +122,13 @@ class _Reader:
         return found.pop() if len(found) == 1 else None
 
     def is_vague(self, query: SetQuery) -> bool:
-        """Return whether the question asks for a definition or the text of a page, or for everything there is."""
-        return bool(phrase("DEFINITION").fullmatch(self.words.said)) or (
-            query == SetQuery("pages") and any(phrase("EVERYTHING").fullmatch(word) for word in self.words.words)
+        """Return whether the question asks for a definition or the text of a page, for everything there is, or for a
+        sum where there is none."""
+        is_added = any(self.words.match(phrase("ADDED"), start) for start in range(len(self.words)))
+        return (
+            bool(phrase("DEFINITION").fullmatch(self.words.said))
+            or (query == SetQuery("pages") and any(phrase("EVERYTHING").fullmatch(word) for word in self.words.words))
+            or (is_added and query.operation == "list")
         )
 
     def has_series(self) -> bool:

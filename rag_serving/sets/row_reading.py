@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 
 from rag_serving.records.sets import Condition, Kind, Operation, SetError, SetQuery, SetTables
 from rag_serving.sets.cells import value_of
-from rag_serving.sets.pages import passages_of
+from rag_serving.sets.pages import PerTables, passages_of
 from rag_serving.sets.phrases import Fact, Step, covers, phrase, words_of_phrases
 from rag_serving.sets.tables import rows_of
-from rag_serving.sets.vocabulary import KINDS, PerTables, QuestionWords, Values, stemmed
+from rag_serving.sets.vocabulary import KINDS, QuestionWords, Values, stemmed
 from rag_serving.text.analyzer import stems
 
 _FEWEST_HEADINGS = 5
@@ -99,7 +99,11 @@ class _Containers:
         if not content:
             return []
         said = set(words.stems)
-        whole = (each for each in named.values() if len(each.sections) == 1 or each.names <= said)
+        whole = (  # what hangs under `Committers and their duties` is no committer
+            each
+            for each in named.values()
+            if each.kind != "items" or each.entity - (known if len(each.sections) == 1 else set()) <= said
+        )
         return [container for container in whole if container.may_know(content)]
 
     def with_columns(self, container: Container) -> Container:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -23,7 +22,7 @@ import pyarrow.compute as pc
 from rag_serving.records.sets import Operator, SetQuery, SetTables
 from rag_serving.sets.cells import normalized
 from rag_serving.sets.mentions import Phrase
-from rag_serving.sets.pages import pages_of, passages_at
+from rag_serving.sets.pages import PerTables, headed, pages_of, passages_at
 from rag_serving.sets.tables import properties_of
 from rag_serving.text.analyzer import stems
 from rag_serving.text.patterns import patterns
@@ -42,7 +41,7 @@ _ISO_DATE = re.compile(r"\b\d{4}-\d\d-\d\d\b")
 KINDS = ("page", "document")
 """Of pages that questions are about: their comments and attachments have names of their own."""
 _LONGEST_NAME = 12  # words of a question that are looked up as one name
-_KEPT = 8
+_SHORTEST_PLURAL = 3  # letters of a word without its last one
 
 Made = TypeVar("Made")
 
@@ -261,22 +260,20 @@ class Vocabulary:
         return all(map(self._is_mentioned, phrases)) and (not is_by_words or self._are_extreme(query))
 
     def _is_mentioned(self, phrase: str) -> bool:
-        """Return whether it is plain which pages have a phrase: some have it, and no others have it with a hyphen in
-        place of a space, which may be meant, too. One word need not be on any."""
-        parts = re.split(r"[\s-]+", phrase)
-        if len(parts) < 2:
-            return True
-        spelt = r"[\s-]+".join(map(re.escape, parts))
-        texts = self.tables.texts
-        alike = texts.filter(pc.match_substring_regex(texts["text"], spelt, ignore_case=True))
-        phrases = [Phrase(joint.join(parts)) for joint in (" ", "-")]
-        spellings: list[set[str]] = [set(), set()]
-        for page, text in zip(alike["page_id"].to_pylist(), alike["text"].to_pylist(), strict=True):
-            for pages, spelling in zip(spellings, phrases, strict=True):
-                if page in self.by_id and spelling.is_in(text):
-                    pages.add(page)
-        found, others = spellings if " " in phrase else reversed(spellings)
-        return bool(found) and others <= found
+        """Return whether it is plain which pages have a phrase: no others have it in the other number, or with a hyphen
+        in place of a space, which may be meant, too; and some have it. One word need not be on any."""
+        *before, last = re.split(r"[\s-]+", phrase)
+        one = last[:-1] if len(last) > _SHORTEST_PLURAL and last.endswith("s") else last
+        forms = {joint.join([*before, form]) for joint in (" ", "-") for form in (one, f"{one}s")}
+        texts = self.tables.texts.select(["page_id", "text"])
+        alike = texts.take(pa.array(Phrase(" ".join([*before, one])).sieved(texts["text"])))
+
+        def having(form: str) -> set[str]:
+            rows = alike["page_id"].take(pa.array(Phrase(form).rows(alike["text"])))
+            return {*rows.to_pylist(), *headed(self.tables, Phrase(form))} & self.by_id.keys()
+
+        found = having(phrase)
+        return all(having(form) <= found for form in forms) if found else not before
 
     def _are_extreme(self, query: SetQuery) -> bool:
         """Return whether the longest, or shortest, pages are the same by words and by characters."""
@@ -357,25 +354,6 @@ def _has_run(whole: Sequence[str], part: Sequence[str]) -> bool:
 def _tells(said: Sequence[str]) -> bool:
     """Return whether words can name a page by themselves: more than numbers and short ones."""
     return any(len(stem) > 2 and not stem.isdigit() for stem in said)
-
-
-class PerTables:
-    """What was made of the last few tables, by their identity. Safe to use from several threads."""
-
-    def __init__(self, make: Callable[[SetTables], Any]) -> None:
-        self._make, self._lock = make, Lock()
-        self._kept: dict[int, tuple[SetTables, Any]] = {}
-
-    def of(self, tables: SetTables) -> Any:
-        """Return what is made of the tables, made once."""
-        kept = self._kept.get(id(tables))
-        if kept is None or kept[0] is not tables:
-            kept = tables, self._make(tables)  # without the lock: others do not wait for it
-            with self._lock:
-                self._kept[id(tables)] = kept
-                while len(self._kept) > _KEPT:
-                    del self._kept[next(iter(self._kept))]
-        return kept[1]
 
 
 _VOCABULARIES = PerTables(Vocabulary)

@@ -45,16 +45,18 @@ def test_every_page_of_the_generation_has_its_facts_and_every_text_its_row(wiki:
     written_by(wiki, "Ann Lee")
     wiki.write("eng", envelope("103", "Empty", "", labels=["howto"]))
     wiki.write("eng", envelope("104", "Draft", "<p>Not for the index.</p>", labels=["draft"]))
+    wiki.write("eng", envelope("105", "Long", "<p>Words.</p><h2>End</h2><p>Back to top</p>"))
     wiki.configure(ingestion={"drop_labels": ["Draft"]})
     assert build_json(wiki)["tenants"]["demo"]["duplicates_dropped"] == 1
     found = facts(wiki)
-    assert sorted(found) == ["101", "102", "103", "201", "300", "301"]
+    assert sorted(found) == ["101", "102", "103", "105", "201", "300", "301"]
     assert (found["101"]["author"], found["102"]["author"]) == ("Ann Lee", None)
     assert (found["101"]["space_name"], found["101"]["words"]) == ("Engineering", 3)
     assert found["101"]["links"] == [{"page_id": "103", "url": None}]
     assert (found["103"]["labels"], found["103"]["words"], found["103"]["kind"]) == (["howto"], 0, "page")
     texts = {row["chunk_id"]: row for row in tables(wiki).texts.to_pylist()}
     assert texts["301:2:0"]["text"] == texts["300:5:0"]["text"]
+    assert (texts["105:1:1"]["text"], found["105"]["words"]) == ("Back to top", 4)  # boilerplate, which is not indexed
     assert (texts["301:2:0"]["space"], texts["301:2:0"]["structure"]) == ("OPS", texts["300:5:0"]["structure"])
 
 

@@ -85,6 +85,9 @@ def value(question: str) -> Any:
         ("Which OPS pages mention TideCast? Just the titles, please.", "6"),
         ("where is Gdańsk mentioned", "47"),
         ("which pages mention tide", ""),  # only in a longer word
+        ("which pages mention the desk", "7"),
+        ("which pages mention rooms", None),  # or a room?
+        ("which pages mention timers", "5"),  # a heading
         ("Which pages link to ADR-011?", "2"),
         ("whats linking to adr 11", "2"),
         ("Which pages does ADR-007 link to?", "3"),
@@ -106,6 +109,7 @@ def value(question: str) -> Any:
         ("how old are the pages in the Operations space", None),
         ("all pages in the Operations space", "5678"),
         ("list release notes", None),
+        ("what is the total of all meeting rooms", None),
     ],
 )
 def test_a_question_after_pages_is_read(question: str, pages: str | None) -> None:
@@ -113,6 +117,21 @@ def test_a_question_after_pages_is_read(question: str, pages: str | None) -> Non
         assert read(question) is None
     else:
         assert sorted(members(question)) == list(pages)
+
+
+def test_what_hangs_under_a_longer_heading_is_something_else() -> None:
+    tables = set_tables(
+        {
+            "1": [
+                Piece("- Onboarding\n- Releasing", ("Committers and their duties",)),
+                Piece("- Ann\n- Bo", ("Suppliers",)),
+            ]
+        }
+    )
+    query = read_set("how many suppliers are there", tables)
+    assert query is not None
+    assert execute(query, tables, "g").value == "2"
+    assert read_set("how many committers are there", tables) is None
 
 
 @pytest.mark.parametrize(

@@ -58,12 +58,12 @@ def read_corpora(data: Path) -> Iterator[PassageCorpus]:
         yield cut("rust-book", file_pages(data / "rust-book" / "src", "md"))
 
 
-def cut(name: str, pages: pa.Table) -> PassageCorpus:
+def cut(name: str, pages: pa.Table, drops_boilerplate: bool = True) -> PassageCorpus:
     """Return pages as sections and indexed chunks, by the default settings."""
     sections, settings = build_sections(pages).sections, Ingestion()
     size = ChunkSize.about(settings.chunk_size_tokens, settings.chunk_stride_tokens)
     chunks = build_chunks(sections, pages, open_tokenizer(Embedding()), size)
-    return PassageCorpus(name, sections, select_chunks(chunks, settings.drop_labels, settings.drop_boilerplate).chunks)
+    return PassageCorpus(name, sections, select_chunks(chunks, settings.drop_labels, drops_boilerplate).chunks)
 
 
 def sample_pages() -> pa.Table:

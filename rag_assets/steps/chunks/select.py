@@ -20,6 +20,7 @@ from rag_serving.artifacts.schema import CHUNKS
 VERSION = 3
 """Raised when other chunks of the same tables would be indexed."""
 
+BOILERPLATE = "boilerplate"
 NO_WORDS = "its text has no words"  # of brackets, say: nobody can ask for it, and models give all of it one vector
 _FENCE = re.compile(r"^(?:```|~~~).*", re.MULTILINE)  # names the language of code
 
@@ -51,6 +52,14 @@ class ChunkSelection:
         pairs = zip(self.chunks["page_id"].to_pylist(), self.chunks["chunk_id"].to_pylist(), strict=True)
         gone = {chunk_id: pages[page] for page, chunk_id in pairs if page in pages}
         return replace(self.without(gone, ""), excluded={**self.excluded, **gone})
+
+    def told_in_sets(self, chunks: pa.Table, left_out: Collection[str]) -> pa.Table:
+        """Return those chunks of the table that was selected from which are text of pages: the selected ones, and
+        boilerplate of other pages than those left out."""
+        kept = [*self.chunks["chunk_id"].to_pylist(), *(c for c, why in self.excluded.items() if why == BOILERPLATE)]
+        known = pc.is_in(chunks["chunk_id"], value_set=pa.array(kept, pa.string()))
+        gone = pc.is_in(chunks["page_id"], value_set=pa.array(list(left_out), pa.string()))
+        return chunks.filter(pc.and_not(known, gone))
 
     def pages_without_chunks(self, chunks: pa.Table) -> dict[str, str]:
         """Return those pages of the table that was selected from of which nothing is left, with a reason of theirs."""
@@ -118,4 +127,4 @@ def _reason(
     label = next((label for label in labels if label.casefold() in unwanted), None)
     if label is not None:
         return f"label {label!r}"
-    return "boilerplate" if is_boilerplate and drop_boilerplate else None
+    return BOILERPLATE if is_boilerplate and drop_boilerplate else None
