@@ -29,6 +29,8 @@ from rag_serving.models.protocols import ModelError
 from rag_serving.shared_home import ObjectHomeError
 
 OVERRIDE_TAG = "citelock/override_gates"
+NOTED_TAG = "citelock/noted"
+"""The tag of a sync for noted pages alone: how many they are."""
 
 STEP_WAIT_SECONDS = 60.0
 """How long a step waits for another build's lock before it gives up."""
@@ -87,7 +89,7 @@ def of_tenant(partition: str, installation: Installation) -> tuple[str, Config, 
 def of_source_step(context: dg.AssetExecutionContext, installation: Installation, reporter: Reporter) -> Making:
     """Return what an asset of a source is made with."""
     key, config, store = of_source(context.partition_key, installation)
-    return Making(key, config, store, reporter, context.log, is_full(context))
+    return Making(key, config, store, reporter, context.log, is_full(context), NOTED_TAG in context.run.tags)
 
 
 def of_tenant_step(context: dg.AssetExecutionContext, installation: Installation, reporter: Reporter) -> Making:

@@ -90,10 +90,10 @@ def register_partitions(context: dg.SensorEvaluationContext, config: Config) -> 
 @configured_sensor(
     name="ingest_uploads",
     job_name=ADD_DOCUMENTS,
-    minimum_interval_seconds=2,
-    description="Starts `add_documents` for an upload inbox when a document was put in, replaced or deleted. Leaves it "
-    "to the process that waits for uploads, where there is one that is not busy with another tenant's, and waits for a "
-    "sync that is in flight.",
+    minimum_interval_seconds=1,
+    description="Starts `add_documents` for an upload inbox when a document was put in, replaced or deleted, and for a "
+    "wiki that told of changes. Leaves it to the process that waits for uploads, where there is one that is not busy "
+    "with another tenant's, and waits for a sync that is in flight.",
 )
 def ingest_uploads(context: dg.SensorEvaluationContext, config: Config) -> Decision:
     store = Store(config.home)
@@ -114,7 +114,7 @@ def ingest_uploads(context: dg.SensorEvaluationContext, config: Config) -> Decis
         for key in taken
         if key not in syncing
     ]
-    reason = f"being synced, or about to be: {', '.join(sorted(waiting))}" if waiting else "no inbox has anything new"
+    reason = f"being synced, or about to be: {', '.join(sorted(waiting))}" if waiting else "nothing is new"
     return dg.SensorResult(
         run_requests=requests,
         skip_reason=None if requests else dg.SkipReason(reason),

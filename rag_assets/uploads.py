@@ -1,23 +1,25 @@
-"""From an upload inbox to the published generation in one process: `ingest` of it, then `publish` for its tenant.
+"""From an upload inbox, or the pages that a wiki named in events, to the published generation in one process: `ingest`
+of the source, then `publish` for its tenant.
 
 Belongs here: the order of the two, and the job `add_documents` that a sensor starts. Does not belong here: the two jobs
 (`jobs`), the sensor (`sensors`), the process that waits for uploads (`build.inboxes`).
 """
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import dagster as dg
 
 from rag_assets.publishing.documents import note_stopped, settle_documents
 from rag_assets.publishing.narrowing import narrow_readers
-from rag_assets.resources import STEP_WAIT_SECONDS, Installation, writing
+from rag_assets.resources import NOTED_TAG, STEP_WAIT_SECONDS, Installation, writing
 from rag_assets.runs import ProjectJobs, RunOptions, RunOutcome, mark_run
 from rag_assets.state.locks import locked
 from rag_assets.state.observed import attempts, published_inputs, wanted_inputs
 from rag_assets.state.planning import tenants_to_publish
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
+from rag_serving.documents.noted import NotedPages
 from rag_serving.models import ModelError, open_embedder
 
 _log = logging.getLogger(__name__)
@@ -30,7 +32,7 @@ _TAGS = {STARTED_BY: JOB}
 
 @dataclass(frozen=True)
 class InboxBuild:
-    """One upload inbox, and the jobs that publish what is new in it."""
+    """One upload inbox or wiki, and the jobs that publish what is new in it."""
 
     config: Config
     source: str
@@ -48,10 +50,15 @@ class InboxBuild:
             KeyboardInterrupt: a person stopped it.
         """
         store, tenant = Store(self.config.home), self.config.sources[self.source].tenant
+        noted = NotedPages(store.source(self.source))
         with locked(self.config, store.source(self.source), STEP_WAIT_SECONDS):
-            outcomes = {"ingest": self.jobs.run("ingest", self.source, self.instance, self.options)}
+            tags = {**self.options.tags, NOTED_TAG: mark} if (mark := noted.mark()) else self.options.tags
+            options = replace(self.options, tags=tags)
+            outcomes = {"ingest": self.jobs.run("ingest", self.source, self.instance, options)}
         if outcomes["ingest"].error is not None:
             return outcomes
+        if mark:  # a restriction does not wait for texts to be embedded
+            narrow_readers(self.config, tenant, _log.warning)
         with locked(self.config, store.tenant(tenant), STEP_WAIT_SECONDS):
             if self._is_due(store, tenant):
                 for _ in attempts(store, tenant):
@@ -59,6 +66,8 @@ class InboxBuild:
                 if outcomes["publish"].error is not None:
                     note_stopped(self.config, tenant)
             settle_documents(self.config, tenant)
+        if not any(outcome.error for outcome in outcomes.values()):
+            noted.forget()
         return outcomes
 
     def _is_due(self, store: Store, tenant: str) -> bool:
@@ -71,12 +80,12 @@ class InboxBuild:
 
 
 class InboxConfig(dg.Config):
-    """Which upload inbox is read."""
+    """Which upload inbox or wiki is read."""
 
     source: str
 
 
-@dg.op(name=OP, description="Runs `ingest` for an upload inbox and, where that changed anything, `publish`.")
+@dg.op(name=OP, description="Runs `ingest` for an upload inbox or a wiki and, where that changed anything, `publish`.")
 def ingest_and_publish(
     context: dg.OpExecutionContext, config: InboxConfig, installation: Installation, jobs: dg.ResourceParam[ProjectJobs]
 ) -> None:
@@ -94,7 +103,7 @@ def ingest_and_publish(
 
 @dg.job(
     name=JOB,
-    description="Make what was uploaded searchable: `ingest` of an inbox, then `publish`.",
+    description="Make what was uploaded, or what a wiki told of, searchable: `ingest` of the source, then `publish`.",
     executor_def=dg.in_process_executor,  # whose process holds the locks of both
 )
 def add_documents() -> None:
@@ -102,5 +111,5 @@ def add_documents() -> None:
 
 
 def run_config(source: str) -> dict[str, object]:
-    """Return the configuration of a run for an inbox."""
+    """Return the configuration of a run for a source."""
     return {"ops": {OP: {"config": {"source": source}}}}

@@ -1,6 +1,7 @@
 """The Dagster UI and the serving API side by side, until Ctrl-C, SIGTERM, or the end of either.
 
-Where the configuration has an upload inbox, a third process waits for uploads; it is started again when it ends.
+Where the configuration has an upload inbox, or a wiki that tells of changes, a third process waits for them; it is
+started again when it ends.
 
 Each half has a process group of its own. At the end the whole group is interrupted, and what is left of it is killed
 after a while: neither Dagster's daemon, nor a code server, nor a run outlives this process.
@@ -23,6 +24,7 @@ from types import FrameType
 
 from rag_serving.config.loading import Config, ConfigError, load_config
 from rag_serving.documents.inbox import inboxes_of
+from rag_serving.documents.noted import noted_pages
 
 STOP_SECONDS = 20.0
 """How long the halves may take to end: Dagster waits for its webserver, its daemon and runs in flight."""
@@ -143,7 +145,7 @@ def dagster_command(port: int) -> list[str]:
 
 def has_inbox(config: Config) -> bool:
     """Return whether people can upload documents."""
-    return any(inboxes_of(config, tenant) for tenant in config.tenants)
+    return any(inboxes_of(config, tenant) for tenant in config.tenants) or bool(noted_pages(config))
 
 
 def main() -> int:

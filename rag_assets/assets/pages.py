@@ -23,8 +23,9 @@ def pages(
 ) -> dg.MaterializeResult:
     """Every page of a source as it is now: raw body, version, and who may read it.
 
-    Only what changed is fetched. A page counts as deleted only after a complete enumeration, and a sync that fails
-    leaves the table as it was. `sync_state.json` beside it names every excluded and failed page with its reason.
+    Only what changed is fetched; a run for pages that a wiki told of looks at these alone. A page counts as deleted
+    only after a complete enumeration, and a sync that fails leaves the table as it was. `sync_state.json` beside it
+    names every excluded and failed page with its reason.
     """
     making = of_source_step(context, installation, reporter)
     folder = making.store.source(making.key)

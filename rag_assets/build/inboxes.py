@@ -1,4 +1,5 @@
-"""`python -m rag_assets.build.inboxes`: makes what is uploaded searchable at once, in a process that is ready for it.
+"""`python -m rag_assets.build.inboxes`: makes what is uploaded, and pages that a wiki names in events, searchable at
+once, in a process that is ready for it.
 
 Belongs here: looking at the inboxes of a running installation, and when to start. Does not belong here: the runs
 (`rag_assets.uploads`), the sensor `ingest_uploads`, which takes what is uploaded while this process is not there.
@@ -30,6 +31,7 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import ConfigError, load_config
 from rag_serving.config.logging import complain, log_to_stderr
 from rag_serving.documents.inbox import inboxes_of
+from rag_serving.documents.noted import noted_pages
 from rag_serving.escaping.redaction import redacted
 from rag_serving.escaping.targets import for_log
 from rag_serving.models import ModelError, open_embedder
@@ -101,9 +103,13 @@ class InboxWatch:
         return True
 
     def _stamped(self) -> dict[str, object]:
-        """Return what changes whenever a document is put in, replaced or deleted, by inbox."""
+        """Return what changes whenever a document is put in, replaced or deleted, or a page noted, by source."""
         inboxes = [inbox for tenant in self._config.tenants for inbox in inboxes_of(self._config, tenant)]
-        return {inbox.key: inbox.files.records_stamp() for inbox in inboxes}
+        noted = noted_pages(self._config)
+        return {
+            **{inbox.key: inbox.files.records_stamp() for inbox in inboxes},
+            **{key: notes.stamp() for key, notes in noted.items()},
+        }
 
 
 def watch(config_path: Path | None = None) -> None:

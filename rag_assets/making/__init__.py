@@ -29,6 +29,7 @@ class Making:
     reporter: Reporter
     log: logging.Logger
     full: bool = False  # everything is made again, changed or not
+    of_notes: bool = False  # of a source, only the pages that are noted are looked at
 
 
 def previous_table(path: Path, schema: TableSchema) -> pa.Table:

@@ -29,6 +29,7 @@ from rag_assets.state.records import (
     chunks_settings,
     facts_digest,
     ingest_settings,
+    last_sync,
     pages_digest,
     read_state,
     source_sections_settings,
@@ -48,6 +49,7 @@ from rag_assets.steps.incremental import (
 )
 from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
 from rag_serving.artifacts.store import StoreError, read_json, read_table, write_table
+from rag_serving.documents.noted import EVERYTHING, NotedPages
 from rag_serving.models import open_tokenizer
 from rag_serving.models.language_detector import page_language
 
@@ -60,18 +62,26 @@ class MadePages(NamedTuple):
 
 
 def make_pages(making: Making) -> MadePages:
-    """Sync a source: write `pages.parquet` and `sync_state.json`. Only what changed is fetched."""
+    """Sync a source: write `pages.parquet` and `sync_state.json`. Only what changed is fetched.
+
+    What is noted is read, whatever else is; a sync of noted pages alone leaves that of the whole as due as before.
+    """
     key, config, store = making.key, making.config, making.store
     folder = store.source(key)
     making.reporter.begin(key, "pages")
     scans = opened_scans(config.documents, folder / OCR)
     with LimitedReader(config.documents, scans=scans) as reader:
-        address = config.serving.public_url
-        source = open_source(key, config.sources[key], folder, reader, folder / ORIGINALS, public_url=address)
-        fingerprint = source.fingerprint()
         before = previous_table(folder / "pages.parquet", PAGES)
         # What a source remembers is of no use without the pages it belongs to: it would fetch only what is newer.
         known = _previous_sync(folder) if len(before) and not making.full else {}
+        noted = NotedPages(folder)
+        due = noted.take()
+        only = due if known and making.of_notes and EVERYTHING not in due else frozenset[str]()
+        if due and not only:
+            known = {**known, "listed_at": 0}  # no other listing tells of moves and restrictions
+        settings, kept, address = config.sources[key], folder / ORIGINALS, config.serving.public_url
+        source = open_source(key, settings, folder, reader, kept, public_url=address, only=only)
+        fingerprint = source.fingerprint()
         result = source.sync(before, known, making.reporter.track("pages", making.log.info))
         write_sync(folder, fingerprint, result, scans)
     state = PagesState(
@@ -81,9 +91,11 @@ def make_pages(making: Making) -> MadePages:
         pages_deleted=result.deleted,
         pages_failed=result.failed,
         facts=facts_digest(result.pages),
-        synced_at=datetime.now(UTC),
+        synced_at=last_sync(store, key) if only else datetime.now(UTC),
     )
     update_state(store, key, pages=state)
+    if not making.of_notes:  # else they stay until what was read is published
+        noted.forget()
     return MadePages(result, state)
 
 

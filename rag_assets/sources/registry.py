@@ -6,6 +6,7 @@ Does not belong here: any reading.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from rag_assets.parsing.reader import LimitedReader
@@ -22,6 +23,7 @@ def open_source(
     originals: Path | None = None,
     *,
     public_url: str | None = None,
+    only: Collection[str] = (),
 ) -> Source:
     """Return the source of a key; nothing is read yet.
 
@@ -32,6 +34,7 @@ def open_source(
         reader: what reads attached files; None: within the default limits.
         originals: where files are kept that serving renders (`sources.originals`); None: none is kept.
         public_url: where people reach the server (`serving.public_url`), which shows documents.
+        only: raw ids of the pages of a wiki to look at; none: all there are.
     """
     if isinstance(settings, source_kinds.ConfluenceDump):
         from rag_assets.sources.confluence_dump import ConfluenceDumpSource
@@ -53,7 +56,7 @@ def open_source(
         return SiteFolder(key, settings, DocumentReading(reader, originals, public_url))
     from rag_assets.sources.confluence.extras import ConfluenceExtras
 
-    return ConfluenceExtras(key, settings, folder, reader=reader, originals=originals)
+    return ConfluenceExtras(key, settings, folder, reader=reader, originals=originals, only=only)
 
 
 def _documents(key: str, settings: source_kinds.Files, folder: Path, reading: DocumentReading) -> Source:

@@ -28,6 +28,7 @@ from rag_serving.artifacts.schema import SELECTED_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_json
 from rag_serving.config.loading import Config
 from rag_serving.documents.inbox import inboxes_of
+from rag_serving.documents.noted import noted_pages
 from rag_serving.indexes.integrity import Damage, Depth, find_damage, publication_fault
 
 if TYPE_CHECKING:
@@ -110,8 +111,9 @@ def source_facts(config: Config, store: Store, key: str, fingerprint: str | None
 
 
 def unseen_uploads(config: Config, store: Store) -> dict[str, str]:
-    """Return the upload inboxes that a sync has work in, each with a mark that is another one for other work."""
-    waiting = {}
+    """Return the upload inboxes that a sync has work in, and the wikis that told of pages, each with a mark that is
+    another one for other work."""
+    waiting = {key: mark for key, noted in noted_pages(config).items() if (mark := noted.mark())}
     for tenant in config.tenants:
         for inbox in inboxes_of(config, tenant):
             settings, folder = config.sources[inbox.key], store.source(inbox.key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ class Syncs:
         self.waits: list[float] = []
         self.last: SyncResult | None = None
 
-    def __call__(self, **more: Any) -> SyncResult:
+    def __call__(self, only: Collection[str] = (), **more: Any) -> SyncResult:
         settings = section_of(source_kinds.Confluence, **settings_of(self.wiki, **{**self.settings, **more}))
         transport = AtlassianTransport(settings.base_url, settings.auth, settings.timeout_s)
         client = ConfluenceClient(
@@ -35,7 +36,7 @@ class Syncs:
         )
         self.wiki.requests.clear()
         with client:
-            source = ConfluenceExtras("eng", settings, self.folder, client)
+            source = ConfluenceExtras("eng", settings, self.folder, client, only=only)
             result = source.sync(self.last.pages if self.last else None, self.last.state if self.last else {})
         self.last = result
         assert json.loads(json.dumps(result.state)) == result.state

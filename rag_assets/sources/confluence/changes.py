@@ -1,7 +1,8 @@
 """What changed in a space since the last sync, for a few requests however large the space is.
 
-Belongs here: asking by CQL for what was edited or made, counting, listing ids where the count does not come out, and
-what a sync remembers for the next one (what of it cannot be read is forgotten, and the space is listed anew).
+Belongs here: asking by CQL for what was edited or made, and by id for what was noted, counting, listing ids where the
+count does not come out, and what a sync remembers for the next one (what of it cannot be read is forgotten, and the
+space is listed anew).
 Does not belong here: the complete listing, which alone tells of moves, labels and restrictions (`listing`).
 
 A CQL date is read in the asking user's time zone, or the server's; answers tell UTC. What the profile says is only a
@@ -205,8 +206,7 @@ def list_changes(
     Raises:
         SourceError: the site fails, so nothing is known.
     """
-    listing = SpaceListing(scope, {page_id: _bare(page_id, row, scope) for page_id, row in before.items()})
-    listing.grants.update(memory.grants)
+    listing = _remembered(scope, before, memory)
     try:
         memory.offset = _offset(client, before, memory.offset)
         since = cql_date(memory.since, memory.offset) if memory.offset is not None else _earliest(memory.since)
@@ -226,6 +226,43 @@ def list_changes(
     if count != listing.seen:
         _list_ids(client, listing, batch_size)
     listing.add_ancestors(client)
+    return listing
+
+
+def list_noted(
+    client: ConfluenceClient,
+    scope: SpaceScope,
+    before: Mapping[str, Row],
+    memory: SyncState,
+    noted: frozenset[str],
+    batch_size: int,
+) -> SpaceListing | None:
+    """Return the pages of the last sync, those that were noted renewed; None where a known one is no longer shown as a
+    page of the space: only a complete listing tells what became of it.
+
+    What is below a page that was moved has other ancestors, too. A page that is not known and not shown is left out.
+
+    Raises:
+        SourceError: the site fails, so nothing is known.
+    """
+    listing = _remembered(scope, before, memory)
+    add_by_id(client, listing, {*noted, *memory.unsettled}, batch_size)
+    known = memory.grants.keys()
+    moved = {
+        one for one in noted & listing.read & known if listing.grants[one].ancestors != memory.grants[one].ancestors
+    }
+    below = {one for one in before if moved.intersection(memory.grants[one].ancestors or ())} if moved else set()
+    add_by_id(client, listing, below - noted, batch_size)
+    if (noted | below) & known - listing.read - listing.failures.keys():
+        return None
+    listing.add_ancestors(client)
+    return listing
+
+
+def _remembered(scope: SpaceScope, before: Mapping[str, Row], memory: SyncState) -> SpaceListing:
+    """Return a listing of what the last sync left."""
+    listing = SpaceListing(scope, {page_id: _bare(page_id, row, scope) for page_id, row in before.items()})
+    listing.grants.update(memory.grants)
     return listing
 
 

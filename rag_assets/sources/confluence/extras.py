@@ -6,14 +6,14 @@ belong here: the pages (`source`), listing files and comments (`listing`), which
 
 Search lists the files and the comments of the whole space, two hundred a request. A page is asked itself only where its
 comments changed, or where search no longer knows one of its files: what search does not know is not yet gone. Names are
-asked for at every sync, so that the pages that mention a renamed person change; where a name cannot be had, the last
-one stays. A group whose members cannot be read has none: its name stands alone in the table.
+asked for at every sync of the whole, so that the pages that mention a renamed person change; where a name cannot be
+had, the last one stays. A group whose members cannot be read has none: its name stands alone in the table.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -76,7 +76,11 @@ def without_names(pages: pa.Table) -> pa.Table:
 
 
 def with_names(
-    client: ConfluenceClient, result: SyncResult, before: pa.Table, known: Mapping[str, object]
+    client: ConfluenceClient,
+    result: SyncResult,
+    before: pa.Table,
+    known: Mapping[str, object],
+    only: Collection[str] = (),
 ) -> SyncResult:
     """Return a sync whose bodies name the people that they mention.
 
@@ -85,12 +89,15 @@ def with_names(
         result: the sync, bodies as the site gives them.
         before: the rows of the last sync.
         known: names by id, as the last sync left them.
+        only: ids of the pages whose people are asked for; none: all.
     """
     rows = result.pages.to_pylist()
-    people = dict.fromkeys(person for row in rows if _has_mentions(row) for person in _people(row["body"]))
+    mentions = [(row["page_id"], person) for row in rows if _has_mentions(row) for person in _people(row["body"])]
+    people = dict.fromkeys(person for _, person in mentions)
+    asked = {person for page_id, person in mentions if not only or page_id in only}
     if not people:
         return replace(result, state={**result.state, "people": {}})
-    names, notes = _names(client, people, known)
+    names, notes = _names(client, people, known, asked)
     named = [_with_body(row, _MENTION.sub(lambda found: _named(found, names), row["body"])) for row in rows]
     earlier = {row["page_id"]: row for row in before.to_pylist()}
     return replace(
@@ -127,12 +134,16 @@ def _named(mention: re.Match[str], names: Mapping[Person, str]) -> str:
 
 
 def _names(
-    client: ConfluenceClient, people: Iterable[Person], known: Mapping[str, object]
+    client: ConfluenceClient, people: Iterable[Person], known: Mapping[str, object], asked: Collection[Person]
 ) -> tuple[dict[Person, str], list[str]]:
-    """Return names by person, those that were asked for longest ago first, and a note where the site refuses."""
+    """Return names by person, those that were asked for longest ago first, and a note where the site refuses.
+
+    `asked`: people whose names are asked for; of others the last ones stay.
+    """
     order = {one: place for place, one in enumerate(known)}
     wanted = sorted(people, key=lambda person: order.get(":".join(person), -1))
     names = {one: str(name) for one in wanted if (name := known.get(":".join(one)))}
+    wanted = [one for one in wanted if one in asked]
     try:
         fresh = _together(client, [value for kind, value in wanted if kind == "account-id"])
         alone = [one for one in wanted if one not in fresh][:_SINGLE]
@@ -308,6 +319,10 @@ def _current(entries: Iterable[Envelope]) -> Iterator[Envelope]:
     return (entry for entry in entries if entry.get("status", "current") == "current")
 
 
+_WHEN = frozenset({"began", "finished_at"})
+"""Of the state of a sync: when it was."""
+
+
 class ConfluenceExtras:
     """One space of a site; without `attachments` and `comments` it is the pages alone."""
 
@@ -319,6 +334,7 @@ class ConfluenceExtras:
         client: ConfluenceClient | None = None,
         reader: LimitedReader | None = None,
         originals: Path | None = None,
+        only: Collection[str] = (),
     ) -> None:
         self.key = key
         self._reader = reader
@@ -326,6 +342,7 @@ class ConfluenceExtras:
         self._settings = settings
         self._folder = folder
         self._client = client
+        self._only = only
 
     def fingerprint(self) -> None:
         """Only a sync can tell whether the space changed."""
@@ -337,12 +354,15 @@ class ConfluenceExtras:
         before = without_names(stored)
         of_pages = [not hangs_on_a_page(one, self._settings.id_prefix) for one in before["page_id"].to_pylist()]
         with nullcontext(self._client) if self._client else open_client(self._settings) as client:
-            inner = ConfluenceSpace(self.key, self._settings, self._folder, client)
+            inner = ConfluenceSpace(self.key, self._settings, self._folder, client, self._only)
             result = inner.sync(before.filter(pa.array(of_pages, pa.bool_())), state, progress)
             is_wanted = self._settings.attachments != "none" or self._settings.comments
             if is_wanted or not all(of_pages):
                 result = self._with_extras(client, rows_by_id(before), state, result, inner.grants)
-            result = with_names(client, result, stored, _remembered(state, "people"))
+            only = {f"{self._settings.id_prefix}{one}" for one in self._only}
+            result = with_names(client, result, stored, _remembered(state, "people"), only)
+            if self._only:  # what else changed since the last sync is still to be asked for
+                result = replace(result, state={**result.state, **{one: state[one] for one in _WHEN & state.keys()}})
             return _with_groups(client, result) if self._settings.groups else result
 
     def _with_extras(

@@ -14,6 +14,7 @@ before did not show. All else is at most as widely shown as it was.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -26,7 +27,13 @@ import pyarrow as pa
 
 from rag_assets.sources.base import Progress, Row, SyncResult, digest, finish, refuse_loss, rows_by_id
 from rag_assets.sources.bounded_http import HttpLimits, hosts_of
-from rag_assets.sources.confluence.changes import SyncState, dump_sync_state, list_changes, load_sync_state
+from rag_assets.sources.confluence.changes import (
+    SyncState,
+    dump_sync_state,
+    list_changes,
+    list_noted,
+    load_sync_state,
+)
 from rag_assets.sources.confluence.client import ConfluenceClient, Envelope, in_path
 from rag_assets.sources.confluence.listing import (
     CUT,
@@ -226,8 +233,17 @@ class _SpaceSync:
 class ConfluenceSpace:
     """One space of a site."""
 
-    def __init__(self, key: str, settings: Settings, folder: Path, client: ConfluenceClient | None = None) -> None:
+    def __init__(
+        self,
+        key: str,
+        settings: Settings,
+        folder: Path,
+        client: ConfluenceClient | None = None,
+        only: Collection[str] = (),
+    ) -> None:
+        """`only`: raw ids of the pages to look at; none: all there are."""
         self.key = key
+        self._only = frozenset(only)
         self._settings = settings
         self._folder = folder
         self._client = client
@@ -245,7 +261,8 @@ class ConfluenceSpace:
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
         """List the space, fetch the bodies that changed, and renew everything else of every page.
 
-        Where `listing_every_s` says that the last complete listing still serves, only what CQL tells is renewed.
+        Where `listing_every_s` says that the last complete listing still serves, only what CQL tells is renewed; of
+        `only`, these pages alone and what is below those that were moved.
         """
         self._began = time.time()
         with nullcontext(self._client) if self._client else open_client(self._settings) as client:
@@ -258,7 +275,7 @@ class ConfluenceSpace:
         # Without a state (a full sync) nothing is reused, but what was there is still missed when it is gone.
         before = self._comparable(known) if state.get("identity", self._identity) == self._identity else {}
         memory = self._recall(before, state) if before else None
-        changes = list_changes(client, self._scope, before, memory, self._settings.batch_size) if memory else None
+        changes = self._list_changes(client, before, memory) if memory else None
         listing = changes or list_space(client, self._scope, self._settings.batch_size)
         sync = _SpaceSync(listing, before, before if "identity" in state else {}, dict(listing.failures))
         self._check_gone(client, sync)
@@ -298,6 +315,13 @@ class ConfluenceSpace:
             is_confirmed=True,
         )
 
+    def _list_changes(
+        self, client: ConfluenceClient, before: Mapping[str, Row], memory: SyncState
+    ) -> SpaceListing | None:
+        if self._only:
+            return list_noted(client, self._scope, before, memory, self._only, self._settings.batch_size)
+        return list_changes(client, self._scope, before, memory, self._settings.batch_size)
+
     def _comparable(self, known: Mapping[str, Row]) -> dict[str, Row]:
         """Return the rows of the last sync by raw id."""
         return {page_id.removeprefix(self._settings.id_prefix): row for page_id, row in known.items()}
@@ -306,6 +330,7 @@ class ConfluenceSpace:
         """Return what the last sync remembered, where the listing it rests on still serves."""
         overlap = timedelta(hours=self._settings.overlap_hours)
         every_s = self._settings.listing_every_s if self._scope.statuses == ("current",) else 0.0
+        every_s = math.inf if self._only else every_s
         return load_sync_state(state, self._ancestors(before), self._scope.parts, every_s, overlap)
 
     def _remembered(
