@@ -34,8 +34,8 @@ class Embedding(Section):
     """local and flagembedding need no server; flagembedding runs BGE-M3 and related models with torch
     (`citelock[rerank]`); openai is any OpenAI-compatible server (LM Studio, vLLM)."""
     model: str = "all-MiniLM-L6-v2"
-    """Model name; local: all-MiniLM-L6-v2, multilingual-e5-small (requirements/multilingual.txt), or a folder with
-    model.safetensors and tokenizer.json; flagembedding: a folder, or a name on the hub such as BAAI/bge-m3."""
+    """Model name; local: all-MiniLM-L6-v2, multilingual-e5-small (requirements/multilingual.txt), or a folder of a BERT
+    encoder as the hub has it (docs/tuning.md); flagembedding: a folder, or a name on the hub such as BAAI/bge-m3."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device of local and flagembedding. auto: CUDA if it can be used, otherwise the CPU; cuda: CUDA, or an error.
     local needs onnxruntime-gpu for CUDA and uses it for passages only: machines that only answer questions need no
@@ -45,7 +45,7 @@ class Embedding(Section):
     api_key_env: str | None = None
     """Environment variable with the server's API key."""
     query_prompt: str = ""
-    """Text put before each query; multilingual-e5-small has a prompt by default."""
+    """Text put before each query; multilingual-e5-small, and folders that tell theirs, have prompts by default."""
     document_prompt: str = ""
     """Text put before each passage."""
     weights_dir: Path | None = None

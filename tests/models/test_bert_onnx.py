@@ -84,10 +84,20 @@ def test_a_header_that_lies_about_a_tensor_is_refused(tiny_folder: Path) -> None
         read_header(path)
 
 
-def test_half_precision_weights_are_refused_by_name(tiny_folder: Path) -> None:
+def test_weights_of_half_precision_give_what_they_give_in_float32(tiny_folder: Path) -> None:
     path = tiny_folder / "model.safetensors"
-    save_file({name: tensor.astype(np.float16) for name, tensor in load_file(path).items()}, path)
-    with pytest.raises(ModelError, match="float32"):
+    halved = {name: tensor.astype(np.float16) for name, tensor in load_file(path).items()}
+    sequences = [[2, 5, 6, 7, 8, 3], [2, 9, 3]]
+    save_file({name: tensor.astype(np.float32) for name, tensor in halved.items()}, path)
+    expected = run(Bert(find_weights(str(tiny_folder))), sequences)
+    save_file(halved, path)
+    np.testing.assert_allclose(run(Bert(find_weights(str(tiny_folder))), sequences), expected, atol=1e-6)
+
+
+def test_weights_of_another_precision_are_refused_by_name(tiny_folder: Path) -> None:
+    path = tiny_folder / "model.safetensors"
+    save_file({name: tensor.astype(np.float64) for name, tensor in load_file(path).items()}, path)
+    with pytest.raises(ModelError, match="float32 or float16"):
         Bert(find_weights(str(tiny_folder)))
 
 

@@ -230,7 +230,9 @@ class Bert:
         self.is_on_gpu = self._session.get_providers()[0] == CUDA
         if provider == CUDA and not self.is_on_gpu:  # onnxruntime falls back and raises nothing
             refused(device, "onnxruntime-gpu does not find its CUDA and cuDNN libraries")
-        self.dimension = int(tensors[_WORDS].shape[1])
+        self.dimension = int(
+            read_header(weights.dense)["linear.weight"].shape[0] if weights.dense else tensors[_WORDS].shape[1]
+        )
 
     def __call__(self, ids: NDArray[np.int64], lengths: NDArray[np.int32]) -> NDArray[np.float32]:
         """Normalized vectors [n, dimension] of token ids [n, longest], padded on the right, with their lengths [n]."""
@@ -257,7 +259,7 @@ def _kept_graph(
     """Return the encoder's graph, kept under what it is made from: weights, shape, precision, and this very code."""
 
     def make() -> bytes:
-        return bert_graph(tensors, weights.shape, weights.tensors, precision)
+        return bert_graph(tensors, weights.shape, weights.tensors, precision, weights.dense)
 
     if graphs is None:
         return make()
@@ -272,10 +274,14 @@ class Tensor:
     shape: list[int]
     offset: int
     length: int
+    is_half: bool = False
+
+
+_BYTES = {"F32": 4, "F16": 2}
 
 
 def read_header(path: Path) -> dict[str, Tensor]:
-    """Return the float32 tensors of a safetensors file, by name without the prefix `bert.`.
+    """Return the float32 and float16 tensors of a safetensors file, by name without the prefix `bert.`.
 
     Layout: 8 bytes little-endian header length, a JSON header, the tensors' bytes
     (https://huggingface.co/docs/safetensors). Tensors of other types are left out.
@@ -292,9 +298,11 @@ def read_header(path: Path) -> dict[str, Tensor]:
             header = json.loads(file.read(length))
         start = 8 + length
         tensors = {
-            name.removeprefix("bert."): Tensor(entry["shape"], start + entry["data_offsets"][0], _bytes_of(entry))
+            name.removeprefix("bert."): Tensor(
+                entry["shape"], start + entry["data_offsets"][0], _bytes_of(entry), entry["dtype"] == "F16"
+            )
             for name, entry in header.items()
-            if name != "__metadata__" and entry["dtype"] == "F32"
+            if name != "__metadata__" and entry["dtype"] in _BYTES
         }
         if any(tensor.offset + tensor.length > size for tensor in tensors.values()):
             raise ValueError("it is truncated")
@@ -306,7 +314,7 @@ def read_header(path: Path) -> dict[str, Tensor]:
 def _bytes_of(entry: Mapping[str, Any]) -> int:
     begin, end = entry["data_offsets"]
     length = int(end - begin)
-    if begin < 0 or length != 4 * int(np.prod(entry["shape"])):
+    if begin < 0 or length != _BYTES[entry["dtype"]] * int(np.prod(entry["shape"])):
         raise ValueError("a tensor's size is not that of its shape")
     return length
 
@@ -330,17 +338,21 @@ class _Graph:
         return name
 
     def weight(self, name: str) -> str:
-        """Name a tensor of the weights file."""
-        if name not in self.initializers:
-            tensor = self._tensor(name)
+        """Name a tensor of the weights file; what has half the precision is made float32 when the graph is opened."""
+        tensor = self._tensor(name)
+        stored, kind = (f"{name}.half", onnx_format.FLOAT16) if tensor.is_half else (name, onnx_format.FLOAT)
+        if stored not in self.initializers:
             place = {"location": self._file.name, "offset": str(tensor.offset), "length": str(tensor.length)}
-            self.initializers[name] = onnx_format.external_tensor(name, onnx_format.FLOAT, tensor.shape, place)
+            self.initializers[stored] = onnx_format.external_tensor(stored, kind, tensor.shape, place)
+            if tensor.is_half:
+                self.op("Cast", stored, output=name, to=onnx_format.FLOAT)
         return name
 
     def values(self, name: str) -> NDArray[np.float32]:
         """Return a tensor of the weights file, mapped into memory."""
         tensor = self._tensor(name)
-        return np.memmap(self._file, np.float32, "r", tensor.offset, (*tensor.shape,))
+        kind = np.float16 if tensor.is_half else np.float32
+        return np.memmap(self._file, kind, "r", tensor.offset, (*tensor.shape,)).astype(np.float32, copy=False)
 
     def constant(self, name: str, value: int | list[int]) -> str:
         """Name a small integer constant."""
@@ -353,7 +365,7 @@ class _Graph:
 
     def _tensor(self, name: str) -> Tensor:
         if name not in self._tensors:
-            raise ModelError(f"the weights lack the float32 tensor {name!r}; only BERT encoders run locally")
+            raise ModelError(f"the weights lack the float32 or float16 tensor {name!r}; only BERT encoders run locally")
         return self._tensors[name]
 
     def product(self, x: str, layer: str) -> str:
@@ -409,11 +421,14 @@ class _ByteGraph(_Graph):
         return self.array(f"{name}.codes", codes), self.array(f"{name}.scales", scales)
 
 
-def bert_graph(tensors: Mapping[str, Tensor], shape: Shape, file: Path, precision: Precision) -> bytes:
+def bert_graph(
+    tensors: Mapping[str, Tensor], shape: Shape, file: Path, precision: Precision, dense: Path | None = None
+) -> bytes:
     """Return the serialized encoder: inputs `ids` [n, s] and `lengths` [n], output `vectors` [n, d] of length one.
 
     BERT (Devlin et al. 2019, https://arxiv.org/abs/1810.04805) with post-layer normalization and exact GELU; mean
-    pooling over the real tokens or the first token, then L2 (Reimers & Gurevych 2019, https://arxiv.org/abs/1908.10084).
+    pooling over the real tokens or the first token, then a linear layer where there is one, then L2 (Reimers & Gurevych
+    2019, https://arxiv.org/abs/1908.10084).
 
     Raises:
         ModelError: a tensor is missing.
@@ -426,8 +441,10 @@ def bert_graph(tensors: Mapping[str, Tensor], shape: Shape, file: Path, precisio
         x = _layer(graph, x, mask, f"encoder.layer.{layers}", shape)
         layers += 1
     if layers == 0:
-        raise ModelError("the weights have no float32 encoder layers; only BERT encoders run locally")
+        raise ModelError("the weights have no float32 or float16 encoder layers; only BERT encoders run locally")
     pooled = _mean(graph, x, mask) if shape.pooling == "mean" else _first(graph, x)
+    if dense:
+        pooled = _linear(graph, pooled, dense, shape)
     graph.op("LpNormalization", pooled, output="vectors", axis=-1, p=2)
     inputs = [
         onnx_format.described("ids", onnx_format.INT64, ["n", "s"]),
@@ -476,3 +493,16 @@ def _mean(graph: _Graph, x: str, mask: str) -> str:
 
 def _first(graph: _Graph, x: str) -> str:
     return graph.op("Gather", x, graph.constant("zero", 0), axis=1)
+
+
+def _linear(graph: _Graph, pooled: str, dense: Path, shape: Shape) -> str:
+    """Return the vectors behind the layer of a file of its own, which stands in the graph itself (1 MB)."""
+    layer = _Graph(read_header(dense), dense)
+    if shape.pooling == "mean":  # a bias is added to the mean, not to the sum
+        lengths = graph.op("Cast", "lengths", to=onnx_format.FLOAT)
+        pooled = graph.op("Div", pooled, graph.op("Unsqueeze", lengths, graph.constant("axis_1", [1])))
+    weight = graph.array("dense.weight", np.ascontiguousarray(layer.values("linear.weight").T))
+    product = graph.op("MatMul", pooled, weight)
+    if "linear.bias" not in read_header(dense):
+        return product
+    return graph.op("Add", product, graph.array("dense.bias", layer.values("linear.bias")))

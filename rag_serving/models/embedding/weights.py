@@ -113,6 +113,7 @@ class Weights:
     ends: tuple[str, str] = ("[CLS]", "[SEP]")  # tokens before and behind a text
     prompts: tuple[str, str] = ("", "")  # put before queries and passages where the configuration has none
     scale: Scale | None = None  # of its cosines, where that is not the default model's
+    dense: Path | None = None  # a linear layer behind pooling
 
 
 @dataclass(frozen=True)
@@ -258,10 +259,11 @@ def _own_model(folder: Path, keep: Keep | None) -> Weights:
             f"embedding.model {str(folder)!r} is neither {MODEL}, {MULTILINGUAL} nor a folder with {WEIGHTS_FILE} and "
             f"{TOKENIZER_FILE}; for other models set embedding.provider to ollama or openai"
         )
-    shape = _shape(folder)
+    shape, dense = _shape(folder), _dense(folder)
     shaped = hashlib.sha256(repr(shape).encode())
-    for name in (WEIGHTS_FILE, TOKENIZER_FILE):
-        shaped.update(file_digest(folder / name, keep).encode())
+    for file in (folder / WEIGHTS_FILE, folder / TOKENIZER_FILE, *([dense] if dense else ())):
+        shaped.update(file_digest(file, keep).encode())
+    prompts = _read(folder / "config_sentence_transformers.json", optional=True).get("prompts") or {}
     digest = shaped.hexdigest()[:12]
     return Weights(
         name=f"{folder.resolve().name}@{digest}",
@@ -269,7 +271,34 @@ def _own_model(folder: Path, keep: Keep | None) -> Weights:
         tokenizer=folder / TOKENIZER_FILE,
         shape=shape,
         origin=f"the folder {folder}, digest {digest}",
+        prompts=(prompts.get("query") or "", prompts.get("document") or prompts.get("passage") or ""),
+        dense=dense,
     )
+
+
+_POOLING: Mapping[str, Literal["mean", "cls"]] = MappingProxyType(
+    {"pooling_mode_cls_token": "cls", "cls": "cls", "pooling_mode_mean_tokens": "mean", "mean": "mean"}
+)
+_PARTS = frozenset({"Transformer", "Pooling", "Dense", "Normalize"})
+
+
+def _dense(folder: Path) -> Path | None:
+    """Return the weights of the linear layer that `modules.json` puts behind pooling, such as `2_Dense`.
+
+    Raises:
+        ModelError: it names a part that does not run locally.
+    """
+    modules = _read(folder / "modules.json", optional=True, kind=list) or []
+    parts = [(str(each.get("type")).rpartition(".")[2], str(each.get("path"))) for each in modules]
+    dense = [folder / path for part, path in parts if part == "Dense"]
+    kinds = [_read(each / "config.json").get("activation_function", "Identity") for each in dense]
+    strange = [part for part, _ in parts if part not in _PARTS] + [name for name in kinds if "Identity" not in name]
+    if strange or len(dense) > 1:
+        raise ModelError(
+            f"{folder / 'modules.json'} has {strange[0] if strange else 'two Dense'}; only one Dense without an "
+            "activation runs locally behind a BERT encoder and its pooling"
+        )
+    return dense[0] / WEIGHTS_FILE if dense else None
 
 
 def _shape(folder: Path) -> Shape:
@@ -280,26 +309,32 @@ def _shape(folder: Path) -> Shape:
             f"{folder / 'config.json'} describes a {config.get('model_type')!r} model with activation "
             f"{config.get('hidden_act')!r}; only BERT encoders with gelu run locally"
         )
-    pooling = _read(folder / "1_Pooling" / "config.json", optional=True)
+    given = _read(folder / "1_Pooling" / "config.json", optional=True)
+    modes = {name for name, chosen in given.items() if name.startswith("pooling_mode_") and chosen is True}
+    modes |= {str(given["pooling_mode"])} if "pooling_mode" in given else set()
+    if len(modes) > 1 or not modes <= set(_POOLING):
+        raise ModelError(f"{folder} pools by {', '.join(sorted(modes))}; only the mean and the first token run locally")
     limits = _read(folder / "sentence_bert_config.json", optional=True)
+    if limits and "max_seq_length" not in limits:  # newer libraries keep it with the tokenizer
+        limits = {"max_seq_length": _read(folder / "tokenizer_config.json", optional=True).get("model_max_length")}
     positions = int(config.get("max_position_embeddings", 512))
     return Shape(
         heads=int(config.get("num_attention_heads", 12)),
         epsilon=float(config.get("layer_norm_eps", 1e-12)),
-        pooling="cls" if pooling.get("pooling_mode_cls_token") else "mean",
+        pooling=_POOLING[modes.pop()] if modes else "mean",
         max_tokens=min(int(limits.get("max_seq_length") or 256), positions),
     )
 
 
-def _read(path: Path, optional: bool = False) -> dict[str, Any]:
+def _read(path: Path, optional: bool = False, kind: type = dict) -> Any:
     if optional and not path.exists():
-        return {}
+        return kind()
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read ({error}); a model folder needs it") from error
-    if not isinstance(content, dict):
-        raise ModelError(f"{path} is not a JSON object; a model folder needs one")
+    if not isinstance(content, kind):
+        raise ModelError(f"{path} is no JSON {'object' if kind is dict else 'list'}; a model folder needs one")
     return content
 
 
