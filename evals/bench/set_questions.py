@@ -89,8 +89,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def set_corpus(name: str, data: Path = DATA) -> SetCorpus:
     """Return a corpus as everybody may read it, cut into passages by the default settings."""
-    config = load_config(ROOT / "config" / "app.yaml") if name == "sample" else _config(name, data)
-    pages = sample_pages() if name == "sample" else _pages(config)
+    config = load_config(ROOT / "config" / "app.yaml") if name == "sample" else folder_config(name, data)
+    pages = sample_pages() if name == "sample" else folder_pages(config)
     made = cut(name, pages, drops_boilerplate=False)
     source = dict(zip(pages["page_id"].to_pylist(), pages["source"].to_pylist(), strict=True))
     sources = pa.array([source[page] for page in made.chunks["page_id"].to_pylist()])
@@ -109,13 +109,13 @@ def set_corpus(name: str, data: Path = DATA) -> SetCorpus:
     return SetCorpus(readable, dict(zip(pages["page_id"].to_pylist(), pages["source_file"].to_pylist(), strict=True)))
 
 
-def _config(name: str, data: Path) -> Config:
+def folder_config(name: str, data: Path) -> Config:
     kind, folder = ("docs_folder", "kafka-docs/39") if name == "kafka-docs" else ("confluence_dump", f"cwiki/{name}")
     source = {"kind": kind, "tenant": "bench", "path": str(data / folder), "readers": "everyone"}
     return parse_config({"tenants": {"bench": {}}, "sources": {name.lower(): source}})
 
 
-def _pages(config: Config) -> pa.Table:
+def folder_pages(config: Config) -> pa.Table:
     [(key, source)] = config.sources.items()
     return open_source(key, source, Path("unused")).sync(None, {}).pages.select(PAGES.columns.names)
 
