@@ -24,7 +24,6 @@ from rag_assets.steps.sections.splitting import build_sections
 GOLD = ROOT / "evals" / "gold" / "claims"
 FOLDERS: Mapping[str, tuple[str, ...]] = {"sample": (), "cwiki": ("KAFKA", "FLINK"), "kafka-docs": ("kafka-docs",)}
 Kind = Literal["verbatim", "otherwise", "absent"]
-
 _BEFORE_BREAK = re.compile(r"(?<= )([a-z]{4})(?=[a-z]{3})")
 TYPOGRAPHIES: Mapping[str, Callable[[str], str]] = {
     "bold": lambda text: re.sub(r"^(\S+ \S+ \S+)", r"**\1**", text),
