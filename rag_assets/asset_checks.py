@@ -24,6 +24,7 @@ from rag_assets.publishing.checks import CheckResult
 from rag_assets.resources import Installation, of_source
 from rag_assets.sources.base import SyncResult
 from rag_assets.state.records import last_sync
+from rag_assets.steps.contradictions.findings import HEADINGS, Finding
 from rag_assets.steps.incremental import CompletenessReport, SectionsUpdate
 from rag_serving.config.freshness import judge
 
@@ -129,6 +130,14 @@ GOLD_STANDS = _spec(
     "asked until somebody mends it.",
 )
 
+NOTHING_TO_MEND = _spec(
+    "nothing_to_mend",
+    "contradictions",
+    TENANTS,
+    description="Pages contradict each other nowhere, no link leads nowhere, no review is overdue, but for what is "
+    "acknowledged. A warning: nothing waits for it.",
+)
+
 
 def generation_results(results: Sequence[CheckResult]) -> list[dg.AssetCheckResult]:
     """Return the results of `publishing.check_generation`; a check that was not reached has not passed."""
@@ -190,6 +199,18 @@ def gold_stands(stale: Sequence[str], questions: int) -> dg.AssetCheckResult:
             "stale": len(stale),
             "entries": dg.MetadataValue.md(metadata.listed(stale)),
         },
+    )
+
+
+def nothing_to_mend(findings: Sequence[Finding]) -> dg.AssetCheckResult:
+    """Return a warning where something is left that nobody acknowledged."""
+    first = [f"{HEADINGS[finding.kind]}: {finding.about}" for finding in findings[: metadata.NAMED]]
+    return dg.AssetCheckResult(
+        check_name=NOTHING_TO_MEND.name,
+        passed=not findings,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"{len(findings)} to look at" if findings else None,
+        metadata={"found": len(findings), "first": dg.MetadataValue.md(metadata.listed(first))},
     )
 
 

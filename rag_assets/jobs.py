@@ -49,7 +49,7 @@ publish = dg.define_asset_job(
 report = dg.define_asset_job(
     "report",
     executor_def=dg.in_process_executor,
-    selection=dg.AssetSelection.assets("quality_report", "retrieval_report", "dedup_report"),
+    selection=dg.AssetSelection.assets("quality_report", "retrieval_report", "dedup_report", "contradictions"),
     description="Tell analysts of a tenant's published generation. Nothing waits for it; its failure stops nothing.",
 )
 report_day = dg.define_asset_job(

@@ -5,6 +5,7 @@ Belongs here: reading for `telemetry_report`. Does not belong here: Dagster, the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -87,6 +88,19 @@ def read_retrieval(
     span = last_days(days, last)
     asked = records(rows_of_days(engine, QUESTIONS, tenant, span, _RETRIEVAL))
     return asked, records(rows_of_days(engine, FEEDBACK, tenant, span, {"verdict", "comment"}))
+
+
+def pages_asked(engine: Engine, tenant: str, last: date, days: int) -> dict[str, int]:
+    """Return of how many questions of so many days each page has the best passage, by page id; `last` is the last day.
+
+    Raises:
+        TelemetryError: the database cannot be read.
+    """
+    from evals.evaluation.telemetry_rows import last_days, records, rows_of_days
+    from rag_serving.telemetry.tables import QUESTIONS
+
+    rows = records(rows_of_days(engine, QUESTIONS, tenant, last_days(days, last), {"locked"}))
+    return dict(Counter(row["locked"][0].rsplit(":", 2)[0] for row in rows if row["locked"]))
 
 
 def plots_of(kpis: Kpis) -> list[Plot]:

@@ -46,7 +46,11 @@ if TYPE_CHECKING:
 
 
 def report_asset(
-    *after: str, version: int, partitions: dg.PartitionsDefinition[str] = TENANTS, one_run: bool = False
+    *after: str,
+    version: int,
+    partitions: dg.PartitionsDefinition[str] = TENANTS,
+    one_run: bool = False,
+    checks: Sequence[dg.AssetCheckSpec] = (),
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
     """Return the decorator of a report that is made after these assets.
 
@@ -64,6 +68,7 @@ def report_asset(
                 kinds={"html"},
                 owners=["team:analytics"],
                 code_version=str(version),
+                check_specs=checks,
                 backfill_policy=dg.BackfillPolicy.single_run() if one_run else None,
             )(report)
 

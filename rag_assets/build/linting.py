@@ -9,22 +9,28 @@ It shows pages whoever may read them: it is for who can read the folder, or the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
+import pyarrow as pa
 import typer
 
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.registry import open_source
-from rag_assets.state.contradictions import read_acknowledged, read_corpus
+from rag_assets.sources.sites.front_matter import split_front_matter
+from rag_assets.state.contradictions import acknowledged_of, read_acknowledged, read_corpus
 from rag_assets.state.records import chunk_size
 from rag_assets.steps.chunks.document_fields import with_book_places
 from rag_assets.steps.chunks.select import join_sources, select_chunks
 from rag_assets.steps.contradictions.examination import Corpus, examined
 from rag_assets.steps.contradictions.findings import HEADINGS, Finding, is_open
+from rag_assets.steps.dedup import find_duplicates, fingerprints
+from rag_assets.steps.files.records import FileError
 from rag_assets.steps.incremental import update_chunks, update_sections
 from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
 from rag_serving.artifacts.store import Store
@@ -59,13 +65,14 @@ def command(
     An entry holds until its date, or until one of the quoted texts changes.
     """
     known = read_acknowledged(acknowledged)
+    today = datetime.now(UTC).date()
     if folder is not None:
         corpus = folder_corpus(folder)
     else:
         settings = load_config(config)
         name = chosen_tenant(settings, tenant)
         corpus = read_corpus(settings, Store(settings.home), name)
-    today = datetime.now(UTC).date()
+        known = known if acknowledged else acknowledged_of(settings, name)
     findings = examined(corpus, today, versions=versions)
     left = [finding for finding in findings if is_open(finding, known, today)]
     if output == "json":
@@ -91,9 +98,21 @@ def folder_corpus(folder: Path) -> Corpus:
         source = {"kind": "docs_folder", "path": str(folder.resolve()), "tenant": "lint", "readers": "everyone"}
         content = {"home": scratch, "tenants": {"lint": {}}, "sources": {"docs": source}}
         try:
-            return source_corpus(parse_config(content, "lint"), "docs", Path(scratch))
+            corpus = source_corpus(parse_config(content, "lint"), "docs", Path(scratch))
         except SourceError as error:
             raise UsageError(str(error)) from None
+    files = frozenset(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return replace(corpus, properties=_front_matter(corpus.pages, folder), files=files)
+
+
+def _front_matter(pages: pa.Table, folder: Path) -> dict[str, dict[str, str]]:
+    """Return the words that stand above the text of each page, by name."""
+    found = {}
+    for page_id, name in zip(pages["page_id"].to_pylist(), pages["source_file"].to_pylist(), strict=True):
+        with suppress(OSError, UnicodeDecodeError, FileError):
+            front, _ = split_front_matter((folder / name).read_text(encoding="utf-8") if name else "")
+            found[page_id] = {key: value for key, value in front.values.items() if isinstance(value, str)}
+    return found
 
 
 def source_corpus(config: Config, key: str, scratch: Path) -> Corpus:
@@ -105,7 +124,11 @@ def source_corpus(config: Config, key: str, scratch: Path) -> Corpus:
         sections = update_sections(pages, *empty, ingestion.max_page_bytes, None, reader).sections
     cut = update_chunks(sections, pages, CHUNKS.empty(), open_tokenizer(config.embedding), chunk_size(config, key))
     chunks = join_sources({key: with_book_places(cut.chunks, pages, is_book=False)})
-    return Corpus(select_chunks(chunks, ingestion.drop_labels, ingestion.drop_boilerplate).chunks, sections, pages)
+    chosen = select_chunks(chunks, ingestion.drop_labels, ingestion.drop_boilerplate).chunks
+    prints, threshold = fingerprints(chosen["text"].to_pylist()), ingestion.dedup_threshold
+    duplicates = set(find_duplicates(chosen, prints, threshold)["dropped_id"].to_pylist())
+    is_kept = [chunk_id not in duplicates for chunk_id in chosen["chunk_id"].to_pylist()]
+    return Corpus(chosen.filter(pa.array(is_kept, pa.bool_())), prints[is_kept], threshold, sections, pages)
 
 
 def _quiet(_done: int, _total: int, _share: float | None = None) -> None:

@@ -6,19 +6,25 @@ Belongs here: reading them. Does not belong here: what is wrong (`steps.contradi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
 import yaml
 
-from rag_assets.steps.contradictions.examination import Corpus
-from rag_assets.steps.contradictions.findings import Acknowledgement, acknowledgements
+from rag_assets.state.content_cache import SignatureCache
+from rag_assets.state.records import digest, read_state
+from rag_assets.steps.contradictions.examination import VERSION, Corpus, examined
+from rag_assets.steps.contradictions.findings import Acknowledgement, Finding, acknowledgements, finding_of
 from rag_serving.artifacts.manifest import read_manifest, read_named_table
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, PAGES, SECTIONS
-from rag_serving.artifacts.store import Store, read_table
+from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_json
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.indexes.catalog import current_generation
 from rag_serving.indexes.generation_parts import CHUNKS_FILE
+
+CACHE = "contradictions.json"
 
 
 def read_acknowledged(path: Path | None) -> Mapping[str, Acknowledgement]:
@@ -35,6 +41,37 @@ def read_acknowledged(path: Path | None) -> Mapping[str, Acknowledgement]:
         raise ConfigError(f"{path}: {error}") from None
 
 
+def acknowledged_of(config: Config, tenant: str) -> Mapping[str, Acknowledgement]:
+    """Return what a tenant's file in `evaluation.acknowledged` says; without one nothing.
+
+    Raises:
+        ConfigError: it cannot be read; the message says why.
+    """
+    path = config.evaluation.acknowledged / f"{tenant}.yaml"
+    return read_acknowledged(path if path.is_file() else None)
+
+
+def tenant_findings(config: Config, store: Store, tenant: str, today: date, cache: Path) -> tuple[str, list[Finding]]:
+    """Return the published generation of a tenant and what is wrong in it; kept in a file until something changes.
+
+    Raises:
+        StoreError: nothing is published, or a table is missing or damaged.
+    """
+    generation = current_generation(store, tenant)
+    states = [read_state(store, key) for key in sorted(config.sources_of(tenant))]
+    made = [state.sections.model_dump() if state.sections else None for state in states]
+    key = digest(VERSION, generation, today, config.ingestion.dedup_threshold, made)
+    try:
+        kept = read_json(cache)
+        if kept["key"] == key:
+            return generation, [finding_of(values) for values in kept["findings"]]
+    except (StoreError, KeyError, TypeError):
+        pass
+    findings = examined(read_corpus(config, store, tenant), today)
+    write_json(cache, {"key": key, "findings": [asdict(finding) for finding in findings]})
+    return generation, findings
+
+
 def read_corpus(config: Config, store: Store, tenant: str) -> Corpus:
     """Return the published chunks of a tenant, with the sections and pages that its sources have now.
 
@@ -46,4 +83,11 @@ def read_corpus(config: Config, store: Store, tenant: str) -> Corpus:
     folders = [store.source(key) for key in sorted(set(chunks["source"].to_pylist()) & config.sources.keys())]
     sections = [read_table(folder / "sections.parquet", SECTIONS) for folder in folders]
     pages = [read_table(folder / "pages.parquet", PAGES) for folder in folders]
-    return Corpus(chunks, pa.concat_tables([SECTIONS.empty(), *sections]), pa.concat_tables([PAGES.empty(), *pages]))
+    texts = chunks["text"].to_pylist(), chunks["text_hash"].to_pylist()
+    return Corpus(
+        chunks,
+        SignatureCache(store.cache(tenant)).fingerprints(*texts)[0],
+        config.ingestion.dedup_threshold,
+        pa.concat_tables([SECTIONS.empty(), *sections]),
+        pa.concat_tables([PAGES.empty(), *pages]),
+    )

@@ -139,6 +139,9 @@ class Evaluation(Section):
     """Folder of gold sets (*.yaml). A tenant without a gold set publishes without evaluation."""
     gates: Path = Path("evals/gates.toml")
     """File of minimum values and allowed drops."""
+    acknowledged: Path = Path("evals/acknowledged")
+    """Folder with a TENANT.yaml of what is known of the report `contradictions` and stays: `acknowledged: [{id, reason,
+    until}]`."""
     models: Literal["embedded", "configured"] = "embedded"
     """embedded: without reranker and language model; configured: as for readers."""
     entailment: Literal["none", "generation"] = "none"

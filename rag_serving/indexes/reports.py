@@ -23,6 +23,7 @@ HEADINGS = {
     "evaluation": "Evaluations of generations",
     "questions": "Questions, day by day",
     "retrieval": "Retrieval phases",
+    "contradictions": "Contradictions",
     "dedup": "Near-duplicates",
     "ablation": "Contribution of each stage",
     "ragas": "RAGAS",
@@ -31,12 +32,13 @@ HEADINGS = {
 """The kinds of reports in their order, and what stands above those of a kind."""
 FOLDER = "reports"
 EVAL_HTML = "eval_report.html"
-TELEMETRY, QUALITY, RETRIEVAL = "telemetry-", "quality", "retrieval"
+TELEMETRY, QUALITY, RETRIEVAL, CONTRADICTIONS = "telemetry-", "quality", "retrieval", "contradictions"
 _EVALUATION = "evaluation-"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 _TITLES = {
     QUALITY: ("quality", "Quality over generations"),
     RETRIEVAL: ("retrieval", "Retrieval phases"),
+    CONTRADICTIONS: ("contradictions", "Contradictions, dead links, overdue reviews"),
     "dedup": ("dedup", "Near-duplicates"),
     "ablation": ("ablation", "Ablation: contribution of each stage"),
     "ragas": ("ragas", "RAGAS"),

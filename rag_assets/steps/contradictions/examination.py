@@ -5,16 +5,20 @@ Belongs here: the tables that are looked at, and which looks are taken. Does not
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import date
-from typing import Any
 
 import pyarrow as pa
 
+from rag_assets.steps.contradictions import upkeep, values
 from rag_assets.steps.contradictions.findings import Finding, in_order
-from rag_assets.steps.contradictions.values import contradictions
+from rag_assets.steps.contradictions.upkeep import Properties
+from rag_assets.steps.dedup import Fingerprints
 from rag_serving.records.passages import Chunk
 
+VERSION = values.VERSION + upkeep.VERSION
+"""Raised when other findings are made of the same corpus."""
 _COLUMNS = [name for name in Chunk.__dataclass_fields__ if name != "also_at"]
 
 
@@ -24,18 +28,33 @@ class Corpus:
 
     Attributes:
         chunks: rows of CHUNKS with `source` and `kind`, those that are indexed, by page and place.
+        fingerprints: of the text of each chunk.
+        threshold: similarity from which a copy is not indexed.
         sections: rows of SECTIONS.
         pages: rows of PAGES.
+        properties: what else is known of pages: front matter.
+        files: names below the folder that are there without being pages.
     """
 
     chunks: pa.Table
+    fingerprints: Fingerprints
+    threshold: float
     sections: pa.Table
     pages: pa.Table
+    properties: Properties = field(default_factory=dict)
+    files: Collection[str] = ()
 
 
-def examined(corpus: Corpus, today: date, *, versions: bool = False) -> list[Finding]:  # noqa: ARG001
+def examined(corpus: Corpus, today: date, *, versions: bool = False) -> list[Finding]:
     """Return what is wrong, as it is shown; `versions`: also between versions, which are expected to differ."""
-    return in_order(contradictions(chunks_of(corpus.chunks), versions=versions))
+    chunks = chunks_of(corpus.chunks)
+    found = [
+        *values.contradictions(chunks, versions=versions),
+        *upkeep.dead_links(corpus.sections, corpus.pages, corpus.files),
+        *upkeep.neglected(chunks, corpus.properties, today),
+        *upkeep.drifting_copies(chunks, corpus.fingerprints, corpus.threshold, versions=versions),
+    ]
+    return in_order({finding.id: finding for finding in found}.values())
 
 
 def chunks_of(table: pa.Table) -> list[Chunk]:
@@ -43,8 +62,7 @@ def chunks_of(table: pa.Table) -> list[Chunk]:
     columns = {name: table[name].to_pylist() for name in _COLUMNS if name in table.column_names}
     for name in ("heading_path", "labels"):
         columns[name] = [tuple(values or ()) for values in columns[name]]
-    return [Chunk(**_named(columns, values)) for values in zip(*columns.values(), strict=True)]
-
-
-def _named(columns: dict[str, list[Any]], values: tuple[Any, ...]) -> dict[str, Any]:
-    return dict(zip(columns, values, strict=True))
+    rows: list[Mapping[str, object]] = [
+        dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+    ]
+    return [Chunk(**row) for row in rows]  # type: ignore[arg-type]

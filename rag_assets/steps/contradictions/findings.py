@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal
+from typing import Any, Literal
 
 from rag_serving.records.passages import Chunk
 
@@ -47,7 +47,7 @@ class Finding:
     Attributes:
         about: what it is about: the thing that has two values, where a link leads, a date.
         confidence: 0 to 1, of contradictions; 1 for what is certain.
-        asked: how often the quoted pages were cited in answers of the last days.
+        asked: how many questions of the last days the page was the best for that was asked about most.
     """
 
     kind: Kind
@@ -62,6 +62,11 @@ class Finding:
         """Return what it is acknowledged by: it changes with a quoted text, and with nothing else."""
         texts = sorted(f"{quote.page_id}\n{quote.text}" for quote in self.quotes)
         return hashlib.sha256("\0".join([self.kind, self.about, *texts]).encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def finding_of(values: Mapping[str, Any]) -> Finding:
+    """Return a finding from its JSON shape (`dataclasses.asdict`)."""
+    return Finding(**{**values, "quotes": tuple(Quote(**quote) for quote in values["quotes"])})
 
 
 @dataclass(frozen=True)

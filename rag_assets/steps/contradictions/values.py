@@ -160,7 +160,7 @@ def _of_sentences(said: Sequence[Compared], versions: bool) -> Iterator[_Pair]:
     words = [each.words - each.polar - _NOT for each in wanted]
     for first, second, alike in _alike(words):
         one, two = wanted[first], wanted[second]
-        if one.text == two.text or not _are_comparable(one.chunk, two.chunk, versions) or _names(one) != _names(two):
+        if one.text == two.text or not are_comparable(one.chunk, two.chunk, versions) or _names(one) != _names(two):
             continue
         if alike >= (_OPPOSITE if _value_figures(one) == _value_figures(two) else _ALIKE):
             yield from _differing(_shared(one, two), words[first] & words[second], [(one, two)], versions, 0.8 * alike)
@@ -207,7 +207,7 @@ def _differing(
     weights = dict.fromkeys(terms, 1.0)
     asked = QuestionFeatures("", "yes_no", frozenset(), frozenset(weights), weights, frozenset(), negates=False)
     for one, two in pairs:
-        if not _are_comparable(one.chunk, two.chunk, versions):
+        if not are_comparable(one.chunk, two.chunk, versions):
             continue
         if difference(asked, one, two) == 0 or _has_one_other_figure(one, two) or _is_other_number(about, one, two):
             yield _Pair(about, one, two, confidence)
@@ -238,7 +238,7 @@ def _figures(found: Measures) -> set[tuple[str, float | str]]:
     return {(kind, figure) for kind, figures in found.items() for figure in figures}
 
 
-def _are_comparable(one: Chunk, two: Chunk, versions: bool) -> bool:
+def are_comparable(one: Chunk, two: Chunk, versions: bool) -> bool:
     """Return whether two passages are of different pages of one space, and of the same version of what they are about;
     with `versions` also of two versions of one page."""
     if one.page_id == two.page_id:

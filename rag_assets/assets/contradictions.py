@@ -1,0 +1,74 @@
+"""The asset `contradictions`: what a tenant's published pages say wrong about themselves."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from evals.reports import contradictions as report
+from evals.reports import telemetry_days
+from evals.reports.files import report_url, reports_folder
+from rag_assets import asset_checks
+from rag_assets.assets.reports import report_asset, shown
+from rag_assets.progress import Reporter
+from rag_assets.resources import Installation, of_tenant
+from rag_assets.state.contradictions import CACHE, acknowledged_of, tenant_findings
+from rag_assets.steps.contradictions.findings import HEADINGS, in_order, is_open
+from rag_serving.artifacts.store import StoreError
+from rag_serving.config.loading import Config, ConfigError
+from rag_serving.indexes.reports import CONTRADICTIONS, QUALITY
+from rag_serving.telemetry.recorder import TelemetryError
+
+_DAYS = 30  # of questions that say how often a page is asked about
+
+
+@report_asset("published_generation", version=report.VERSION, checks=[asset_checks.NOTHING_TO_MEND])
+def contradictions(
+    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """Return statements of two pages that give another value for the same thing, links that lead nowhere, pages past
+    their review date or without an owner, and copies that drift apart.
+
+    The same as `citelock lint --tenant`. It quotes pages whoever may read them: the report is for operators. What is
+    acknowledged in `evaluation.acknowledged` is left out.
+    """
+    tenant, config, store = of_tenant(context.partition_key, installation)
+    reporter.begin(tenant, "contradictions")
+    today = datetime.now(UTC).date()
+    try:
+        known = acknowledged_of(config, tenant)
+        cache = reports_folder(store, tenant) / CACHE
+        generation, findings = tenant_findings(config, store, tenant, today, cache)
+    except (StoreError, ConfigError) as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+    asked = _asked(context, config, tenant)
+    counted = (
+        replace(one, asked=max((asked.get(quote.page_id, 0) for quote in one.quotes), default=0)) for one in findings
+    )
+    left = in_order(one for one in counted if is_open(one, known, today))
+    facts = {"questions without an answer": report_url(config.serving, tenant, QUALITY)}
+    made = report.contradictions_report(tenant, generation, left, len(findings) - len(left), facts)
+    counts = Counter(one.kind for one in left)
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": len(left),
+            "acknowledged": len(findings) - len(left),
+            **{kind: counts[kind] for kind in HEADINGS},
+            **shown(made, installation, tenant, CONTRADICTIONS),
+        },
+        check_results=[asset_checks.nothing_to_mend(left)],
+    )
+
+
+def _asked(context: dg.AssetExecutionContext, config: Config, tenant: str) -> Mapping[str, int]:
+    """Return how often each page was what a question was about; nothing where telemetry is off, or away."""
+    if not config.telemetry.enabled:
+        return {}
+    try:
+        with telemetry_days.database(config) as engine:
+            return telemetry_days.pages_asked(engine, tenant, datetime.now(UTC).date(), _DAYS)
+    except TelemetryError as error:
+        context.log.warning("no questions: %s", error)
+        return {}
