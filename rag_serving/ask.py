@@ -1,8 +1,8 @@
 """The life of a question on one page: access → read → search → lock → select → complete → check → render → receipt.
 
 A kind of question is a list of stages: of all pages (`QUESTION`), of books (`BOOK`), in a conversation
-(`in_conversation`), of a selected text (`SELECTION`), or a search that nobody answers (`SEARCH`). A stage gets the
-inquiry and leaves in it what the stages after it need; it may put others in the place of those that are left.
+(`in_conversation`), of a selected text (`SELECTION`), a search that nobody answers (`SEARCH`), or a text that is
+compared with the pages (`CHECK`). A stage gets the inquiry and leaves in it what the stages after it need; it may put others in the place of those that are left.
 
 Belongs here: the lists, and what each stage calls. Does not belong here: how passages are found (`retrieval`), what a
 lock says to a question (`answering.answerer`), what a tenant's questions share (`pipeline.tenant`).
@@ -23,6 +23,7 @@ from rag_serving.answering.clarifying import WHICH_PART
 from rag_serving.answering.lock import completed, freeze, lock_selection
 from rag_serving.answering.refusals import nothing_kept
 from rag_serving.caching.answers import CachedAnswer
+from rag_serving.checking.check import Checking, asked_in
 from rag_serving.conversations.turns import Conversation, QuestionRequest
 from rag_serving.degradation.phases import RetrievalOffError
 from rag_serving.indexes.current import UnpublishedError
@@ -34,6 +35,7 @@ from rag_serving.query.languages import is_of_pages
 from rag_serving.reading.passage import numbered
 from rag_serving.receipts.recording import answer_trace
 from rag_serving.records.answers import Answer, SearchResults
+from rag_serving.records.checks import Checked
 from rag_serving.records.flags import NO_SHARED_WORDS, RETRIEVAL_DISABLED
 from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.passages import Lock
@@ -256,6 +258,14 @@ def select_from_text(inquiry: Inquiry) -> None:
     inquiry.answer = replace(inquiry.written.answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
 
 
+def check_claims(inquiry: Inquiry) -> None:
+    """Judge each claim of a text by what the pages say; what they have of it is the answer that a receipt is of."""
+    inquiry.phases = inquiry.phases.beside()  # it takes longer than a question, which says nothing of the phase
+    claims, inquiry.written = Checking(inquiry, candidates).run()
+    inquiry.answer = inquiry.written.answer
+    inquiry.checked = Checked(tuple(claims), inquiry.view.id)
+
+
 def cite(inquiry: Inquiry) -> None:
     """Let each citation lead to its own quote: by words of the link, by page, by place on the page of a PDF file."""
     view, passages, places = inquiry.view, inquiry.locked.lock, inquiry.places
@@ -341,6 +351,12 @@ def receipt(inquiry: Inquiry) -> None:
         tenant.memory.earlier.keep(request, answer, written, inquiry.known)
 
 
+def prove(inquiry: Inquiry) -> None:
+    """Store the receipt of what a check found; nothing of it is an answer to be given again."""
+    writer, asker = inquiry.tenant.receipt_writer, inquiry.request.principal
+    inquiry.answer = writer.with_receipt(inquiry.trace, inquiry.written, asker)
+
+
 def repeat(cached: CachedAnswer, inquiry: Inquiry) -> None:
     """Give an answer again, with a receipt of its own."""
     inquiry.lease.close()
@@ -359,6 +375,7 @@ QUESTION: Stages = (access, recall, take_set, search, select, settle, cite, ask_
 BOOK: Stages = (narrow, access, recall, search_books, select, cite, refuse, render, warn, leave, receipt)
 SELECTION: Stages = (select_from_text,)
 SEARCH: Stages = (access, search_only, show)
+CHECK: Stages = (access, check_claims, leave, prove)
 STAGES: Mapping[str, Stages] = {"corpus": QUESTION, "book-wide": BOOK}
 ONCE = frozenset({narrow, access, recall, leave, receipt})
 """The stages that an earlier question does not go through again."""
@@ -414,6 +431,21 @@ class Pipeline(TenantServices):
         inquiry = Inquiry(self, request, StageTrace(listen), SELECTION, selection=selection)
         return self._answered(inquiry, principal, "selected_text")
 
+    def check(
+        self, principal: Principal, text: str, filters: Filters | None = None, listen: Listen | None = None
+    ) -> Checked:
+        """Return what the pages that the principal may read say of each claim of a text.
+
+        Raises:
+            RetrievalError: nothing can be searched; the message is for whoever asked.
+        """
+        request = QuestionRequest(principal, asked_in(text), filters)
+        inquiry = Inquiry(self, request, StageTrace(listen), CHECK, selection=text)
+        answer = self._answered(inquiry, principal, "check")
+        if answer.status == "unavailable":
+            raise RetrievalError(answer.answer)
+        return replace(inquiry.checked, receipt_id=answer.receipt_id, flags=answer.flags)
+
     def search(
         self, principal: Principal, query: str, k: int = 10, filters: Filters | None = None, explain: bool = False
     ) -> SearchResults:
@@ -449,7 +481,7 @@ class Pipeline(TenantServices):
         """Return what a question gets that no phase answers: the answer that it had before, or a plain message; the
         message where its conversation was not read."""
         request, trace = inquiry.request, inquiry.trace
-        earlier = self.memory.earlier if inquiry.is_read else None
+        earlier = self.memory.earlier if inquiry.is_read and not inquiry.selection else None
         if earlier and (answer := earlier.find(request, trace)):
             return answer
         flags = tuple(trace.flags)

@@ -45,12 +45,23 @@ _CITED = re.compile(r"\s?\[\d{1,3}\]")
 _MARKUP = re.compile(r"\*{1,3}|`+|(?<!\w)_{1,3}(?=\S)|(?<=\S)_{1,3}(?!\w)")
 _TOKEN = re.compile(r"\w+(?:[.,:'/+-]+\w+)*|[^\w\s]")
 _OUTER = " \"'.:;,!"
+Words = tuple[str, ...]
+"""The words and signs of a sentence, its first letter small."""
 
 
 def is_own(sentence: str, shown: str) -> bool:
     """Return whether a sentence is word for word what is shown of the page."""
-    wanted = [_tokens(_plain(text)) for text in (shown, _LINK.sub(r"\1", shown))]  # links may be missing, none be new
-    return any(tokens and tokens in wanted for tokens in map(_tokens, _readings(sentence)))
+    return not forms_claimed(sentence).keys().isdisjoint(forms_shown(shown))
+
+
+def forms_claimed(sentence: str) -> dict[Words, None]:
+    """Return the words of a sentence as it is read, in the order in which readings are tried."""
+    return dict.fromkeys(tokens for tokens in map(_tokens, _readings(sentence)) if tokens)
+
+
+def forms_shown(shown: str) -> dict[Words, None]:
+    """Return the words that are shown of a page, and the same without links, which may be missing; none may be new."""
+    return dict.fromkeys(_tokens(_plain(text)) for text in (shown, _LINK.sub(r"\1", shown)))
 
 
 def _readings(sentence: str) -> list[str]:
@@ -64,9 +75,9 @@ def _plain(text: str) -> str:
     return _MARKUP.sub("", folded(_MARKER.sub("", _CITED.sub("", text)))).strip(_OUTER)
 
 
-def _tokens(text: str) -> list[str]:
+def _tokens(text: str) -> Words:
     tokens = _TOKEN.findall(text)
-    return [tokens[0][:1].lower() + tokens[0][1:], *tokens[1:]] if tokens else []
+    return (tokens[0][:1].lower() + tokens[0][1:], *tokens[1:]) if tokens else ()
 
 
 _WORD = re.compile(r"\b(?:\w{4,}|\w*\d\w*|no[rt]?)\b")

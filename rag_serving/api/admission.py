@@ -264,6 +264,7 @@ ROUTES: Mapping[str, Access] = {
     "GET /v1/session/oidc/callback": "public",
     "POST /v1/ask": "reader",
     "POST /v1/search": "reader",
+    "POST /v1/check": "reader",
     "POST /chat": "reader",
     "GET /v1/filters": "reader",
     "GET /v1/pages/{page_id:path}": "reader",

@@ -23,6 +23,7 @@ from pydantic import Field
 from rag_serving.access.principals import Principal
 from rag_serving.api.admission import Admission, CountedResponses, check_role
 from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, Filters, Message, Name, Shown, Text
+from rag_serving.api.check import router as check
 from rag_serving.api.connections import ReadInTime
 from rag_serving.api.documents import router as documents
 from rag_serving.api.drain import Drain
@@ -266,6 +267,7 @@ def create_app(
     app.include_router(router)
     for openai in (completions, responses, openai_models):
         app.include_router(openai)
+    app.include_router(check)
     app.include_router(session)
     app.include_router(sign_in)
     app.include_router(history)

@@ -105,7 +105,7 @@ def ask(
     --explain says how the question was read.
     """
     with open_pipeline(config, tenant, asks=True) as pipeline:
-        principal, filters = principal_of(pipeline, user, group), _filters(space, label, title)
+        principal, filters = principal_of(pipeline, user, group), filters_of(space, label, title)
         text = _not_empty("question", question, pipeline.config)
         with shown() as listen:
             answer = pipeline.ask(principal, text, filters, explain, listen)
@@ -148,7 +148,7 @@ def search(
     phrase" is looked for to the letter.
     """
     with open_pipeline(config, tenant, asks=True) as pipeline:
-        principal, filters = principal_of(pipeline, user, group), _filters(space, label, title)
+        principal, filters = principal_of(pipeline, user, group), filters_of(space, label, title)
         results = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=True)
         if not results.results:
             results = with_access_note(pipeline, principal, results)
@@ -260,11 +260,12 @@ def receipt_verify(
         raise typer.Exit(FAILED)
 
 
-def _filters(space: list[str] | None, labels: list[str] | None, title: str | None) -> Filters | None:
+def filters_of(space: list[str] | None, labels: list[str] | None, title: str | None) -> Filters | None:
+    """Return the filters that these options say; None without any."""
     from rag_serving.query.filters import parse_filters
 
     given: dict[str, Any] = {"space": space, "labels": labels, "title": title}
-    return parse_filters({key: value for key, value in given.items() if value})
+    return parsefilters_of({key: value for key, value in given.items() if value})
 
 
 def _not_empty(name: str, text: str, config: Config) -> str:

@@ -22,6 +22,7 @@ from rag_serving.indexes.protocols import ReaderView
 from rag_serving.models.protocols import Embedder
 from rag_serving.pipeline.locked import Locked
 from rag_serving.records.answers import Answer, SearchResults, Status
+from rag_serving.records.checks import Checked
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.hybrid import Mode
 from rag_serving.telemetry.events import Trace
@@ -52,6 +53,7 @@ class Inquiry:
         places: finds quotes on the pages of PDF files; None: nobody does.
         cited: what was written, with its citations as readers see them.
         instead: status and text in place of what was written.
+        embedder: embeds its text; None: that of its tenant, which may know it.
     """
 
     tenant: TenantServices
@@ -67,6 +69,7 @@ class Inquiry:
     mode: Mode = "hybrid"
     place: CachePlace | None = None
     instead: tuple[Status, str] | None = None
+    embedder: Embedder | None = None
     config: Config = field(init=False)
     answering: Answering = field(init=False)
     places: CitedPlaces | None = field(init=False)
@@ -79,6 +82,7 @@ class Inquiry:
     cited: Answer = field(init=False)
     answer: Answer = field(init=False)
     results: SearchResults = field(init=False)
+    checked: Checked = field(init=False)
 
     def __post_init__(self) -> None:
         tenant = self.tenant
@@ -106,7 +110,7 @@ class Inquiry:
     @property
     def vectors(self) -> Embedder:
         """What embeds questions of the asker, who may have asked them before."""
-        return self.tenant.memory.vectors.of(self.request.principal.user)
+        return self.embedder or self.tenant.memory.vectors.of(self.request.principal.user)
 
     @property
     def reranker(self) -> RemoteReranker | None:

@@ -23,7 +23,7 @@ from rag_serving.records.claims import RejectedCandidate, Usage, Verdict
 from rag_serving.records.passages import Lock
 from rag_serving.records.refusal import Refusal
 
-Kind = Literal["ask", "selected_text", "search"]
+Kind = Literal["ask", "selected_text", "search", "check"]
 Origin = Literal["server", "terminal"]
 Redact = Callable[[str], str]
 Ranking = Sequence[tuple[str, float]]  # chunk ids with scores

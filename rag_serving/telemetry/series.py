@@ -85,7 +85,7 @@ SERIES: Mapping[str, Series] = {
             "questions",
             "Questions",
             "Questions and searches.",
-            kind="`ask`, `selected_text`, `search`",
+            kind="`ask`, `selected_text`, `search`, `check`",
             status="",
             outcome="`told`, `closest`, `none`; empty of searches",
         ),

@@ -47,7 +47,7 @@ QUESTIONS = Table(
     Column("day", String(10), nullable=False, index=True),  # of `at`, as 2026-01-31
     Column("tenant", Text, nullable=False),
     Column("user_hash", String(32)),
-    Column("kind", String(16), nullable=False),  # ask, selected_text, search
+    Column("kind", String(16), nullable=False),  # ask, selected_text, search, check
     Column("question", Text),  # only where telemetry.store_questions says so
     Column("question_hash", String(32), nullable=False),
     Column("status", String(24), nullable=False),

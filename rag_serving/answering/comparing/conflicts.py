@@ -40,7 +40,7 @@ _FIGURE = re.compile(r"[\d.,]+")
 _WORD = re.compile(r"[^\W\d_]+")
 _RANGE = re.compile(r"(?<!\w)\d[\w%]{0,12}\s{0,3}(?:-|–|to|or|and|bis)\s{0,3}\d")
 _BOUND_WORDS = "minimum maximum min max lower upper lowest highest least most first last before after"
-_BOUNDS = frozenset(_BOUND_WORDS.split())
+BOUNDS = frozenset(_BOUND_WORDS.split())
 _MARKUP = str.maketrans("", "", "`*_\"'“”")
 _VALUES = frozenset({"default", "valu", "status", "state", "support", "requir"})  # stems of columns that give values
 _MOST_WORDS = 3  # of a value that is no figure
@@ -98,7 +98,7 @@ class Compared:
     @cached_property
     def bounds(self) -> frozenset[str]:
         """Return the words that say which end of a range a figure is."""
-        return _BOUNDS.intersection(_WORD.findall(self.text.lower()))
+        return BOUNDS.intersection(_WORD.findall(self.text.lower()))
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:

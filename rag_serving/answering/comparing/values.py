@@ -19,7 +19,7 @@ from rag_serving.text.units import Unit, cells_of
 _SECONDS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _SECONDS |= {"week": 604_800.0, "month": 2_592_000.0, "year": 31_536_000.0}
 _BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "pb": 1e15}
-_SCALES = {"time": _SECONDS, "size": _BYTES}
+SCALES = {"time": _SECONDS, "size": _BYTES}
 _ALONE = re.compile(r"(?<![\w.,:/-])\d+(?:[.,]\d+)*(?![\w:/-]|[.,]\d)")
 _SAME = 0.05  # 31 days are a month, 1,024 MB a gigabyte
 
@@ -60,9 +60,9 @@ def measures(text: str) -> Measures:
     found: Measures = {}
     for figure, names in figures_with_units(text).items():
         for unit in names if names != {""} or figure in alone else ():
-            kind = next((kind for kind, scale in _SCALES.items() if unit in scale), unit)
+            kind = next((kind for kind, scale in SCALES.items() if unit in scale), unit)
             with suppress(ValueError):
-                value = float(figure) * _SCALES.get(kind, {}).get(unit, 1.0)
+                value = float(figure) * SCALES.get(kind, {}).get(unit, 1.0)
                 found.setdefault(kind, set()).add(value)
     return found
 

@@ -1,0 +1,155 @@
+"""A text against the pages: each claim is searched for as its reader may read, all on one view, and judged.
+
+Belongs here: searching for claims, citations of what was found. Does not belong here: the verdict on one claim
+(`verdicts`), who asks, receipts and logs (`ask`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from rag_serving.answering.citations import answer_text, citations_of, excerpt
+from rag_serving.answering.comparing.precedence import beginning
+from rag_serving.answering.composing import AnswerTrace
+from rag_serving.answering.lock import has_anchor
+from rag_serving.answering.verification import VerificationRules, verify
+from rag_serving.checking.claims import TextClaim, claims_of
+from rag_serving.checking.verdicts import Finding, Passage, finding
+from rag_serving.deadline import check
+from rag_serving.indexes.protocols import ReaderView, Vector
+from rag_serving.models.protocols import Embedder, ModelError, Progress
+from rag_serving.pipeline.inquiry import Inquiry
+from rag_serving.records.answers import Answer
+from rag_serving.records.checks import CheckedClaim
+from rag_serving.records.claims import Claim, Draft
+from rag_serving.records.passages import Candidate, Chunk, Lock
+from rag_serving.retrieval.hygiene import Hygiene
+from rag_serving.retrieval.search import Search
+from rag_serving.retrieval.stage import Stage
+
+TOGETHER = 25
+"""Claims that are searched for in one go."""
+_DEPTH = 10  # passages that a claim is compared with
+_ASKED = 300  # characters of the text that logs and receipts have in place of a question
+_OPERATORS = re.compile(r"[\"“”]|\b(?=(?:space|label|title):)", re.IGNORECASE)
+_WRITER = "check"
+NOTHING = "The pages have nothing of what this text claims."
+
+
+def asked_in(text: str) -> str:
+    """Return the beginning of a text, which stands for it where questions are kept."""
+    return " ".join(text[:_ASKED].split())
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The model with the vectors of some texts, which were made together."""
+
+    embedder: Embedder
+    vectors: dict[str, Vector]
+
+    @property
+    def name(self) -> str:
+        return self.embedder.name
+
+    @property
+    def dimension(self) -> int:
+        return self.embedder.dimension
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Any:
+        return self.embedder.embed_documents(texts, progress)
+
+    def embed_query(self, text: str) -> Vector:
+        known = self.vectors.get(text)
+        return self.embedder.embed_query(text) if known is None else known
+
+    def check(self) -> str:
+        return self.embedder.check()
+
+
+class Checking:
+    """One text on one reader's view. `candidates` searches for an inquiry: `ask.candidates`."""
+
+    def __init__(self, inquiry: Inquiry, candidates: Callable[[Inquiry, int], Search]) -> None:
+        self._inquiry, self._candidates = inquiry, candidates
+        self._passages: dict[str, Passage] = {}
+
+    def run(self) -> tuple[list[CheckedClaim], AnswerTrace]:
+        """Return the claims of the text with their verdicts, and what a receipt keeps of them."""
+        every = list(claims_of(self._inquiry.selection))
+        pending = iter([claim for claim in every if claim.claims])
+        count, findings = sum(claim.claims for claim in every), dict[int, Finding]()
+        while batch := list(islice(pending, TOGETHER)):
+            self._inquiry.trace.tell("check", f"{len(findings)} of {count} claims")
+            findings |= zip([claim.start for claim in batch], self._inquiry.in_phase(partial(self._found, batch)), strict=True)
+        return self._cited(every, findings)
+
+    def _found(self, batch: Sequence[TextClaim], inquiry: Inquiry) -> list[Finding]:
+        """Return the findings of some claims, whose vectors are made together."""
+        texts = {claim.start: _OPERATORS.sub(" ", claim.alone) for claim in batch}
+        embedder = inquiry.vectors
+        try:
+            wanted = [*dict.fromkeys(texts.values())] if inquiry.mode not in ("lexical", "keyword") else []
+            with inquiry.trace.part("embed"):
+                vectors = dict(zip(wanted, np.asarray(embedder.embed_documents(wanted)), strict=True)) if wanted else {}
+        except ModelError:
+            vectors = {}  # the search says so itself
+        known = _Known(embedder, vectors)
+        return [self._finding(claim, inquiry, texts[claim.start], known) for claim in batch]
+
+    def _finding(self, claim: TextClaim, inquiry: Inquiry, text: str, known: Embedder) -> Finding:
+        check()
+        one = inquiry.variant(request=replace(inquiry.request, text=text))
+        one.embedder = known
+        found = self._candidates(one, 3 * _DEPTH)
+        labels = frozenset(inquiry.config.ingestion.drop_labels)
+        found = found.then((Stage("hygiene", Hygiene(labels)),), inquiry.trace)
+        chunks = found.context.passages.read(found.ranking.head(_DEPTH).rows)
+        passages = [self._passage(chunk, inquiry.view) for chunk in chunks if has_anchor(chunk.url)]
+        return finding(claim, passages, found.context.term_weights)
+
+    def _passage(self, chunk: Chunk, view: ReaderView) -> Passage:
+        if chunk.chunk_id not in self._passages:
+            self._passages[chunk.chunk_id] = Passage(chunk, beginning(view.beside, chunk))
+        return self._passages[chunk.chunk_id]
+
+    def _cited(
+        self, every: Sequence[TextClaim], findings: dict[int, Finding]
+    ) -> tuple[list[CheckedClaim], AnswerTrace]:
+        """Return the claims with citations that were verified, numbered by passage."""
+        chunks = {found.passage.chunk.chunk_id: found.passage.chunk for found in findings.values() if found.passage}
+        numbers = {chunk_id: number for number, chunk_id in enumerate(chunks, start=1)}
+        rules = VerificationRules(self._inquiry.answering.rules.fuzzy_min, max_citations=len(findings) + 1)
+        checked, drafted = list[CheckedClaim](), list[Claim]()
+        for claim in every:
+            found = findings.get(claim.start, Finding("no_claim"))
+            place = claim.text, claim.start, claim.end
+            if found.passage is None or found.unit is None:
+                checked.append(CheckedClaim(*place, found.verdict))
+                continue
+            chunk = found.passage.chunk
+            number = numbers[chunk.chunk_id]
+            drafted.append(Claim(found.said or claim.alone, number, found.unit.of(chunk.text)))
+            alone = Lock((Candidate(chunk, 0.0),))
+            verdicts = verify(Draft((replace(drafted[-1], index=1),), _WRITER), alone, rules=rules)
+            cited = next((replace(one, index=number, passage=number) for one in citations_of(verdicts, alone)), None)
+            is_own = verdicts[0].support == "verbatim"
+            verdict = found.verdict if cited and (found.verdict != "verbatim" or is_own) else "closest"
+            says = excerpt(verdicts[0].told) if cited else None
+            checked.append(CheckedClaim(*place, verdict if cited else "absent", cited, says))
+        lock = Lock(tuple(Candidate(chunk, 0.0) for chunk in chunks.values()))
+        return checked, self._trace(Draft(tuple(dict.fromkeys(drafted)), _WRITER), lock, rules)
+
+    def _trace(self, draft: Draft, lock: Lock, rules: VerificationRules) -> AnswerTrace:
+        verdicts, generation = verify(draft, lock, self._inquiry.request.text, rules), self._inquiry.view.id
+        answer = Answer("not_found", NOTHING, generation=generation, generator=_WRITER)
+        if citations := citations_of(verdicts, lock):
+            answer = replace(answer, status="answered", answer=answer_text(verdicts, lock), citations=citations)
+        return AnswerTrace(answer, draft, lock, verdicts, rules=rules)

@@ -1,0 +1,110 @@
+"""A checked text as lines, as Markdown and as SARIF, for people, chats and reviews of changes.
+
+Belongs here: these formats, and lines and columns of a text. Does not belong here: verdicts (`verdicts`), JSON
+(`records.checks`).
+
+SARIF 2.1.0: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rag_serving.answering.citations import place_told
+from rag_serving.escaping.markdown import for_markdown
+from rag_serving.escaping.targets import for_link, for_terminal_line
+from rag_serving.records.checks import Checked, CheckedClaim, ClaimVerdict
+
+TOLD: Mapping[ClaimVerdict, str] = {
+    "verbatim": "word for word",
+    "otherwise": "the page says otherwise",
+    "closest": "closest",
+    "absent": "not in the pages",
+}
+_LEVELS: Mapping[ClaimVerdict, str] = {"otherwise": "error", "absent": "warning", "closest": "note"}
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_MOST = 500  # characters of a text in one line
+
+
+class Places:
+    """Lines and columns of a text, from 1."""
+
+    def __init__(self, text: str) -> None:
+        self._starts = [0, *(at + 1 for at, character in enumerate(text) if character == "\n")]
+
+    def of(self, offset: int) -> tuple[int, int]:
+        """Return the line and the column of a character."""
+        line = bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
+
+
+def lines(checked: Checked, text: str, name: str) -> Iterator[str]:
+    """Yield the report for a terminal: a line for each claim, below it what the page says."""
+    places = Places(text)
+    for claim in checked.claims:
+        if claim.verdict == "no_claim":
+            continue
+        line, column = places.of(claim.start)
+        yield for_terminal_line(f"{name}:{line}:{column}: {TOLD[claim.verdict]}: {_short(claim.text)}")
+        if claim.citation and claim.verdict != "verbatim":
+            yield for_terminal_line(f"    page: {_short(claim.page_says or claim.citation.quote)}")
+        if claim.citation:
+            where = f"{claim.citation.title} ({place_told(claim.citation)})"
+            yield for_terminal_line(f"    {where}  {claim.citation.url}")
+    yield told(checked)
+
+
+def told(checked: Checked) -> str:
+    """Return how many claims have each verdict, in words."""
+    counts = ", ".join(f"{checked.summary[verdict]} {said}" for verdict, said in TOLD.items())
+    return f"{sum(checked.summary[verdict] for verdict in TOLD)} claims: {counts}"
+
+
+def markdown(checked: Checked) -> str:
+    """Return the report as a table, contradictions first."""
+    rows = [f"{told(checked)}.", "", "| claim | | the page |", "| --- | --- | --- |"]
+    for verdict in sorted(TOLD, key=lambda verdict: verdict != "otherwise"):
+        rows += (_row(claim) for claim in checked.claims if claim.verdict == verdict)
+    return "\n".join(rows)
+
+
+def sarif(checked: Checked, text: str, name: str) -> dict[str, Any]:
+    """Return the report as a SARIF log with the claims that do not stand on a page word for word."""
+    places = Places(text)
+    rules = [
+        {"id": verdict, "shortDescription": {"text": TOLD[verdict]}, "defaultConfiguration": {"level": level}}
+        for verdict, level in _LEVELS.items()
+    ]
+    results = [_result(claim, places, name) for claim in checked.claims if claim.verdict in _LEVELS]
+    driver = {"name": "citelock", "rules": rules}
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _result(claim: CheckedClaim, places: Places, name: str) -> dict[str, Any]:
+    (line, column), (end_line, end_column) = places.of(claim.start), places.of(claim.end)
+    region = {"startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column}
+    said = f"{TOLD[claim.verdict]}: {_short(claim.text)}"
+    if claim.citation:
+        said += f"\n{_short(claim.page_says or '')}\n{claim.citation.title}: {claim.citation.url}"
+    return {
+        "ruleId": claim.verdict,
+        "level": _LEVELS[claim.verdict],
+        "message": {"text": said},
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": for_link(name)}, "region": region}}],
+    }
+
+
+def _row(claim: CheckedClaim) -> str:
+    page = ""
+    if cited := claim.citation:
+        says = "" if claim.verdict == "verbatim" else f"{for_markdown(_short(claim.page_says or ''))} "
+        page = f"{says}[{for_markdown(cited.title)}]({for_link(cited.fragment_url)})"
+    return f"| {for_markdown(_short(claim.text))} | {TOLD[claim.verdict]} | {page} |"
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _MOST else f"{plain[: _MOST - 1]}…"

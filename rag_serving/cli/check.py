@@ -1,0 +1,106 @@
+"""`citelock check`: arguments, progress and exit codes.
+
+Belongs here: the command. Does not belong here: checking (`checking.check`), formats (`checking.report`).
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from rag_serving.checking import report
+from rag_serving.cli.group import FAILED, UsageError
+from rag_serving.cli.main import Labels, Spaces, Title, filters_of
+from rag_serving.cli.opening import open_pipeline, principal_of
+from rag_serving.cli.options import ConfigPath, Groups, Tenant, User
+from rag_serving.cli.printing import shown, tell, tell_flags
+from rag_serving.escaping.targets import for_json
+from rag_serving.records.checks import ClaimVerdict
+from rag_serving.text.characters import fault_of
+from rag_serving.tracing import Listen
+
+MOST_BYTES = 20_000_000
+
+
+def command(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A text or Markdown file; - reads standard input.")],
+    shape: Annotated[
+        Literal["text", "json", "sarif", "markdown"], typer.Option("--format", help="How the report is printed.")
+    ] = "text",
+    fail_on: Annotated[
+        list[Literal["otherwise", "closest", "absent", "never"]] | None,
+        typer.Option("--fail-on", help="Exit with 1 where a claim is this; repeatable; default otherwise."),
+    ] = None,
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    user: User = None,
+    group: Groups = None,
+    space: Spaces = None,
+    label: Labels = None,
+    title: Title = None,
+) -> None:
+    """Check a text against the pages: what stands there word for word, and where they say otherwise.
+
+    \b
+    citelock check README.md
+    citelock check policy.md --format sarif --fail-on otherwise --fail-on absent > check.sarif
+    pbpaste | citelock check - --user ann --group finance
+    """
+    text = _read(file)
+    name = "text" if file == "-" else file
+    with open_pipeline(config, tenant, asks=True) as pipeline, _progress(len(text)) as listen:
+        principal = principal_of(pipeline, user, group)
+        checked = pipeline.check(principal, text, filters_of(space, label, title), listen)
+    if shape == "json":
+        tell(for_json(checked.payload()))
+    elif shape == "sarif":
+        tell(for_json(report.sarif(checked, text, name), indent=2))
+    else:
+        tell(report.markdown(checked) if shape == "markdown" else "\n".join(report.lines(checked, text, name)))
+    tell_flags(checked.flags)
+    counted: list[ClaimVerdict] = [verdict for verdict in fail_on or ("otherwise",) if verdict != "never"]
+    if any(checked.summary[verdict] for verdict in counted):
+        raise typer.Exit(FAILED)
+
+
+def _read(file: str) -> str:
+    """Return the text of a file.
+
+    Raises:
+        UsageError: it cannot be read, is no text, or is too large.
+    """
+    try:
+        content = sys.stdin.buffer.read(MOST_BYTES + 1) if file == "-" else Path(file).read_bytes()[: MOST_BYTES + 1]
+        text = content.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{file} is no text in UTF-8") from None
+    if len(content) > MOST_BYTES:
+        raise UsageError(f"{file} has more than {MOST_BYTES:,} bytes; check its parts")
+    if fault := fault_of(text):
+        raise UsageError(f"{file}: {fault}")
+    return text
+
+
+_LONG = 100_000  # characters of a text whose progress is told in lines where there is no terminal
+
+
+@contextmanager
+def _progress(length: int) -> Iterator[Listen | None]:
+    """Yield what tells how far it is on standard error: of a long text also where that is no terminal."""
+    with shown() as listen:
+        last = [-1]
+
+        def told(stage: str, detail: str) -> None:
+            done, _, rest = detail.partition(" of ")
+            if stage == "check" and rest and int(done) // 1000 > last[0]:
+                last[0] = int(done) // 1000
+                print(f"citelock: {detail}", file=sys.stderr, flush=True)
+
+        yield listen if listen or length < _LONG else told
