@@ -2,7 +2,8 @@
 
 A kind of question is a list of stages: of all pages (`QUESTION`), of books (`BOOK`), in a conversation
 (`in_conversation`), of a selected text (`SELECTION`), a search that nobody answers (`SEARCH`), or a text that is
-compared with the pages (`CHECK`). A stage gets the inquiry and leaves in it what the stages after it need; it may put others in the place of those that are left.
+compared with the pages (`CHECK`). A stage gets the inquiry and leaves in it what the stages after it need; it may put
+others in the place of those that are left.
 
 Belongs here: the lists, and what each stage calls. Does not belong here: how passages are found (`retrieval`), what a
 lock says to a question (`answering.answerer`), what a tenant's questions share (`pipeline.tenant`).

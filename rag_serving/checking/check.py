@@ -88,7 +88,9 @@ class Checking:
         count, findings = sum(claim.claims for claim in every), dict[int, Finding]()
         while batch := list(islice(pending, TOGETHER)):
             self._inquiry.trace.tell("check", f"{len(findings)} of {count} claims")
-            findings |= zip([claim.start for claim in batch], self._inquiry.in_phase(partial(self._found, batch)), strict=True)
+            findings |= zip(
+                [claim.start for claim in batch], self._inquiry.in_phase(partial(self._found, batch)), strict=True
+            )
         return self._cited(every, findings)
 
     def _found(self, batch: Sequence[TextClaim], inquiry: Inquiry) -> list[Finding]:

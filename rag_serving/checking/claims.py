@@ -23,7 +23,7 @@ _MOST_UNITS = 80  # of a part that is laid out by itself, longer lists and table
 _LONGEST = 2_000
 _HEADING = re.compile(r"[ \t]*(#{1,6})\s")
 _OPINION = re.compile(
-    r"\b(?:i|we) (?:\w+ly )?(?:think|believe|feel|guess|hope|suppose|reckon|love|like|prefer|wish|would say|am sure|are sure)\b"
+    r"\b(?:i|we) (?:\w+ly )?(?:think|believe|feel|guess|hope|suppose|reckon|love|like|prefer|wish|(?:am|are) sure)\b"
     r"|\b(?:in (?:my|our) (?:opinion|view|experience)|imho|imo|personally|it seems to me|arguably|hopefully)\b"
     r"|\b(?:ich|wir) (?:glaube|denke|finde|meine|hoffe)n?\b|\bmeiner meinung nach\b",
     re.IGNORECASE,
@@ -95,7 +95,9 @@ def _part(text: str, found: Sequence[Unit], headings: tuple[str, ...]) -> tuple[
     end = text.find("\n", found[-1].end)
     end = len(text) if end < 0 else end
     moved = tuple(
-        unit._replace(start=unit.start - start, end=unit.end - start, marked=unit.marked - start if unit.marked >= 0 else -1)
+        unit._replace(
+            start=unit.start - start, end=unit.end - start, marked=unit.marked - start if unit.marked >= 0 else -1
+        )
         for unit in found
     )
     title = headings[0] if headings else ""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
 from rapidfuzz.distance import Levenshtein
@@ -27,10 +27,12 @@ from rag_serving.text.polarity_words import contradict, negations, polarity_word
 Relation = Literal["same", "other"]
 
 _ABOUT = 0.72  # of the claim's weight that a unit and what it hangs from must have
-_NEAR = 0.6  # of the tokens of a unit that says the same but for a name
 _TURNED = 0.7  # Jaccard similarity of two statements of which one denies the other
-_MOST_REPLACED = 3  # tokens of a name
-_MONTHS = "january february march april may june july august september october november december".split()
+_MOST_REPLACED, _FEWEST_TOKENS = 3, 3  # tokens of a name, and of what says one of something
+_NAMED_LAST = re.compile(r"\b(?:is|are|was|were|by|to|in|at|from|with)(?: the)?(?: [A-Z][\w'-]*){1,3}\W*$")
+_NAMED_FIRST = re.compile(r"\W*(?:[A-Z][\w'-]* ){1,3}(?:is|are|was) (?:the|our)\b")
+_NAMES_OF_MONTHS = "january february march april may june july august september october november december"
+_MONTHS = tuple(_NAMES_OF_MONTHS.split())
 _MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?" for month in _MONTHS)
 _DAYS = "monday tuesday wednesday thursday friday saturday sunday"
 _EXCLUSIVE = tuple(
@@ -52,7 +54,8 @@ _PIECE = re.compile(
     rf"|\b(?:{_MONTH})\b\.? \d{{1,2}}(?:st|nd|rd|th)?\b(?!:)(?:,? \d{{4}}\b)?|\b(?:{_MONTH}) \d{{4}}\b)"
     r"|(?P<clock>\b\d{1,2}:\d\d(?::\d\d)?(?: ?[ap]\.?m\b)?|\b\d{1,2} ?[ap]\.?m\b)"
     rf"|(?P<name>{SEPARATED_NAME}|(?<![\w-])--?[a-z][\w-]+|\b[\w.+-]+@[\w.-]+\w|https?://[^\s)>\]]+|/[\w./-]{{3,}})"
-    r"|(?P<version>\bv?\d+(?:\.(?:\d+|x)){2,}\b|\bv\d+(?:\.\d+)*\b|(?<=version )\d+(?:\.\d+)*|(?<=release )\d+(?:\.\d+)+)"
+    r"|(?P<version>\bv?\d+(?:\.(?:\d+|x)){2,}\b|\bv\d+(?:\.\d+)*\b|(?<=version )\d+(?:\.\d+)*"
+    r"|(?<=release )\d+(?:\.\d+)+)"
     r"|(?P<figure>(?:(?<![\w.,])-)?\d+(?:[.,]\d+)*)(?P<unit>[ -]?(?:%|°[cf]?|[€$£]|[^\W\d_]+))?"
     r"|(?P<word>\w+(?:[-'’]\w+)*)",
     re.IGNORECASE,
@@ -116,12 +119,7 @@ class Statement:
     @cached_property
     def around(self) -> frozenset[str]:
         """Return its words with those of what it hangs from, and the parts of all names."""
-        parts = (part for name in self.names for part in analyze(name))
-        return self.words.union(Statement(self.beside).words if self.beside else (), parts, self._parts_beside)
-
-    @cached_property
-    def _parts_beside(self) -> frozenset[str]:
-        return frozenset(analyze(self.beside))
+        return self.words.union(_terms_beside(self.beside), (part for name in self.names for part in analyze(name)))
 
     @cached_property
     def bounds(self) -> frozenset[str]:
@@ -135,14 +133,17 @@ class Statement:
 def relation(claim: Statement, page: Statement, weights: Mapping[str, float]) -> Relation | None:
     """Return whether a page says what a claim says in one of its values, or another value; None where it speaks of
     something else, or where that is not certain."""
-    share = _share(claim.words, page.around, weights)
-    if share < _ABOUT or not claim.words & page.words:
+    if not claim.words & page.words or _identifiers(claim) - page.around:
         return None
-    if claim.names - page.around or _identifiers(claim) != _identifiers(page) & _identifiers(claim):
+    if claim.names - page.around:
+        return "other" if _is_renamed(claim, page) else None
+    if _share(claim.words, page.around, weights) < _ABOUT:
         return None
     if claim.values and page.values and (found := _by_values(claim, page)):
         return found
-    return _by_words(claim, page)
+    if _is_turned(claim, page) or _is_renamed(claim, page):
+        return "other"
+    return "same" if claim.words <= page.around and claim.is_negative == page.is_negative else None
 
 
 def _by_values(claim: Statement, page: Statement) -> Relation | None:
@@ -153,7 +154,7 @@ def _by_values(claim: Statement, page: Statement) -> Relation | None:
         left = [value for value in ours if not any(value.is_same(other) for other in theirs)]
         right = [value for value in theirs if not any(value.is_same(other) for other in ours)]
         if not theirs:
-            return None if kind.startswith("#") is False else found
+            return None
         if not left:
             found = found or "same"
         elif len(left) == len(right) == 1 and len(ours) == len(theirs) and claim.bounds == page.bounds:
@@ -163,31 +164,22 @@ def _by_values(claim: Statement, page: Statement) -> Relation | None:
     return found
 
 
-def _by_words(claim: Statement, page: Statement) -> Relation | None:
-    """Return what names, opposites and negations tell of statements that are nearly the same word for word."""
-    if _is_turned(claim, page):
-        return "other"
-    ours, theirs = ([text for kind, text in side.tokens] for side in (claim, page))
-    kinds = [dict((text, kind) for kind, text in side.tokens) for side in (claim, page)]
-    replaced, equal = list[tuple[list[str], list[str]]](), 0
-    for step in Levenshtein.opcodes(ours, theirs):
-        one, two = ours[step.src_start : step.src_end], theirs[step.dest_start : step.dest_end]
-        if step.tag == "equal":
-            equal += len(one)
-        elif step.tag == "replace":
-            replaced.append((one, two))
-        elif step.tag == "delete":
-            return None
-    if equal < _NEAR * max(len(ours), 1) or equal < 2 or len(replaced) > 1:
-        return None
-    if not replaced:
-        return "same"
-    one, two = replaced[0]
-    is_name = all(
-        0 < len(side) <= _MOST_REPLACED and all(named[text] in ("cap", "name") for text in side)
-        for side, named in zip((one, two), kinds, strict=True)
-    )
-    return "other" if is_name and len(theirs) <= len(ours) + 6 and claim.is_negative == page.is_negative else None
+def _is_renamed(claim: Statement, page: Statement) -> bool:
+    """Return whether both say the same but for the name that they end with, behind `is` or `by`, or begin with, before
+    `is the`."""
+    ours, theirs = ([text for _, text in side.tokens] for side in (claim, page))
+    names = [{text for kind, text in side.tokens if kind == "cap"} for side in (claim, page)]
+    steps = [step for step in Levenshtein.opcodes(ours, theirs) if step.tag != "equal"]
+    if len(steps) != 1 or steps[0].tag != "replace" or len(ours) < _FEWEST_TOKENS or claim.bounds != page.bounds:
+        return False
+    step = steps[0]
+    one, two = ours[step.src_start : step.src_end], theirs[step.dest_start : step.dest_end]
+    if max(len(one), len(two)) > _MOST_REPLACED:
+        return False
+    are_names = set(one) <= names[0] and set(two) <= names[1]
+    is_last = are_names and step.src_end == len(ours) and all(_NAMED_LAST.search(side.plain) for side in (claim, page))
+    is_first = step.src_start == 0 and all(_NAMED_FIRST.match(side.plain) for side in (claim, page))
+    return is_last or is_first
 
 
 def _is_turned(claim: Statement, page: Statement) -> bool:
@@ -219,6 +211,12 @@ _OPPOSED = frozenset(stem for group in _EXCLUSIVE for word in group for stem in 
 
 def _identifiers(side: Statement) -> frozenset[str]:
     return frozenset(text for kind, text in side.tokens if kind == "name")
+
+
+@lru_cache(maxsize=4096)
+def _terms_beside(text: str) -> frozenset[str]:
+    """Return the terms of headings and lead-ins, which many statements have."""
+    return Statement(text).words.union(analyze(text))
 
 
 def _share(words: frozenset[str], of: frozenset[str], weights: Mapping[str, float]) -> float:

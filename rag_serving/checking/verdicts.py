@@ -116,25 +116,24 @@ def finding(claim: TextClaim, passages: Sequence[Passage], weights: Mapping[str,
     other: Finding | None = None
     is_same = False
     for passage in standing:
-        for said in passage.said:
-            found = {relation(ours, statement, weights) for statement in said.statements}
+        for each in passage.said:
+            found = {relation(ours, statement, weights) for statement in each.statements}
             is_same = is_same or "same" in found
             if "other" in found and other is None:
-                other = Finding("otherwise", passage, said.unit)
+                other = Finding("otherwise", passage, each.unit)
     if other and not is_same:
         return other
     return _closest(ours, passages, weights)
 
 
 def _closest(ours: Statement, passages: Sequence[Passage], weights: Mapping[str, float]) -> Finding:
+    """Return the unit that has most of what a claim speaks of."""
     best, most = Finding("absent"), _CLOSE
     total = sum(weights.get(word, 1.0) for word in ours.words) or 1.0
     for passage in passages:
-        for said in passage.said:
-            have = max(
-                sum(weights.get(word, 1.0) for word in ours.words & statement.around) / total
-                for statement in said.statements
-            ) if said.statements else 0.0  # fmt: skip
-            if have > most:
-                best, most = Finding("closest", passage, said.unit), have
+        for each in passage.said:
+            for statement in each.statements:
+                shared = ours.words & statement.around if ours.words & statement.words else ()
+                if (have := sum(weights.get(word, 1.0) for word in shared) / total) > most:
+                    best, most = Finding("closest", passage, each.unit), have
     return best

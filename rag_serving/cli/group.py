@@ -28,6 +28,7 @@ FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 _MODULES: Mapping[str, tuple[str, str]] = {
     "add": ("rag_serving.cli.add:command", "Put files into an upload inbox."),
     "chat": ("rag_serving.cli.chat:command", "Ask in a conversation: a question may lean on those before it."),
+    "check": ("rag_serving.cli.check:command", "Check a text against the pages: what stands there, what contradicts."),
     "generations": (
         "rag_serving.cli.generations:app",
         "List, show, roll back, verify or repair generations.",
@@ -41,7 +42,7 @@ _MODULES: Mapping[str, tuple[str, str]] = {
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "ask": ("ask", "chat", "search", "serve", "mcp"),
     "build": ("build", "add", "doctor", "readers"),
-    "check": ("evaluate", "bench", "gold", "receipt"),
+    "check": ("check", "evaluate", "bench", "receipt"),
 }
 """The commands that most people need; the others, also those of plug-ins, are for who operates an installation."""
 OPERATE = "operate"

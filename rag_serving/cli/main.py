@@ -265,7 +265,7 @@ def filters_of(space: list[str] | None, labels: list[str] | None, title: str | N
     from rag_serving.query.filters import parse_filters
 
     given: dict[str, Any] = {"space": space, "labels": labels, "title": title}
-    return parsefilters_of({key: value for key, value in given.items() if value})
+    return parse_filters({key: value for key, value in given.items() if value})
 
 
 def _not_empty(name: str, text: str, config: Config) -> str:
