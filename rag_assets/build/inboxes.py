@@ -41,8 +41,8 @@ LOOK_CLOSELY_EVERY_S = 5.0
 """How often records are compared although no file of an inbox was written: the configuration may be another one."""
 PAUSE_AFTER_ERROR_S = 5.0
 _IMPORTED_LATER = (
-    "bm25s", "chromadb", "datasketch", "markdown_it", "matplotlib.backends.backend_agg", "matplotlib.figure", "pandas",
-    "pyarrow.parquet", "scipy.integrate", "upath",
+    "bm25s", "chromadb", "markdown_it", "matplotlib.backends.backend_agg", "matplotlib.figure", "pandas",
+    "pyarrow.parquet", "upath",
 )  # fmt: skip
 """What a build imports where it is needed: 1.8 s of processor time, which the first upload would wait for."""
 _OPTIONS = RunOptions({STARTED_BY: INBOXES}, log_level="CRITICAL")

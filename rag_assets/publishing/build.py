@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -85,8 +85,16 @@ _SCHEMAS = dict(zip(keyword_index.FILES, (KEYWORD_WORDS, KEYWORD_ROWS, KEYWORD_P
 
 def library_versions() -> dict[str, str]:
     """Return the versions of what shapes the files of a generation, as its manifest has them."""
-    libraries = {library: version(library) for library in ("chromadb", "numpy", "pyarrow", "PyStemmer")}
+    libraries = {name: found for name in ("chromadb", "numpy", "pyarrow", "PyStemmer") if (found := _version(name))}
     return {**libraries, "unicode": unicodedata.unidata_version}
+
+
+def _version(library: str) -> str | None:
+    """Return the version of a library; None where it is not installed, as Chroma need not be."""
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None
 
 
 def write_lexical(store: Store, tenant: str, folder: Path, table: pa.Table, progress: Progress | None = None) -> int:

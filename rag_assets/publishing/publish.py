@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from rag_assets.publishing.checks import CheckResult, verdict_path
 from rag_assets.publishing.documents import remove_unnamed_originals
-from rag_assets.publishing.shard_writer import ShardWriter
+from rag_assets.publishing.shard_writer import remove_unnamed_shards
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_serving.artifacts.manifest import read_manifest
 from rag_serving.artifacts.signed_files import read_signed
@@ -115,7 +115,7 @@ def prune(store: Store, tenant: str, config: Config) -> Pruned:
             named = _named_collections(store, tenant)
         except StoreError:  # what a manifest names cannot be known: nothing may be removed
             return Pruned(tuple(doomed), ())
-        removed = ShardWriter.open(place_of(store, tenant, config)).remove_unnamed(named)
+        removed = remove_unnamed_shards(place_of(store, tenant, config), named)
         try:
             originals = remove_unnamed_originals(store, tenant, [info.id for info in list_generations(store, tenant)])
         except StoreError:
@@ -138,7 +138,7 @@ def discard_failed(store: Store, tenant: str, config: Config) -> tuple[str, ...]
         if doomed:
             kept = [info.id for info in infos if info.id not in doomed and not info.problem]
             named = _named(store, tenant, kept)
-            ShardWriter.open(place_of(store, tenant, config)).remove_unnamed(named)
+            remove_unnamed_shards(place_of(store, tenant, config), named)
     return tuple(doomed)
 
 

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from rag_assets.publishing.manifest_writer import folder_facts
 from rag_serving.artifacts.store import StoreError, read_json, remove_folder, write_json
-from rag_serving.indexes.chroma import DenseError, ShardCollections
-from rag_serving.indexes.shard_files import database_fault, graph_folders, note_of
+from rag_serving.indexes.chroma import ChromaLocation, DenseError, ShardCollections
+from rag_serving.indexes.shard_files import DATABASE, database_fault, graph_folders, note_of
 
 # Recall@80 over 5,183 sentences of real text, for claims and questions (the worst query in brackets): 0.979 (0.888) at
 # 128, 200, 16; 0.9958 (0.963) at 128, 400, 16; 0.9998 (0.988) at these, for a fifth more time to build.
@@ -132,6 +132,13 @@ class ShardWriter(ShardCollections):
         while batch := self.client.list_collections(limit=page, offset=len(names)):
             names += [collection.name for collection in batch]
         return names
+
+
+def remove_unnamed_shards(place: ChromaLocation, named: frozenset[str]) -> list[str]:
+    """Remove a tenant's shards that no manifest names; returns the names. Without a database Chroma is not loaded."""
+    if place.url is None and not (place.folder / DATABASE).exists():
+        return []
+    return ShardWriter.open(place).remove_unnamed(named)
 
 
 def is_sound(collection: Any, content: ShardContent) -> bool:

@@ -15,7 +15,7 @@ import typer
 
 from rag_serving.cli.group import FAILED, Commands, UsageError
 from rag_serving.cli.opening import open_pipeline, principal_of, with_access_note
-from rag_serving.cli.options import AsJson, ConfigPath, Groups, Tenant, User, overridden
+from rag_serving.cli.options import AsJson, ConfigPath, Docs, Groups, Tenant, User, config_of, overridden
 from rag_serving.cli.printing import finding_line, search_lines, shaped, shown, tell, tell_flags, tell_proof
 from rag_serving.config.logging import complain, log_to_stderr
 from rag_serving.escaping.targets import for_json
@@ -75,6 +75,7 @@ def options(
 def ask(
     question: Annotated[str, typer.Argument(help="The question, in quotes.")],
     config: ConfigPath = None,
+    docs: Docs = None,
     tenant: Tenant = None,
     user: User = None,
     group: Groups = None,
@@ -95,6 +96,7 @@ def ask(
 
     \b
     citelock ask "How do I roll back a release?"
+    citelock ask --docs ./handbook "How do I roll back a release?"
     citelock ask "Who releases the reserve for incidents?" --user ann --group finance
     citelock ask "How long are logs kept?" --json | jq .citations
     citelock ask "How long are logs kept?" --format markdown >> notes.md
@@ -104,7 +106,7 @@ def ask(
     is looked for to the letter, a name such as max.poll.records whole; "in the Release notes" puts that page first.
     --explain says how the question was read.
     """
-    with open_pipeline(config, tenant, asks=True) as pipeline:
+    with open_pipeline(config_of(docs, config), tenant, asks=True) as pipeline:
         principal, filters = principal_of(pipeline, user, group), filters_of(space, label, title)
         text = _not_empty("question", question, pipeline.config)
         with shown() as listen:
@@ -163,6 +165,7 @@ def search(
 @app.command()
 def serve(
     config: ConfigPath = None,
+    docs: Docs = None,
     host: Annotated[str | None, typer.Option("--host", help="Address to listen on; default serving.host.")] = None,
     port: Annotated[
         int | None, typer.Option("--port", min=0, max=65535, help="Port to listen on; default serving.port.")
@@ -180,7 +183,7 @@ def serve(
     citelock serve --workers 4     for many who ask at once: a process for each core
     curl -s localhost:8088/v1/ask -H 'content-type: application/json' -d '{"question": "How long are logs kept?"}'
     """
-    run_server(config, host=host, port=port, workers=workers)
+    run_server(config_of(docs, config), host=host, port=port, workers=workers)
 
 
 def run_server(path: Path | None, **given: object) -> None:

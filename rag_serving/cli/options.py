@@ -23,12 +23,33 @@ ConfigPath = Annotated[
 Tenant = Annotated[str | None, typer.Option("--tenant", help="The tenant; may be left out where there is only one.")]
 User = Annotated[str | None, typer.Option("--user", help="Who asks: account id or name.")]
 Groups = Annotated[list[str] | None, typer.Option("--group", help="A group of who asks; repeatable.")]
+Docs = Annotated[
+    Path | None,
+    typer.Option("--docs", help="A folder of documents, in place of a configuration; its index is kept beside them."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def overridden(section: Values, **given: object) -> Values:
     """Return a section of the configuration with the options that were given."""
     return section.model_copy(update={name: value for name, value in given.items() if value is not None})
+
+
+def config_of(docs: Path | None, config: Path | None) -> Path | None:
+    """Return the configuration of a folder whose index is made first where it is not there; else the given one.
+
+    Raises:
+        UsageError: both are given, or there is nothing to index.
+    """
+    if docs is None:
+        return config
+    from rag_serving.cli.group import UsageError
+    from rag_serving.plugins import one
+
+    if config is not None:
+        raise UsageError("--docs brings a configuration of its own; leave out --config")
+    made: Path = one("citelock.folders", "docs", "assets")(docs)
+    return made
 
 
 def chosen_tenant(config: Config, name: str | None) -> str:

@@ -14,7 +14,6 @@ PRELOADED = [
     "rag_assets.build.command",
     "rag_assets.definitions",
     "chromadb",
-    "datasketch",
     "matplotlib.figure",
     "onnxruntime",
 ]

@@ -1,0 +1,170 @@
+"""`citelock ask --docs FOLDER`: the index of a folder, kept beside it, without a configuration to write.
+
+Belongs here: where that is, the configuration that it gets, which steps are due, what is told of files left out.
+Does not belong here: the steps, which Dagster's assets call, too (`rag_assets.making`).
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from rag_assets.making import Making
+from rag_assets.sources.base import SourceError
+from rag_assets.sources.registry import open_source
+from rag_assets.state.locks import RUN_WAIT_S, exclusive, is_held
+from rag_assets.state.observed import attempts, published_damage, published_inputs, source_facts, wanted_inputs
+from rag_assets.state.planning import sources_to_ingest
+from rag_serving.artifacts.store import Store, write_text
+from rag_serving.cli.group import UsageError
+from rag_serving.config.keys import DELIMITER, PREFIX
+from rag_serving.config.loading import Config, load_config
+from rag_serving.config.logging import complain
+from rag_serving.models import open_embedder
+
+KEY = "docs"
+"""The name of the source and of the tenant."""
+_NAMED = 3  # files that are left out for one reason
+_OF_OTHERS = ("CONFIG", "HOME", "INDEX", "OBJECT_STORE", "SOURCES", "TENANTS")
+
+_log = logging.getLogger(__name__)
+
+
+def index_folder(folder: Path) -> Path:
+    """Make what changed of a folder's index; return the configuration file that it is asked by.
+
+    Processes wait for each other. One that is killed loses nothing that was embedded.
+
+    Raises:
+        UsageError: there is no folder, or no document in it that can be read.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder: --docs is asked for one" if folder.exists() else f"no folder {folder}")
+    for name in [name for name in os.environ if _is_of_others(name)]:
+        del os.environ[name]  # they say where another installation is
+    folder = folder.resolve()
+    home = _home(folder)
+    path = _written_config(folder, home)
+    config = load_config(path)
+    try:
+        if any(_due(config)):
+            if is_held(home):
+                complain(f"another process is making the index of {folder}; waiting for it")
+            with exclusive(home, RUN_WAIT_S):
+                _make(config, folder)
+    except SourceError as error:
+        raise UsageError(str(error).partition("; ")[0]) from None  # what it names is no key that anybody wrote
+    return path
+
+
+def _is_of_others(name: str) -> bool:
+    section = name.upper().removeprefix(PREFIX).partition(DELIMITER)[0]
+    return name.upper().startswith(PREFIX) and section in _OF_OTHERS
+
+
+def _home(folder: Path) -> Path:
+    """Return where the index is kept: in the folder, or in the user's cache where nothing may be written to it."""
+    home = folder / ".citelock"
+    if os.access(home if home.is_dir() else folder, os.W_OK):
+        return home
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "citelock" / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+
+
+def _written_config(folder: Path, home: Path) -> Path:
+    """Write the configuration of an index, if it is another one; everybody may read what is in a folder."""
+    content = {
+        "home": str(home),
+        "tenants": {KEY: {}},
+        "sources": {KEY: {"kind": "files", "tenant": KEY, "path": str(folder), "readers": "everyone"}},
+        "indexing": {"dense_search": "exact", "max_graph_chunks": 0, "sentence_vectors": "never"},
+    }
+    path, text = home / "app.yaml", json.dumps(content, indent=1) + "\n"
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        write_text(home / ".gitignore", "*\n")
+        write_text(path, text)
+    return path
+
+
+def _due(config: Config) -> tuple[bool, bool]:
+    """Return whether the folder changed since its tables were made, and whether other ones are published than these."""
+    store = Store(config.home)
+    source = open_source(KEY, config.sources[KEY], store.source(KEY), public_url=config.serving.public_url)
+    if sources_to_ingest([source_facts(config, store, KEY, source.fingerprint())]):
+        return True, True
+    wanted = wanted_inputs(config, store, open_embedder(config.embedding), [KEY])
+    is_published = wanted.get(KEY) == published_inputs(store, KEY)
+    return False, not is_published or bool(published_damage(config, store, KEY, "opens"))
+
+
+def _make(config: Config, folder: Path) -> None:
+    from rag_assets.build.command import reporting
+
+    ingests, publishes = _due(config)  # another process may have done it meanwhile
+    was_enabled = gc.isenabled()
+    gc.enable()
+    try:
+        with reporting(as_json=False, verbose=False) as reporter:
+            making = Making(KEY, config, Store(config.home), reporter, _log)
+            left_out = _ingest(making, folder) if ingests else {}
+            if publishes:
+                _publish(making)
+    except KeyboardInterrupt:
+        print("citelock: interrupted; what was embedded is kept", file=sys.stderr)
+        raise
+    finally:
+        if not was_enabled:
+            gc.disable()
+    for line in _lines(left_out):
+        complain(line)
+
+
+def _ingest(making: Making, folder: Path) -> Mapping[str, str]:
+    """Make the tables of the folder; return which files are left out, and why."""
+    from rag_assets.making.tables import make_chunks, make_pages, make_sections
+
+    pages = make_pages(making).result
+    update = make_sections(making).update
+    left_out = {**dict(pages.excluded), **dict(pages.failures), **update.failed}
+    if not len(make_chunks(making).table):
+        raise UsageError("; ".join([f"no document in {folder} can be read", *_lines(left_out)]))
+    return left_out
+
+
+def _publish(making: Making) -> None:
+    from rag_assets.making import generations, selections
+    from rag_assets.publishing.publish import PublishError
+
+    failed: PublishError | None = None
+    for _ in attempts(making.store, making.key):
+        selections.make_selection(making)
+        selections.make_contexts(making)
+        generations.make_embeddings(making)
+        generations.make_dense_index(making)
+        generations.make_lexical_index(making)
+        generations.make_generation(making)
+        try:
+            generations.make_publication(making)
+        except PublishError as error:
+            failed = error
+        else:
+            failed = None
+    if failed:
+        raise failed
+
+
+def _lines(left_out: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each reason for which files are left out, with the first of them."""
+    names: dict[str, list[str]] = {}
+    for label in left_out.values():
+        name, _, why = label.partition(": ")
+        names.setdefault(why, []).append(name)
+    for why, files in names.items():
+        more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
+        yield f"left out: {', '.join(files[:_NAMED])}{more}: {why}"

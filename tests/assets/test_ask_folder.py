@@ -1,0 +1,219 @@
+"""`citelock ask --docs FOLDER`: from nothing to cited answers, with what the base installs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.command_line import run
+
+from rag_assets.build import folder as folder_index
+
+ROOT = Path(__file__).parents[2]
+# Whatever the extras install cannot be imported.
+BASE = """
+import sys
+class Lacking:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {
+            "atlassian", "chromadb", "dagster", "datasketch", "matplotlib", "ollama", "pandas", "pypdfium2", "pyromark",
+            "scipy", "torch",
+        }:
+            raise ModuleNotFoundError(f"{name} is not installed", name=name)
+sys.meta_path.insert(0, Lacking())
+from rag_serving.cli.main import main
+main()
+"""
+TOWNS = ["Aarhus", "Bergen", "Cork", "Delft", "Essen", "Faro", "Genoa", "Hull", "Izmir", "Jena"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("CITELOCK_")}
+    return {**kept, "PYTHONPATH": str(ROOT), **more}
+
+
+def started(*arguments: str | Path, **more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", BASE, *map(str, arguments)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment(**more))
+
+
+def asked(folder: Path, question: str, **more: str) -> tuple[dict[str, object], str]:
+    """Return the answer to a question about a folder, and what was said on standard error."""
+    with started("ask", "--json", "--docs", folder, question, **more) as process:
+        out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    answer: dict[str, object] = json.loads(out)
+    return answer, err
+
+
+def harbour(town: str, number: int) -> str:
+    return f"The harbour of {town} number {number} has {number + 40} cranes. Ships wait there for a pilot."
+
+
+def write_folder(folder: Path, pages: int = 30) -> Path:
+    """Write pages of Markdown and HTML, one that is no document, and what is never read."""
+    folder.mkdir()
+    for number in range(pages):
+        town = TOWNS[number % len(TOWNS)]
+        text = harbour(town, number)
+        if number % 3:
+            (folder / f"{town}-{number}.md").write_text(f"# {town} {number}\n\n## Cranes\n\n{text}\n", "utf-8")
+        else:
+            page = f"<html><body><h1>{town} {number}</h1><p>{text}</p></body></html>"
+            (folder / f"{town}-{number}.html").write_text(page, "utf-8")
+    (folder / "broken.docx").write_bytes(b"PK\x03\x04 no archive")
+    for name in (".git", "node_modules"):
+        (folder / name).mkdir()
+        (folder / name / "lighthouse.md").write_text("# Lighthouse\n\nNobody reads of the secret lighthouse.\n", "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object], str]:
+    """A folder after its first question, the answer, and what was said meanwhile."""
+    folder = write_folder(tmp_path_factory.mktemp("docs") / "harbours")
+    return folder, *asked(folder, "How many cranes has the harbour of Bergen number 11?")
+
+
+@pytest.fixture
+def copied(indexed: tuple[Path, dict[str, object], str], tmp_path: Path) -> Path:
+    """The same folder, to be changed."""
+    return Path(shutil.copytree(indexed[0], tmp_path / "harbours", copy_function=shutil.copy2))
+
+
+def quotes(answer: dict[str, object]) -> str:
+    return json.dumps(answer["citations"])
+
+
+def test_the_first_question_is_answered_with_a_quote(indexed: tuple[Path, dict[str, object], str]) -> None:
+    folder, answer, told = indexed
+    assert answer["status"] == "answered"
+    assert "51 cranes" in quotes(answer)
+    assert re.search(r"texts embedded (\d+)/\1\b", told)
+    (line,) = [line for line in told.splitlines() if "left out" in line]
+    assert "broken.docx" in line
+    assert "lighthouse" not in (folder / ".citelock" / "sources" / "docs" / "sync_state.json").read_text("utf-8")
+
+
+def test_the_second_question_embeds_nothing(indexed: tuple[Path, dict[str, object], str]) -> None:
+    answer, told = asked(indexed[0], "How many cranes has the harbour of Cork number 22?")
+    assert "62 cranes" in quotes(answer)
+    assert told == ""
+
+
+def test_the_receipt_is_proved_by_the_configuration_that_was_written(
+    indexed: tuple[Path, dict[str, object], str],
+) -> None:
+    folder, answer, _ = indexed
+    code, out, err = run("receipt", "verify", str(answer["receipt_id"]), "--config", f"{folder}/.citelock/app.yaml")
+    assert code == 0, out + err
+
+
+def test_only_what_changed_is_embedded_and_what_is_gone_is_not_cited(copied: Path) -> None:
+    page = copied / "Bergen-11.md"
+    page.write_text(page.read_text("utf-8").replace("51 cranes", "88 cranes"), "utf-8")
+    (copied / "Cork-22.md").unlink()
+    answer, told = asked(copied, "How many cranes has the harbour of Bergen number 11?")
+    assert "88 cranes" in quotes(answer)
+    assert "51 cranes" not in quotes(answer)
+    # It lies elsewhere than before: all its vectors are known but for this page's.
+    assert re.findall(r"texts embedded (\d+)/(\d+)", told)[-1] == ("1", "1")
+    assert "Cork-22" not in quotes(asked(copied, "How many cranes has the harbour of Cork number 22?")[0])
+
+
+def known_texts(folder: Path) -> int:
+    cache = folder / ".citelock" / "tenants" / "docs" / "cache" / "vectors.sqlite"
+    if not cache.is_file():
+        return 0
+    with sqlite3.connect(f"file:{cache}?mode=ro", uri=True) as database:
+        try:
+            (count,) = database.execute("SELECT count(*) FROM vectors").fetchone()
+        except sqlite3.OperationalError:
+            return 0
+    return int(count)
+
+
+def test_a_process_that_is_killed_loses_nothing_that_was_embedded(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "harbours", 400)
+    question = "How many cranes has the harbour of Bergen number 11?"
+    with started("ask", "--docs", folder, question) as process:
+        ends = time.monotonic() + 200
+        while not known_texts(folder):
+            assert process.poll() is None
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    kept = known_texts(folder)
+    assert 0 < kept < 400
+    answer, told = asked(folder, question)
+    assert "51 cranes" in quotes(answer)
+    assert int(re.findall(r"texts embedded \d+/(\d+)", told)[-1]) == known_texts(folder) - kept
+
+
+def test_of_two_at_once_one_waits_for_the_other(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "harbours")
+    question = "How many cranes has the harbour of Bergen number 11?"
+    both = [started("ask", "--docs", folder, question) for _ in range(2)]
+    told = [process.communicate(timeout=240) for process in both]
+    assert [process.returncode for process in both] == [0, 0], told
+    assert all("51 cranes" in out for out, _ in told)
+    assert sum("texts embedded" in err for _, err in told) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--docs", "missing"], "no folder missing"),
+        (["--docs", "page.md"], "page.md is no folder"),
+        (["--docs", "empty"], "holds no file"),
+        (["--docs", "empty", "--config", "app.yaml"], "leave out --config"),
+        (["--docs", "binary"], "no document in "),
+    ],
+)
+def test_what_cannot_be_asked_is_told_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], reason: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "page.md").write_text("# Page\n", "utf-8")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "binary").mkdir()
+    (tmp_path / "binary" / "picture.bin").write_bytes(bytes(range(256)))
+    code, out, err = run("ask", "Anything?", *arguments)
+    assert (code, out) == (2, "")
+    assert reason in err.splitlines()[-1]
+
+
+def test_a_folder_that_cannot_be_written_to_is_indexed_in_the_user_s_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert folder_index._home(tmp_path) == tmp_path / ".citelock"
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    one, two = folder_index._home(tmp_path), folder_index._home(tmp_path / "other")
+    assert one.parent == two.parent == tmp_path / "cache" / "citelock"
+    assert one != two
+
+
+def test_the_variables_of_another_installation_are_left_aside(
+    indexed: tuple[Path, dict[str, object], str], tmp_path: Path
+) -> None:
+    answer, _ = asked(
+        indexed[0],
+        "How many cranes has the harbour of Bergen number 11?",
+        CITELOCK_HOME=str(tmp_path / "other"),
+        CITELOCK_INDEX__KIND="postgres",
+        CITELOCK_INDEX__URL="postgresql://nobody@127.0.0.1:1/none",
+    )
+    assert "51 cranes" in quotes(answer)
+    assert not (tmp_path / "other").exists()
