@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -74,7 +75,9 @@ def write_folder(folder: Path, pages: int = 30) -> Path:
     (folder / "broken.docx").write_bytes(b"PK\x03\x04 no archive")
     for name in (".git", "node_modules"):
         (folder / name).mkdir()
-        (folder / name / "lighthouse.md").write_text("# Lighthouse\n\nNobody reads of the secret lighthouse.\n", "utf-8")
+        (folder / name / "lighthouse.md").write_text(
+            "# Lighthouse\n\nNobody reads of the secret lighthouse.\n", "utf-8"
+        )
     return folder
 
 
@@ -144,7 +147,7 @@ def known_texts(folder: Path) -> int:
 
 
 def test_a_process_that_is_killed_loses_nothing_that_was_embedded(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "harbours", 400)
+    folder = write_folder(tmp_path / "harbours", 300)
     question = "How many cranes has the harbour of Bergen number 11?"
     with started("ask", "--docs", folder, question) as process:
         ends = time.monotonic() + 200
@@ -155,7 +158,7 @@ def test_a_process_that_is_killed_loses_nothing_that_was_embedded(tmp_path: Path
         process.send_signal(signal.SIGKILL)
         process.communicate()
     kept = known_texts(folder)
-    assert 0 < kept < 400
+    assert 0 < kept < 300
     answer, told = asked(folder, question)
     assert "51 cranes" in quotes(answer)
     assert int(re.findall(r"texts embedded \d+/(\d+)", told)[-1]) == known_texts(folder) - kept
@@ -169,6 +172,19 @@ def test_of_two_at_once_one_waits_for_the_other(tmp_path: Path) -> None:
     assert [process.returncode for process in both] == [0, 0], told
     assert all("51 cranes" in out for out, _ in told)
     assert sum("texts embedded" in err for _, err in told) == 1
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/ten-minutes.md"])
+def test_what_the_documents_say_is_so(page: str, tmp_path: Path) -> None:
+    (line,) = re.findall(r"^citelock (ask --docs .*)", (ROOT / page).read_text("utf-8"), re.MULTILINE)
+    arguments = shlex.split(line, comments=True)
+    folder = tmp_path / arguments[2]
+    folder.mkdir()
+    (folder / "backups.md").write_text("# Backups\n\n## Time\n\nBackups are kept for 35 days.\n", "utf-8")
+    with started(*arguments[:2], folder, *arguments[3:]) as process:
+        out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    assert "“Backups are kept for 35 days.”" in out
 
 
 @pytest.mark.parametrize(

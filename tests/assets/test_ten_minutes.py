@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_folder_of_documentation_answers(folder: Path) -> None:
-    (content,), (config,), (commands,) = blocks(2, "markdown"), blocks(2, "yaml"), blocks(2, "bash")
+    (content,), (config,), (_, commands) = blocks(2, "markdown"), blocks(2, "yaml"), blocks(2, "bash")
     (folder / "docs").mkdir()
     (folder / "docs" / "backups.md").write_text(content, encoding="utf-8")
     (folder / "docs.yaml").write_text(config, encoding="utf-8")
