@@ -45,9 +45,7 @@ def index_folder(folder: Path) -> Path:
         UsageError: there is no folder, or no document in it that can be read.
     """
     if not folder.is_dir():
-        raise UsageError(
-            f"{folder} is no folder: --docs is asked for one" if folder.exists() else f"no folder {folder}"
-        )
+        raise UsageError(f"{folder} is no folder" if folder.exists() else f"no folder {folder}")
     for name in [name for name in os.environ if _is_of_others(name)]:
         del os.environ[name]  # they say where another installation is
     folder = folder.resolve()

@@ -75,9 +75,7 @@ def write_folder(folder: Path, pages: int = 30) -> Path:
     (folder / "broken.docx").write_bytes(b"PK\x03\x04 no archive")
     for name in (".git", "node_modules"):
         (folder / name).mkdir()
-        (folder / name / "lighthouse.md").write_text(
-            "# Lighthouse\n\nNobody reads of the secret lighthouse.\n", "utf-8"
-        )
+        (folder / name / "lighthouse.md").write_text("# Lighthouse\n\nNobody reads of the lighthouse.\n", "utf-8")
     return folder
 
 
