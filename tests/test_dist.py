@@ -66,6 +66,10 @@ def test_a_wheel_in_an_empty_environment_answers_with_a_citation(dist: Path, wik
         return done.stdout
 
     pip = [sys.executable, "-m", "pip", "--python", bin_folder / "python", "install", "--quiet", "--no-compile"]
+    if os.environ.get("CI") != "true":
+        asked = [*map(str, pip[:3]), "download", "--quiet", "--no-deps", "--dest", str(tmp_path), "six"]
+        if subprocess.run(asked, capture_output=True, env=ALONE).returncode:
+            pytest.skip("no package registry can be reached")
     run(*pip, "--constraint", tmp_path / "pins.txt", wheel)
     code = "from rag_serving.models.language_detector import question_language as l; print(l('Quanti giorni ho?'))"
     assert run(bin_folder / "python", "-c", code) == "it\n"
