@@ -31,7 +31,7 @@ from rag_serving.indexes.current import UnpublishedError
 from rag_serving.pipeline.book import NOT_VERIFIED, book_gates, book_lock, in_book_order, of_books
 from rag_serving.pipeline.inquiry import Inquiry, Stages
 from rag_serving.pipeline.locked import Locked, both_of, shows_both, tells_both, two_asked
-from rag_serving.pipeline.tenant import TenantServices
+from rag_serving.pipeline.tenant import NotKeptError, TenantServices
 from rag_serving.query.languages import is_of_pages
 from rag_serving.reading.passage import numbered
 from rag_serving.receipts.recording import answer_trace
@@ -51,7 +51,7 @@ from rag_serving.retrieval.why import search_results, why_of
 from rag_serving.sets.answer import answer_changes, answer_set
 from rag_serving.sets.building import ChangeQuestion
 from rag_serving.sets.execute import execute
-from rag_serving.sets.history import page_changes, pages_in
+from rag_serving.sets.history import Now, page_changes, page_ids, pages_in
 from rag_serving.sets.reading import is_about_set, read_change, read_set
 from rag_serving.telemetry.events import Kind
 from rag_serving.text.analyzer import analyze
@@ -61,6 +61,7 @@ from rag_serving.tracing import Listen, StageTrace
 
 RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 RETRIEVAL_OFF = "Search is switched off at the moment."
+NO_PAST = "As of an earlier generation only whole sets and changes are told: ask without `as_of`."
 EXACT_SEARCH, NO_PLACES = "dense_index_searched_exactly", "places_unavailable"
 
 _POOL = 100  # fused candidates that hygiene may choose from
@@ -117,24 +118,57 @@ def take_set(inquiry: Inquiry) -> None:
         return
     with inquiry.trace.part("set"), suppress(SetError):
         if tables := view.set_tables():
-            if query := read_set(request.text, tables):
-                result = execute(query, tables, view.id)
-                inquiry.written = answer_set(result, view, tables.classes)
-                inquiry.stages = (finish_set, receipt)
-            elif change := read_change(request.text, tables):
-                take_change(inquiry, change, tables)
+            take_from(inquiry, tables, Now(view.id, tables))
 
 
-def take_change(inquiry: Inquiry, change: ChangeQuestion, tables: SetTables) -> None:
-    """Answer what changed, where a generation is kept to compare with."""
-    tenant, view = inquiry.tenant, inquiry.view
-    older = tenant.generation_before(change.since, view.id)
-    then = tenant.set_tables(older, inquiry.request.principal) if older else None
-    if older and then:
-        pages = change.pages or tuple(pages_in(tables, change.space))
-        changes = page_changes(then, tables, pages)
-        inquiry.written = answer_changes(changes, view, older, pages, tables.classes)
+def take_from(inquiry: Inquiry, tables: SetTables, now: Now) -> None:
+    """Answer a question about a set, or about changes, from some tables."""
+    text, view = inquiry.request.text, inquiry.view
+    if query := read_set(text, tables):
+        result = execute(query, tables, view.id)
+        inquiry.written = answer_set(result, view, now.classes | tables.classes, now.id if now.id != view.id else "")
         inquiry.stages = (finish_set, receipt)
+    elif change := read_change(text, tables):
+        take_change(inquiry, change, tables, now)
+
+
+def take_change(inquiry: Inquiry, change: ChangeQuestion, tables: SetTables, now: Now) -> None:
+    """Answer what changed, where a generation is kept to compare with: of pages that show no text but of pages which
+    the asker may read now."""
+    tenant, view, principal = inquiry.tenant, inquiry.view, inquiry.request.principal
+    older = tenant.generation_before(change.since, view.id, is_past=view.id != now.id)
+    whole = tenant.set_tables(older, principal) if older else None
+    if older and whole:
+        then = tenant.set_tables(older, principal, now.pages) or whole
+        untold = page_ids(whole) & now.pages - page_ids(then)
+        pages = tuple(one for one in change.pages or pages_in(tables, change.space) if one not in untold)
+        changes = page_changes(then, tables, pages)
+        inquiry.written = answer_changes(changes, view, older, pages, now)
+        inquiry.stages = (finish_set, receipt)
+
+
+def look_back(inquiry: Inquiry) -> None:
+    """Answer as of an earlier generation, where one is asked for: questions about sets and changes alone, of what the
+    asker may read of it now, too."""
+    request, view, tenant, told = inquiry.request, inquiry.view, inquiry.tenant, NO_PAST
+    if not request.occasion.as_of:
+        return
+    with inquiry.trace.part("set"), suppress(SetError):
+        try:
+            earlier = tenant.generation_as_of(request.occasion.as_of, view.id)
+            if earlier == view.id:
+                return
+            inquiry.stages = ()
+            if (tables := view.set_tables()) and is_about_set(request.text) and not request.filters:
+                now = Now(view.id, tables)
+                generation = inquiry.lease.enter_context(tenant.published.stored(earlier))
+                inquiry.view = generation.for_reader(request.principal)
+                if then := inquiry.view.set_tables(now.pages):
+                    take_from(inquiry, then, now)
+        except (NotKeptError, UnpublishedError) as error:
+            inquiry.stages, told = (), str(error)
+    if not inquiry.stages:
+        inquiry.answer = Answer("refused", told, generation=view.id, timings_ms=inquiry.trace.timings_ms)
 
 
 def finish_set(inquiry: Inquiry) -> None:
@@ -372,7 +406,7 @@ def show(inquiry: Inquiry) -> None:
     inquiry.results = replace(inquiry.results, degraded=tuple(trace.flags), timings_ms=trace.timings_ms)
 
 
-QUESTION: Stages = (access, recall, take_set, search, select, settle, cite, ask_back, render, leave, receipt)
+QUESTION: Stages = (access, recall, look_back, take_set, search, select, settle, cite, ask_back, render, leave, receipt)
 BOOK: Stages = (narrow, access, recall, search_books, select, cite, refuse, render, warn, leave, receipt)
 SELECTION: Stages = (select_from_text,)
 SEARCH: Stages = (access, search_only, show)

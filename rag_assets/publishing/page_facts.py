@@ -84,12 +84,14 @@ def page_facts(pages: Iterable[Row], links: Mapping[str, list[Link]], texts: pa.
     Args:
         pages: rows of PAGES with their `kind`.
         links: those of each page's own text.
-        texts: the columns page_id, text, lang, readers and page_readers of CHUNKS, dropped ones too.
+        texts: the columns page_id, text, lang, readers, page_readers and included_from of CHUNKS, dropped ones too.
     """
     rows = sorted(pages, key=lambda row: str(row["page_id"]))
     targets = PageTargets(row for row in rows if row["kind"] != "comments")
     languages = dict(zip(texts["page_id"].to_pylist(), texts["lang"].to_pylist(), strict=True))
-    words = _words(texts)
+    words, included = _words(texts), defaultdict[str, set[str]](set)
+    for page_id, other in zip(texts["page_id"].to_pylist(), texts["included_from"].to_pylist(), strict=True):
+        included[page_id] |= {other} - {None, page_id}
     return PAGE_FACTS.table(
         [
             {
@@ -97,6 +99,7 @@ def page_facts(pages: Iterable[Row], links: Mapping[str, list[Link]], texts: pa.
                 "space_name": row["space_name"] or row["space"],
                 "lang": row["lang"] or languages.get(row["page_id"]),
                 "words": words.get(row["page_id"], 0),
+                "includes": sorted(included[row["page_id"]]),
                 "links": _targets(row, links.get(row["page_id"], []), targets),
                 **{name: row[name] or [] for name in ("labels", "ancestors", "ancestor_titles")},
             }

@@ -99,6 +99,7 @@ class AskBody(Body):
     explain: bool = False
     stream: bool = False
     sources: bool = False
+    as_of: Name | None = None
 
 
 class SearchBody(Body):
@@ -119,6 +120,7 @@ def ask(body: AskBody, request: HttpRequest, caller: Caller, service: CurrentSer
     selected = selection_of(body.mode, body.context)
     mode: QuestionMode = "book-wide" if body.mode == "book-wide" else "corpus"
     occasion = body.context.occasion(mode) if isinstance(body.context, Shown) else Occasion(mode)
+    occasion = replace(occasion, as_of=body.as_of or "")
     if mode == "book-wide":
         check_books(pipeline)
 

@@ -344,6 +344,7 @@ PAGE_FACTS = table_schema(
         ("links", _PAGE_LINKS, "where its own text links to, each once: page of the tenant, address as it is written"),
         ("readers", _STRING, "reader class: who may read the page"),
     ],
+    optional=[("includes", _STRINGS, "ids of other pages whose text stands on it; null: nobody has noted them")],
 )
 
 DUPLICATES = table_schema(

@@ -19,6 +19,7 @@ from rag_serving.cli.options import AsJson, ConfigPath, Docs, Groups, Tenant, Us
 from rag_serving.cli.printing import finding_line, search_lines, shaped, shown, tell, tell_flags, tell_proof
 from rag_serving.config.logging import complain, log_to_stderr
 from rag_serving.escaping.targets import for_json
+from rag_serving.records.occasion import Occasion
 
 if TYPE_CHECKING:
     from rag_serving.config.loading import Config
@@ -90,6 +91,10 @@ def ask(
         Literal["text", "markdown", "json", "csv"],
         typer.Option("--format", help="How the answer is printed; csv: the members of a set."),
     ] = "text",
+    as_of: Annotated[
+        str,
+        typer.Option("--as-of", help="Tell a set or changes as of a kept generation: its id, or a date (2026-02-09)."),
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; the same as --format json.")] = False,
 ) -> None:
     """Answer a question with verified citations.
@@ -110,7 +115,7 @@ def ask(
         principal, filters = principal_of(pipeline, user, group), filters_of(space, label, title)
         text = _not_empty("question", question, pipeline.config)
         with shown() as listen:
-            answer = pipeline.ask(principal, text, filters, explain, listen)
+            answer = pipeline.ask(principal, text, filters, explain, listen, occasion=Occasion(as_of=as_of))
         if explain or answer.outcome == "closest" or answer.status in ("not_found", "needs_more_context"):
             answer = with_access_note(pipeline, principal, answer)
         # Told before the pipeline is closed: its telemetry may still have to be written.

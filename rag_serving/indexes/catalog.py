@@ -121,11 +121,17 @@ def published_at(store: Store, tenant: str) -> dict[str, str]:
         return {}
 
 
+def kept_at(store: Store, tenant: str) -> dict[str, str]:
+    """Return when each generation that was published and is kept was first published."""
+    kept = {info.id for info in list_generations(store, tenant) if not info.problem}
+    return {one: when for one, when in published_at(store, tenant).items() if one in kept}
+
+
 def published_before(store: Store, tenant: str, moment: datetime, current: str = "") -> str | None:
     """Return the generation that is kept, was published last before a moment, and is not the current one; None where
     none is kept from then."""
-    kept = {info.id for info in list_generations(store, tenant) if not info.problem and info.id != current}
-    then = {one: datetime.fromisoformat(when) for one, when in published_at(store, tenant).items() if one in kept}
+    kept = {one: when for one, when in kept_at(store, tenant).items() if one != current}
+    then = {one: datetime.fromisoformat(when) for one, when in kept.items()}
     return max((one for one, when in then.items() if when < moment), key=then.__getitem__, default=None)
 
 

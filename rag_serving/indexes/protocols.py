@@ -5,7 +5,7 @@ Belongs here: the protocol that every index backend fulfils. Does not belong her
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -226,7 +226,8 @@ class ReaderView(Protocol):
         """Return the text of those of a page's chunks that the reader may see, a line or more each."""
         ...
 
-    def set_tables(self) -> SetTables | None:
+    def set_tables(self, among: Collection[str] | None = None) -> SetTables | None:
         """Return what queries over sets read: the pages and passages that the reader may see, and nothing that tells
-        of others; None where the generation was built without, or is in a database."""
+        of others; None where the generation was built without, or is in a database. `among`: of these pages alone, none
+        that shows text of another."""
         ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from rag_serving.records.sets import SetTables
 FACTS_FILE = "page_facts.parquet"
 DUPLICATES_FILE = "duplicates.parquet"
 
+_HELD_BACK = ("readers", "includes")  # columns of PAGE_FACTS that could tell of hidden pages
 _ROWS = 2_000_000
 """Passages in the tables of all sets of reader classes that are kept; one is kept, however large."""
 _log = logging.getLogger(__name__)
@@ -69,6 +70,21 @@ class SetTablesOfReaders:
         """Return the rows that these reader classes open; None where the generation has no facts."""
         return self._tables(classes & self.classes)()
 
+    def among(self, classes: frozenset[str], pages: Collection[str]) -> SetTables | None:
+        """Return the rows of some of the pages that these reader classes open: of none that shows text of another page
+        than these. None where the generation has no facts, or nobody noted whose text its pages show."""
+        facts, tables = self._known[0], self.of(classes)
+        if facts is None or tables is None or facts.pages["includes"].null_count:
+            return None
+        includes = facts.pages["includes"].combine_chunks()
+        is_other = ~mask_of(pc.is_in(includes.flatten(), value_set=strings(pages)))
+        shows_no_other = np.ones(len(facts.pages), np.bool_)
+        shows_no_other[numbers_of(pc.list_parent_indices(includes))[is_other]] = False
+        known = facts.pages["page_id"].filter(pa.array(shows_no_other))
+        kept = known.filter(pc.is_in(known, value_set=strings(pages))).combine_chunks()
+        told, texts = (each.filter(pc.is_in(each["page_id"], value_set=kept)) for each in (tables.pages, tables.texts))
+        return SetTables(_without_hidden(told), texts, tables.classes)
+
     def _made_once(self, classes: frozenset[str]) -> Callable[[], SetTables | None]:
         """Return what gives the tables: who asks first makes them, and others of the same classes wait for that."""
         lock, made = threading.Lock(), list[SetTables | None]()
@@ -98,7 +114,11 @@ class SetTablesOfReaders:
         if facts is None:
             return None
         pages = facts.pages.filter(pc.is_in(facts.pages["readers"], value_set=strings(sorted(classes))))
-        return SetTables(_without_hidden(pages.drop_columns(["readers"])), self._texts(facts, classes), classes)
+        return SetTables(
+            _without_hidden(pages.select([name for name in pages.column_names if name not in _HELD_BACK])),
+            self._texts(facts, classes),
+            classes,
+        )
 
     def _texts(self, facts: Facts, classes: frozenset[str]) -> pa.Table:
         names = [*PASSAGE_COLUMNS]

@@ -7,7 +7,7 @@ Does not belong here: searching (`indexed_chunks`), who satisfies which class (`
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -213,8 +213,10 @@ class GenerationView:
     def page_text(self, page_id: str) -> str:
         return self._generation.page_text(page_id, self._classes)
 
-    def set_tables(self) -> SetTables | None:
-        return self._generation.sets.of(self._satisfied(self._generation.sets.classes))
+    def set_tables(self, among: Collection[str] | None = None) -> SetTables | None:
+        sets = self._generation.sets
+        classes = self._satisfied(sets.classes)
+        return sets.of(classes) if among is None else sets.among(classes, among)
 
     def _allowed(self, rows: Rows | Sequence[int]) -> Rows:
         """Return the rows.

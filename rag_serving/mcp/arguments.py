@@ -34,6 +34,11 @@ _Names = Annotated[list[_Name], Field(max_length=MAX_VALUES)]
 
 QuestionText = Annotated[_Text, Field(min_length=1, description="The question, as a person would ask it.")]
 QueryText = Annotated[_Text, Field(min_length=1, description="Words to search for; 'space:OPS' and 'label:x' narrow.")]
+AsOf = Annotated[
+    str,
+    Field(max_length=MAX_ID_CHARS, description="Tell a set or changes as of a kept generation: its id, or a date."),
+    AfterValidator(_plain),
+]
 DocumentId = Annotated[_Name, Field(description="An id of search results, or the id of a passage.")]
 PassageId = Annotated[_Name, Field(description="A chunk_id or passage_id of a citation or of search results.")]
 ReceiptId = Annotated[_Name, Field(description="The receipt_id of an answer.")]

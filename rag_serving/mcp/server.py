@@ -30,12 +30,13 @@ from rag_serving.answering.markdown import markdown
 from rag_serving.conversations.turns import conversation_of
 from rag_serving.escaping.templates import html_template
 from rag_serving.mcp import descriptions as words
-from rag_serving.mcp.arguments import FilterArguments, History, QuestionText, ReceiptId
+from rag_serving.mcp.arguments import AsOf, FilterArguments, History, QuestionText, ReceiptId
 from rag_serving.mcp.callers import Caller, Callers
 from rag_serving.mcp.calls import Calls
 from rag_serving.mcp.reading import NOTHING, ReadingTools, bounded, page_of
 from rag_serving.mcp.results import AnswerOutput, Document, ProofOutput, answer_of
 from rag_serving.plugins import loaded
+from rag_serving.records.occasion import Occasion
 from rag_serving.tracing import Listen
 
 ALIASES = ("search_book", "search_with_contextual_retrieval")
@@ -61,6 +62,7 @@ class AskingTools:
         context: Context,
         history: History | None = None,
         filters: FilterArguments | None = None,
+        as_of: AsOf = "",
     ) -> Annotated[CallToolResult, AnswerOutput]:
         """Return the answer as Markdown, and whole as structured content."""
 
@@ -68,7 +70,8 @@ class AskingTools:
             text = bounded(question, caller)
             narrowed = filters.parsed() if filters else None
             conversation = conversation_of((turn.role, turn.content) for turn in history or ())
-            answer = caller.pipeline.ask(caller.principal, text, narrowed, listen=listen, conversation=conversation)
+            pipeline, occasion = caller.pipeline, Occasion(as_of=as_of)
+            answer = pipeline.ask(caller.principal, text, narrowed, False, listen, conversation, occasion)
             if answer.status == "unavailable":
                 raise ToolError(answer.answer)
             return answer_of(text, answer, markdown(answer))

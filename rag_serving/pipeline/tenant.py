@@ -8,8 +8,9 @@ fetching it from an object store (`shared_home`), what logs keep (`hooks`, `tele
 from __future__ import annotations
 
 import logging
+import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,7 +28,7 @@ from rag_serving.conversations.conversing import Conversing
 from rag_serving.degradation.phases import Phases
 from rag_serving.degradation.tenant_phases import OnChange, TenantPhases
 from rag_serving.hooks import AuditLog, Event, TenantBudget
-from rag_serving.indexes.catalog import published_before
+from rag_serving.indexes.catalog import kept_at, published_before
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.indexes.databases import RemoteError
 from rag_serving.indexes.protocols import ReaderView
@@ -62,6 +63,10 @@ STALE = "stale_generation"
 BEING_FETCHED = "the pages are being fetched; try again shortly"
 
 _log = logging.getLogger(__name__)
+
+
+class NotKeptError(ValueError):
+    """There is no such generation to ask; the message says which there are."""
 
 
 @dataclass(frozen=True)
@@ -197,18 +202,41 @@ class TenantServices:
         services = Services(embedder or open_guarded(config), receipts, reranker, telemetry)
         return cls(config, tenant, published, services)
 
-    def generation_before(self, since: str, current: str) -> str | None:
+    def generation_before(self, since: str, current: str, is_past: bool = False) -> str | None:
         """Return the kept generation that was published last before a date (an ISO date, month or year) and is not the
-        current one; without a date the one before the current. None where none is kept."""
+        current one; without a date the one before the current. None where none is kept. `is_past`: the current one is
+        another than the published one."""
         if self.config.index.kind != "disk":
             return None
         begin = datetime.fromisoformat(f"{since}-01-01"[:10]).replace(tzinfo=UTC) if since else datetime.now(UTC)
-        return published_before(Store(self.config.home), self.tenant, begin, current)
+        store = Store(self.config.home)
+        if is_past:
+            begin = min(begin, datetime.fromisoformat(kept_at(store, self.tenant)[current]))
+        return published_before(store, self.tenant, begin, current)
 
-    def set_tables(self, generation: str, principal: Principal) -> SetTables | None:
+    def generation_as_of(self, told: str, current: str) -> str:
+        """Return the generation of an id, or the one that was published at the end of a date (ISO, or a month or year).
+
+        Raises:
+            NotKeptError: there is none; the message says which are kept.
+        """
+        kept = {current: ""}
+        if self.config.index.kind == "disk":
+            kept |= kept_at(Store(self.config.home), self.tenant)
+        if told in kept:
+            return told
+        times = sorted((when, one) for one, when in kept.items() if when)
+        if re.fullmatch(r"\d{4}(?:-\d\d){0,2}", told) and (before := [t for t in times if t[0][: len(told)] <= told]):
+            return before[-1][1]
+        listed = ", ".join(f"{one} ({when[:10]})" for when, one in times) or current
+        raise NotKeptError(f"No generation of {told!r} is kept. Kept are: {listed}.")
+
+    def set_tables(
+        self, generation: str, principal: Principal, among: Collection[str] | None = None
+    ) -> SetTables | None:
         """Return the tables of a kept generation as a reader may see them; None where it cannot be opened."""
         with suppress(UnpublishedError), self.published.stored(generation) as opened:
-            return opened.for_reader(principal).set_tables()
+            return opened.for_reader(principal).set_tables(among)
         return None
 
     @property

@@ -31,8 +31,9 @@ from rag_serving.records.claims import Claim, Draft, Verdict
 from rag_serving.records.flags import CLOSEST_PASSAGE
 from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.records.places import ocr_told, page_told
+from rag_serving.records.sets import SetTables
 from rag_serving.sets.certificate import recount
-from rag_serving.sets.history import changes_digest, page_changes
+from rag_serving.sets.history import changes_digest, page_changes, page_ids
 
 Name = Literal[
     "signature", "id", "generation", "question", "text_hash", "file", "lock", "quote", "verdicts", "outcome", "set",
@@ -293,14 +294,23 @@ def set_faults(receipt: Receipt, generation: ServedGeneration, open_older: Opene
         return []
     if not isinstance(generation, Generation) or not isinstance(readers := receipt.get("readers"), list):
         return ["set: it cannot be counted without the generation's files and the asker's reader classes"]
-    if (tables := generation.sets.of(frozenset(map(str, readers)))) is None:
-        return ["set: the generation has no tables to count it from"]
-    stated = receipt["set"]
-    if "older" not in stated:
-        return recount({**stated, "readers": readers}, tables)
+    stated, classes, among = receipt["set"], frozenset(map(str, readers)), None
+
+    def tables_of(opened: ServedGeneration) -> SetTables | None:
+        if not isinstance(opened, Generation):
+            return None
+        return (opened.sets.among(classes, among) if among is not None else None) or opened.sets.of(classes)
+
     try:
+        if "among" in stated:
+            with open_older(str(stated["among"])) as now:
+                among = page_ids(found) if (found := tables_of(now)) else frozenset()
+        if (tables := tables_of(generation)) is None:
+            return ["set: the generation has no tables to count it from"]
+        if "older" not in stated:
+            return recount({**stated, "readers": readers}, tables)
         with open_older(str(stated["older"])) as older:
-            then = older.sets.of(frozenset(map(str, readers))) if isinstance(older, Generation) else None
+            then = tables_of(older)
     except ReceiptError as error:
         return [f"set: {error}"]
     same = then is not None and changes_digest(page_changes(then, tables, stated["pages"])) == stated["digest"]
@@ -340,12 +350,15 @@ def _is_open_to(receipt: Mapping[str, Any], then: ReaderView, published: ServedG
         then.row_of(passage["chunk_id"]) is not None
         and _is_open_now(passage["page_id"], passage["chunk_id"], published, now)
         for passage in receipt["passages"]
-    ) and all(_has_member(then, key) and _has_member(now, key) for key in members)
+    ) and all(_is_member_open(key, then, published, now) for key in members)
 
 
-def _has_member(view: ReaderView, key: str) -> bool:
-    """Return whether a reader may see a member of a set: a page, or a chunk with the offsets of a row in it."""
-    return view.has_page(key) or view.row_of(key) is not None or view.row_of(key.rsplit(":", 2)[0]) is not None
+def _is_member_open(key: str, then: ReaderView, published: ServedGeneration, now: ReaderView) -> bool:
+    """Return whether a reader may see a member of a set, then and now: a page, or a chunk with the offsets of a row."""
+    chunk = key if then.row_of(key) is not None else key.rsplit(":", 2)[0]
+    if then.row_of(chunk) is None:
+        return then.has_page(key) and now.has_page(key)
+    return _is_open_now(chunk.rsplit(":", 2)[0], chunk, published, now)
 
 
 def _is_open_now(page_id: str, chunk_id: str, published: ServedGeneration, now: ReaderView) -> bool:

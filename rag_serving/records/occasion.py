@@ -22,12 +22,14 @@ class Occasion:
         application: what the application shows to its asker, in lines of text; a language model reads it.
         widgets: the application's widgets, each with its state.
         questions: those before it in the conversation, the last one first.
+        as_of: a kept generation that it is asked of, or the date of one; empty: the published one.
     """
 
     mode: QuestionMode = "corpus"
     application: str = ""
     widgets: tuple[tuple[str, str], ...] = ()
     questions: tuple[str, ...] = ()
+    as_of: str = ""
 
 
 PLAIN = Occasion()

@@ -19,7 +19,7 @@ from rag_serving.records.claims import Claim, Draft, Verdict
 from rag_serving.records.passages import Candidate, Lock
 from rag_serving.records.sets import SetMember, SetResult
 from rag_serving.sets.certificate import certificate
-from rag_serving.sets.history import PageChange, Wording, changes_digest
+from rag_serving.sets.history import Now, PageChange, Wording, changes_digest
 from rag_serving.sets.pages import PROPERTY
 from rag_serving.text.orders import orders_assistant
 
@@ -32,9 +32,12 @@ _LEFT_OUT = "(text for an assistant, left out)"
 _MARKER = re.compile(r"\[(\d{1,3})\]")
 
 
-def answer_set(result: SetResult, view: ReaderView, classes: frozenset[str]) -> AnswerTrace:
-    """Return the answer that lists or counts a set, each of its first members cited by the page's own words."""
-    proof = certificate(result, classes)
+def answer_set(result: SetResult, view: ReaderView, classes: frozenset[str], among: str = "") -> AnswerTrace:
+    """Return the answer that lists or counts a set, each of its first members cited by the page's own words.
+
+    `among`: the generation whose pages alone are told of, where that is another one.
+    """
+    proof = certificate(result, classes) | ({"among": among} if among else {})
     result = replace(result, members=tuple(map(_harmless, result.members)))
     lock = _lock((member.chunk_id for member in result.members[:MOST_CITED]), view)
     places = {chunk_id: place for place, chunk_id in enumerate(lock.chunk_ids, start=1)}
@@ -48,7 +51,7 @@ def answer_set(result: SetResult, view: ReaderView, classes: frozenset[str]) -> 
     result = replace(result, members=tuple(replace(m, citation=marks.get(m.key)) for m in result.members))
     answer = Answer(
         "answered",
-        "\n".join(_lines(result)),
+        "\n".join(_lines(result, bool(among))),
         citations_of(verdicts, lock, MAX_QUOTE_WORDS),
         shown_claims(verdicts, lock),
         generation=view.id,
@@ -59,7 +62,7 @@ def answer_set(result: SetResult, view: ReaderView, classes: frozenset[str]) -> 
 
 
 def answer_changes(
-    changes: Sequence[PageChange], view: ReaderView, older: str, pages: Sequence[str], classes: frozenset[str]
+    changes: Sequence[PageChange], view: ReaderView, older: str, pages: Sequence[str], now: Now
 ) -> AnswerTrace:
     """Return what changed since an older generation: of each page the words that came, cited, beside those that went.
 
@@ -85,7 +88,8 @@ def answer_changes(
         generation=view.id,
         generator=MODEL,
     )
-    proof = {"readers": sorted(classes), "older": older, "pages": list(pages), "digest": changes_digest(changes)}
+    proof = {"readers": sorted(now.classes), "older": older, "among": now.id, "pages": list(pages)}
+    proof["digest"] = changes_digest(changes)
     return AnswerTrace(answer, draft, lock, verdicts, rules=rules, certificate=proof)
 
 
@@ -129,7 +133,7 @@ def _harmless(member: SetMember) -> SetMember:
     return replace(member, cells=cells, title=title, quote="" if orders_assistant(member.quote) else member.quote)
 
 
-def _lines(result: SetResult) -> Iterator[str]:
+def _lines(result: SetResult, is_past: bool) -> Iterator[str]:
     """Yield the answer's lines: the value or count, how it was made, the groups and the first members."""
     count, counted = len(result.members), result.query.operation in ("list", "count")
     noun = {"pages": "page", "rows": "row", "items": "item", "headings": "heading"}[result.query.kind]
@@ -151,7 +155,7 @@ def _lines(result: SetResult) -> Iterator[str]:
         yield f"- … and {count - MOST_CITED:,} more"
     yield (
         f"\nNothing else matches among the {result.passages:,} passages of {result.pages:,} pages that you may read in "
-        f"generation {result.generation[:8]}."
+        f"generation {result.generation[:8]}{', and now' if is_past else ''}."
     )
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import SequenceMatcher
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pyarrow.compute as pc
 
@@ -83,6 +83,26 @@ def page_changes(old: SetTables, new: SetTables, page_ids: Collection[str] | Non
         if units or any(then[name] != row[name] for name in ("version", "title")):
             changes.append(_change(row, then, tuple(units)))
     return sorted(changes, key=lambda each: (-(each.updated_at.timestamp() if each.updated_at else 0), each.page_id))
+
+
+class Now(NamedTuple):
+    """The published generation, as the asker may see it: who may not read a page in it is told nothing of it."""
+
+    id: str
+    tables: SetTables
+
+    @property
+    def classes(self) -> frozenset[str]:
+        return self.tables.classes
+
+    @property
+    def pages(self) -> frozenset[str]:
+        return page_ids(self.tables)
+
+
+def page_ids(tables: SetTables) -> frozenset[str]:
+    """Return the ids of all pages."""
+    return frozenset(tables.pages["page_id"].to_pylist())
 
 
 def pages_in(tables: SetTables, space: str | None) -> list[str]:
