@@ -13,24 +13,27 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rag_assets.making import Making
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.registry import open_source
 from rag_assets.state.locks import RUN_WAIT_S, exclusive, is_held
-from rag_assets.state.observed import attempts, published_damage, published_inputs, source_facts, wanted_inputs
-from rag_assets.state.planning import sources_to_ingest
 from rag_serving.artifacts.store import Store, write_text
 from rag_serving.cli.group import UsageError
 from rag_serving.config.keys import DELIMITER, PREFIX
 from rag_serving.config.loading import Config, load_config
 from rag_serving.config.logging import complain
-from rag_serving.models import open_embedder
+from rag_serving.models.lazy_embedder import open_guarded
+
+if TYPE_CHECKING:
+    from rag_assets.making import Making
 
 KEY = "docs"
 """The name of the source and of the tenant."""
 _NAMED = 3  # files that are left out for one reason
+_MADE = "made"  # says of which files, settings and version the index is
 _OF_OTHERS = ("CONFIG", "HOME", "INDEX", "OBJECT_STORE", "SOURCES", "TENANTS")
 
 _log = logging.getLogger(__name__)
@@ -53,7 +56,7 @@ def index_folder(folder: Path) -> Path:
     path = _written_config(folder, home)
     config = load_config(path)
     try:
-        if any(_due(config)):
+        if not _is_made(config):
             if is_held(home):
                 complain(f"another process is making the index of {folder}; waiting for it")
             with exclusive(home, RUN_WAIT_S):
@@ -92,20 +95,43 @@ def _written_config(folder: Path, home: Path) -> Path:
     return path
 
 
+def _is_made(config: Config) -> bool:
+    """Return whether the folder, the settings and the version are those of the last time: no model is opened for it."""
+    mark, path = _mark(config), config.home / _MADE
+    is_published = Store(config.home).current(KEY) is not None
+    return is_published and path.is_file() and path.read_text(encoding="utf-8") == mark
+
+
+def _mark(config: Config) -> str:
+    told = version("citelock"), config.model_dump_json(), _fingerprint(config)
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()
+
+
+def _fingerprint(config: Config) -> str:
+    folder = Store(config.home).source(KEY)
+    found = open_source(KEY, config.sources[KEY], folder, public_url=config.serving.public_url).fingerprint()
+    assert found is not None  # a folder always tells
+    return found
+
+
 def _due(config: Config) -> tuple[bool, bool]:
     """Return whether the folder changed since its tables were made, and whether other ones are published than these."""
+    from rag_assets.state.observed import published_damage, published_inputs, source_facts, wanted_inputs
+    from rag_assets.state.planning import sources_to_ingest
+
     store = Store(config.home)
-    source = open_source(KEY, config.sources[KEY], store.source(KEY), public_url=config.serving.public_url)
-    if sources_to_ingest([source_facts(config, store, KEY, source.fingerprint())]):
+    if sources_to_ingest([source_facts(config, store, KEY, _fingerprint(config))]):
         return True, True
-    wanted = wanted_inputs(config, store, open_embedder(config.embedding), [KEY])
+    wanted = wanted_inputs(config, store, open_guarded(config), [KEY])
     is_published = wanted.get(KEY) == published_inputs(store, KEY)
     return False, not is_published or bool(published_damage(config, store, KEY, "opens"))
 
 
 def _make(config: Config, folder: Path) -> None:
     from rag_assets.build.command import reporting
+    from rag_assets.making import Making
 
+    mark = _mark(config)  # before files are read: what is written meanwhile is another one
     ingests, publishes = _due(config)  # another process may have done it meanwhile
     was_enabled = gc.isenabled()
     gc.enable()
@@ -115,6 +141,7 @@ def _make(config: Config, folder: Path) -> None:
             left_out = _ingest(making, folder) if ingests else {}
             if publishes:
                 _publish(making)
+        write_text(config.home / _MADE, mark)
     except KeyboardInterrupt:
         print("citelock: interrupted; what was embedded is kept", file=sys.stderr)
         raise
@@ -140,6 +167,7 @@ def _ingest(making: Making, folder: Path) -> Mapping[str, str]:
 def _publish(making: Making) -> None:
     from rag_assets.making import generations, selections
     from rag_assets.publishing.publish import PublishError
+    from rag_assets.state.observed import attempts
 
     failed: PublishError | None = None
     for _ in attempts(making.store, making.key):

@@ -8,14 +8,17 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 from support.command_line import run
+from support.waiting import status_of, wait_until
 
 from rag_assets.build import folder as folder_index
 
@@ -110,6 +113,35 @@ def test_the_second_question_embeds_nothing(indexed: tuple[Path, dict[str, objec
     answer, told = asked(indexed[0], "How many cranes has the harbour of Cork number 22?")
     assert "62 cranes" in quotes(answer)
     assert told == ""
+
+
+def test_a_server_answers_from_the_folder_and_follows_what_another_process_indexes(copied: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url, question = f"http://127.0.0.1:{port}", "How many cranes has the harbour of Bergen number 11?"
+
+    def served() -> str:
+        answer = httpx.post(f"{url}/v1/ask", json={"question": question}, timeout=60).raise_for_status().json()
+        return quotes(answer)
+
+    with started("serve", "--docs", copied, "--port", str(port)) as process:
+        try:
+            wait_until(lambda: process.poll() is None and status_of(f"{url}/readyz") == 200)
+            assert "51 cranes" in served()
+            page = copied / "Bergen-11.md"
+            page.write_text(page.read_text("utf-8").replace("51 cranes", "88 cranes"), "utf-8")
+            asked(copied, question)
+            wait_until(lambda: "88 cranes" in served())
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+
+
+def test_what_was_made_of_an_index_that_is_gone_is_made_again(copied: Path) -> None:
+    shutil.rmtree(copied / ".citelock" / "tenants")
+    answer, told = asked(copied, "How many cranes has the harbour of Bergen number 11?")
+    assert "51 cranes" in quotes(answer)
+    assert "texts embedded" in told
 
 
 def test_the_receipt_is_proved_by_the_configuration_that_was_written(
