@@ -24,7 +24,7 @@ _LONGEST = 2_000
 _HEADING = re.compile(r"[ \t]*(#{1,6})\s")
 _OPINION = re.compile(
     r"\b(?:i|we) (?:\w+ly )?(?:think|believe|feel|guess|hope|suppose|reckon|love|like|prefer|wish|(?:am|are) sure)\b"
-    r"|\b(?:in (?:my|our) (?:opinion|view|experience)|imho|imo|personally|it seems to me|arguably|hopefully)\b"
+    r"|\b(?:in (?:my|our) (?:opinion|view|experience)|imho|personally|it seems to me|arguably|hopefully)\b"
     r"|\b(?:ich|wir) (?:glaube|denke|finde|meine|hoffe)n?\b|\bmeiner meinung nach\b",
     re.IGNORECASE,
 )

@@ -15,22 +15,28 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
-from rapidfuzz.distance import Levenshtein
-
 from rag_serving.answering.comparing.conflicts import BOUNDS
 from rag_serving.answering.comparing.values import SCALES, is_close, settled
 from rag_serving.text.analyzer import SEPARATED_NAME, analyze
 from rag_serving.text.figures import SPELLED, UNIT_NAMES, figure_value
 from rag_serving.text.normalization import folded
-from rag_serving.text.polarity_words import contradict, negations, polarity_words
+from rag_serving.text.polarity_words import NEGATIONS, contradict, negations
 
 Relation = Literal["same", "other"]
 
-_ABOUT = 0.72  # of the claim's weight that a unit and what it hangs from must have
+_ABOUT, _LEAST_ABOUT = 0.72, 0.6  # of the claim's weight that a unit and what it hangs from must have
+_ALL, _NEARLY_ALL = 0.95, 0.85
+_LOW, _HIGH = (
+    frozenset({"minimum", "min", "least", "lower", "lowest"}),
+    frozenset({"maximum", "max", "most", "highest"}),
+)
+_SCOPE = re.compile(r"[^:.;]{2,60}:(?=\s)")
+_CLAUSE = re.compile(r"(?:it|they|this|these) \w", re.IGNORECASE)
 _TURNED = 0.7  # Jaccard similarity of two statements of which one denies the other
-_MOST_REPLACED, _FEWEST_TOKENS = 3, 3  # tokens of a name, and of what says one of something
-_NAMED_LAST = re.compile(r"\b(?:is|are|was|were|by|to|in|at|from|with)(?: the)?(?: [A-Z][\w'-]*){1,3}\W*$")
-_NAMED_FIRST = re.compile(r"\W*(?:[A-Z][\w'-]* ){1,3}(?:is|are|was) (?:the|our)\b")
+_FEWEST = 2  # words of what says one of something
+_NAME = r"(?P<name>[A-Z][\w'-]*(?: [A-Z][\w'-]*){0,2})"
+_NAMED_LAST = re.compile(rf"\b(?P<how>is|are|was|were|by|to|in|at|from|with)(?: the)? {_NAME}(?: \([^()]*\))?\W*$")
+_NAMED_FIRST = re.compile(rf"^\W*{_NAME} (?P<how>is|are|was) (?:the|our)\b")
 _NAMES_OF_MONTHS = "january february march april may june july august september october november december"
 _MONTHS = tuple(_NAMES_OF_MONTHS.split())
 _MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?" for month in _MONTHS)
@@ -44,7 +50,7 @@ _EXCLUSIVE = tuple(
         "included excluded", "accepts rejects", "accepted rejected", "true false", "always never", "before after",
         "public private", "internal external", "encrypted unencrypted", "ascending descending", "above below",
         "increases decreases reduces", "online offline", "starts stops", "first last", "morning afternoon evening",
-        "north south east west", "left right", "primary secondary", "upper lower", "inside outside", "with without",
+        "north south east west", "left right", "primary secondary", "upper lower", "inside outside",
     )
 )  # fmt: skip
 """Words of which a statement can have one alone."""
@@ -60,6 +66,9 @@ _PIECE = re.compile(
     r"|(?P<word>\w+(?:[-'’]\w+)*)",
     re.IGNORECASE,
 )
+_NUMBERED = re.compile(
+    r"\b(tier|level|version|release|port|berth|room|step|phase|severity|floor|line|page|number|column|chapter) $", re.I
+)
 _MARKUP = re.compile(r"\*{1,3}|`+|(?<!\w)_{1,3}(?=\S)|(?<=\S)_{1,3}(?!\w)|!?\[([^\]\[]{0,300})\]\([^()\s]{0,2000}\)")
 
 
@@ -69,6 +78,7 @@ class Value(NamedTuple):
     kind: str  # time, size, another unit, date, clock, version; `#` and the noun of what is counted
     value: str
     unit: str = ""
+    beside: str = ""  # the stem of the word before it
 
     def is_same(self, other: Value) -> bool:
         """Return whether both are one value; figures of other units may be rounded."""
@@ -105,12 +115,8 @@ class Statement:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """Return the stems of its words, names with them, without values and what turns it round."""
-        return frozenset(text for kind, text in self.tokens if kind in ("word", "name", "cap")) - self.turns
-
-    @cached_property
-    def turns(self) -> frozenset[str]:
-        return frozenset(stem for word in polarity_words(self.plain) for stem in analyze(word))
+        """Return the stems of its words, names with them, without values and negations."""
+        return frozenset(text for kind, text in self.tokens if kind in ("word", "name", "cap")) - NEGATIONS
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -123,7 +129,8 @@ class Statement:
 
     @cached_property
     def bounds(self) -> frozenset[str]:
-        return BOUNDS.intersection(self.plain.lower().split())
+        found = BOUNDS.intersection(re.findall(r"[a-z]+", self.plain.lower()))
+        return frozenset("low" if word in _LOW else "high" if word in _HIGH else word for word in found)
 
     @cached_property
     def is_negative(self) -> bool:
@@ -135,51 +142,58 @@ def relation(claim: Statement, page: Statement, weights: Mapping[str, float]) ->
     something else, or where that is not certain."""
     if not claim.words & page.words or _identifiers(claim) - page.around:
         return None
-    if claim.names - page.around:
-        return "other" if _is_renamed(claim, page) else None
-    if _share(claim.words, page.around, weights) < _ABOUT:
+    if (scope := _SCOPE.match(claim.plain)) and not frozenset(analyze(scope[0])) <= page.around:
         return None
-    if claim.values and page.values and (found := _by_values(claim, page)):
+    if claim.names - page.around:
+        return "other" if _is_renamed(claim, page, weights) else None
+    share = _share(claim.words, page.around, weights)
+    if share >= _LEAST_ABOUT and (found := _by_values(claim, page, share >= _ABOUT)):
         return found
-    if _is_turned(claim, page) or _is_renamed(claim, page):
+    if share < _ABOUT:
+        return None
+    if _is_turned(claim, page) or _is_renamed(claim, page, weights) or (share > _ALL and _denies(claim, page)):
         return "other"
-    return "same" if claim.words <= page.around and claim.is_negative == page.is_negative else None
+    is_all = not claim.values and claim.words <= page.words
+    return "same" if is_all and claim.is_negative == page.is_negative else None
 
 
-def _by_values(claim: Statement, page: Statement) -> Relation | None:
-    """Return what the values tell: all of a kind are the same, or exactly one is another."""
-    found: Relation | None = None
+def _by_values(claim: Statement, page: Statement, is_near: bool) -> Relation | None:
+    """Return what the values tell: those that both have are the same, or exactly one is another; of statements that are
+    less near another value has to be the same."""
+    others, same = 0, 0
     for kind in dict.fromkeys(value.kind for value in claim.values):
         ours, theirs = ([value for value in side.values if value.kind == kind] for side in (claim, page))
         left = [value for value in ours if not any(value.is_same(other) for other in theirs)]
         right = [value for value in theirs if not any(value.is_same(other) for other in ours)]
-        if not theirs:
-            return None
-        if not left:
-            found = found or "same"
-        elif len(left) == len(right) == 1 and len(ours) == len(theirs) and claim.bounds == page.bounds:
-            return "other" if claim.is_negative == page.is_negative and not _turned(claim, page) else None
-        else:
-            return None
-    return found
+        if theirs and left:
+            if len(ours) != len(theirs):
+                right = [value for value in right if value.beside and value.beside == left[0].beside]
+            if len(left) != 1 or len(right) != 1:
+                return None
+            others += 1
+        same += len(ours) - len(left) if theirs else 0
+    if others == 1 and (is_near or same) and claim.bounds == page.bounds and not _turned(claim, page):
+        return "other" if claim.is_negative == page.is_negative else None
+    return "same" if same and is_near and not others else None
 
 
-def _is_renamed(claim: Statement, page: Statement) -> bool:
-    """Return whether both say the same but for the name that they end with, behind `is` or `by`, or begin with, before
-    `is the`."""
-    ours, theirs = ([text for _, text in side.tokens] for side in (claim, page))
-    names = [{text for kind, text in side.tokens if kind == "cap"} for side in (claim, page)]
-    steps = [step for step in Levenshtein.opcodes(ours, theirs) if step.tag != "equal"]
-    if len(steps) != 1 or steps[0].tag != "replace" or len(ours) < _FEWEST_TOKENS or claim.bounds != page.bounds:
-        return False
-    step = steps[0]
-    one, two = ours[step.src_start : step.src_end], theirs[step.dest_start : step.dest_end]
-    if max(len(one), len(two)) > _MOST_REPLACED:
-        return False
-    are_names = set(one) <= names[0] and set(two) <= names[1]
-    is_last = are_names and step.src_end == len(ours) and all(_NAMED_LAST.search(side.plain) for side in (claim, page))
-    is_first = step.src_start == 0 and all(_NAMED_FIRST.match(side.plain) for side in (claim, page))
-    return is_last or is_first
+def _denies(claim: Statement, page: Statement) -> bool:
+    """Return whether a clause such as `it cannot be booked` denies what a claim says."""
+    return bool(_CLAUSE.match(page.plain)) and page.words <= claim.words and claim.is_negative != page.is_negative
+
+
+def _is_renamed(claim: Statement, page: Statement, weights: Mapping[str, float]) -> bool:
+    """Return whether both say the same but for the name that they end with, behind one word such as `is` or `by`, or
+    that they begin with, before `is the`."""
+    for pattern in (_NAMED_LAST, _NAMED_FIRST):
+        ours, theirs = pattern.search(claim.plain), pattern.search(page.plain)
+        if ours and theirs and ours["how"].lower() == theirs["how"].lower():
+            one, two = (frozenset(analyze(match["name"])) for match in (ours, theirs))
+            rest = claim.words - one
+            is_near = len(rest) >= _FEWEST and _share(rest, page.around - two, weights) >= _NEARLY_ALL
+            if is_near and not one & page.around and not two & claim.around and claim.is_negative == page.is_negative:
+                return len(page.words - two - claim.around) <= len(rest) // 2
+    return False
 
 
 def _is_turned(claim: Statement, page: Statement) -> bool:
@@ -249,7 +263,7 @@ def _tokens(plain: str) -> Sequence[tuple[str, str]]:
 
 
 def _values(plain: str) -> Sequence[Value]:
-    found = list[Value]()
+    found, last = list[Value](), ""
     pieces = list(_PIECE.finditer(plain))
     for place, match in enumerate(pieces):
         if match["date"]:
@@ -260,7 +274,8 @@ def _values(plain: str) -> Sequence[Value]:
             found.append(Value("version", match["version"].lower().lstrip("v")))
         elif match["figure"] or (match["word"] or "").lower() in SPELLED:
             following = pieces[place + 1] if place + 1 < len(pieces) else None
-            found.append(_figure(match, plain, following))
+            found.append(_figure(match, plain, following)._replace(beside=last))
+        last = next(iter(analyze(match[0])), last) if match["word"] else last
     return [value for value in found if value.value]
 
 
@@ -277,7 +292,9 @@ def _figure(match: re.Match[str], plain: str, following: re.Match[str] | None) -
     if name := UNIT_NAMES.get(unit):
         kind = next((kind for kind, scale in SCALES.items() if name in scale), name)
         return Value(kind, value, name)
-    noun = analyze(unit)[:1] or (analyze(following[0])[:1] if following and following["word"] and not unit else [])
+    counted = "" if unit.isalpha() and not analyze(unit) else unit
+    numbered = _NUMBERED.search(plain[: match.start()])
+    noun = analyze(numbered[1] if numbered else counted)[:1]
     return Value(f"#{noun[0] if noun else ''}", value)
 
 

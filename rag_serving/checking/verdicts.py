@@ -8,6 +8,7 @@ A passage that says of itself that it is no longer in force neither bears a clai
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,9 +22,16 @@ from rag_serving.checking.claims import TextClaim
 from rag_serving.checking.otherwise import Statement, relation
 from rag_serving.records.checks import ClaimVerdict
 from rag_serving.records.passages import Chunk
+from rag_serving.text.normalization import folded
 from rag_serving.text.structure import columns_of, line_of
 from rag_serving.text.units import Unit, cells_of, is_whole
 
+_WORD, _SEPARATOR = re.compile(r"\w+(?:[.'-]\w+)*"), re.compile(r"\s*(?:\t|(?<!\\)\|)\s*")
+_IN_BRACKETS = re.compile(r"[(\[]([^\W\d_]+|%)[)\]]\s*$")
+_HYPHENATED = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
+_MARKUP = str.maketrans("", "", "`*_")
+_PLAIN = frozenset({"yes", "no", "true", "false", "none", "all", "any", "on", "off", "x", "-", "–", "n/a"})
+_NOT_YET = ("proposed", "planned", "draft")  # is what a page says, and was never in force before
 _LONGEST = 600  # characters of a unit that is compared
 _CLOSE = 0.5  # of the claim's weight that the closest unit must have
 
@@ -34,6 +42,15 @@ class Said:
 
     unit: Unit
     statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table whose columns are named; cells in lower case, without markup."""
+
+    unit: Unit
+    columns: tuple[str, ...]
+    cells: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -49,7 +66,8 @@ class Passage:
 
     @cached_property
     def is_in_force(self) -> bool:
-        return mark_of(self.chunk, self.opening) is None
+        mark = mark_of(self.chunk, self.opening)
+        return mark is None or mark.word in _NOT_YET
 
     @cached_property
     def own(self) -> Mapping[tuple[str, ...], Unit]:
@@ -67,6 +85,18 @@ class Passage:
         return tuple(Said(unit, tuple(self._statements(unit))) for unit in self._quotable if self._may_compare(unit))
 
     @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """Return the rows of its tables whose columns are named."""
+        text, found = self.chunk.text, list[Row]()
+        for unit in self._quotable:
+            if unit.kind == "table":
+                cells = cells_of(line_of(unit, text))
+                columns = columns_of(self.chunk.parts.header_of(unit, text))
+                if len(columns) == len(cells) > 1:
+                    found.append(Row(unit, tuple(columns), tuple(map(_plain_cell, cells))))
+        return tuple(found)
+
+    @cached_property
     def _quotable(self) -> list[Unit]:
         text, directed = self.chunk.text, self.layout.directed
         return [
@@ -81,16 +111,28 @@ class Passage:
         return unit.kind != "code" and len(said) <= _LONGEST and said.rstrip()[-1] not in "?:"
 
     def _statements(self, unit: Unit) -> list[Statement]:
-        text, beside = self.chunk.text, "\n".join((self.chunk.headings, self.layout.lead_in(unit)))
+        text, beside = self.chunk.text, self._beside(unit)
         if unit.kind != "table":
-            return [Statement(unit.of(text), beside)]
+            alone = self.layout.alone(unit).text if unit.kind == "list" else ""
+            clauses = [part for part in unit.of(text).split("; ") if part]
+            said = dict.fromkeys((unit.of(text), *([alone] if alone else []), *(clauses if len(clauses) > 1 else [])))
+            return [Statement(each, f"{beside}\n{unit.of(text)}") for each in said]
         cells = cells_of(line_of(unit, text))
         columns = columns_of(self.chunk.parts.header_of(unit, text))
+        row = f"{beside}\n{' '.join((*columns, *cells))}"
         if len(columns) != len(cells):
-            return [Statement(unit.of(text), beside)]
+            return [Statement(unit.of(text), row)]
         key = f"{columns[0]} {cells[0]}"
         pairs = zip(columns[1:], cells[1:], strict=True)
-        return [Statement(f"{key} {column} {cell}", beside) for column, cell in pairs if cell]
+        return [Statement(f"{key} {column} {_measured(cell, column)}", row) for column, cell in pairs if cell]
+
+    def _beside(self, unit: Unit) -> str:
+        """Return what a unit may speak of unnamed: its headings, what it hangs from, and the sentence before it."""
+        text, place = self.chunk.text, self.layout.units.index(unit)
+        above = next((each for each in reversed(self.layout.units[:place]) if each.block != unit.block), None)
+        before = self.layout.units[place - 1] if place else None
+        said = [each.of(text) for each in (above, before) if each and each.kind in ("sentence", "list", "header")]
+        return "\n".join((self.chunk.space, self.chunk.headings, self.layout.lead_in(unit), *said))
 
 
 @dataclass(frozen=True)
@@ -107,14 +149,23 @@ def finding(claim: TextClaim, passages: Sequence[Passage], weights: Mapping[str,
     """Return what some passages, the likeliest first, say of a claim. `weights`: of its terms."""
     standing = [passage for passage in passages if passage.is_in_force]
     sayings = dict.fromkeys((claim.said, *([claim.alone] if claim.unit.kind == "sentence" else [])))
+    sayings |= dict.fromkeys(_HYPHENATED.sub("", said) for said in tuple(sayings))
+    sayings |= dict.fromkeys(said.replace("—", "--") for said in tuple(sayings))
     for said in sayings:
         for form in forms_claimed(said):
             for passage in standing:
                 if unit := passage.own.get(form):
                     return Finding("verbatim", passage, unit, said)
+    for passage in standing:
+        if unit := _same_row(claim, passage):
+            return Finding("verbatim", passage, unit, kept_together(passage.layout, unit.start, unit.end).text)
     ours = Statement(claim.alone, "\n".join(claim.chunk.heading_path))
-    other: Finding | None = None
     is_same = False
+    rows = [Finding("otherwise", each, unit) for each in standing if (unit := _other_row(claim, each))]
+    cells = _cells(claim)
+    if rows and not any(row.cells == cells for each in standing for row in each.rows):
+        return rows[0]
+    other: Finding | None = None
     for passage in standing:
         for each in passage.said:
             found = {relation(ours, statement, weights) for statement in each.statements}
@@ -124,6 +175,64 @@ def finding(claim: TextClaim, passages: Sequence[Passage], weights: Mapping[str,
     if other and not is_same:
         return other
     return _closest(ours, passages, weights)
+
+
+def _same_row(claim: TextClaim, passage: Passage) -> Unit | None:
+    """Return the row whose cells are those of a claim, which names no columns."""
+    named = claim.unit.kind == "table" and claim.chunk.parts.header_of(claim.unit, claim.chunk.text)
+    if named or len(cells := _SEPARATOR.split(claim.text.strip())) < 2:
+        return None
+    forms, text = forms_claimed(" | ".join(cells)), passage.chunk.text
+    rows = (unit for unit in passage.layout.units if unit.kind == "table" and unit not in passage.layout.directed)
+    return next((unit for unit in rows if not forms.keys().isdisjoint(forms_shown(unit.of(text)))), None)
+
+
+def _other_row(claim: TextClaim, passage: Passage) -> Unit | None:
+    """Return the row that a claim names and gives the value of another row for, or repeats but for one cell."""
+    said = f" {' '.join(_WORD.findall(claim.text.lower()))} "
+    cells = _cells(claim)
+    for row in passage.rows:
+        if len(cells) == len(row.cells) > 2 and cells[0] == row.cells[0]:
+            differing = [(one, two) for one, two in zip(cells, row.cells, strict=True) if one != two]
+            if len(differing) == 1 and all(differing[0]):
+                return row.unit
+        elif _names(said, row.cells[0]) and _exchanges(said, row, passage.rows):
+            return row.unit
+    return None
+
+
+def _cells(claim: TextClaim) -> tuple[str, ...]:
+    return tuple(map(_plain_cell, _SEPARATOR.split(claim.text.strip(" |\n"))))
+
+
+def _exchanges(said: str, row: Row, rows: Sequence[Row]) -> bool:
+    """Return whether words give the value of another row, whose name they do not have, in place of a row's own."""
+    others = [each for each in rows if each.columns == row.columns and not _names(said, each.cells[0])]
+    for place in range(1, len(row.columns)):
+        own = row.cells[place]
+        values = {each.cells[place] for each in others} - {own}
+        if own and not _names(said, own) and any(_is_name(value) and _names(said, value) for value in values):
+            return True
+    return False
+
+
+def _measured(cell: str, column: str) -> str:
+    """Return a figure with the unit that its column has in brackets."""
+    unit = _IN_BRACKETS.search(column)
+    return f"{cell} {unit[1]}" if unit and cell.strip("`*_ ").replace(".", "").isdigit() else cell
+
+
+def _names(said: str, cell: str) -> bool:
+    words = " ".join(_WORD.findall(cell))
+    return bool(words) and f" {words} " in said
+
+
+def _is_name(cell: str) -> bool:
+    return not any(character.isdigit() for character in cell) and cell not in _PLAIN and len(cell.split()) < 4
+
+
+def _plain_cell(cell: str) -> str:
+    return " ".join(folded(cell).translate(_MARKUP).lower().split())
 
 
 def _closest(ours: Statement, passages: Sequence[Passage], weights: Mapping[str, float]) -> Finding:

@@ -33,6 +33,7 @@ _Name = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS), AfterValida
 _Names = Annotated[list[_Name], Field(max_length=MAX_VALUES)]
 
 QuestionText = Annotated[_Text, Field(min_length=1, description="The question, as a person would ask it.")]
+CheckedText = Annotated[_Text, Field(min_length=1, description="The text to check: plain or Markdown.")]
 QueryText = Annotated[_Text, Field(min_length=1, description="Words to search for; 'space:OPS' and 'label:x' narrow.")]
 AsOf = Annotated[
     str,

@@ -22,6 +22,11 @@ ASK = (
     "Answer a question from the company's pages with verified citations. The answer's sentences and quotes were "
     "checked against the stored pages; [1] are its citations with links. Where nothing supports an answer it says so."
 )
+CHECK = (
+    "Check a text, such as a draft or your own answer, against the company's pages: which of its sentences stand there "
+    "word for word (verbatim), which the pages contradict in a value (otherwise, with their words), what comes "
+    "closest, and what is absent."
+)
 GET_PASSAGE = (
     "Read one passage by its id (a citation's chunk_id, or its place in a book such as ch3-sec2-p45), with its heading "
     "path, link, neighbouring text, and the ids of the passages that one reads before and after it."

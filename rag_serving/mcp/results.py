@@ -254,6 +254,27 @@ class AnswerOutput(Result):
     set: Annotated[dict[str, Any] | None, Field(description=f"A whole set that was asked for. {NOTICE}")] = None
 
 
+class ClaimOutput(Result):
+    """A claim of a checked text, and what the pages say of it."""
+
+    text: str
+    start: int
+    end: int
+    verdict: str
+    citation: CitationOutput | None = None
+    page_says: Annotated[str | None, Field(description=NOTICE)] = None
+
+
+class CheckOutput(Result):
+    """A text that was checked against the pages."""
+
+    claims: list[ClaimOutput]
+    summary: dict[str, int]
+    generation: str = ""
+    receipt_id: str | None = None
+    flags: list[str] = []
+
+
 def hit_of(candidate: Candidate) -> SearchHit:
     """Return a found page."""
     chunk = candidate.chunk

@@ -30,11 +30,11 @@ from rag_serving.answering.markdown import markdown
 from rag_serving.conversations.turns import conversation_of
 from rag_serving.escaping.templates import html_template
 from rag_serving.mcp import descriptions as words
-from rag_serving.mcp.arguments import AsOf, FilterArguments, History, QuestionText, ReceiptId
+from rag_serving.mcp.arguments import AsOf, CheckedText, FilterArguments, History, QuestionText, ReceiptId
 from rag_serving.mcp.callers import Caller, Callers
 from rag_serving.mcp.calls import Calls
 from rag_serving.mcp.reading import NOTHING, ReadingTools, bounded, page_of
-from rag_serving.mcp.results import AnswerOutput, Document, ProofOutput, answer_of
+from rag_serving.mcp.results import AnswerOutput, CheckOutput, Document, ProofOutput, answer_of
 from rag_serving.plugins import loaded
 from rag_serving.records.occasion import Occasion
 from rag_serving.tracing import Listen
@@ -81,6 +81,16 @@ class AskingTools:
             content=[TextContent(type="text", text=output.markdown)],
             structured_content=output.model_dump(mode="json"),
         )
+
+    async def check(self, text: CheckedText, context: Context, filters: FilterArguments | None = None) -> CheckOutput:
+        """Return what the pages say of each claim of a text."""
+
+        def work(caller: Caller, listen: Listen) -> CheckOutput:
+            narrowed = filters.parsed() if filters else None
+            checked = caller.pipeline.check(caller.principal, text, narrowed, listen)
+            return CheckOutput.model_validate(checked.payload())
+
+        return await self._calls.answer(context, work)
 
     async def verify_receipt(self, receipt_id: ReceiptId, context: Context) -> ProofOutput:
         """Return whether the receipt of an answer holds, for who may see it."""
@@ -253,6 +263,7 @@ def build_server(callers: Callers, is_editor: bool = False, config: Path | None 
         (asking.verify_receipt, "Prove an answer", words.VERIFY_RECEIPT),
     ):
         server.add_tool(function, None, title, description, _READS)
+    server.add_tool(asking.check, None, "Check a text", words.CHECK, _ANSWERS)
     for name, alias in zip(ALIASES, (reading.search_book, reading.search_with_context), strict=True):
         server.add_tool(alias, name, annotations=_READS)
     add_pages(server, calls)

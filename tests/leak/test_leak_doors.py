@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -90,6 +91,19 @@ def search(reader: Reader) -> tuple[Response, Response]:
     return reader.both("POST", "/v1/search", {"query": reader.query(), "k": 30, "explain": True})
 
 
+def check(reader: Reader) -> tuple[Response, Response]:
+    """Sentences of some page, as they are or with other figures, beside others."""
+    page = reader.judge.envelope(reader.page_id())
+    said = " ".join(re.sub(r"<[^>]*>", " ", page["body"]["storage"]["value"]).split())[:600]
+    said = re.sub(r"\d", "7", said) if reader.dice.random() < 0.5 else said
+    text = f"{said}\n\n{sentence(reader.dice, 9)}. {page['title']} has {reader.dice.randint(2, 90)} rules."
+    answers = reader.both("POST", "/v1/check", {"text": text})
+    first, second = (answer.json().get("receipt_id") for answer in answers)
+    if first and second:
+        reader.receipts.append((first, second))
+    return answers
+
+
 def chat(reader: Reader) -> tuple[Response, Response]:
     messages = [{"role": "user", "content": reader.query()} for _ in range(reader.dice.randint(1, 2))]
     return reader.both("POST", "/v1/chat/completions", {"messages": messages, "stream": reader.dice.random() < 0.5})
@@ -137,8 +151,8 @@ def status(reader: Reader) -> tuple[Response, Response]:
 
 
 DOORS: dict[Door, int] = {
-    ask: 6, stream: 3, search: 4, chat: 4, responses: 4, page: 10, passage: 8, image: 2, filters: 1, receipt: 4,
-    status: 1,
+    ask: 6, stream: 3, search: 4, check: 5, chat: 4, responses: 4, page: 10, passage: 8, image: 2, filters: 1,
+    receipt: 4, status: 1,
 }  # fmt: skip
 
 

@@ -47,6 +47,7 @@ async def told(client: Client, query: str, page_id: str) -> dict[str, Any]:
         ("search_book", {"query": query, "limit": 30}),
         ("search_with_contextual_retrieval", {"query": query}),
         ("ask", {"question": query}),
+        ("check", {"text": f"{query} has 7 rules."}),
         ("fetch", {"id": page_id}),
         ("fetch", {"id": f"{page_id}:1:0"}),
         ("get_passage", {"passage_id": f"{page_id}:1:0"}),
@@ -101,6 +102,8 @@ def test_no_tool_tells_of_a_hidden_page(wiki: Wiki, whole: Pipeline, seed: int, 
 
         for (query, page_id), said in zip(questions, talk(server_of(whole, who), conversation), strict=True):
             said["ask ['question']"].pop("question", None)  # the words of the caller
+            for claim in said["check ['text']"]["claims"]:
+                claim.pop("text")
             leaks = [page for page in pages_told(said) if page != page_id and not judge.may_read(who, page)]
             assert not set(leaks) - set(pages_told({"echo": query})), (who, query, leaks)
             seen += len(list(pages_told(said)))

@@ -30,6 +30,7 @@ READING = {
     "search_book": {"query": "consumer lag"},
     "search_with_contextual_retrieval": {"query": "consumer lag", "limit": 3},
     "list_sources": {},
+    "check": {"text": "An alert fires when the lag stays above 20,000 records for five minutes."},
 }
 
 
@@ -156,6 +157,14 @@ def test_pages_are_resources_for_who_may_read_them(anybody: Any, hr: Any) -> Non
     assert told["hidden"] == told["absent"] == f"-32602 {NOTHING}"
     assert all(one.startswith("-32602") for one in told.values())
     assert SALARIES in talk(hr, read)["hidden"]
+
+
+def test_a_text_is_checked_as_its_caller_may_read(anybody: Any, hr: Any) -> None:
+    text = "The broker team earns a salary bonus of 9,000 euros in December."
+    (said,), (hidden,) = (call(each, "check", text=text).structured_content["claims"] for each in (hr, anybody))
+    assert (said["verdict"], said["page_says"]) == ("otherwise", SALARIES)
+    assert hidden["verdict"] != "otherwise"
+    assert "4,000" not in json.dumps(hidden)
 
 
 def test_the_answer_names_its_card(anybody: Any) -> None:
