@@ -11,6 +11,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 from rag_serving.text.orders import has_sign, order_patterns
 from rag_serving.text.patterns import patterns
@@ -24,7 +25,7 @@ GOLD = Path(__file__).parents[2] / "evals" / "gold" / "sample.yaml"
 def test_every_order_has_a_sign(pattern: str) -> None:
     order = re.compile(pattern)
 
-    @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(0.5), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(st.from_regex(order, fullmatch=True))
     def check(text: str) -> None:
         assert has_sign(text)
