@@ -113,11 +113,11 @@ tests:
 	@[ -d tests/__pycache__ ] || pytest --collect-only >/dev/null || true
 	@pytest $(SHARED_OUT) --reruns 1 --max-suite-reruns 3 --durations 20
 
-# What the tests run small by default, in full: variables without CITELOCK_, each described in the test that reads it.
-NIGHTLY := ADVERSARY=10000 ALTERATIONS=500 CACHE_PAIRS=2000 CLUSTER_DATA=1 CLUSTER_KILLS=3 COMPOSE=1 ECONOMY_PAGES=10000 FALSE_SENTENCES=1 FAULTS=1 GROWTH=1 HOSTILE=200 IMAGES=1 INJECTIONS=1 KILLS=50 \
-  LEAK_BACKENDS=100000 LEAK_COMPARISONS=2000 LEAK_DOORS=20000 LEAK_PAIRS=100000 MODEL_QUESTIONS=300 MUTATED_FILES=2000 MUTATIONS=10000 OBJECT_KILLS=20 OBJECT_PUBLISHERS=10 OBJECT_RACES=100 OFFICE_ANEW=1 OPEN_STREAMS=200 PARTIAL_UNITS=20000 POSTGRES_CHUNKS=100000 PUSH_EVENTS=1000 QUALITY=80 REBUILDS=50 \
-  STATEFUL_EXAMPLES=50
-test-nightly: $(VENV)/.installed-nightly  ## Run all tests at full size (hours): attackers, leaks, kills, mutations.
+# What the tests run small by default, larger: variables without CITELOCK_, each described in the test that reads it.
+NIGHTLY := ADVERSARY=3000 ALTERATIONS=100 CACHE_PAIRS=2000 CLUSTER_DATA=1 CLUSTER_KILLS=1 COMPOSE=1 ECONOMY_PAGES=3000 FALSE_SENTENCES=1 FAULTS=1 GROWTH=1 HOSTILE=200 IMAGES=1 INJECTIONS=1 KILLS=15 \
+  LEAK_BACKENDS=5000 LEAK_COMPARISONS=200 LEAK_DOORS=2000 LEAK_PAIRS=5000 MODEL_QUESTIONS=100 MUTATED_FILES=300 MUTATIONS=2000 OBJECT_KILLS=5 OBJECT_PUBLISHERS=3 OBJECT_RACES=30 OFFICE_ANEW=1 OPEN_STREAMS=200 PARTIAL_UNITS=2000 POSTGRES_CHUNKS=100000 PUSH_EVENTS=1000 QUALITY=80 REBUILDS=20 \
+  STATEFUL_EXAMPLES=20
+test-nightly: $(VENV)/.installed-nightly  ## Run all tests, at larger sizes (about two hours on two cores): attackers, leaks, kills, mutations.
 	@export $(addprefix CITELOCK_,$(NIGHTLY)); pytest --nightly --reruns 1 --max-suite-reruns 3 --timeout 36000 $(SHARED_OUT) --hypothesis-profile nightly
 
 lock: | $(VENV)/bin/python  ## Lock versions and digests for pyproject.toml; LOCK="httpx" or LOCK=--upgrade moves versions.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 USUAL = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("default", USUAL, max_examples=10)
 settings.register_profile("ci", USUAL, max_examples=10, derandomize=True, print_blob=True)
-settings.register_profile("nightly", USUAL, max_examples=1_000)
+settings.register_profile("nightly", USUAL, max_examples=200)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
 
 # Compiled modules are kept: each process, and each that they start, would compile them again, assertions included.

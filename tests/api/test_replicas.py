@@ -30,7 +30,7 @@ from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.loading import Config
 
 LOGS = "How long does each broker keep logs?"
-CALLERS = 4
+CALLERS, PAUSE_S = 4, 0.05
 CHOSEN_S = 1.0
 """After which a connection that was handed to an address has sent its request."""
 
@@ -119,7 +119,7 @@ def test_replicas_come_and_go_and_generations_with_them_and_nobody_asks_in_vain(
     with Balancer([first.port, second.port]).running() as balancer:
 
         def call() -> None:
-            while not done.is_set():
+            while not done.wait(PAUSE_S):
                 with httpx.Client(base_url=balancer.url, headers=bearer("ann"), timeout=60) as client:
                     answer = ask(client, QUESTION["question"])
                 if answer["status"] != "answered" or not answer["citations"]:

@@ -110,7 +110,7 @@ CAUSES: dict[str, Break] = {
 
 
 # A check, what a person sets, a step, the last one, and what stops a build before its steps.
-KINDS = {"counts", "gate of quality", "budget", "embedding", "publication", "colliding page ids", "another source"}
+KINDS = {"gate of quality", "budget", "embedding", "publication", "colliding page ids"}
 
 
 @pytest.mark.parametrize("cause", by_day(KINDS, CAUSES))

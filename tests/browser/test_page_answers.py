@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, Route, expect
+from support.examples import by_day
 from web_page import ARABIC, QUESTION, TABLE_QUESTION, UNKNOWN, ask, asked
 
 CLOSEST = "What happens with the coffee beans and the logs in general?"
@@ -80,7 +81,7 @@ def test_passages_that_come_closest_are_no_answer(web: Page) -> None:
 MARKED = "() => [...(CSS.highlights.get('quoted') ?? [])].map(range => range.toString())"
 
 
-@pytest.mark.parametrize("question", [QUESTION, TABLE_QUESTION, CLOSEST])
+@pytest.mark.parametrize("question", by_day([TABLE_QUESTION], [QUESTION, TABLE_QUESTION, CLOSEST]))
 def test_quotes_are_marked_in_what_is_shown_whole(web: Page, question: str) -> None:
     turn = ask(web, question)
     cite = turn.locator(".cite").first

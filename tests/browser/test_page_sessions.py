@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
+from support.examples import by_day
 from web_page import QUESTION, TABLE_QUESTION, UNKNOWN, Complaints, SlowWire, ask, asked
 
 TURNS = 500
@@ -80,7 +81,10 @@ def test_an_answer_that_may_no_longer_be_read_is_not_shown(web: Page) -> None:
     expect(web.locator(".checked-line")).to_be_visible()
 
 
-@pytest.mark.parametrize("junk", ["no json", '{"a": 1}', '[{"id": 1}, null, {"id": "x", "title": "t", "at": "never"}]'])
+LIST = '[{"id": 1}, null, {"id": "x", "title": "t", "at": "never"}]'
+
+
+@pytest.mark.parametrize("junk", by_day([LIST], ["no json", '{"a": 1}', LIST]))
 def test_what_others_wrote_into_the_storage_does_no_harm(web: Page, junk: str) -> None:
     web.evaluate("junk => localStorage.setItem('citelock.sessions.acme.', junk)", junk)
     web.reload()

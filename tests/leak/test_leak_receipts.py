@@ -25,7 +25,7 @@ def opened(home: Path, wiki: Wiki) -> Pipeline:
     return Pipeline.open(publish_wiki(home, wiki), TENANT, WordEmbedder())
 
 
-SHARES = 40
+SHARES = 16
 
 
 def test_a_shared_receipt_is_seen_by_whoever_may_read_all_its_pages(tmp_path: Path, seed: int) -> None:

@@ -171,7 +171,7 @@ def test_a_slow_reranker_costs_no_phase_and_a_slow_store_beside_it_does(
     wiki_home: Path, faults: Faults, fails: bool
 ) -> None:
     served = Served(wiki_home, faults, Sidecar(faults.clock, 3, fails))
-    assert {answer.phase for answer in served.ask_for(900)} == {3}
+    assert {answer.phase for answer in served.ask_for(400)} == {3}
     state = served.pipeline.phases.state()
     assert state
     assert state.window.questions >= 20
