@@ -132,27 +132,10 @@ def duration(text: str, low: str) -> tuple[Fraction | None, str]:
         return total + 60 * int(low), unit
     return (total, unit) if unit and not low else (None, "")
 
-def digits(amount: Fraction) -> str:
-    cents = abs(round(amount * 100))
-    return f"{'-' if amount < 0 and cents else ''}{cents // 100}.{cents % 100:02}".rstrip("0").rstrip(".")
-
-def written(kind: str, amount: Fraction, unit: str) -> str:
-    """Return a value as answers show it."""
-    if kind == "date":
-        return date.fromordinal(int(amount) + date(1970, 1, 1).toordinal()).isoformat()
-    if kind == "size":
-        whole = (one for one in sorted(SIZES)[::-1] if amount >= one[0] and (100 * amount / one[0]).denominator == 1)
-        size, unit = next(whole, (1, "B"))
-        return f"{digits(amount / size)} {unit}"
-    if kind != "duration" or unit != "s":
-        return f"{digits(amount)} {unit}".strip()
-    if 0 < amount < 1:
-        return f"{digits(amount * 1000)} ms"
-    parts = []
-    for name, seconds in (("d", 86400), ("h", 3600), ("min", 60)):
-        count, amount = divmod(amount, seconds)
-        parts += [f"{count} {name}"] if count else []
-    return " ".join(parts + ([f"{digits(amount)} s"] if amount or not parts else []))
+def is_shown(text: Any, made: Any) -> bool:
+    """Return whether a text is what was made, with two decimals at most."""
+    one = value(str(text)) if isinstance(made, tuple) else None
+    return text == made if one is None else one[::2] == made[::2] and abs(one[1] - made[1]) * 200 <= 1
 
 def units_of(chunk: Row) -> tuple[list[tuple[Any, ...]], str]:
     """Return the units of a chunk, each kind, start, end, block, marker and depth, and the header carried into it."""
@@ -266,8 +249,8 @@ class Corpus:
                     end = max(each[2] for each in units if each[3] == block)
                     yield f"{chunk['chunk_id']}:{start}:{end}", [("text", shown(chunk["text"][start:end]))]
 
-    def count(self, query: Row) -> tuple[list[tuple[str, Cells]], str | None]:
-        """Return the members of a query with their cells, in order, and its value."""
+    def count(self, query: Row) -> tuple[list[tuple[str, Cells]], Any, dict[str, tuple[int, Any]]]:
+        """Return the members of a query with their cells, in order, its value, and its groups."""
         asked = [*(each[0] for each in query["where"]), query["column"], query["group"], (query["order"] or [None])[0]]
         names = [name for name in dict.fromkeys(asked) if name]
         if query["kind"] == "pages":
@@ -288,7 +271,8 @@ class Corpus:
                     if all(row[name] and fits(row[name], *rest) for name, *rest in query["where"])]
             keys, told, rows = [parts[at][0] for at in kept], [parts[at][1] for at in kept], [every[at] for at in kept]
         places = ordered(query, rows)
-        return [(keys[at], told[at]) for at in places], total(query, [rows[at] for at in places])
+        kept_rows = [rows[at] for at in places]
+        return [(keys[at], told[at]) for at in places], total(query, kept_rows), grouped(query, kept_rows)
 
 def headings(page: list[Row], path: list[str]) -> Iterator[tuple[str, Cells]]:
     last = anchor = None
@@ -324,8 +308,8 @@ def ordered(query: Row, rows: Sequence[dict[str, list[str]]]) -> list[int]:
     border = [keys[at] for at in places[: query["first"]]][-1:]
     return [at for number, at in enumerate(places) if number < query["first"] or [keys[at]] == border]
 
-def total(query: Row, rows: Sequence[dict[str, list[str]]]) -> str | None:
-    """Return the value of a query over its members."""
+def total(query: Row, rows: Sequence[dict[str, list[str]]]) -> Any:
+    """Return the value of a query over its members: as a text, or by kind, amount and unit."""
     operation, column = query["operation"], query["column"]
     if operation in ("count", "list"):
         one = single(rows, column)[0] if operation == "list" and column and len(rows) == 1 else ""
@@ -336,7 +320,17 @@ def total(query: Row, rows: Sequence[dict[str, list[str]]]) -> str | None:
     if len(kinds) != 1 or not values[0] or values[0][0] not in able:
         raise CountError(f"{column} has no {operation}")
     made = {"min": min, "max": max}.get(operation, sum)(one[1] for one in values if one)
-    return written(values[0][0], Fraction(made) / (len(values) if operation == "average" else 1), values[0][2])
+    return values[0][0], Fraction(made) / (len(values) if operation == "average" else 1), values[0][2]
+
+def grouped(query: Row, rows: Sequence[dict[str, list[str]]]) -> dict[str, tuple[int, Any]]:
+    """Return how many members have each value of the grouping field, and their own value."""
+    parts: dict[str, list[dict[str, list[str]]]] = defaultdict(list)
+    for row in rows if query["group"] else []:
+        for name in {plain(text) for text in row[query["group"]] or [""]}:
+            parts[name].append(row)
+    is_made = query["operation"] not in ("list", "count")
+    return {name: (len(those), total(query, those) if is_made and any(single(those, query["column"])) else None)
+            for name, those in parts.items()}
 
 def identity_faults(receipt: Row, identifier: str | None) -> Iterator[str]:
     """Yield what is wrong with the id; whoever did not ask is shown a receipt without some fields, which has no id."""
@@ -378,7 +372,7 @@ def passage_faults(receipt: Row, chunks: dict[str, Row]) -> Iterator[str]:
 def set_faults(stated: Row, corpus: Corpus) -> Iterator[str]:
     """Yield the members that are missing or none, and whatever else another count finds otherwise."""
     try:
-        counted, made = corpus.count(stated["query"])
+        counted, made, groups = corpus.count(stated["query"])
     except CountError as error:
         yield f"set: it cannot be counted ({error})"
         return
@@ -387,9 +381,13 @@ def set_faults(stated: Row, corpus: Corpus) -> Iterator[str]:
         yield from (f"set: member {each[0]} {note}" for each in those if each not in others)
     if said != true and all(each in true for each in said):
         yield "set: its members are in another order, or one is there twice"
-    if stated["value"] != made:
+    if not is_shown(stated["value"], made):
         yield f"set: its value is {made}, not {stated['value']}"
-    shape = {"query": stated["query"], "members": [[key, *row] for key, row in counted], "value": made}
+    noted = {plain(name): (number, result) for name, number, result in stated.get("groups", ())}
+    if noted.keys() != groups.keys() or not all(noted[name][0] == number and is_shown(noted[name][1], result)
+                                                for name, (number, result) in groups.items()):
+        yield f"set: its groups are {groups}"
+    shape = {"query": stated["query"], "members": [[key, *row] for key, row in counted], "value": stated["value"]}
     if stated["digest"] != digest(shape):
         yield "set: its digest is another"
 
@@ -405,9 +403,19 @@ def faults_of(receipt: Row, folder: Path, identifier: str | None = None) -> list
     faults += passage_faults(receipt, {row["chunk_id"]: row for row in rows})
     if "set" in receipt:
         facts, others = (parquet.read_table(folder / name).to_pylist() for name in beside)
-        corpus = Corpus(rows + others, facts, receipt["readers"])
-        faults += set_faults(receipt["set"], corpus)
-        if receipt["set"].get("generation", receipt["generation"]) != receipt["generation"]:
+        stated, readers = receipt["set"], receipt["readers"]
+        if "among" in stated:  # of pages alone that are open in that generation, too, and show no other page's text
+            now = folder.parent / stated["among"]
+            published = json.loads((now / "manifest.json").read_text("utf-8"))
+            faults += generation_faults({"generation": stated["among"]}, now, published, beside[:1])
+            pages = parquet.read_table(now / beside[0]).to_pylist()
+            still = {row["page_id"] for row in pages if row["readers"] in readers}
+            facts = [row for row in facts if row["page_id"] in still and still.issuperset(row["includes"])]
+        if "older" in stated:
+            return [*faults, "set: changes are compared by `citelock receipt verify` alone"]
+        kept = {row["page_id"] for row in facts}
+        faults += set_faults(stated, Corpus([row for row in rows + others if row["page_id"] in kept], facts, readers))
+        if stated.get("generation", receipt["generation"]) != receipt["generation"]:
             faults.append("set: it is of another generation")
     return faults
 

@@ -190,7 +190,10 @@ def _asked(questions: Sequence[Row]) -> list[Figure]:
         return []
     counts = Counter(map(outcome_of, asked))
     shown: Mapping[str, Outcome] = {"answered": "told", "closest shown": "closest"}
-    return [
+    of_sets = [row for row in asked if "set" in row.get("timings_ms", {})]
+    taken, note = sum(row["generator"] == "set" for row in of_sets), "questions in words of a set; others as usual"
+    sets = [Figure("answered by a whole set", f"{taken:,}", note=f"of {len(of_sets):,} {note}")] if of_sets else []
+    return sets + [
         Figure(
             name,
             f"{100 * counts[outcome] / len(asked):.0f} %",

@@ -121,6 +121,8 @@ def ask(body: AskBody, request: HttpRequest, caller: Caller, service: CurrentSer
     mode: QuestionMode = "book-wide" if body.mode == "book-wide" else "corpus"
     occasion = body.context.occasion(mode) if isinstance(body.context, Shown) else Occasion(mode)
     occasion = replace(occasion, as_of=body.as_of or "")
+    if body.as_of and (selected is not None or mode == "book-wide"):
+        raise RequestError(400, "BAD_REQUEST", "'as_of' asks all pages: mode corpus", "as_of")
     if mode == "book-wide":
         check_books(pipeline)
 

@@ -21,6 +21,7 @@ def certificate(result: SetResult, classes: Iterable[str]) -> dict[str, Any]:
         "readers": sorted(classes),
         "members": [[member.key, sha256_of(member.cells)] for member in result.members],
         "value": result.value,
+        "groups": [[group.name, group.count, group.value] for group in result.groups],
         "digest": result.digest,
     }
 
@@ -50,6 +51,8 @@ def _faults(stated: Mapping[str, Any], counted: Mapping[str, Any], query: SetQue
         yield "set: its members are in another order"
     if stated["value"] != counted["value"]:
         yield f"set: its value is {counted['value']}, not {stated['value']}"
+    if stated.get("groups", counted["groups"]) != counted["groups"]:  # of older receipts nobody noted them
+        yield "set: its groups are others"
     if stated["digest"] != counted["digest"]:
         yield "set: it has another digest"
     if stated["query"] != query.payload():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from threading import Lock
 
@@ -19,9 +20,9 @@ import pyarrow.compute as pc
 from rag_serving.records.sets import SetError
 from rag_serving.sets.cells import normalized
 
-_LONG, _COLUMNS = 10_000, 4  # texts of a column that something is kept of, and how many of those
+_LONG, _MOST_KEPT = 10_000, 16  # texts of a column that something is kept of, and how much of that
 _lock = Lock()
-_kept: dict[tuple[tuple[int, int, int], ...], tuple[pa.ChunkedArray | pa.Array, np.ndarray]] = {}
+_kept: dict[tuple[object, ...], tuple[pa.ChunkedArray | pa.Array, np.ndarray]] = {}
 _LAST = 0x30000  # above, no character has a compatibility form
 _FEW = 500  # texts that are read one by one
 _MARKS = r"\p{M}|[\x{1100}-\x{11ff}]"  # what other characters are composed with
@@ -45,6 +46,9 @@ class Phrase:
 
     def rows(self, texts: pa.ChunkedArray | pa.Array) -> np.ndarray:
         """Return the places of the texts that have the phrase, in order."""
+        return _once(texts, self.normalized, lambda: self._found(texts))
+
+    def _found(self, texts: pa.ChunkedArray | pa.Array) -> np.ndarray:
         places = self.sieved(texts)
         few = texts.take(pa.array(places))
         fits = np.zeros(len(places), bool)
@@ -96,15 +100,22 @@ class Phrase:
 
 
 def _odd(texts: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Return the places of the texts that are not simple; of a long column they are kept for the next phrase."""
+    """Return the places of the texts that are not simple."""
+    return _once(texts, "", lambda: np.flatnonzero(~np.asarray(_is_simple(texts))))
+
+
+def _once(texts: pa.ChunkedArray | pa.Array, what: str, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """Return places in a column; of a long one those that were made last are kept for the next question."""
     if len(texts) < _LONG:
-        return np.flatnonzero(~np.asarray(_is_simple(texts)))
+        return make()
     chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
-    key = tuple((chunk.buffers()[1].address, chunk.offset, len(chunk)) for chunk in chunks)
+    key = (what, *((chunk.buffers()[1].address, chunk.offset, len(chunk)) for chunk in chunks))
     with _lock:
-        kept = _kept.pop(key, None) or (texts, np.flatnonzero(~np.asarray(_is_simple(texts))))
+        kept = _kept.pop(key, None)
+    kept = kept or (texts, make())
+    with _lock:
         _kept[key] = kept  # the buffer that the key names lives as long
-        while len(_kept) > _COLUMNS:
+        while len(_kept) > _MOST_KEPT:
             del _kept[next(iter(_kept))]
     return kept[1]
 

@@ -34,7 +34,7 @@ COLUMNS = {
 """Fields that are shown, and the columns they are read from."""
 _LINKS = ("links_to", "linked_from")
 _DATE = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?")
-_KEPT = 8  # tables that something is kept of
+_KEPT = 8  # tables that something is kept of, and properties of one
 _FAR = 120  # passages in all for each page of some, where those are looked up one after the other
 _TEXT_COLUMNS = ["chunk_id", "page_id", "title", "url", "anchor", "heading_path", "text", "structure"]
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -91,12 +91,20 @@ def first_passages(tables: SetTables, pages: Sequence[str]) -> dict[str, int]:
 
 def properties(tables: SetTables, key: str, pages: Sequence[str]) -> dict[str, list[Part]]:
     """Return the values of a property by page."""
-    found: dict[str, list[Part]] = {}
+    known: dict[str, dict[str, list[Part]]] = _PROPERTIES.of(tables)
     plain = normalized(key)
-    for passage in passages_at(tables, _rows_with(tables, pages, Phrase(key).sieved_keys)):
-        for part in properties_of(passage, plain):
-            found.setdefault(passage.page_id, []).append(part)
-    return found
+    found = known.get(plain)
+    if found is None:
+        is_few = len(pages) * _FAR <= tables.texts.num_rows
+        every, found = pages if is_few else tables.pages["page_id"].to_pylist(), {}
+        for passage in passages_at(tables, _rows_with(tables, every, Phrase(key).sieved_keys)):
+            for part in properties_of(passage, plain):
+                found.setdefault(passage.page_id, []).append(part)
+        if not is_few:
+            known[plain] = found
+            for old in list(known)[:-_KEPT]:
+                known.pop(old, None)
+    return {page: found[page] for page in pages if page in found}
 
 
 def mentioning(tables: SetTables, phrase: Phrase, pages: Sequence[str]) -> dict[str, int]:
@@ -331,3 +339,4 @@ class PerTables:
 
 
 _HEADINGS = PerTables(_headings)
+_PROPERTIES = PerTables(lambda _: {})  # of all pages, by key

@@ -264,13 +264,12 @@ class Vocabulary:
         in place of a space, which may be meant, too; and some have it. One word need not be on any."""
         *before, last = re.split(r"[\s-]+", phrase)
         one = last[:-1] if len(last) > _SHORTEST_PLURAL and last.endswith("s") else last
-        forms = {joint.join([*before, form]) for joint in (" ", "-") for form in (one, f"{one}s")}
-        texts = self.tables.texts.select(["page_id", "text"])
-        alike = texts.take(pa.array(Phrase(" ".join([*before, one])).sieved(texts["text"])))
+        forms = {joint.join([*before, form]) for joint in (" ", "-") for form in (one, f"{one}s")} - {phrase}
+        texts = self.tables.texts
 
         def having(form: str) -> set[str]:
-            rows = alike["page_id"].take(pa.array(Phrase(form).rows(alike["text"])))
-            return {*rows.to_pylist(), *headed(self.tables, Phrase(form))} & self.by_id.keys()
+            rows = texts["page_id"].take(pa.array(Phrase(form).rows(texts["text"])))
+            return {*pc.unique(rows).to_pylist(), *headed(self.tables, Phrase(form))} & self.by_id.keys()
 
         found = having(phrase)
         return all(having(form) <= found for form in forms) if found else not before

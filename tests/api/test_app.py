@@ -103,6 +103,16 @@ def test_a_stream_of_nothing_published_is_an_error_in_the_answer(tmp_path: Path)
     assert [events[-1][0], events[-1][1]["code"]] == ["answer", "UNAVAILABLE"]
 
 
+def test_a_question_as_of_a_time_from_which_nothing_is_kept_is_told_what_is(client: TestClient) -> None:
+    now = client.post("/v1/ask", json=QUESTION).json()["generation"]
+    assert client.post("/v1/ask", json={**QUESTION, "as_of": now}).json()["status"] == "answered"
+    past = client.post("/v1/ask", json={**QUESTION, "as_of": "2019-02-09"}).json()
+    assert past["status"] == "refused"
+    assert now in past["answer"]
+    selected = {**QUESTION, "mode": "selected_text", "context": "In the evening you call the guard.", "as_of": now}
+    assert client.post("/v1/ask", json=selected).status_code == 400
+
+
 def test_a_question_that_leans_on_the_one_before_is_completed_and_says_so(client: TestClient) -> None:
     def ask(question: str, history: list[dict[str, str]]) -> dict[str, Any]:
         made: dict[str, Any] = client.post("/v1/ask", json={"question": question, "history": history}).json()

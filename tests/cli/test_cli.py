@@ -40,6 +40,11 @@ def test_ask_prints_json(config: str) -> None:
     assert json.loads(out)["passages"]
 
 
+def test_ask_as_of_a_time_from_which_nothing_is_kept_names_what_is(config: str) -> None:
+    code, out, _ = run("ask", QUESTION, "--config", config, "--as-of", "2019-02-09")
+    assert (code, out.startswith("No generation of '2019-02-09' is kept. Kept are: ")) == (0, True)
+
+
 def test_ask_prints_what_comes_closest_below_a_line_of_its_own(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CITELOCK_GATES__MIN_CONFIDENCE", "1")
     code, out, err = run("ask", QUESTION, "--config", config, "--explain")

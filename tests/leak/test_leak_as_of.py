@@ -11,6 +11,7 @@ import pytest
 from support.building import build
 from support.envelopes import Wiki, envelope
 
+from evals.verify_receipt import faults_of
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import NO_PAST, Pipeline
@@ -95,8 +96,8 @@ def reached(some: set[str], plans: dict[str, Plan], way: str) -> set[str]:
     return some
 
 
-@pytest.fixture(params=range(3))
-def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Past, Past, set[str]]:
+@pytest.fixture(scope="module", params=range(3))
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Past, Past, set[str]]:
     """A wiki with pages that are hidden or deleted in its second generation, and one that never had them."""
     dice = random.Random(f"as of {request.param}")
     plans = {one: Plan(one, dice) for one in PAGES}
@@ -104,6 +105,7 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Past, Past, se
     gone = reached(hidden | deleted, plans, "above")
     left = [plan.envelope() for one, plan in plans.items() if one not in reached(gone, plans, "shown")]
     second = [plan.envelope(one in hidden) for one, plan in plans.items() if one not in deleted]
+    tmp_path = tmp_path_factory.mktemp("as_of")
     whole = Past(tmp_path / "whole", [plan.envelope() for plan in plans.values()], second)
     return whole, Past(tmp_path / "rest", left, left), gone
 
@@ -123,6 +125,11 @@ def test_receipts_of_the_past_hold_and_other_questions_are_refused(both: tuple[P
         answer = whole.asked(question)
         assert answer.generation == whole.kept[0]
         assert whole.pipeline.proof(answer.receipt_id or "", ANN).faults == ()
+        receipt = whole.pipeline.receipts.stored(answer.receipt_id or "", "demo").receipt()
+        folder = whole.wiki.home / "tenants/demo/generations"
+        assert faults_of(receipt, folder / whole.kept[0], answer.receipt_id) == []
+        del receipt["set"]["among"]
+        assert faults_of(receipt, folder / whole.kept[0])
     assert whole.asked("how red is the harbour?").answer == NO_PAST
     refused = whole.asked("how many pages are there", as_of="2019-01-01")
     assert refused.status == "refused"

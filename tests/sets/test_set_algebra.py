@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.random_sets import CLASSES, Corpus, random_corpus, random_query
 
 from evals.verify_receipt import Corpus as Counted
-from evals.verify_receipt import CountError, digest
+from evals.verify_receipt import CountError, digest, is_shown, plain
 from rag_serving.records.sets import SetError, SetQuery, SetResult
 from rag_serving.sets.certificate import certificate, recount
 from rag_serving.sets.execute import execute
@@ -36,12 +36,14 @@ def agree(seed: int) -> bool:
     if isinstance(result, str):  # it may be more careful, but not wrong
         return False
     try:
-        members, value = Counted(corpus.chunks, corpus.pages, classes).count(query.payload())
+        members, value, groups = Counted(corpus.chunks, corpus.pages, classes).count(query.payload())
     except CountError as error:
         raise AssertionError(f"{query}: {result.members} although {error}") from error
     assert [(member.key, list(member.cells)) for member in result.members] == members
-    assert result.value == value
-    told = {"query": query.payload(), "members": [[key, *cells] for key, cells in members], "value": value}
+    assert is_shown(result.value, value)
+    assert {plain(each.name): each.count for each in result.groups} == {name: one[0] for name, one in groups.items()}
+    assert all(is_shown(each.value, groups[plain(each.name)][1]) for each in result.groups)
+    told = {"query": query.payload(), "members": [[key, *cells] for key, cells in members], "value": result.value}
     assert result.digest == digest(told)
     assert recount(certificate(result, classes), corpus.tables(classes)) == []
     return bool(members)

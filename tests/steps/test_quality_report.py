@@ -90,6 +90,18 @@ def test_questions_without_an_answer_are_a_list_the_most_asked_first() -> None:
     assert "May I bring my &lt;dog&gt;?" in html(report)
 
 
+def test_questions_about_sets_are_counted_with_those_that_a_set_answered() -> None:
+    timed = {"timings_ms": {"total": 9.0, "set": 4.0}}
+    questions = [
+        asked("Which pages mention tea?", "answered", 100.0, generator="set", **timed),
+        asked("Which tea is best?", "answered", 200.0, generator="extractive", **timed),
+        asked("How do I brew it?", "answered", 300.0, generator="extractive", timings_ms={"total": 9.0}),
+    ]
+    first, *others = quality_report("demo", None, [], {}, questions).figures
+    assert (first.name, first.value, first.note[:5]) == ("answered by a whole set", "1", "of 2 ")
+    assert "answered by a whole set" not in [each.name for each in others]
+
+
 def test_without_their_text_questions_are_told_apart_by_their_hash() -> None:
     report = quality_report("demo", None, [], {}, [{**asked("x", "not_found", 1.0), "question": None}])
     (table,) = report.tables
