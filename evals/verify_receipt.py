@@ -135,7 +135,7 @@ def duration(text: str, low: str) -> tuple[Fraction | None, str]:
 def is_shown(text: Any, made: Any) -> bool:
     """Return whether a text is what was made, with two decimals at most."""
     one = value(str(text)) if isinstance(made, tuple) else None
-    return text == made if one is None else one[::2] == made[::2] and abs(one[1] - made[1]) * 200 <= 1
+    return bool(text == made if one is None else one[::2] == made[::2] and abs(one[1] - made[1]) * 200 <= 1)
 
 def units_of(chunk: Row) -> tuple[list[tuple[Any, ...]], str]:
     """Return the units of a chunk, each kind, start, end, block, marker and depth, and the header carried into it."""

@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain, dropwhile, takewhile
 from typing import Any, NamedTuple
 
@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_serving.records.sets import Condition, Kind, Operation, SetError, SetQuery, SetTables
-from rag_serving.sets.cells import value_of
+from rag_serving.sets.cells import normalized, value_of
 from rag_serving.sets.pages import PerTables, passages_of
 from rag_serving.sets.phrases import Fact, Step, covers, phrase, words_of_phrases
-from rag_serving.sets.tables import rows_of
+from rag_serving.sets.tables import items_of, rows_of
 from rag_serving.sets.vocabulary import KINDS, QuestionWords, Values, stemmed
 from rag_serving.text.analyzer import stems
 
@@ -99,12 +99,27 @@ class _Containers:
         if not content:
             return []
         said = set(words.stems)
-        whole = (  # what hangs under `Committers and their duties` is no committer
+        asked = {stem for _, stem in content}
+        whole = (  # what hangs under `Committers and their duties` is no committer; a column may be in many tables
             each
             for each in named.values()
-            if each.kind != "items" or each.entity - (known if len(each.sections) == 1 else set()) <= said
+            if (
+                each.entity - (known if len(each.sections) == 1 else set()) <= said and not self._lists_pages(each)
+                if each.kind == "items"
+                else each.kind == "headings" or each.names & asked
+            )
         )
         return [container for container in whole if container.may_know(content)]
+
+    def _lists_pages(self, container: Container) -> bool:
+        """Return whether half of the items are titles of pages: where to go, and not what there is."""
+        passages = (each for page, _ in container.sections for each in passages_of(self._tables, page))
+        items = list(items_of([each for each in passages if (each.page_id, each.anchor) in container.sections]))
+        return 2 * sum(normalized(item.cells[0][1]) in self._titles for item in items) >= len(items)
+
+    @cached_property
+    def _titles(self) -> frozenset[str]:
+        return frozenset(map(normalized, self._tables.pages["title"].to_pylist()))
 
     def with_columns(self, container: Container) -> Container:
         """Return a container with its columns; without any where its rows cannot be read or are of several tables."""

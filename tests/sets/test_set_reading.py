@@ -125,6 +125,8 @@ def test_what_hangs_under_a_longer_heading_is_something_else() -> None:
             "1": [
                 Piece("- Onboarding\n- Releasing", ("Committers and their duties",)),
                 Piece("- Ann\n- Bo", ("Suppliers",)),
+                Piece("- Page 1\n- Bo", ("Releases",)),
+                Piece("| Command | Does |\n|---|---|\n| make | All of it |", ("Running the tests",)),
             ]
         }
     )
@@ -132,6 +134,8 @@ def test_what_hangs_under_a_longer_heading_is_something_else() -> None:
     assert query is not None
     assert execute(query, tables, "g").value == "2"
     assert read_set("how many committers are there", tables) is None
+    assert read_set("list all releases", tables) is None  # pages to go to
+    assert read_set("list all commands", tables) is None  # other tables may have some
 
 
 @pytest.mark.parametrize(
