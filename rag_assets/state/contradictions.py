@@ -19,7 +19,8 @@ from rag_assets.steps.contradictions.examination import VERSION, Corpus, examine
 from rag_assets.steps.contradictions.findings import Acknowledgement, Finding, acknowledgements, finding_of
 from rag_serving.artifacts.manifest import read_manifest, read_named_table
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, PAGES, SECTIONS
-from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_json
+from rag_serving.artifacts.signed_files import read_signed, write_signed
+from rag_serving.artifacts.store import Store, StoreError, read_table
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.indexes.catalog import current_generation
 from rag_serving.indexes.generation_parts import CHUNKS_FILE
@@ -62,13 +63,13 @@ def tenant_findings(config: Config, store: Store, tenant: str, today: date, cach
     made = [state.sections.model_dump() if state.sections else None for state in states]
     key = digest(VERSION, generation, today, config.ingestion.dedup_threshold, made)
     try:
-        kept = read_json(cache)
+        kept = read_signed(store, cache)
         if kept["key"] == key:
             return generation, [finding_of(values) for values in kept["findings"]]
     except (StoreError, KeyError, TypeError):
         pass
     findings = examined(read_corpus(config, store, tenant), today)
-    write_json(cache, {"key": key, "findings": [asdict(finding) for finding in findings]})
+    write_signed(store, cache, {"key": key, "findings": [asdict(finding) for finding in findings]})
     return generation, findings
 
 

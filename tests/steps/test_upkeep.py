@@ -9,6 +9,7 @@ from pathlib import Path
 from rag_assets.build.linting import folder_corpus
 from rag_assets.steps.contradictions.examination import examined
 from rag_assets.steps.contradictions.findings import Finding
+from rag_assets.steps.contradictions.upkeep import dead_links
 
 TODAY = date(2026, 3, 10)
 COPY = " ".join(f"Step {number} moves the container from block {number} to the quay." for number in range(1, 9))
@@ -42,6 +43,16 @@ def test_links_to_missing_pages_and_anchors_are_listed_and_others_are_not(tmp_pa
     assert about(found)[1] == "missing.md"
     assert about(found)[0].endswith("#gone")
     assert {quote.file for finding in found for quote in finding.quotes} == {"a.md"}
+
+
+def test_links_out_of_a_part_of_a_wiki_are_not_judged_and_those_of_a_folder_are(tmp_path: Path) -> None:
+    links = " ".join(f"[{number}](p{number}.md)" for number in range(12))
+    assert len(of_kind("dead_link", tmp_path, {"all.md": f"# All\n\n{links}"})) == 12
+    corpus = folder_corpus(tmp_path)
+    assert list(dead_links(corpus.sections, corpus.pages)) == []
+    (tmp_path / "all.md").write_text("# All\n\n[0](p0.md)", encoding="utf-8")
+    corpus = folder_corpus(tmp_path)
+    assert about(dead_links(corpus.sections, corpus.pages)) == ["p0.md"]
 
 
 def test_reviews_are_overdue_by_front_matter_or_a_line_and_not_before_their_day(tmp_path: Path) -> None:

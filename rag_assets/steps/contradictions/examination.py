@@ -33,7 +33,7 @@ class Corpus:
         sections: rows of SECTIONS.
         pages: rows of PAGES.
         properties: what else is known of pages: front matter.
-        files: names below the folder that are there without being pages.
+        files: names of all there is below the folder; none: that is not known.
     """
 
     chunks: pa.Table

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from rag_assets.steps.contradictions.findings import Finding, Quote
-from rag_assets.steps.contradictions.values import are_comparable
+from rag_assets.steps.contradictions.values import are_comparable, past_pages
 from rag_assets.steps.dedup import Fingerprints, bands_of, jaccard, shingles_of, words_of
 from rag_assets.steps.sections.anchors import PageTargets, landings
 from rag_serving.records.passages import Chunk
@@ -37,18 +37,21 @@ _NOBODY = re.compile(r"[-–—?\s.]*|tb[acd]|none|n/?a|nobody|vacant|unknown|to
 _PROPERTY = re.compile(r"[*_`]{0,4}([^\W\d_][\w -]{1,40}?)[*_`]{0,4}\s?:[*_`]{0,4}\s*(.{0,80})", re.DOTALL)
 _DATED_LABEL = re.compile(r"(review[ _-]by|valid[ _-]until|expires)[ _-](.+)", re.I)
 _PAGE_FILE = re.compile(r"(?![\w+.-]+:|/)[^:]*\.(?:mdx?|html?|rst|adoc)", re.I)
+_MOST_DEAD, _FEW_DEAD = 0.2, 10  # share of the links to pages of a space from which on its pages are not all known
 _COPY, _WORDS, _MOST_COPIES = 0.8, 40, 3  # least similarity of a copy; its fewest words; more are a template
 
 
 def dead_links(sections: pa.Table, pages: pa.Table, files: Collection[str] = ()) -> Iterator[Finding]:
-    """Yield links to pages of a known space that are not there, and to anchors that their page does not have.
+    """Yield links to pages that are not there, and to anchors that their page does not have.
 
-    `files`: names below the folder that are there without being pages.
+    Pages are missed in spaces that are known, and known whole: of a part of a space many links lead out. `files`: names
+    of all there is below the folder.
     """
     rows = pages.select(["page_id", "space", "title", "url", "source_file"]).to_pylist()
     page_of = {row["page_id"]: row for row in rows}
     targets, spaces = PageTargets(rows), {row["space"] for row in rows}
     folders = {posixpath.dirname(row["source_file"]) for row in rows if row["source_file"]}
+    judged: dict[str, list[Finding | None]] = defaultdict(list)
     places = dict(zip(sections["section_id"].to_pylist(), sections["page_id"].to_pylist(), strict=True))
     own = (
         row for row in sections.select(["page_id", "included_from", "links"]).to_pylist() if not row["included_from"]
@@ -61,8 +64,13 @@ def dead_links(sections: pa.Table, pages: pa.Table, files: Collection[str] = ())
             else:
                 file = _file(link, page["source_file"])
                 is_meant = file is not None and posixpath.dirname(file) in folders and file not in files
-            if is_meant and targets.of(link, page["space"]) is None:
-                yield _dead(page, link, link["target"])
+            if is_meant:
+                dead = targets.of(link, page["space"]) is None
+                judged[link["space"] or page["space"]].append(_dead(page, link, link["target"]) if dead else None)
+    for links in judged.values():
+        gone = [finding for finding in links if finding]
+        if files or len(gone) <= max(_MOST_DEAD * len(links), _FEW_DEAD):
+            yield from gone
     for landing in landings(sections, pages):
         if landing.target is None:
             link = landing.link
@@ -144,7 +152,9 @@ def drifting_copies(
         threshold: similarity from which a copy with the same figures is not indexed.
         versions: whether versions of one page are compared, too.
     """
-    near = [pair for pair in _pairs(known) if are_comparable(chunks[pair[0]], chunks[pair[1]], versions)]
+    past = past_pages(chunks)
+    pairs = ((one, two) for one, two in _pairs(known) if past.isdisjoint((chunks[one].page_id, chunks[two].page_id)))
+    near = [(one, two) for one, two in pairs if are_comparable(chunks[one], chunks[two], versions)]
     rows = sorted({row for pair in near for row in pair})
     shingles = dict(zip(rows, shingles_of([words_of(chunks[row].text) for row in rows]).sets(), strict=True))
     partners: dict[int, list[tuple[int, float]]] = defaultdict(list)

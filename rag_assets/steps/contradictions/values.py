@@ -10,6 +10,7 @@ of each page.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,11 +32,13 @@ from rag_serving.text.currency import (
     without_versions,
 )
 from rag_serving.text.figures import SPELLED
+from rag_serving.text.polarity_words import NEGATIONS, contradict
 
 VERSION = 1
 """Raised when other findings are made of the same chunks."""
-_ALIKE, _OPPOSITE = 0.6, 0.85  # Jaccard similarity of the words of sentences; the same where one denies the other
-_FEWEST = 3  # words of such a sentence
+_ALIKE, _OPPOSITE = 0.7, 0.85  # Jaccard similarity of the words of sentences; the same where one denies the other
+_MORE = 2  # words that a denial adds: "does not"
+_FEWEST = 2  # words of such a sentence; of so few all are the same
 _LONGEST = 600  # characters of a unit
 _MOST_MEMBERS = 40  # units of one block; more are no one's value
 _MOST_VALUES = 2  # of pages that speak of one thing
@@ -46,7 +49,10 @@ _MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
 _NAME = re.compile(rf"{SEPARATED_NAME}|(?<=[\w,;:]\s)[`*_\"']*(?!{_MONTHS})[A-Z]\w*|`[^`]+`")
 _GIVES_VALUES = re.compile(r"(?<!valid )\b(?:default|value|status|state|support|requir)", re.IGNORECASE)
 _NOT = frozenset(["cannot"])  # in one word it is no "not" to `polar`
+_NEGATING = frozenset(analyze(" ".join(NEGATIONS)))
 _CLOCK = re.compile(r"(?<![\d:])\d{1,2}:\d\d(?![\d:])")
+_CONDITION = re.compile(r"\b(?:if|when|unless|otherwise|while|where)\b", re.IGNORECASE)
+_REFERENCE = re.compile(r"\b(?:chapter|listing|figure|table|section|step|part|appendix|page)s?\s\d", re.IGNORECASE)
 _CLAUSE = re.compile(r"; |: |, (?:and|but|which|or|so|because|since)\b| and (?:are|is|can|have|has|must)\b")
 _WORD = re.compile(r"[^\W\d_]{2}")
 _VERSION_FOLDER = re.compile(r"(?:v|version-?)?\d+(?:\.(?:\d+|x))*", re.IGNORECASE)
@@ -75,7 +81,7 @@ def contradictions(chunks: Sequence[Chunk], *, versions: bool = False) -> list[F
         chunks: those of a generation, by page and place.
         versions: whether versions of one page are compared, too.
     """
-    past = _past_pages(chunks)
+    past = past_pages(chunks)
     said = [
         Compared(unit, chunk, analyze)
         for chunk in chunks
@@ -88,7 +94,7 @@ def contradictions(chunks: Sequence[Chunk], *, versions: bool = False) -> list[F
     return list({finding.quotes: finding for finding in map(_finding, kept)}.values())
 
 
-def _past_pages(chunks: Iterable[Chunk]) -> set[str]:
+def past_pages(chunks: Iterable[Chunk]) -> set[str]:
     """Return the pages that say of themselves that they are not in force, or are examples."""
     past = set()
     for chunk in chunks:
@@ -138,7 +144,8 @@ def _blocks(said: Compared) -> Iterator[tuple[str, str, str]]:
             yield key, name, heading
         if is_setting(key) and (not name or "default" in name):
             yield key, "default", ""
-    if said.unit.kind != "table" and len(said.identifiers) == 1 and "default" in said.text.lower():
+    is_told = said.unit.kind != "table" and len(said.identifiers) == 1 and "default" in said.text.lower()
+    if is_told and not _CONDITION.search(said.text):
         yield next(iter(said.identifiers)), "default", ""
 
 
@@ -155,15 +162,44 @@ def _gives_value(field: Field) -> bool:
 
 def _of_sentences(said: Sequence[Compared], versions: bool) -> Iterator[_Pair]:
     """Yield sentences of nearly the same words of which one gives another figure, or denies the other."""
-    sentences = (each for each in said if each.unit.kind != "table" and not _SUPPOSED.search(each.text))
-    wanted = [part for each in sentences for part in _clauses(each)]
-    words = [each.words - each.polar - _NOT for each in wanted]
-    for first, second, alike in _alike(words):
-        one, two = wanted[first], wanted[second]
-        if one.text == two.text or not are_comparable(one.chunk, two.chunk, versions) or _names(one) != _names(two):
-            continue
-        if alike >= (_OPPOSITE if _value_figures(one) == _value_figures(two) else _ALIKE):
-            yield from _differing(_shared(one, two), words[first] & words[second], [(one, two)], versions, 0.8 * alike)
+    sentences = (each for each in said if each.unit.kind != "table" and not _is_aside_said(each.text))
+    parts = [part for each in sentences for part in _clauses(each)]
+    has_figure = [_FIGURE.search(part.text) is not None for part in parts]
+    for least, is_with in ((_ALIKE, True), (_OPPOSITE, False)):
+        wanted = [part for part, has in zip(parts, has_figure, strict=True) if has == is_with]
+        wanted = [part for part in wanted if _says_enough(part)]
+        words = [each.words if is_with else _undenied(each) for each in wanted]
+        for first, second, alike in _alike(words, least):
+            one, two = wanted[first], wanted[second]
+            if one.text == two.text or not are_comparable(one.chunk, two.chunk, versions) or _names(one) != _names(two):
+                continue
+            if _value_figures(one) != _value_figures(two) or _is_denial(one, two):
+                pair, terms = (one, two), words[first] & words[second]
+                yield from _differing(_shared(one, two), terms, [pair], versions, 0.8 * alike)
+
+
+def _is_aside_said(text: str) -> bool:
+    """Return whether a sentence supposes something, or refers to a numbered part of the text."""
+    return bool(_SUPPOSED.search(text) or _REFERENCE.search(text))
+
+
+def _undenied(said: Compared) -> frozenset[str]:
+    return said.words - said.polar - _NOT
+
+
+def _says_enough(said: Compared) -> bool:
+    """Return whether the words of a sentence say what it is about."""
+    topic = len(_undenied(said))
+    return topic >= _FEWEST or (topic > 0 and len(said.words) > _FEWEST)
+
+
+def _is_denial(one: Compared, two: Compared) -> bool:
+    """Return whether two sentences are the same but for a "not"; a denied condition, or a clause more, denies none."""
+    is_turned = one.is_negative != two.is_negative or contradict(one.text, two.text)
+    if not is_turned or _CONDITION.search(one.text) or not (one.polar ^ two.polar) <= _NEGATING:
+        return False
+    shared, both = _undenied(one) & _undenied(two), _undenied(one) | _undenied(two)
+    return len(shared) >= _OPPOSITE * len(both) and abs(len(one.text.split()) - len(two.text.split())) <= _MORE
 
 
 def _clauses(said: Compared) -> Iterator[Compared]:
@@ -176,28 +212,26 @@ def _clauses(said: Compared) -> Iterator[Compared]:
             yield Compared(said.unit._replace(start=begin, end=end), said.chunk, said.analyze)
 
 
-def _alike(words: Sequence[frozenset[str]]) -> Iterator[tuple[int, int, float]]:
-    """Yield pairs of sets with a Jaccard similarity from _ALIKE on.
+def _alike(words: Sequence[frozenset[str]], least: float) -> Iterator[tuple[int, int, float]]:
+    """Yield pairs of sets with a Jaccard similarity from `least` on.
 
     Two such sets share one of their rarest words (prefix filtering: Bayardo, Ma, Srikant, WWW 2007).
     """
     counts = Counter(word for each in words for word in each)
     by_word: dict[str, list[int]] = defaultdict(list)
     for place, each in enumerate(words):
-        if len(each) < _FEWEST:
-            continue
+        size = len(each)
         rarest = sorted(each, key=lambda word: (counts[word], word))
         near: set[int] = set()
-        for word in rarest[: len(each) - int(_ALIKE * len(each) + 0.999) + 1]:
+        for word in rarest[: size - math.ceil(least * size) + 1]:
             near.update(by_word[word])
             by_word[word].append(place)
-        for other in sorted(near):
-            if len(words[other]) < _ALIKE * len(each):
-                continue
-            shared = len(each & words[other])
-            alike = shared / (len(each) + len(words[other]) - shared)
-            if alike >= _ALIKE:
-                yield other, place, alike
+        for other in near:
+            other_size = len(words[other])
+            if least * size <= other_size <= size / least:
+                shared = len(each & words[other])
+                if (alike := shared / (size + other_size - shared)) >= least:
+                    yield other, place, alike
 
 
 def _differing(
