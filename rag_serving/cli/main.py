@@ -34,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Answers from a company's own pages, whose citations cannot lie.",
-    epilog="Start with: citelock build, then: citelock ask 'How do I roll back a release?'",
+    epilog="Start with: citelock init, citelock build, then: citelock ask 'How do I roll back a release?'",
 )
 receipt_app = typer.Typer(
     help="Show a receipt, or prove that its quotes stand in the stored pages.", no_args_is_help=True
