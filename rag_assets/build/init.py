@@ -13,8 +13,8 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
+from math import ceil
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Literal
@@ -24,7 +24,6 @@ import typer
 import yaml
 
 from rag_assets.monitoring.source_health import examine
-from rag_assets.sources.base import SourceError
 from rag_assets.sources.confluence.client import ConfluenceClient, in_path
 from rag_assets.sources.confluence.listing import DETAILS, LIST_LIMIT, SpaceScope, counted, list_ids
 from rag_assets.sources.confluence.source import open_client
@@ -49,32 +48,26 @@ _CHUNKS_PER_PAGE = 5  # 332 passages of the 64 pages of sample/
 _CHUNKS_PER_S = 25  # all-MiniLM-L6-v2: passages of sample/, 24.7 for each second of one core of an AMD EPYC
 _KB_PER_CHUNK = 15  # 5 in a generation (docs/benchmarks-indexing.json), which has one before it, tables and caches
 _NOTES = {
-    "readers": "or everyone, from_source (what the space says), [group:NAME, user:NAME]",
+    "readers": "everyone, from_source (what the space says) or [group:NAME, user:NAME]",
     "auth": "names of environment variables; no secret stands here",
     "schedule": "cron in UTC; Dagster (`make up`) follows it",
 }
 
 
-@dataclass(frozen=True)
-class Asking:
-    """How answers that no flag gave are had: from a person, by default, or not at all."""
+def _answer(asks: bool, flag: str, given: str | None, question: str, default: str | None = None) -> str:
+    """Return an answer in one line: as a flag gave it, as a person types it, or the default.
 
-    is_terminal: bool
-
-    def answer(self, flag: str, given: str | None, question: str, default: str | None = None) -> str:
-        """Return an answer in one line.
-
-        Raises:
-            UsageError: there is nobody to ask and no default, or it has a character that no name has.
-        """
-        if given is None and self.is_terminal:
-            given = typer.prompt(question, default=default)
-        value = default if given is None else given.strip()
-        if not value:
-            raise UsageError(f"{flag} is missing: {question[0].lower()}{question[1:]}")
-        if not value.isprintable():
-            raise UsageError(f"{flag} has a character that no name has, such as a line's end")
-        return value
+    Raises:
+        UsageError: there is none, or it has a character that no name has.
+    """
+    if given is None and asks:
+        given = typer.prompt(question, default=default)
+    value = default if given is None else given.strip()
+    if not value:
+        raise UsageError(f"{flag} is missing: {question[0].lower()}{question[1:]}")
+    if not value.isprintable():
+        raise UsageError(f"{flag} has a character that no name has, such as a line's end")
+    return value
 
 
 def command(
@@ -100,21 +93,21 @@ def command(
     It asks for what no flag gives, reads the source as `citelock doctor` does, and shows who could read how many pages
     before the file is written. Secrets stay in the environment: the file names their variables.
     """
-    asking = Asking(_is_terminal() and not yes)
-    chosen = asking.answer("--kind", kind, "What is it: confluence, docs or files")
+    asks = _is_terminal() and not yes
+    chosen = _answer(asks, "--kind", kind, "What is it: confluence, docs or files")
     if chosen not in _KINDS:
         raise UsageError(f"--kind is confluence, docs or files, not {chosen!r}")
     if chosen == "confluence":
-        source = _confluence(asking, url, space, readers, token_env, user_env)
+        source = _confluence(asks, url, space, readers, token_env, user_env)
     else:
-        source = {"path": asking.answer("--path", path, "Folder or zip")}
+        source = {"path": _answer(asks, "--path", path, "Folder or zip")}
         source |= {"base_url": _address(url)} if url else {}
-        source["readers"] = _readers(asking, readers, None)
+        source["readers"] = _readers(asks, readers, None)
     usual = "*/15 * * * *" if chosen == "confluence" else "none"
-    ticks = asking.answer("--schedule", schedule, "Sync by cron (UTC), or none", usual)
+    ticks = _answer(asks, "--schedule", schedule, "Sync by cron (UTC), or none", usual)
     source |= {} if ticks == "none" else {"schedule": ticks}
     default = str(config_path())
-    file = Path(asking.answer("--config", str(config) if config else None, "File to write", default))
+    file = Path(_answer(asks, "--config", str(config) if config else None, "File to write", default))
     key = _key(source.get("space") or Path(source["path"]).name, chosen)
     before = file.read_text(encoding="utf-8") if file.exists() else None
     text = _new_file(file, key, chosen, source) if before is None else _with_source(before, file, key, chosen, source)
@@ -123,7 +116,7 @@ def command(
     if before is not None:
         lines = difflib.unified_diff(before.splitlines(), text.splitlines(), str(file), str(file), lineterm="")
         typer.echo(for_terminal("\n".join(lines)))
-    if not _may_write(asking, file, is_well, before is None or force):
+    if not _may_write(asks, file, is_well, before is None or force):
         raise typer.Exit(FAILED)
     write_bytes(file, text.encode())
     named = "" if str(file) == default else f" --config {quote(str(file))}"
@@ -134,9 +127,9 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _may_write(asking: Asking, file: Path, is_well: bool, may_change: bool) -> bool:
+def _may_write(asks: bool, file: Path, is_well: bool, may_change: bool) -> bool:
     """Return whether to write: a source that fails, and a file that is there, are for a person to decide on."""
-    if asking.is_terminal:
+    if asks:
         question = f"Write {file}" if is_well else f"Write {file} all the same"
         return (is_well and may_change) or typer.confirm(for_terminal(question), default=is_well and may_change)
     if is_well and not may_change:
@@ -145,41 +138,39 @@ def _may_write(asking: Asking, file: Path, is_well: bool, may_change: bool) -> b
 
 
 def _confluence(
-    asking: Asking, url: str | None, space: str | None, readers: str | None, token: str | None, user: str | None
+    asks: bool, url: str | None, space: str | None, readers: str | None, token: str | None, user: str | None
 ) -> dict[str, Any]:
-    address = asking.answer("--url", url, "Address of the Confluence, such as https://acme.atlassian.net/wiki")
+    address = _answer(asks, "--url", url, "Address of the Confluence, such as https://acme.atlassian.net/wiki")
     page = _PAGE_ADDRESS.fullmatch(address)  # of a page or a space, as a browser shows it
     address = _address(page[1] if page else address).rstrip("/")
     is_cloud = (urlsplit(address).hostname or "").endswith(".atlassian.net")
     if is_cloud and not urlsplit(address).path:
         address += "/wiki"
-    key = asking.answer("--space", space, "Key of the space", page[2] if page else None)
-    source: dict[str, Any] = {"base_url": address, "space": key, "readers": _readers(asking, readers, "from_source")}
-    token = asking.answer("--token-env", token, "Environment variable that has the token, or none", "CONFLUENCE_TOKEN")
+    key = _answer(asks, "--space", space, "Key of the space", page[2] if page else None)
+    source: dict[str, Any] = {"base_url": address, "space": key, "readers": _readers(asks, readers, "from_source")}
+    token = _answer(asks, "--token-env", token, "Environment variable that has the token, or none", "CONFLUENCE_TOKEN")
     if token == "none":
         return source
+    auth = {"kind": "bearer", "token_env": token}
     if is_cloud or user:
-        names = {"user_env": asking.answer("--user-env", user, "Variable that has the user", "CONFLUENCE_USER")}
-        auth = {"kind": "basic", **names, "token_env": token}
-    else:
-        auth = {"kind": "bearer", "token_env": token}
-    for flag in ("user_env", "token_env"):
-        if flag in auth and not _VARIABLE.fullmatch(auth[flag]):
-            option = flag.replace("_", "-")
-            raise UsageError(f"--{option} takes the name of an environment variable, in capitals, never what is in it")
+        name = _answer(asks, "--user-env", user, "Environment variable that has the user", "CONFLUENCE_USER")
+        auth = {"kind": "basic", "user_env": name, "token_env": token}
+    if not all(_VARIABLE.fullmatch(name) for key, name in auth.items() if key != "kind"):
+        raise UsageError("--token-env and --user-env take names of environment variables, in capitals, no secrets")
     return {**source, "auth": auth}
 
 
 def _address(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
-        raise UsageError("--url is https://HOST/PATH, without a user, a password or a query")
-    return url
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.username is None and not parts.query:
+            return url
+    raise UsageError("--url is https://HOST/PATH, without a user, a password or a query")
 
 
-def _readers(asking: Asking, given: str | None, default: str | None) -> str | list[str]:
+def _readers(asks: bool, given: str | None, default: str | None) -> str | list[str]:
     question = "Who may read it: everyone, or a list such as group:staff,user:ann"
-    said = asking.answer("--readers", given, question + (", or from_source" if default else ""), default)
+    said = _answer(asks, "--readers", given, question + (", or from_source" if default else ""), default)
     return said if said in ("everyone", "from_source") else [one.strip() for one in said.split(",")]
 
 
@@ -232,11 +223,8 @@ def _look(config: Config, key: str) -> bool:
     typer.echo(finding_line(found))
     if found.state == "fail":
         return False
-    try:
-        for line in _told(one, key):
-            typer.echo(f"      {for_terminal(line)}")
-    except SourceError as error:
-        typer.echo(f"      {for_terminal(str(error))}")
+    for line in _told(one, key):
+        typer.echo(f"      {for_terminal(line)}")
     return True
 
 
@@ -257,7 +245,7 @@ def _told(config: Config, key: str) -> Iterator[str]:
     yield f"{count:,} pages, readable for {who}{narrower}"
     chunks = count * _CHUNKS_PER_PAGE
     minutes, megabytes = chunks / _CHUNKS_PER_S / 60, chunks * _KB_PER_CHUNK / 1000
-    yield f"a first build takes about {minutes:,.0f} min more than its start, and {megabytes:,.0f} MB"
+    yield f"a first build takes about {ceil(minutes):,} min and {ceil(megabytes):,} MB"
 
 
 def _survey(client: ConfluenceClient, source: Confluence) -> tuple[int, int, int]:

@@ -55,7 +55,7 @@ _HELP = {
     "gold": "Draft questions for gold sets.",
     "build": "Sync the sources that changed and publish the tenants they belong to.",
     "generations.repair": "Restore the damaged parts of a generation, to the last bit as they were.",
-    "init": "Write the configuration of a first or a further source, and say what a build would take.",
+    "init": "Write the configuration of a source, after a look at it.",
     "lint": "List what pages say wrong about themselves: other values, dead links, overdue reviews.",
     "home": "Look at a home in an object store, and delete what nothing needs.",
     "index": "Prepare or look at the database of published generations.",

@@ -62,7 +62,7 @@ def test_a_space_is_written_with_who_may_read_it_and_how_to_go_on(wiki: StandIn,
     code, out, err = run("init", *flags(wiki))
     assert code == 0, err
     assert "3 pages, readable for group:staff; 1 of the first 3 are restricted further" in out
-    assert "a first build takes about" in out
+    assert "a first build takes about 1 min and 1 MB" in out
     assert out.endswith("config/app.yaml is written. Next: citelock build\n")
     assert TOKEN not in (folder / "config" / "app.yaml").read_text(encoding="utf-8") + out
     (source,) = load_config().sources.values()
@@ -171,7 +171,9 @@ def test_whatever_a_path_is_called_it_is_a_path(name: str, folder: Path) -> None
         ("space", 'ENG\nhome: "/"', "--space has a character"),
         ("url", "https://ann:pw@wiki.example", "without a user"),
         ("url", "wiki.example", "https://HOST"),
-        ("token_env", "ATATT3x-s3cr3t", "never what is in it"),
+        ("url", "http://[", "https://HOST"),
+        ("user_env", "ann@example.com", "names of environment variables"),
+        ("token_env", "ATATT3x-s3cr3t", "no secrets"),
         ("readers", "group:a\n,user:b", "--readers has a character"),
         ("readers", "staff", "must start with 'group:' or 'user:'"),
         ("schedule", "soon", "schedule"),
