@@ -25,12 +25,21 @@ from rag_serving.text.polarity_words import NEGATIONS, contradict, negations
 Relation = Literal["same", "other"]
 
 _ABOUT, _LEAST_ABOUT = 0.72, 0.6  # of the claim's weight that a unit and what it hangs from must have
+
+_ABOUT_HERE, _ABOUT_SECTION = 0.55, 0.8  # of a unit, and of the section around it, in place of that
 _ALL, _NEARLY_ALL = 0.95, 0.85
 _LOW, _HIGH = (
     frozenset({"minimum", "min", "least", "lower", "lowest"}),
     frozenset({"maximum", "max", "most", "highest"}),
 )
 _SCOPE = re.compile(r"[^:.;]{2,60}:(?=\s)")
+_OF_ANY_SUBJECT = """
+cannot about accord according all ask asks also any anybody anyone back came come comes count counts each even everybody
+everyone find found gave get gets give given gives go goes happen happens have keep keeps kept know last lasts long make
+makes more most much need needs now once one only out person possible put say says see set somebody someone start starts
+stay stays take takes tell tells thing through time use used uses up want way work works yet still just currently
+"""
+_LIGHT = NEGATIONS.union(stem for word in _OF_ANY_SUBJECT.split() for stem in analyze(word))
 _CLAUSE = re.compile(r"(?:it|they|this|these) \w", re.IGNORECASE)
 _TURNED = 0.7  # Jaccard similarity of two statements of which one denies the other
 _FEWEST = 2  # words of what says one of something
@@ -99,6 +108,7 @@ class Statement:
 
     text: str
     beside: str = ""
+    section: str = ""  # all that stands around it
 
     @cached_property
     def tokens(self) -> tuple[tuple[str, str], ...]:
@@ -116,7 +126,7 @@ class Statement:
     @cached_property
     def words(self) -> frozenset[str]:
         """Return the stems of its words, names with them, without values and negations."""
-        return frozenset(text for kind, text in self.tokens if kind in ("word", "name", "cap")) - NEGATIONS
+        return frozenset(text for kind, text in self.tokens if kind in ("word", "name", "cap")) - _LIGHT
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -144,10 +154,12 @@ def relation(claim: Statement, page: Statement, weights: Mapping[str, float]) ->
         return None
     if (scope := _SCOPE.match(claim.plain)) and not frozenset(analyze(scope[0])) <= page.around:
         return None
-    if claim.names - page.around:
+    whole = page.around | _terms_beside(page.section)
+    if claim.names - whole:
         return "other" if _is_renamed(claim, page, weights) else None
     share = _share(claim.words, page.around, weights)
-    if share >= _LEAST_ABOUT and (found := _by_values(claim, page, share >= _ABOUT)):
+    is_near = share >= _ABOUT or (share >= _ABOUT_HERE and _share(claim.words, whole, weights) >= _ABOUT_SECTION)
+    if (is_near or share >= _LEAST_ABOUT) and (found := _by_values(claim, page, is_near)):
         return found
     if share < _ABOUT:
         return None

@@ -22,6 +22,7 @@ from rag_serving.checking.claims import TextClaim
 from rag_serving.checking.otherwise import Statement, relation
 from rag_serving.records.checks import ClaimVerdict
 from rag_serving.records.passages import Chunk
+from rag_serving.text.analyzer import analyze
 from rag_serving.text.normalization import folded
 from rag_serving.text.structure import columns_of, line_of
 from rag_serving.text.units import Unit, cells_of, is_whole
@@ -116,15 +117,15 @@ class Passage:
             alone = self.layout.alone(unit).text if unit.kind == "list" else ""
             clauses = [part for part in unit.of(text).split("; ") if part]
             said = dict.fromkeys((unit.of(text), *([alone] if alone else []), *(clauses if len(clauses) > 1 else [])))
-            return [Statement(each, f"{beside}\n{unit.of(text)}") for each in said]
+            return [Statement(each, f"{beside}\n{unit.of(text)}", text) for each in said]
         cells = cells_of(line_of(unit, text))
         columns = columns_of(self.chunk.parts.header_of(unit, text))
         row = f"{beside}\n{' '.join((*columns, *cells))}"
         if len(columns) != len(cells):
-            return [Statement(unit.of(text), row)]
+            return [Statement(unit.of(text), row, text)]
         key = f"{columns[0]} {cells[0]}"
         pairs = zip(columns[1:], cells[1:], strict=True)
-        return [Statement(f"{key} {column} {_measured(cell, column)}", row) for column, cell in pairs if cell]
+        return [Statement(f"{key} {column} {_measured(cell, column)}", row, text) for column, cell in pairs if cell]
 
     def _beside(self, unit: Unit) -> str:
         """Return what a unit may speak of unnamed: its headings, what it hangs from, and the sentence before it."""
@@ -169,8 +170,9 @@ def finding(claim: TextClaim, passages: Sequence[Passage], weights: Mapping[str,
     for passage in standing:
         for each in passage.said:
             found = {relation(ours, statement, weights) for statement in each.statements}
-            is_same = is_same or "same" in found
-            if "other" in found and other is None:
+            is_one = "same" in found and (each.unit.kind == "table" or "other" not in found)
+            is_same = is_same or is_one
+            if "other" in found and not is_one and other is None:
                 other = Finding("otherwise", passage, each.unit)
     if other and not is_same:
         return other
@@ -190,24 +192,30 @@ def _same_row(claim: TextClaim, passage: Passage) -> Unit | None:
 def _other_row(claim: TextClaim, passage: Passage) -> Unit | None:
     """Return the row that a claim names and gives the value of another row for, or repeats but for one cell."""
     said = f" {' '.join(_WORD.findall(claim.text.lower()))} "
-    cells = _cells(claim)
+    cells, terms = _cells(claim), frozenset(analyze(said))
     for row in passage.rows:
         if len(cells) == len(row.cells) > 2 and cells[0] == row.cells[0]:
             differing = [(one, two) for one, two in zip(cells, row.cells, strict=True) if one != two]
             if len(differing) == 1 and all(differing[0]):
                 return row.unit
-        elif _names(said, row.cells[0]) and _exchanges(said, row, passage.rows):
+        elif _is_of(terms, row) and _exchanges(said, terms, row, passage.rows):
             return row.unit
     return None
+
+
+def _is_of(terms: frozenset[str], row: Row) -> bool:
+    """Return whether terms have all of a row's name."""
+    named = frozenset(analyze(row.cells[0]))
+    return bool(named) and named <= terms
 
 
 def _cells(claim: TextClaim) -> tuple[str, ...]:
     return tuple(map(_plain_cell, _SEPARATOR.split(claim.text.strip(" |\n"))))
 
 
-def _exchanges(said: str, row: Row, rows: Sequence[Row]) -> bool:
+def _exchanges(said: str, terms: frozenset[str], row: Row, rows: Sequence[Row]) -> bool:
     """Return whether words give the value of another row, whose name they do not have, in place of a row's own."""
-    others = [each for each in rows if each.columns == row.columns and not _names(said, each.cells[0])]
+    others = [each for each in rows if each.columns == row.columns and not _is_of(terms, each)]
     for place in range(1, len(row.columns)):
         own = row.cells[place]
         values = {each.cells[place] for each in others} - {own}
