@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import command_line
 from support.command_line import CITELOCK
 from support.forked import run
 from support.s3_server import BUCKET, faulty
@@ -224,7 +225,7 @@ def test_the_home_is_listed_and_swept(config: Any, pages: Path) -> None:
     build(config("a"))
 
     def told(*command: str) -> list[dict[str, Any]]:
-        code, out, errors = run("home", *command, "--json", "--config", str(config("b")))
+        code, out, errors = command_line.run("home", *command, "--json", "--config", str(config("b")))
         assert code == 0, errors
         found: list[dict[str, Any]] = json.loads(out)
         return found
