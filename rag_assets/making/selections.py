@@ -48,7 +48,7 @@ from rag_assets.state.records import (
 )
 from rag_assets.steps.chunks.select import ChunkSelection, join_sources, select_chunks
 from rag_assets.steps.contexts.contextualize import Template, build_contexts, contextualized, token_counter
-from rag_assets.steps.dedup import find_duplicates, without_duplicates
+from rag_assets.steps.dedup import EXACT, find_duplicates, without_duplicates
 from rag_assets.steps.sections.splitting import IncludingSource, with_other_sources
 from rag_serving.artifacts.schema import CONTEXTS, DEDUP_MAP, GENERATION_CHUNKS, PAGES, SELECTED_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, read_table, write_table, write_text
@@ -100,8 +100,9 @@ def make_selection(making: Making) -> MadeSelection:
     started, duplicates, computed = monotonic(), DEDUP_MAP.empty(), 0
     if ingestion.dedup_enabled:
         texts = (selection.chunks[name].to_pylist() for name in ("text", "text_hash"))
-        prints, computed = SignatureCache(store.cache(tenant)).fingerprints(*texts)
-        duplicates = find_duplicates(selection.chunks, prints, ingestion.dedup_threshold)
+        cache, threshold = store.cache(tenant), ingestion.dedup_threshold
+        prints, computed = SignatureCache(cache, signed=threshold < EXACT).fingerprints(*texts)
+        duplicates = find_duplicates(selection.chunks, prints, threshold)
     seconds = monotonic() - started
     chunks = without_duplicates(selection.chunks, duplicates)
     left_out = selection.without(duplicates["dropped_id"].to_pylist(), "near-duplicate")

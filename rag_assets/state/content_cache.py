@@ -136,8 +136,8 @@ logger = logging.getLogger(__name__)
 class SignatureCache:
     """The fingerprints in a folder's `signatures.sqlite`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / SIGNATURES_FILE
+    def __init__(self, folder: Path, signed: bool = True) -> None:
+        self.path, self._signed = folder / SIGNATURES_FILE, signed
         self._file = ContentCache(self.path, _TABLE, _VERSION)
 
     def fingerprints(self, texts: Sequence[str], hashes: Sequence[str]) -> tuple[Fingerprints, int]:
@@ -145,15 +145,17 @@ class SignatureCache:
 
         `hashes` are the texts' own digests (`text_hash`). A file that cannot be used costs time and is told, no more.
         """
-        by_key = {f"{SIGNATURE_VERSION}:{digest}": text for digest, text in zip(hashes, texts, strict=True)}
+        version = f"{SIGNATURE_VERSION}" if self._signed else f"{SIGNATURE_VERSION}-"
+        by_key = {f"{version}:{digest}": text for digest, text in zip(hashes, texts, strict=True)}
         cached = self._lookup(list(by_key))
         missing = [key for key in by_key if key not in cached]
         for start in range(0, len(missing), _COMMIT_TEXTS):
             part = missing[start : start + _COMMIT_TEXTS]
-            made = {key: row.tobytes() for key, row in zip(part, fingerprints([by_key[k] for k in part]), strict=True)}
+            rows = fingerprints([by_key[key] for key in part], self._signed)
+            made = {key: row.tobytes() for key, row in zip(part, rows, strict=True)}
             self._remember(made)
             cached.update(made)
-        records = b"".join(cached[f"{SIGNATURE_VERSION}:{digest}"] for digest in hashes)
+        records = b"".join(cached[f"{version}:{digest}"] for digest in hashes)
         return np.frombuffer(records, FINGERPRINT), len(missing)
 
     def _lookup(self, keys: Sequence[str]) -> dict[str, bytes]:

@@ -27,7 +27,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,10 @@ from numpy.typing import NDArray
 from rag_serving.access.principals import may_all_read
 from rag_serving.artifacts.schema import DEDUP_MAP, SELECTED_CHUNKS
 from rag_serving.text.polarity_words import turns_of_folded
+
+if TYPE_CHECKING:
+    from datasketch import LeanMinHash, MinHashLSH
+
 
 WORDS_PER_SHINGLE = 3
 _WORD = re.compile(r"\w+")
@@ -155,6 +159,8 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 SIGNATURE_VERSION = 2
 """Raised when the same text would get another fingerprint."""
 PERMUTATIONS = 128
+EXACT = 1.0
+"""The threshold at which only the same words are duplicates: no signature is needed."""
 CAUGHT = 0.999
 """Probability with which two texts right at the threshold share a bucket."""
 # What is known of a text without looking at it again: number of words, digests of literals and of words, signature.
@@ -162,11 +168,12 @@ FINGERPRINT = np.dtype(
     [("words", "<u4"), ("literals", "<u8"), ("digest", "V16"), ("signature", "<u4", (PERMUTATIONS,))]
 )
 Fingerprints = NDArray[np.void]  # rows of FINGERPRINT
+_SCHEME = "affine32"  # signatures of another one are not comparable with those that are remembered
 _BLOCK = 2_000  # texts whose shingles are in memory at once
 
 
-def fingerprints(texts: Sequence[str]) -> Fingerprints:
-    """Return the fingerprint of each text [texts]."""
+def fingerprints(texts: Sequence[str], signed: bool = True) -> Fingerprints:
+    """Return the fingerprint of each text [texts]; with `signed`, its signature, by which similar texts are found."""
     found = np.zeros(len(texts), FINGERPRINT)
     for start in range(0, len(texts), _BLOCK):
         block = texts[start : start + _BLOCK]
@@ -175,50 +182,32 @@ def fingerprints(texts: Sequence[str]) -> Fingerprints:
         rows["words"] = [len(each) for each in words]
         rows["literals"] = [_digest(literals_of(text), 8) for text in block]
         rows["digest"] = [np.void(_bytes("\x1f".join(each), 16)) for each in words]
-        rows["signature"] = signatures(shingles_of(words))
+        if signed:
+            rows["signature"] = signatures(shingles_of(words))
     return found
 
 
 def signatures(shingles: Shingles) -> NDArray[np.uint32]:
-    """Return the MinHash signatures [texts, PERMUTATIONS]; that of a text without a word is of no use.
+    """Return the MinHash signatures [texts, PERMUTATIONS]; that of a text without a word is of no use."""
+    from datasketch import MinHash
 
-    They are those of datasketch's scheme `affine32`: the smallest of a * h + b modulo 2^32, for each odd a and each b.
-    """
-    random = np.random.RandomState(1)
-    factors = random.randint(0, 1 << 31, PERMUTATIONS, np.uint32) * np.uint32(2) + np.uint32(1)
-    terms = random.randint(0, 1 << 32, PERMUTATIONS, np.uint32)
-    found = np.full((len(shingles), PERMUTATIONS), np.iinfo(np.uint32).max, np.uint32)
-    for row, hashes in enumerate(shingles.sets()):
-        if len(hashes):
-            found[row] = (_mixed32(hashes.astype(np.uint32))[:, None] * factors + terms).min(axis=0)
-    return found
+    values = [hashes.astype(np.uint32).tolist() for hashes in shingles.sets()]
+    sketches = MinHash.bulk(values, num_perm=PERMUTATIONS, hashfunc=int, scheme=_SCHEME)
+    return np.array([sketch.hashvalues for sketch in sketches], np.uint32).reshape(-1, PERMUTATIONS)
 
 
-def _mixed32(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return the 32-bit finalizer of MurmurHash3."""
-    values = (values ^ (values >> np.uint32(16))) * np.uint32(0x85EBCA6B)
-    values = (values ^ (values >> np.uint32(13))) * np.uint32(0xC2B2AE35)
-    return values ^ (values >> np.uint32(16))
+def sketches_of(signature: NDArray[np.uint32]) -> list[LeanMinHash]:
+    """Return signatures [texts, PERMUTATIONS] as datasketch compares and indexes them."""
+    from datasketch import LeanMinHash
+
+    return [LeanMinHash(seed=1, hashvalues=row, scheme=_SCHEME) for row in signature]
 
 
-class SignatureIndex:
-    """Numbers of texts by bands of their signatures: finds those of a similarity with a probability of CAUGHT."""
+def open_index(threshold: float) -> MinHashLSH:
+    """Return an empty index that finds sketches of this similarity with a probability of CAUGHT."""
+    from datasketch import MinHashLSH
 
-    def __init__(self, threshold: float) -> None:
-        bands, rows = bands_of(threshold)
-        self._ranges = [(start, start + rows) for start in range(0, bands * rows, rows)]
-        self._buckets: dict[tuple[int, bytes], list[int]] = defaultdict(list)
-
-    def insert(self, number: int, signature: NDArray[np.uint32]) -> None:
-        for key in self._keys(signature):
-            self._buckets[key].append(number)
-
-    def query(self, signature: NDArray[np.uint32]) -> set[int]:
-        """Return the numbers whose signatures share a band."""
-        return {number for key in self._keys(signature) for number in self._buckets.get(key, ())}
-
-    def _keys(self, signature: NDArray[np.uint32]) -> Iterator[tuple[int, bytes]]:
-        return ((start, signature[start:end].tobytes()) for start, end in self._ranges)
+    return MinHashLSH(num_perm=PERMUTATIONS, params=bands_of(threshold))
 
 
 def bands_of(threshold: float) -> tuple[int, int]:
@@ -345,11 +334,11 @@ class _Search:
         self.subject_of = [numbers.setdefault(subject, len(numbers)) for subject in together]
         self._first_row = np.unique(np.array(self.subject_of, np.int64), return_index=True)[1]
         self._keys: list[int] = keys[self._first_row].tolist()
-        self._signatures = known["signature"][self._first_row]
+        self._sketches = sketches_of(known["signature"][self._first_row]) if threshold < EXACT else []
         self._kept: list[dict[str, int]] = [{} for _ in numbers]  # reader class -> newest row kept
         self._order: dict[int, int] = {}  # kept row -> how many are newer
-        shared = {key for key, count in Counter(self._keys).items() if count > 1}
-        self._indexes = {key: SignatureIndex(threshold) for key in shared}  # of subjects with a kept row
+        shared = {key for key, count in Counter(self._keys).items() if count > 1 and threshold < EXACT}
+        self._indexes = {key: open_index(threshold) for key in shared}  # of subjects with a kept row
         self._shingles = lru_cache(maxsize=20_000)(self._shingles_of)
 
     def kept_for(self, row: int, readers: str) -> tuple[int, float] | None:
@@ -367,7 +356,7 @@ class _Search:
     def keep(self, row: int, readers: str) -> None:
         subject = self.subject_of[row]
         if not self._kept[subject] and (index := self._indexes.get(self._keys[subject])) is not None:
-            index.insert(subject, self._signatures[subject])
+            index.insert(subject, self._sketches[subject], check_duplication=False)
         self._kept[subject][readers] = row
         self._order[row] = len(self._order)
 
@@ -379,11 +368,11 @@ class _Search:
     def _neighbours(self, subject: int) -> list[int]:
         """Return the other subjects with a kept row and the same key that may be similar."""
         index = self._indexes.get(self._keys[subject])
-        return [other for other in index.query(self._signatures[subject]) if other != subject] if index else []
+        return [other for other in index.query(self._sketches[subject]) if other != subject] if index else []
 
     def _similarity(self, first: int, second: int) -> float:
-        """Return the exact similarity where the signatures leave a chance of reaching the threshold, else 0."""
-        if (self._signatures[first] == self._signatures[second]).mean() < self._threshold - _DOUBT:
+        """Return the exact similarity where the sketches leave a chance of reaching the threshold, else 0."""
+        if self._sketches[first].jaccard(self._sketches[second]) < self._threshold - _DOUBT:
             return 0.0
         return jaccard(self._shingles(first), self._shingles(second))
 

@@ -69,7 +69,7 @@ _PLUGINS = {
     **{"home": "scale", "index": "stores", "jobs": "scale", "worker": "scale"},
 }  # fmt: skip
 """Commands of plug-ins with the extra that installs them."""
-_WRITING = frozenset({"dagster", "evals", "rag_assets"})  # what a machine that only serves may lack
+_WRITING = frozenset({"dagster", "datasketch", "evals", "rag_assets"})  # what a machine that only serves may lack
 _USAGE_ERRORS = frozenset({"ConfigError", "FilterError", "UsageError"})
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.steps.dedup import (
+    EXACT,
     effectiveness,
     find_duplicates,
     fingerprints,
@@ -67,6 +68,12 @@ def dropped(*rows: dict[str, Any], threshold: float = 0.92) -> dict[str, str]:
 
 def test_the_newest_of_near_duplicates_is_kept() -> None:
     assert dropped(row("1", NEAR, day=1), row("2", LONG, day=2), row("3", FAR, day=3)) == {"1:1:0": "2:1:0"}
+
+
+def test_at_a_threshold_of_one_only_the_same_words_are_duplicates_and_no_signature_is_made() -> None:
+    chunks = table(row("1", NEAR, day=1), row("2", LONG, day=2), row("3", LONG.upper(), day=1))
+    found = find_duplicates(chunks, fingerprints(chunks["text"].to_pylist(), signed=False), EXACT)
+    assert found["dropped_id"].to_pylist() == ["3:1:0"]
 
 
 def test_at_the_same_time_the_higher_version_is_kept_and_then_the_smaller_id() -> None:

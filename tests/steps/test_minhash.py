@@ -11,12 +11,13 @@ from datasketch import MinHash
 from rag_assets.steps.dedup import (
     CAUGHT,
     PERMUTATIONS,
-    SignatureIndex,
     bands_of,
     fingerprints,
     jaccard,
+    open_index,
     shingles_of,
     signatures,
+    sketches_of,
     words_of,
 )
 
@@ -51,12 +52,12 @@ def test_no_texts_have_no_signatures() -> None:
 
 def test_an_index_finds_what_is_similar_and_hardly_anything_else() -> None:
     shingles = shingles_of([words_of(text) for text in texts(200)])
-    own, sets = signatures(shingles), list(shingles.sets())
-    index = SignatureIndex(0.8)
-    for number, signature in enumerate(own):
-        index.insert(number, signature)
+    sketches, sets = sketches_of(signatures(shingles)), list(shingles.sets())
+    index = open_index(0.8)
+    for number, sketch in enumerate(sketches):
+        index.insert(number, sketch)
     near = {(one, two) for one in range(200) for two in range(200) if jaccard(sets[one], sets[two]) >= 0.8}
-    found = {(one, two) for one in range(200) for two in index.query(own[one])}
+    found = {(one, two) for one in range(200) for two in index.query(sketches[one])}
     assert near <= found
     assert len(found) < 200 * 200 / 4
 

@@ -14,6 +14,7 @@ PRELOADED = [
     "rag_assets.build.command",
     "rag_assets.definitions",
     "chromadb",
+    "datasketch",
     "matplotlib.figure",
     "onnxruntime",
 ]
