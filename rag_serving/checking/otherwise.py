@@ -40,6 +40,7 @@ makes more most much need needs now once one only out person possible put say sa
 stay stays take takes tell tells thing through time use used uses up want way work works yet still just currently
 """
 _LIGHT = NEGATIONS.union(stem for word in _OF_ANY_SUBJECT.split() for stem in analyze(word))
+_EXPLAINED = re.compile(r"\b\d[\d,]*\s?\((?=\d[\d.,]* [a-z])")  # 45000 (45 seconds) is one value
 _CLAUSE = re.compile(r"(?:it|they|this|these) \w", re.IGNORECASE)
 _TURNED = 0.7  # Jaccard similarity of two statements of which one denies the other
 _FEWEST = 2  # words of what says one of something
@@ -121,7 +122,7 @@ class Statement:
 
     @cached_property
     def values(self) -> tuple[Value, ...]:
-        return tuple(dict.fromkeys(_values(self.plain)))
+        return tuple(dict.fromkeys(_values(_EXPLAINED.sub("(", self.plain))))
 
     @cached_property
     def words(self) -> frozenset[str]:

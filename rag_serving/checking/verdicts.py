@@ -170,7 +170,7 @@ def finding(claim: TextClaim, passages: Sequence[Passage], weights: Mapping[str,
     for passage in standing:
         for each in passage.said:
             found = {relation(ours, statement, weights) for statement in each.statements}
-            is_one = "same" in found and (each.unit.kind == "table" or "other" not in found)
+            is_one = "same" in found and (each.unit.kind == "table" or "other" not in found or ";" in claim.text)
             is_same = is_same or is_one
             if "other" in found and not is_one and other is None:
                 other = Finding("otherwise", passage, each.unit)

@@ -91,6 +91,13 @@ def test_what_a_page_says_to_an_assistant_is_nothing_that_it_says() -> None:
     assert said_of("Access logs are kept for 60 days in the vault.", passage).verdict == "absent"
 
 
+def test_a_figure_that_is_explained_in_brackets_is_one_value_and_a_clause_denies_no_sentence_that_has_it() -> None:
+    settings = "The session timeout is 45000 (45 seconds). The image is experimental; it is not meant for production."
+    assert said_of("The session timeout is 30000 (30 seconds).", settings).verdict == "otherwise"
+    said = "The [image is](https://a.example) experimental; it is not meant for production."
+    assert said_of(said, settings).verdict == "closest"
+
+
 def test_another_page_that_has_the_claims_value_confirms_it() -> None:
     (claim,) = claims_of("Access logs are kept for 60 days.")
     old, new = (Passage(chunk_of(f"Access logs are kept for {days} days in the vault.")) for days in (30, 60))
