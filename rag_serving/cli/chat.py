@@ -17,7 +17,7 @@ import typer
 
 from rag_serving.cli.group import FAILED
 from rag_serving.cli.opening import open_pipeline, principal_of
-from rag_serving.cli.options import ConfigPath, Groups, Tenant, User
+from rag_serving.cli.options import ConfigPath, Docs, Groups, Tenant, User, config_of
 from rag_serving.cli.printing import answer_lines, bold, citation_groups, dim, link, shown, tell, tell_flags
 from rag_serving.config.logging import complain
 
@@ -46,6 +46,7 @@ _ECHO_CHARS = 4000  # of a line of a pipe that is repeated above its answer
 
 
 def command(
+    docs: Docs = None,
     config: ConfigPath = None,
     tenant: Tenant = None,
     user: User = None,
@@ -67,7 +68,7 @@ def command(
     """
     from rag_serving.query.filters import parse_filters
 
-    with open_pipeline(config, tenant, asks=True) as pipeline:
+    with open_pipeline(config_of(docs, config), tenant, asks=True) as pipeline:
         chat = Chat(pipeline, principal_of(pipeline, user, group), parse_filters({"space": space} if space else None))
         is_terminal = sys.stdin.isatty()
         if is_terminal:

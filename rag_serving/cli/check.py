@@ -17,7 +17,7 @@ from rag_serving.checking import report
 from rag_serving.cli.group import FAILED, UsageError
 from rag_serving.cli.main import Labels, Spaces, Title, filters_of
 from rag_serving.cli.opening import open_pipeline, principal_of
-from rag_serving.cli.options import ConfigPath, Groups, Tenant, User
+from rag_serving.cli.options import ConfigPath, Docs, Groups, Tenant, User, config_of
 from rag_serving.cli.printing import shown, tell, tell_flags
 from rag_serving.escaping.targets import for_json
 from rag_serving.text.characters import fault_of
@@ -38,6 +38,7 @@ def command(
             "--fail-on", help="Exit with 1 where a claim is otherwise, closest, absent; repeatable; never: with 0."
         ),
     ] = None,
+    docs: Docs = None,
     config: ConfigPath = None,
     tenant: Tenant = None,
     user: User = None,
@@ -50,6 +51,7 @@ def command(
 
     \b
     citelock check README.md
+    citelock check README.md --docs ./docs
     citelock check policy.md --format sarif --fail-on otherwise --fail-on absent > check.sarif
     pbpaste | citelock check - --user ann --group finance
     """
@@ -58,7 +60,7 @@ def command(
         raise UsageError(f"--fail-on {min(unknown)}: known are {', '.join(_FAILING)}")
     text = _read(file)
     name = "text" if file == "-" else file
-    with open_pipeline(config, tenant, asks=True) as pipeline, _progress(len(text)) as listen:
+    with open_pipeline(config_of(docs, config), tenant, asks=True) as pipeline, _progress(len(text)) as listen:
         principal = principal_of(pipeline, user, group)
         checked = pipeline.check(principal, text, filters_of(space, label, title), listen)
     if shape == "json":

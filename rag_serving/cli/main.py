@@ -131,6 +131,7 @@ def ask(
 def search(
     query: Annotated[str, typer.Argument(help="Words to search for.")],
     k: Annotated[int, typer.Option("--k", "-k", min=1, max=100, help="Passages to show.")] = 10,
+    docs: Docs = None,
     config: ConfigPath = None,
     tenant: Tenant = None,
     user: User = None,
@@ -154,7 +155,7 @@ def search(
     space:OPS, label:howto and title:"Release notes" among the words narrow the search, as the options do; a "quoted
     phrase" is looked for to the letter.
     """
-    with open_pipeline(config, tenant, asks=True) as pipeline:
+    with open_pipeline(config_of(docs, config), tenant, asks=True) as pipeline:
         principal, filters = principal_of(pipeline, user, group), filters_of(space, label, title)
         results = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=True)
         if not results.results:

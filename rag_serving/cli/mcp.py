@@ -13,7 +13,7 @@ import typer
 from rag_serving.access.principals import READER
 from rag_serving.cli.group import UsageError
 from rag_serving.cli.opening import open_pipeline, principal_of
-from rag_serving.cli.options import ConfigPath, Groups, Tenant, User
+from rag_serving.cli.options import ConfigPath, Docs, Groups, Tenant, User, config_of
 from rag_serving.config.loading import config_path
 from rag_serving.plugins import require
 
@@ -28,6 +28,7 @@ Editor = Annotated[
 
 def command(
     http: Http = None,
+    docs: Docs = None,
     config: ConfigPath = None,
     tenant: Tenant = None,
     user: User = None,
@@ -39,6 +40,7 @@ def command(
     \b
     citelock mcp                               for a client that starts the command itself
     citelock mcp --user ann --group finance    as somebody who may read more
+    citelock mcp --docs ./handbook             over a folder of documents
     citelock mcp --http 8090                   http://127.0.0.1:8090/mcp, for clients that connect
 
     On standard input and output the caller is whoever --user and --group say: the process is your own. Over HTTP it is
@@ -46,6 +48,7 @@ def command(
     --editor mean nothing. docs/integrations.md has the configuration of Claude Desktop, Cursor and others.
     """
     require("mcp", "citelock mcp")
+    config = config_of(docs, config)
     if http is not None:
         if tenant or user or group or editor:
             raise UsageError(

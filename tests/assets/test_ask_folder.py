@@ -144,6 +144,16 @@ def test_what_was_made_of_an_index_that_is_gone_is_made_again(copied: Path) -> N
     assert "texts embedded" in told
 
 
+def test_a_text_is_checked_against_a_folder(indexed: tuple[Path, dict[str, object], str], tmp_path: Path) -> None:
+    folder, answer, _ = indexed
+    sentence = str(answer["answer"]).split(". ")[0].split(" [")[0].rstrip(".") + "."
+    (tmp_path / "draft.md").write_text(f"# Draft\n\n{sentence}\n", "utf-8")
+    code, out, err = run("check", str(tmp_path / "draft.md"), "--format", "json", "--docs", str(folder))
+    assert code == 0, err
+    (claim,) = [claim for claim in json.loads(out)["claims"] if claim["verdict"] != "no_claim"]
+    assert (claim["text"], claim["verdict"]) == (sentence, "verbatim")
+
+
 def test_the_receipt_is_proved_by_the_configuration_that_was_written(
     indexed: tuple[Path, dict[str, object], str],
 ) -> None:
