@@ -18,7 +18,7 @@ from rag_serving.web.bundle import INDEX, StaticFile
 
 _HANDOVER = "/ask"
 """Where another site's `embed.js` hands a text over: the one address whose opener may write to the page."""
-_VIEWS = ("/", "/a/{receipt_id}", "/p/{page_id:path}", "/documents", "/status")
+_VIEWS = ("/", "/a/{receipt_id}", "/p/{page_id:path}", "/check", "/documents", "/status")
 _EMBED = "embed.js"
 _METHODS = ["GET", "HEAD"]
 _POLICY = "; ".join(
@@ -66,7 +66,7 @@ class WebPage:
             return False
         name = path.removeprefix("/")
         return (
-            path in ("/", "/documents", "/status", _HANDOVER, f"/{_EMBED}")
+            path in ("/", "/check", "/documents", "/status", _HANDOVER, f"/{_EMBED}")
             or path.startswith(("/a/", "/p/", "/assets/"))
             or ("/" not in name and name in self._files)
         )

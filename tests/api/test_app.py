@@ -235,7 +235,7 @@ def test_no_route_but_the_probes_and_the_page_is_served_without_a_token(secured:
 
 SIGN_IN = {"/v1/session", "/v1/session/oidc", "/v1/session/oidc/callback"}
 """Where one says who one is."""
-PAGE = {"/", "/ask", "/a/{receipt_id}", "/p/{page_id:path}", "/documents", "/status", "/assets/{name:path}"}
+PAGE = {"/", "/ask", "/a/{receipt_id}", "/p/{page_id:path}", "/check", "/documents", "/status", "/assets/{name:path}"}
 PAGE |= {f"/{path.name}" for path in STATIC.glob("*.*")}
 """Files of the web page: nothing of a tenant is in them."""
 

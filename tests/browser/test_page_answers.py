@@ -1,4 +1,4 @@
-"""Answers on the web page: cards over numbers, outcomes, what can be done with them, hostile pages."""
+"""Answers on the web page: cards over numbers, outcomes, what can be done with them, hostile pages; a checked text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, Route, expect
 from support.examples import by_day
-from web_page import ARABIC, QUESTION, TABLE_QUESTION, UNKNOWN, ask, asked
+from web_page import ARABIC, QUESTION, TABLE_QUESTION, UNKNOWN, ask, asked, axe_violations, overflow
 
 CLOSEST = "What happens with the coffee beans and the logs in general?"
 
@@ -246,3 +246,60 @@ def test_an_answer_is_shared_by_its_link(web: Page) -> None:
     assert re.search(r"/a/[0-9a-f]{32}$", link)
     web.goto(link)
     expect(web.get_by_text("under-replicated").first).to_be_visible()
+
+
+TEXT = """# Our brokers
+
+Who restarts them? You must not restart a broker while partitions are under-replicated.
+
+- Each broker keeps logs for 72 hours by default.
+- The broker is restarted by its stop script.
+- Every engineer receives a golden umbrella in June.
+"""
+
+
+def test_a_text_is_checked_claim_by_claim(web: Page, picture: Callable[[str], None]) -> None:
+    web.get_by_role("link", name="Check", exact=True).click()
+    web.get_by_label("The text").fill(TEXT)
+    waiting: list[Route] = []
+    web.route("**/v1/check", lambda route: waiting.append(route))
+    web.keyboard.press("Tab")
+    web.keyboard.press("Enter")
+    expect(web.locator(".verify-busy")).to_be_visible()
+    assert axe_violations(web) == []
+    web.get_by_role("button", name="Stop").click()
+    expect(web.locator(".verify-busy")).to_have_count(0)
+    web.unroute("**/v1/check")
+    web.route("**/v1/check", lambda route: route.fulfill(status=504, body="{}"), times=1)
+    web.get_by_role("button", name="Check", exact=True).click()
+    expect(web.get_by_role("alert")).to_have_text(re.compile("^The text is too long to be checked at once"))
+    web.get_by_role("button", name="Check", exact=True).click()
+    claims = web.locator(".claims > li")
+    expect(claims).to_have_count(4)
+    verdicts = ("word for word", "the page says otherwise", "closest, not verified", "not in the pages")
+    for claim, verdict in zip(claims.all(), verdicts, strict=True):
+        expect(claim.locator("p").first).to_have_text(verdict)
+    expect(web.get_by_role("alert")).to_have_count(0)
+    told = " · ".join(["Claims: 4", *(f"{verdict}: 1" for verdict in verdicts)])
+    expect(web.locator(".view > .notice")).to_have_text(told)
+    expect(web.locator("[role=status]").last).to_have_text(told)
+    expect(claims.nth(1).locator("mark")).to_have_text(["72", "168"])
+    claims.last.scroll_into_view_if_needed()
+    picture("check")
+    assert axe_violations(web) == []
+    web.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    web.get_by_role("button", name="Copy").click()
+    expect(web.get_by_text("Copied as Markdown.").last).to_be_visible()
+    copied = web.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith(told)
+    assert "- **the page says otherwise:** " in copied
+    assert "keeps logs for 168 hours" in copied
+    assert "Kafka operations → Log retention, <https://wiki.example/pages/12#Log-retention>" in copied
+    claims.nth(1).get_by_role("button", name="Kafka operations → Log retention").click()
+    expect(web.get_by_role("complementary", name="Source").locator("mark").first).to_contain_text("168 hours")
+    web.keyboard.press("Escape")
+    web.set_viewport_size({"width": 375, "height": 800})
+    web.emulate_media(color_scheme="dark")
+    assert overflow(web) <= 0
+    assert axe_violations(web) == []
+    picture("check-narrow")

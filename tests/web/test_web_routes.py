@@ -13,7 +13,7 @@ from support.wiki import configuration
 
 from rag_serving.api.app import create_app
 
-VIEWS = ["/", "/a/00ff", "/p/docs.11", "/p/handbook.guide/intro", "/documents", "/status"]
+VIEWS = ["/", "/a/00ff", "/p/docs.11", "/p/handbook.guide/intro", "/check", "/documents", "/status"]
 CONTENT = {
     "index.html": "<!doctype html><noscript>This page needs JavaScript.</noscript>",
     "embed.js": "embed",
@@ -136,7 +136,7 @@ def test_no_name_of_an_asset_is_answered_with_another_file(client: TestClient, n
 
 
 def test_nobody_has_to_sign_in_for_the_page_and_everybody_for_what_it_asks(secured: TestClient) -> None:
-    assert [secured.get(path).status_code for path in (*VIEWS, "/embed.js", "/assets/style-3c4d.css")] == [200] * 8
+    assert [secured.get(path).status_code for path in (*VIEWS, "/embed.js", "/assets/style-3c4d.css")] == [200] * 9
     assert [secured.post(path).status_code for path in ("/", "/a/00ff", "/documents")] == [405] * 3
     assert [secured.get(path).status_code for path in ("/v1/reports", "/metrics", "/openapi.json")] == [401] * 3
 

@@ -6,7 +6,7 @@ import { areKeysShown } from "./ask/keys";
 import { t } from "./i18n";
 import { announcement } from "./state/announcement";
 import { route } from "./state/route";
-import { foreignTenant, session } from "./state/session";
+import { foreignTenant, reader, session } from "./state/session";
 import { place } from "./state/viewer";
 import { lazy } from "./ui/lazy";
 import { Ask } from "./views/Ask";
@@ -17,6 +17,7 @@ import { SignIn } from "./views/SignIn";
 const SourceViewer = lazy(() => import("./viewer/SourceViewer").then(({ SourceViewer }) => SourceViewer));
 const PageView = lazy(() => import("./viewer/PageView").then(({ PageView }) => PageView));
 const SharedAnswer = lazy(() => import("./views/SharedAnswer").then(({ SharedAnswer }) => SharedAnswer));
+const Check = lazy(() => import("./views/Check").then(({ Check }) => Check));
 const Documents = lazy(() => import("./views/Documents").then(({ Documents }) => Documents));
 const Status = lazy(() => import("./views/Status").then(({ Status }) => Status));
 const History = lazy(() => import("./views/History").then(({ History }) => History));
@@ -58,6 +59,8 @@ function View() {
       return <SharedAnswer receiptId={current.receiptId} />;
     case "page":
       return <PageView pageId={current.pageId} />;
+    case "check":
+      return <Check key={reader.value} />;
     case "documents":
       return <Documents />;
     case "status":

@@ -63,10 +63,11 @@ export function Actions({ question, answer }: { question: string; answer: Answer
   );
 }
 
-async function copy(text: string): Promise<Key> {
+/** Copy a text; return the key of what happened. */
+export async function copy(text: string, done: Key = "copied"): Promise<Key> {
   try {
     await navigator.clipboard.writeText(text);
-    return "copied";
+    return done;
   } catch {
     return "copy.failed";
   }

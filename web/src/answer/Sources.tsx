@@ -60,7 +60,8 @@ function Source({ citation, receiptId }: { citation: Citation; receiptId: string
   );
 }
 
-function Original({ citation }: { citation: Citation }) {
+/** Show a link to where a quote stands. */
+export function Original({ citation }: { citation: Citation }) {
   const url = webAddress(citation.fragment_url || citation.url);
   return url ? (
     <a href={url} target="_blank" rel="noopener noreferrer" class="cited-link">

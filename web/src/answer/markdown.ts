@@ -1,6 +1,7 @@
 // An answer as Markdown with footnotes, to be pasted elsewhere.
 
-import type { Answer, Citation } from "../api/types";
+import type { Answer, CheckedClaim, Citation } from "../api/types";
+import { t } from "../i18n";
 
 /** Return question, answer and a footnote for each number: the quote, the title and the address. */
 export function markdownOf(question: string, { answer, citations }: Answer): string {
@@ -11,9 +12,21 @@ export function markdownOf(question: string, { answer, citations }: Answer): str
 }
 
 function noteOf(number: number, [first, ...others]: Citation[]): string {
-  const { heading_path, title, url } = first!;
   const quotes = [first!, ...others].map(({ quote }) => `“${escaped(quote)}”`).join(" … ");
-  return `[^${number}]: ${quotes} — ${escaped(heading_path.join(" → ") || title)}, <${url.replace(/[<>\s]/g, encodeURIComponent)}>`;
+  return `[^${number}]: ${quotes} — ${sourceOf(first!)}`;
+}
+
+/** Return a checked text: a line for each claim, with the page's words and their address. */
+export function claimsMarkdown(summary: string, claims: CheckedClaim[]): string {
+  const lines = claims.map(({ text, verdict, citation, page_says: says }) => {
+    const page = citation ? ` — “${escaped(says ?? citation.quote)}” ${sourceOf(citation)}` : "";
+    return `- **${t(`check.${verdict}`)}:** ${escaped(text)}${page}`;
+  });
+  return `${summary}\n\n${lines.join("\n")}\n`;
+}
+
+function sourceOf({ heading_path, title, url }: Citation): string {
+  return `${escaped(heading_path.join(" → ") || title)}, <${url.replace(/[<>\s]/g, encodeURIComponent)}>`;
 }
 
 function escaped(text: string): string {

@@ -327,6 +327,20 @@ export interface ServerStatus {
   streams: number;
 }
 
+export type ClaimVerdict = "verbatim" | "otherwise" | "closest" | "absent";
+
+export interface CheckedClaim {
+  text: string;
+  verdict: ClaimVerdict;
+  citation?: Citation;
+  page_says?: string;
+}
+
+export interface CheckedText {
+  claims: (CheckedClaim | { verdict: "no_claim" })[];
+  flags: string[];
+}
+
 export interface Turn {
   role: "user" | "assistant";
   content: string;

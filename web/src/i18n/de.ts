@@ -13,6 +13,7 @@ export const de: Record<Key, string> = {
   menu: "Einstellungen",
   nav: "Ansichten",
   "nav.ask": "Fragen",
+  "nav.check": "Prüfen",
   "nav.documents": "Dokumente",
   "nav.status": "Zustand",
   "scheme.system": "Farben wie im System",

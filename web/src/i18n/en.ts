@@ -12,6 +12,7 @@ export const en = {
   menu: "Settings",
   nav: "Views",
   "nav.ask": "Ask",
+  "nav.check": "Check",
   "nav.documents": "Documents",
   "nav.status": "Status",
   "scheme.system": "System theme",

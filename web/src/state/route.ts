@@ -6,6 +6,7 @@ export type Route =
   | { view: "ask" }
   | { view: "answer"; receiptId: string }
   | { view: "page"; pageId: string }
+  | { view: "check" }
   | { view: "documents" }
   | { view: "status" };
 
@@ -49,7 +50,7 @@ function routeOf(pathname: string): Route {
   const [, first = "", second = ""] = pathname.split("/");
   if (first === "a" && second) return { view: "answer", receiptId: decoded(second) };
   if (first === "p" && second) return { view: "page", pageId: decoded(pathname.slice("/p/".length)) };
-  if (first === "documents" || first === "status") return { view: first };
+  if (first === "check" || first === "documents" || first === "status") return { view: first };
   return { view: "ask" };
 }
 

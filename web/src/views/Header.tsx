@@ -24,11 +24,12 @@ export function Header({ onHistory }: { onHistory: () => void }) {
       </Place>
       {isSignedIn && (
         <nav class="nav" aria-label={t("nav")}>
-          {(session.value?.features.documents || hasRole("operator")) && (
-            <Place to="/" isHere={isAsking}>
-              {t("nav.ask")}
-            </Place>
-          )}
+          <Place to="/" isHere={isAsking}>
+            {t("nav.ask")}
+          </Place>
+          <Place to="/check" isHere={route.value.view === "check"}>
+            {t("nav.check")}
+          </Place>
           {session.value?.features.documents && hasRole("editor") && (
             <Place to="/documents" isHere={route.value.view === "documents"}>
               {t("nav.documents")}
