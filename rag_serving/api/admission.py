@@ -265,6 +265,8 @@ ROUTES: Mapping[str, Access] = {
     "POST /v1/ask": "reader",
     "POST /v1/search": "reader",
     "POST /v1/check": "reader",
+    "POST /proxy/v1/chat/completions": "reader",
+    "GET /proxy/v1/models": "reader",
     "POST /chat": "reader",
     "GET /v1/filters": "reader",
     "GET /v1/pages/{page_id:path}": "reader",

@@ -24,6 +24,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.admission import Admission, CountedResponses, check_role
 from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, Filters, Message, Name, Shown, Text
 from rag_serving.api.check import router as check
+from rag_serving.api.check_proxy import router as check_proxy
 from rag_serving.api.connections import ReadInTime
 from rag_serving.api.documents import router as documents
 from rag_serving.api.drain import Drain
@@ -272,6 +273,7 @@ def create_app(
     for openai in (completions, responses, openai_models):
         app.include_router(openai)
     app.include_router(check)
+    app.include_router(check_proxy)
     app.include_router(session)
     app.include_router(sign_in)
     app.include_router(history)

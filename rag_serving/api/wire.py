@@ -21,7 +21,7 @@ BODY_S = 30.0
 LINGER_S = 1.0
 ENDING = "the server is being stopped or started anew; ask again in a few seconds"
 """The message of such a refusal."""
-_OPENAI_PATHS = ("/v1/chat/", "/v1/models", "/v1/responses", "/v1/embeddings")
+_OPENAI_PATHS = ("/v1/chat/", "/v1/models", "/v1/responses", "/v1/embeddings", "/proxy/v1/")
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _OPENAI_CODES = {
     "UNAUTHENTICATED": "invalid_api_key",

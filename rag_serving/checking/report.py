@@ -8,6 +8,7 @@ SARIF 2.1.0: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -25,6 +26,7 @@ TOLD: Mapping[ClaimVerdict, str] = {
 }
 _LEVELS: Mapping[ClaimVerdict, str] = {"otherwise": "error", "absent": "warning", "closest": "note"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 _MOST = 500  # characters of a text in one line
 
 
@@ -70,6 +72,15 @@ def markdown(checked: Checked) -> str:
     return "\n".join(rows)
 
 
+def evidence(checked: Checked, text: str) -> str:
+    """Return what stands below somebody's answer: each claim with its verdict and link, and what a page says otherwise.
+    Empty where nothing is claimed."""
+    rows = [_marked(claim) for claim in checked.claims if claim.verdict in TOLD]
+    fences = _FENCE.findall(text)
+    closed = f"\n{fences[-1]}" if len(fences) % 2 else ""
+    return "\n".join([f"{closed}\n", "---", "", f"{told(checked)}.", "", *rows]) if rows else ""
+
+
 def sarif(checked: Checked, text: str, name: str) -> dict[str, Any]:
     """Return the report as a SARIF log with the claims that do not stand on a page word for word."""
     places = Places(text)
@@ -103,6 +114,15 @@ def _row(claim: CheckedClaim) -> str:
         says = "" if claim.verdict == "verbatim" else f"{for_markdown(_short(claim.page_says or ''))} "
         page = f"{says}[{for_markdown(cited.title)}]({for_link(cited.fragment_url)})"
     return f"| {for_markdown(_short(claim.text))} | {TOLD[claim.verdict]} | {page} |"
+
+
+def _marked(claim: CheckedClaim) -> str:
+    said = f"- **{TOLD[claim.verdict]}**: {for_markdown(_short(claim.text))}"
+    if cited := claim.citation:
+        if claim.verdict == "otherwise":
+            said += f" – the page: “{for_markdown(_short(claim.page_says or cited.quote))}”"
+        said += f" [[{cited.index}]]({for_link(cited.fragment_url)})"
+    return said
 
 
 def _short(text: str) -> str:

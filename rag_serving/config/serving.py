@@ -15,6 +15,18 @@ from rag_serving.config.oidc import Oidc, is_encrypted
 from rag_serving.config.sources import Section
 
 
+class CheckProxy(Section):
+    """Another server's chat completions, with evidence below each answer."""
+
+    upstream: str = Field(pattern=r"^https?://[^\s?#@]+$")
+    """Address of an OpenAI-compatible server, with its `/v1`. `/proxy/v1` passes requests on to it, and to no other."""
+    api_key_env: str | None = None
+    """Environment variable with the server's API key. Callers show their Citelock token, which is not passed on."""
+    timeout_s: float = Field(60, gt=0)
+    """Seconds that the server may be silent. An answer and its check together take `request_timeout_s` at most."""
+    connect_timeout_s: ClassVar[float] = 5  # seconds that the connection may take
+
+
 class Serving(Section):
     """The HTTP API."""
 
@@ -51,6 +63,8 @@ class Serving(Section):
     public_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
     """Address where users reach the API. With https the session cookie is sent over https only, whatever a proxy
     uses."""
+    check_proxy: CheckProxy | None = None
+    """Server whose answers `/proxy/v1` checks against the pages; its keys are [below](#servingcheck_proxy)."""
     groups: Literal["claims", "synced"] = "claims"
     """Groups of a caller: of the token, or also of syncs. With synced, users must have the same names or ids as in
     Confluence."""
