@@ -25,12 +25,13 @@ from fastapi.testclient import TestClient
 from httpx import Response
 from restricted_wiki import TENANT, Wiki, restricted_wiki, sentence, some_principal
 from support.index_backends import BACKENDS, Backends
+from support.stand_in_chat import MODEL, StandInChat, served
 
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.loading import Config
-from rag_serving.config.serving import Serving
+from rag_serving.config.serving import CheckProxy, Serving
 from rag_serving.models.lazy_embedder import GuardedEmbedder
 
 REQUESTS = int(os.environ.get("CITELOCK_LEAK_DOORS", "120"))
@@ -91,17 +92,26 @@ def search(reader: Reader) -> tuple[Response, Response]:
     return reader.both("POST", "/v1/search", {"query": reader.query(), "k": 30, "explain": True})
 
 
-def check(reader: Reader) -> tuple[Response, Response]:
+def draft(reader: Reader) -> str:
     """Sentences of some page, as they are or with other figures, beside others."""
     page = reader.judge.envelope(reader.page_id())
     said = " ".join(re.sub(r"<[^>]*>", " ", page["body"]["storage"]["value"]).split())[:600]
     said = re.sub(r"\d", "7", said) if reader.dice.random() < 0.5 else said
-    text = f"{said}\n\n{sentence(reader.dice, 9)}. {page['title']} has {reader.dice.randint(2, 90)} rules."
-    answers = reader.both("POST", "/v1/check", {"text": text})
+    return f"{said}\n\n{sentence(reader.dice, 9)}. {page['title']} has {reader.dice.randint(2, 90)} rules."
+
+
+def check(reader: Reader) -> tuple[Response, Response]:
+    answers = reader.both("POST", "/v1/check", {"text": draft(reader)})
     first, second = (answer.json().get("receipt_id") for answer in answers)
     if first and second:
         reader.receipts.append((first, second))
     return answers
+
+
+def proxied(reader: Reader) -> tuple[Response, Response]:
+    """The upstream repeats the draft, which is checked."""
+    body = {"model": MODEL, "messages": [{"role": "user", "content": draft(reader)}]}
+    return reader.both("POST", "/proxy/v1/chat/completions", {**body, "stream": reader.dice.random() < 0.5})
 
 
 def chat(reader: Reader) -> tuple[Response, Response]:
@@ -151,8 +161,8 @@ def status(reader: Reader) -> tuple[Response, Response]:
 
 
 DOORS: dict[Door, int] = {
-    ask: 6, stream: 3, search: 4, check: 5, chat: 4, responses: 4, page: 10, passage: 8, image: 2, filters: 1,
-    receipt: 4, status: 1,
+    ask: 6, stream: 3, search: 4, check: 5, proxied: 3, chat: 4, responses: 4, page: 10, passage: 8, image: 2,
+    filters: 1, receipt: 4, status: 1,
 }  # fmt: skip
 
 
@@ -169,6 +179,12 @@ def wiki(seed: int) -> Wiki:
     return restricted_wiki(PAGES, seed + 5000, including=0.1)
 
 
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[str]:
+    with served(StandInChat(lambda messages: [messages[-1]["content"]])) as server:
+        yield f"{server.url}/v1"
+
+
 @pytest.fixture(scope="module", params=BACKENDS)
 def whole(
     request: pytest.FixtureRequest, backends: Backends, wiki: Wiki, tmp_path_factory: pytest.TempPathFactory
@@ -178,7 +194,9 @@ def whole(
 
 
 @pytest.mark.parametrize("number", range(REQUESTS // PER_PRINCIPAL))
-def test_no_door_tells_of_hidden_pages(tmp_path: Path, wiki: Wiki, whole: Config, seed: int, number: int) -> None:
+def test_no_door_tells_of_hidden_pages(
+    tmp_path: Path, wiki: Wiki, whole: Config, upstream: str, seed: int, number: int
+) -> None:
     dice = random.Random(f"doors {seed} {number}")
     judge = Judge(wiki)
     who = some_principal(dice)
@@ -188,7 +206,7 @@ def test_no_door_tells_of_hidden_pages(tmp_path: Path, wiki: Wiki, whole: Config
     is_same = (lambda got, wanted: got == wanted) if whole.index.kind == "disk" else is_alike
     opened: Counter[str] = Counter()
     with ExitStack() as stack:
-        clients = [stack.enter_context(client_as(who, each)) for each in (whole, rest)]
+        clients = [stack.enter_context(client_as(who, each, upstream)) for each in (whole, rest)]
         reader = Reader(*clients, judge, dice)
         for _ in range(PER_PRINCIPAL if whole.index.kind == "disk" else PER_PRINCIPAL // 2):
             door = dice.choices(list(DOORS), list(DOORS.values()))[0]
@@ -202,15 +220,16 @@ def test_no_door_tells_of_hidden_pages(tmp_path: Path, wiki: Wiki, whole: Config
 class _Client:
     """A server in this process whose one token is a principal's."""
 
-    def __init__(self, who: Principal, config: Config) -> None:
+    def __init__(self, who: Principal, config: Config, upstream: str) -> None:
         self.who, self.config = who, config
+        self.proxy = CheckProxy(upstream=upstream)
 
     def __enter__(self) -> TestClient:
         token = {"tenant": TENANT, "user": self.who.user or None, "groups": sorted(self.who.groups)}
         self._patch = pytest.MonkeyPatch()
         self._patch.setenv("CITELOCK_TOKENS", json.dumps({"token": token}))
         self._patch.setattr("rag_serving.api.service.open_guarded", lambda _: GuardedEmbedder(WordEmbedder))
-        serving = Serving(auth="tokens", rate_limit_per_minute=0)
+        serving = Serving(auth="tokens", rate_limit_per_minute=0, check_proxy=self.proxy)
         app = create_app(self.config.model_copy(update={"serving": serving}))
         self._client = TestClient(app, "http://wiki.example", raise_server_exceptions=False)
         return self._client.__enter__()
@@ -220,8 +239,8 @@ class _Client:
         self._patch.undo()
 
 
-def client_as(who: Principal, config: Config) -> _Client:
-    return _Client(who, config)
+def client_as(who: Principal, config: Config, upstream: str) -> _Client:
+    return _Client(who, config, upstream)
 
 
 def is_alike(got: Told, wanted: Told) -> bool:
