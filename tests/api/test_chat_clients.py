@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import openai
 import pytest
 from support.running import running
+from support.stand_in_chat import MODEL, StandInChat, served
 from support.wiki import RESTART, configuration
 
 from rag_serving.api.app import create_app
@@ -60,10 +61,11 @@ def test_langchain_asks_both_ways_streams_and_embeds(url: str) -> None:
     assert done.stdout.endswith("\n384\n")
 
 
-def test_llm_in_a_terminal_asks_and_goes_on(url: str, tmp_path: Path) -> None:
-    lines = ["- model_id: citelock", "  model_name: citelock-acme", f"  api_base: {url}", ""]
-    (tmp_path / "extra-openai-models.yaml").write_text("\n".join(lines))
-    environment = {**os.environ, "LLM_USER_PATH": str(tmp_path), "OPENAI_API_KEY": "none"}
+def llm_in(folder: Path, url: str, model: str) -> Callable[..., str]:
+    """Return what asks a model of this server in a terminal."""
+    lines = ["- model_id: citelock", f"  model_name: {model}", f"  api_base: {url}", ""]
+    (folder / "extra-openai-models.yaml").write_text("\n".join(lines))
+    environment = {**os.environ, "LLM_USER_PATH": str(folder), "OPENAI_API_KEY": "none"}
 
     def llm(*arguments: str) -> str:
         command = [sys.executable, "-m", "llm", *arguments]
@@ -71,5 +73,39 @@ def test_llm_in_a_terminal_asks_and_goes_on(url: str, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    return llm
+
+
+def test_llm_in_a_terminal_asks_and_goes_on(url: str, tmp_path: Path) -> None:
+    llm = llm_in(tmp_path, url, "citelock-acme")
     assert llm("-m", "citelock", "-s", "Be brief.", QUESTION).startswith(LINK)
     assert "Read as: why: restart a broker while partitions are under-replicated?" in llm("-c", "--no-stream", "why?")
+
+
+PROXIED = """
+import sys
+from langchain_openai import ChatOpenAI
+model = ChatOpenAI(model=sys.argv[2], base_url=sys.argv[1], api_key="none")
+print(model.invoke("How long?").text)
+print("".join(chunk.text for chunk in model.stream("How long?")))
+"""
+
+
+@pytest.mark.nightly
+def test_langchain_and_llm_show_what_the_pages_say_of_a_proxied_answer(wiki_home: Path, tmp_path: Path) -> None:
+    marks = (
+        "- **word for word**: Stop the broker",
+        "- **the page says otherwise**: Each broker keeps logs for 72 hours",
+    )
+    said = [f"{RESTART} ", "Each broker keeps logs for 72 hours by default."]
+    with served(StandInChat(lambda _: said)) as upstream:
+        serving = {"check_proxy": {"upstream": f"{upstream.url}/v1"}}
+        with running(create_app(configuration(wiki_home, serving=serving))) as address:
+            url = f"{address}/proxy/v1"
+            llm, run = llm_in(tmp_path, url, MODEL), [sys.executable, "-c", PROXIED, url, MODEL]
+            done = subprocess.run(run, capture_output=True, text=True, timeout=120)
+            assert done.returncode == 0, done.stderr
+            assert [done.stdout.count(mark) for mark in marks] == [2, 2]
+            for more in ([], ["--no-stream"]):
+                told = llm("-m", "citelock", *more, "How long?")
+                assert [told.count(mark) for mark in marks] == [1, 1]
