@@ -81,7 +81,7 @@ def command(
     elif output == "sarif":
         typer.echo(for_json(sarif(left, folder)))
     else:
-        typer.echo(for_terminal("\n".join(_lines(left, len(findings) - len(left)))))
+        typer.echo(for_terminal("\n".join(_lines(left, len(findings) - len(left), corpus.pages.num_rows))))
     if left:
         raise typer.Exit(FAILED)
 
@@ -143,7 +143,7 @@ def _payload(finding: Finding) -> dict[str, Any]:
     return {**values, "confidence": round(finding.confidence, 2), "asked": finding.asked, "quotes": quotes}
 
 
-def _lines(findings: Sequence[Finding], acknowledged: int) -> list[str]:
+def _lines(findings: Sequence[Finding], acknowledged: int, pages: int) -> list[str]:
     lines = []
     for finding in findings:
         lines.append(f"{finding.id}  {HEADINGS[finding.kind]}: {finding.about}")
@@ -151,7 +151,7 @@ def _lines(findings: Sequence[Finding], acknowledged: int) -> list[str]:
             text = " ".join(quote.text.split())
             lines += [f"  {quote.file or quote.url}  {quote.title}", *([f"    {text}"] if text else [])]
     aside = f", {acknowledged} acknowledged" if acknowledged else ""
-    return [*lines, f"{len(findings)} to look at{aside}"]
+    return [*lines, f"{pages} pages read, {len(findings)} to look at{aside}"]
 
 
 def sarif(findings: Sequence[Finding], folder: Path | None) -> Mapping[str, Any]:

@@ -47,7 +47,7 @@ def test_both_sentences_are_listed_with_their_files_and_the_command_fails(docs: 
     assert "guide.md" in done.stdout
     assert "api.md" in done.stdout
     assert "90 minutes" not in done.stdout  # the page says that it is outdated
-    assert done.stdout.endswith("1 to look at\n")
+    assert done.stdout.endswith(" pages read, 1 to look at\n")
     assert not list(docs.glob(".*"))
 
 
