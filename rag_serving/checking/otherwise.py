@@ -40,7 +40,7 @@ makes more most much need needs now once one only out person possible put say sa
 stay stays take takes tell tells thing through time use used uses up want way work works yet still just currently
 """
 _LIGHT = NEGATIONS.union(stem for word in _OF_ANY_SUBJECT.split() for stem in analyze(word))
-_EXPLAINED = re.compile(r"\b\d[\d,]*\s?\((?=\d[\d.,]* [a-z])")  # 45000 (45 seconds) is one value
+_EXPLAINED = re.compile(r"(?<![\w,])\d[\d,]*\s?\((?=\d[\d.,]* [a-z])")  # 45000 (45 seconds) is one value
 _CLAUSE = re.compile(r"(?:it|they|this|these) \w", re.IGNORECASE)
 _TURNED = 0.7  # Jaccard similarity of two statements of which one denies the other
 _FEWEST = 2  # words of what says one of something
@@ -69,7 +69,7 @@ _PIECE = re.compile(
     rf"|\b\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH})\b\.?(?:,? \d{{4}}\b)?"
     rf"|\b(?:{_MONTH})\b\.? \d{{1,2}}(?:st|nd|rd|th)?\b(?!:)(?:,? \d{{4}}\b)?|\b(?:{_MONTH}) \d{{4}}\b)"
     r"|(?P<clock>\b\d{1,2}:\d\d(?::\d\d)?(?: ?[ap]\.?m\b)?|\b\d{1,2} ?[ap]\.?m\b)"
-    rf"|(?P<name>{SEPARATED_NAME}|(?<![\w-])--?[a-z][\w-]+|\b[\w.+-]+@[\w.-]+\w|https?://[^\s)>\]]+|/[\w./-]{{3,}})"
+    rf"|(?P<name>{SEPARATED_NAME}|(?<![\w-])--?[a-z][\w-]+|(?<![\w.+-])[\w.+-]++@[\w.-]+\w|https?://[^\s)>\]]+|/[\w./-]{{3,}})"
     r"|(?P<version>\bv?\d+(?:\.(?:\d+|x)){2,}\b|\bv\d+(?:\.\d+)*\b|(?<=version )\d+(?:\.\d+)*"
     r"|(?<=release )\d+(?:\.\d+)+)"
     r"|(?P<figure>(?:(?<![\w.,])-)?\d+(?:[.,]\d+)*)(?P<unit>[ -]?(?:%|°[cf]?|[€$£]|[^\W\d_]+))?"

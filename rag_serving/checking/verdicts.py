@@ -27,7 +27,7 @@ from rag_serving.text.normalization import folded
 from rag_serving.text.structure import columns_of, line_of
 from rag_serving.text.units import Unit, cells_of, is_whole
 
-_WORD, _SEPARATOR = re.compile(r"\w+(?:[.'-]\w+)*"), re.compile(r"\s*(?:\t|(?<!\\)\|)\s*")
+_WORD, _SEPARATOR = re.compile(r"\w+(?:[.'-]\w+)*"), re.compile(r"(?:\t|(?<!\\)\|)\s*")
 _IN_BRACKETS = re.compile(r"[(\[]([^\W\d_]+|%)[)\]]\s*$")
 _HYPHENATED = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 _MARKUP = str.maketrans("", "", "`*_")
@@ -182,7 +182,7 @@ def finding(claim: TextClaim, passages: Sequence[Passage], weights: Mapping[str,
 def _same_row(claim: TextClaim, passage: Passage) -> Unit | None:
     """Return the row whose cells are those of a claim, which names no columns."""
     named = claim.unit.kind == "table" and claim.chunk.parts.header_of(claim.unit, claim.chunk.text)
-    if named or len(cells := _SEPARATOR.split(claim.text.strip())) < 2:
+    if named or len(cells := _columns(claim.text.strip())) < 2:
         return None
     forms, text = forms_claimed(" | ".join(cells)), passage.chunk.text
     rows = (unit for unit in passage.layout.units if unit.kind == "table" and unit not in passage.layout.directed)
@@ -209,8 +209,12 @@ def _is_of(terms: frozenset[str], row: Row) -> bool:
     return bool(named) and named <= terms
 
 
+def _columns(row: str) -> list[str]:
+    return [cell.rstrip() for cell in _SEPARATOR.split(row)]
+
+
 def _cells(claim: TextClaim) -> tuple[str, ...]:
-    return tuple(map(_plain_cell, _SEPARATOR.split(claim.text.strip(" |\n"))))
+    return tuple(map(_plain_cell, _columns(claim.text.strip(" |\n"))))
 
 
 def _exchanges(said: str, terms: frozenset[str], row: Row, rows: Sequence[Row]) -> bool:
