@@ -24,7 +24,7 @@ from rag_assets.publishing.checks import CheckResult
 from rag_assets.resources import Installation, of_source
 from rag_assets.sources.base import SyncResult
 from rag_assets.state.records import last_sync
-from rag_assets.steps.contradictions.findings import HEADINGS, Finding
+from rag_assets.steps.contradictions.findings import HEADINGS, LintFinding
 from rag_assets.steps.incremental import CompletenessReport, SectionsUpdate
 from rag_serving.config.freshness import judge
 
@@ -202,7 +202,7 @@ def gold_stands(stale: Sequence[str], questions: int) -> dg.AssetCheckResult:
     )
 
 
-def nothing_to_mend(findings: Sequence[Finding]) -> dg.AssetCheckResult:
+def nothing_to_mend(findings: Sequence[LintFinding]) -> dg.AssetCheckResult:
     """Return a warning where something is left that nobody acknowledged."""
     first = [f"{HEADINGS[finding.kind]}: {finding.about}" for finding in findings[: metadata.NAMED]]
     return dg.AssetCheckResult(

@@ -27,7 +27,7 @@ from evals.bench.set_questions import folder_config
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
 from rag_serving.checking.claims import claims_of
-from rag_serving.checking.verdicts import Passage, finding
+from rag_serving.checking.verdicts import CheckedPassage, finding
 from rag_serving.config.loading import Config, load_config
 from rag_serving.records.checks import CheckedClaim
 from rag_serving.records.passages import Chunk
@@ -109,7 +109,7 @@ def _lies(path: Path) -> Counter[str]:
         shape = json.loads(line)
         text, heading = shape["passage"], shape["heading"]
         place = ("Handbook", ("Handbook", heading), "a", "https://wiki.example/1#a", text, 0, len(text), "paragraph")
-        passage = Passage(Chunk("1:1:0", "1", 1, 0, "HB", *place))
+        passage = CheckedPassage(Chunk("1:1:0", "1", 1, 0, "HB", *place))
         verdicts.update(finding(each, [passage], {}).verdict for each in claims_of(shape["sentence"]) if each.claims)
     return verdicts
 

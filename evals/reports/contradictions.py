@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from evals.reports.report import Case, Cell, Figure, Report, Table, filled
-from rag_assets.steps.contradictions.findings import HEADINGS, Finding, Kind
+from rag_assets.steps.contradictions.findings import HEADINGS, Kind, LintFinding
 
 VERSION = 1
 """Raised when the report of the same findings changes."""
@@ -18,7 +18,7 @@ _QUOTED: tuple[Kind, ...] = ("contradiction", "drifting_copy")
 
 
 def contradictions_report(
-    tenant: str, generation: str, findings: Sequence[Finding], acknowledged: int, facts: Mapping[str, str]
+    tenant: str, generation: str, findings: Sequence[LintFinding], acknowledged: int, facts: Mapping[str, str]
 ) -> Report:
     """Return the report of a tenant; `findings` are those that nobody acknowledged, in their order."""
     counts = Counter(finding.kind for finding in findings)
@@ -37,7 +37,7 @@ def contradictions_report(
     )
 
 
-def _by_space(findings: Sequence[Finding]) -> Table:
+def _by_space(findings: Sequence[LintFinding]) -> Table:
     spaces: dict[str, Counter[Kind]] = {}
     for finding in findings:
         spaces.setdefault(finding.space, Counter())[finding.kind] += 1
@@ -48,7 +48,7 @@ def _by_space(findings: Sequence[Finding]) -> Table:
     return Table.from_rows("By space", rows)
 
 
-def _listed(kind: Kind, findings: Sequence[Finding]) -> Table:
+def _listed(kind: Kind, findings: Sequence[LintFinding]) -> Table:
     rows = [
         {
             "id": finding.id,
@@ -65,7 +65,7 @@ def _listed(kind: Kind, findings: Sequence[Finding]) -> Table:
     return Table.from_rows(HEADINGS[kind], rows[:MOST_ROWS], f"{more:,} more are left out." if more > 0 else "")
 
 
-def _case(finding: Finding) -> Case:
+def _case(finding: LintFinding) -> Case:
     parts = [(quote.title, f"{quote.text}\n{quote.url}") for quote in finding.quotes]
     asked = f", asked {finding.asked} times" if finding.asked else ""
     title = f"{finding.space}: {finding.about}"

@@ -27,8 +27,8 @@ from rag_assets.state.contradictions import acknowledged_of, read_acknowledged, 
 from rag_assets.state.records import chunk_size
 from rag_assets.steps.chunks.document_fields import with_book_places
 from rag_assets.steps.chunks.select import join_sources, select_chunks
-from rag_assets.steps.contradictions.examination import Corpus, examined
-from rag_assets.steps.contradictions.findings import HEADINGS, Finding, is_open
+from rag_assets.steps.contradictions.examination import ExaminedPages, examined
+from rag_assets.steps.contradictions.findings import HEADINGS, LintFinding, is_open
 from rag_assets.steps.dedup import find_duplicates, fingerprints
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.incremental import update_chunks, update_sections
@@ -86,7 +86,7 @@ def command(
         raise typer.Exit(FAILED)
 
 
-def folder_corpus(folder: Path) -> Corpus:
+def folder_corpus(folder: Path) -> ExaminedPages:
     """Return the pages of a folder as a build reads them; nothing is kept.
 
     Raises:
@@ -115,7 +115,7 @@ def _front_matter(pages: pa.Table, folder: Path) -> dict[str, dict[str, str]]:
     return found
 
 
-def source_corpus(config: Config, key: str, scratch: Path) -> Corpus:
+def source_corpus(config: Config, key: str, scratch: Path) -> ExaminedPages:
     """Return the pages of a source as a build reads them; nothing is kept."""
     source, ingestion = config.sources[key], config.ingestion
     with LimitedReader(config.documents) as reader:
@@ -128,14 +128,14 @@ def source_corpus(config: Config, key: str, scratch: Path) -> Corpus:
     prints, threshold = fingerprints(chosen["text"].to_pylist()), ingestion.dedup_threshold
     duplicates = set(find_duplicates(chosen, prints, threshold)["dropped_id"].to_pylist())
     is_kept = [chunk_id not in duplicates for chunk_id in chosen["chunk_id"].to_pylist()]
-    return Corpus(chosen.filter(pa.array(is_kept, pa.bool_())), prints[is_kept], threshold, sections, pages)
+    return ExaminedPages(chosen.filter(pa.array(is_kept, pa.bool_())), prints[is_kept], threshold, sections, pages)
 
 
 def _quiet(_done: int, _total: int, _share: float | None = None) -> None:
     """Say nothing of how far it is."""
 
 
-def _payload(finding: Finding) -> dict[str, Any]:
+def _payload(finding: LintFinding) -> dict[str, Any]:
     quotes = [
         {"title": quote.title, "text": quote.text, "url": quote.url, "file": quote.file} for quote in finding.quotes
     ]
@@ -143,7 +143,7 @@ def _payload(finding: Finding) -> dict[str, Any]:
     return {**values, "confidence": round(finding.confidence, 2), "asked": finding.asked, "quotes": quotes}
 
 
-def _lines(findings: Sequence[Finding], acknowledged: int, pages: int) -> list[str]:
+def _lines(findings: Sequence[LintFinding], acknowledged: int, pages: int) -> list[str]:
     lines = []
     for finding in findings:
         lines.append(f"{finding.id}  {HEADINGS[finding.kind]}: {finding.about}")
@@ -154,7 +154,7 @@ def _lines(findings: Sequence[Finding], acknowledged: int, pages: int) -> list[s
     return [*lines, f"{pages} pages read, {len(findings)} to look at{aside}"]
 
 
-def sarif(findings: Sequence[Finding], folder: Path | None) -> Mapping[str, Any]:
+def sarif(findings: Sequence[LintFinding], folder: Path | None) -> Mapping[str, Any]:
     """Return findings as SARIF 2.1.0 (OASIS), which shows them beside the lines of a pull request."""
     rules = [{"id": kind, "shortDescription": {"text": heading}} for kind, heading in HEADINGS.items()]
     results = []

@@ -15,8 +15,8 @@ import yaml
 
 from rag_assets.state.content_cache import SignatureCache
 from rag_assets.state.records import digest, read_state
-from rag_assets.steps.contradictions.examination import VERSION, Corpus, examined
-from rag_assets.steps.contradictions.findings import Acknowledgement, Finding, acknowledgements, finding_of
+from rag_assets.steps.contradictions.examination import VERSION, ExaminedPages, examined
+from rag_assets.steps.contradictions.findings import Acknowledgement, LintFinding, acknowledgements, finding_of
 from rag_serving.artifacts.manifest import read_manifest, read_named_table
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, PAGES, SECTIONS
 from rag_serving.artifacts.signed_files import read_signed, write_signed
@@ -52,7 +52,9 @@ def acknowledged_of(config: Config, tenant: str) -> Mapping[str, Acknowledgement
     return read_acknowledged(path if path.is_file() else None)
 
 
-def tenant_findings(config: Config, store: Store, tenant: str, today: date, cache: Path) -> tuple[str, list[Finding]]:
+def tenant_findings(
+    config: Config, store: Store, tenant: str, today: date, cache: Path
+) -> tuple[str, list[LintFinding]]:
     """Return the published generation of a tenant and what is wrong in it; kept in a file until something changes.
 
     Raises:
@@ -73,7 +75,7 @@ def tenant_findings(config: Config, store: Store, tenant: str, today: date, cach
     return generation, findings
 
 
-def read_corpus(config: Config, store: Store, tenant: str) -> Corpus:
+def read_corpus(config: Config, store: Store, tenant: str) -> ExaminedPages:
     """Return the published chunks of a tenant, with the sections and pages that its sources have now.
 
     Raises:
@@ -85,7 +87,7 @@ def read_corpus(config: Config, store: Store, tenant: str) -> Corpus:
     sections = [read_table(folder / "sections.parquet", SECTIONS) for folder in folders]
     pages = [read_table(folder / "pages.parquet", PAGES) for folder in folders]
     texts = chunks["text"].to_pylist(), chunks["text_hash"].to_pylist()
-    return Corpus(
+    return ExaminedPages(
         chunks,
         SignatureCache(store.cache(tenant)).fingerprints(*texts)[0],
         config.ingestion.dedup_threshold,

@@ -21,7 +21,7 @@ from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.lock import has_anchor
 from rag_serving.answering.verification import VerificationRules, verify
 from rag_serving.checking.claims import TextClaim, claims_of
-from rag_serving.checking.verdicts import Finding, Passage, finding
+from rag_serving.checking.verdicts import CheckedPassage, ClaimFinding, finding
 from rag_serving.deadline import check
 from rag_serving.indexes.protocols import ReaderView, Vector
 from rag_serving.models.protocols import Embedder, ModelError, Progress
@@ -79,13 +79,13 @@ class Checking:
 
     def __init__(self, inquiry: Inquiry, candidates: Callable[[Inquiry, int], Search]) -> None:
         self._inquiry, self._candidates = inquiry, candidates
-        self._passages: dict[str, Passage] = {}
+        self._passages: dict[str, CheckedPassage] = {}
 
     def run(self) -> tuple[list[CheckedClaim], AnswerTrace]:
         """Return the claims of the text with their verdicts, and what a receipt keeps of them."""
         every = list(claims_of(self._inquiry.selection))
         pending = iter([claim for claim in every if claim.claims])
-        count, findings = sum(claim.claims for claim in every), dict[int, Finding]()
+        count, findings = sum(claim.claims for claim in every), dict[int, ClaimFinding]()
         while batch := list(islice(pending, TOGETHER)):
             self._inquiry.trace.tell("check", f"{len(findings)} of {count} claims")
             findings |= zip(
@@ -93,7 +93,7 @@ class Checking:
             )
         return self._cited(every, findings)
 
-    def _found(self, batch: Sequence[TextClaim], inquiry: Inquiry) -> list[Finding]:
+    def _found(self, batch: Sequence[TextClaim], inquiry: Inquiry) -> list[ClaimFinding]:
         """Return the findings of some claims, whose vectors are made together."""
         texts = {claim.start: _OPERATORS.sub(" ", claim.alone) for claim in batch}
         embedder = inquiry.vectors
@@ -106,7 +106,7 @@ class Checking:
         known = _Known(embedder, vectors)
         return [self._finding(claim, inquiry, texts[claim.start], known) for claim in batch]
 
-    def _finding(self, claim: TextClaim, inquiry: Inquiry, text: str, known: Embedder) -> Finding:
+    def _finding(self, claim: TextClaim, inquiry: Inquiry, text: str, known: Embedder) -> ClaimFinding:
         check()
         one = inquiry.variant(request=replace(inquiry.request, text=text))
         one.embedder = known
@@ -117,13 +117,13 @@ class Checking:
         passages = [self._passage(chunk, inquiry.view) for chunk in chunks if has_anchor(chunk.url)]
         return finding(claim, passages, found.context.term_weights)
 
-    def _passage(self, chunk: Chunk, view: ReaderView) -> Passage:
+    def _passage(self, chunk: Chunk, view: ReaderView) -> CheckedPassage:
         if chunk.chunk_id not in self._passages:
-            self._passages[chunk.chunk_id] = Passage(chunk, beginning(view.beside, chunk))
+            self._passages[chunk.chunk_id] = CheckedPassage(chunk, beginning(view.beside, chunk))
         return self._passages[chunk.chunk_id]
 
     def _cited(
-        self, every: Sequence[TextClaim], findings: dict[int, Finding]
+        self, every: Sequence[TextClaim], findings: dict[int, ClaimFinding]
     ) -> tuple[list[CheckedClaim], AnswerTrace]:
         """Return the claims with citations that were verified, numbered by passage."""
         chunks = {found.passage.chunk.chunk_id: found.passage.chunk for found in findings.values() if found.passage}
@@ -131,7 +131,7 @@ class Checking:
         rules = VerificationRules(self._inquiry.answering.rules.fuzzy_min, max_citations=len(findings) + 1)
         checked, drafted = list[CheckedClaim](), list[Claim]()
         for claim in every:
-            found = findings.get(claim.start, Finding("no_claim"))
+            found = findings.get(claim.start, ClaimFinding("no_claim"))
             place = claim.text, claim.start, claim.end
             if found.passage is None or found.unit is None:
                 checked.append(CheckedClaim(*place, found.verdict))

@@ -104,7 +104,7 @@ class Value(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Statement:
+class ComparedStatement:
     """What a claim, a unit or a cell says, read once. `beside`: headings and what else it may speak of unnamed."""
 
     text: str
@@ -148,7 +148,7 @@ class Statement:
         return negations(self.plain) % 2 == 1
 
 
-def relation(claim: Statement, page: Statement, weights: Mapping[str, float]) -> Relation | None:
+def relation(claim: ComparedStatement, page: ComparedStatement, weights: Mapping[str, float]) -> Relation | None:
     """Return whether a page says what a claim says in one of its values, or another value; None where it speaks of
     something else, or where that is not certain."""
     if not claim.words & page.words or _identifiers(claim) - page.around:
@@ -170,7 +170,7 @@ def relation(claim: Statement, page: Statement, weights: Mapping[str, float]) ->
     return "same" if is_all and claim.is_negative == page.is_negative else None
 
 
-def _by_values(claim: Statement, page: Statement, is_near: bool) -> Relation | None:
+def _by_values(claim: ComparedStatement, page: ComparedStatement, is_near: bool) -> Relation | None:
     """Return what the values tell: those that both have are the same, or exactly one is another; of statements that are
     less near another value has to be the same."""
     others, same = 0, 0
@@ -190,12 +190,12 @@ def _by_values(claim: Statement, page: Statement, is_near: bool) -> Relation | N
     return "same" if same and is_near and not others else None
 
 
-def _denies(claim: Statement, page: Statement) -> bool:
+def _denies(claim: ComparedStatement, page: ComparedStatement) -> bool:
     """Return whether a clause such as `it cannot be booked` denies what a claim says."""
     return bool(_CLAUSE.match(page.plain)) and page.words <= claim.words and claim.is_negative != page.is_negative
 
 
-def _is_renamed(claim: Statement, page: Statement, weights: Mapping[str, float]) -> bool:
+def _is_renamed(claim: ComparedStatement, page: ComparedStatement, weights: Mapping[str, float]) -> bool:
     """Return whether both say the same but for the name that they end with, behind one word such as `is` or `by`, or
     that they begin with, before `is the`."""
     for pattern in (_NAMED_LAST, _NAMED_FIRST):
@@ -209,7 +209,7 @@ def _is_renamed(claim: Statement, page: Statement, weights: Mapping[str, float])
     return False
 
 
-def _is_turned(claim: Statement, page: Statement) -> bool:
+def _is_turned(claim: ComparedStatement, page: ComparedStatement) -> bool:
     """Return whether one denies the other, or has the opposite of one of its words."""
     ours, theirs = claim.words - _OPPOSED, page.words - _OPPOSED
     if len(ours & theirs) < _TURNED * len(ours | theirs) or len(ours & theirs) < 2:
@@ -221,7 +221,7 @@ def _is_turned(claim: Statement, page: Statement) -> bool:
     return denied != opposites
 
 
-def _turned(claim: Statement, page: Statement) -> bool:
+def _turned(claim: ComparedStatement, page: ComparedStatement) -> bool:
     """Return whether one has the opposite of a word of the other."""
     mine, its = (set(re.findall(r"[^\W\d_]+", side.plain.lower())) for side in (claim, page))
     if contradict(claim.plain, page.plain):
@@ -236,14 +236,14 @@ def _turned(claim: Statement, page: Statement) -> bool:
 _OPPOSED = frozenset(stem for group in _EXCLUSIVE for word in group for stem in analyze(word))
 
 
-def _identifiers(side: Statement) -> frozenset[str]:
+def _identifiers(side: ComparedStatement) -> frozenset[str]:
     return frozenset(text for kind, text in side.tokens if kind == "name")
 
 
 @lru_cache(maxsize=4096)
 def _terms_beside(text: str) -> frozenset[str]:
     """Return the terms of headings and lead-ins, which many statements have."""
-    return Statement(text).words.union(analyze(text))
+    return ComparedStatement(text).words.union(analyze(text))
 
 
 def _share(words: frozenset[str], of: frozenset[str], weights: Mapping[str, float]) -> float:

@@ -30,7 +30,7 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 _MOST = 500  # characters of a text in one line
 
 
-class Places:
+class LinesAndColumns:
     """Lines and columns of a text, from 1."""
 
     def __init__(self, text: str) -> None:
@@ -44,7 +44,7 @@ class Places:
 
 def lines(checked: Checked, text: str, name: str) -> Iterator[str]:
     """Yield the report for a terminal: a line for each claim, below it what the page says."""
-    places = Places(text)
+    places = LinesAndColumns(text)
     for claim in checked.claims:
         if claim.verdict == "no_claim":
             continue
@@ -83,7 +83,7 @@ def evidence(checked: Checked, text: str) -> str:
 
 def sarif(checked: Checked, text: str, name: str) -> dict[str, Any]:
     """Return the report as a SARIF log with the claims that do not stand on a page word for word."""
-    places = Places(text)
+    places = LinesAndColumns(text)
     rules = [
         {"id": verdict, "shortDescription": {"text": TOLD[verdict]}, "defaultConfiguration": {"level": level}}
         for verdict, level in _LEVELS.items()
@@ -94,7 +94,7 @@ def sarif(checked: Checked, text: str, name: str) -> dict[str, Any]:
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _result(claim: CheckedClaim, places: Places, name: str) -> dict[str, Any]:
+def _result(claim: CheckedClaim, places: LinesAndColumns, name: str) -> dict[str, Any]:
     (line, column), (end_line, end_column) = places.of(claim.start), places.of(claim.end)
     region = {"startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column}
     said = f"{TOLD[claim.verdict]}: {_short(claim.text)}"

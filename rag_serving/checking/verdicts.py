@@ -19,7 +19,7 @@ from rag_serving.answering.selection.completion import kept_together
 from rag_serving.answering.selection.layout import Layout
 from rag_serving.answering.verification import forms_claimed, forms_shown
 from rag_serving.checking.claims import TextClaim
-from rag_serving.checking.otherwise import Statement, relation
+from rag_serving.checking.otherwise import ComparedStatement, relation
 from rag_serving.records.checks import ClaimVerdict
 from rag_serving.records.passages import Chunk
 from rag_serving.text.analyzer import analyze
@@ -42,7 +42,7 @@ class Said:
     """A unit of a passage, with all that it states: itself, and of a row each cell."""
 
     unit: Unit
-    statements: tuple[Statement, ...]
+    statements: tuple[ComparedStatement, ...]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Passage:
+class CheckedPassage:
     """A passage that claims are compared with, read once."""
 
     chunk: Chunk
@@ -111,21 +111,23 @@ class Passage:
         said = unit.of(self.chunk.text)
         return unit.kind != "code" and len(said) <= _LONGEST and said.rstrip()[-1] not in "?:"
 
-    def _statements(self, unit: Unit) -> list[Statement]:
+    def _statements(self, unit: Unit) -> list[ComparedStatement]:
         text, beside = self.chunk.text, self._beside(unit)
         if unit.kind != "table":
             alone = self.layout.alone(unit).text if unit.kind == "list" else ""
             clauses = [part for part in unit.of(text).split("; ") if part]
             said = dict.fromkeys((unit.of(text), *([alone] if alone else []), *(clauses if len(clauses) > 1 else [])))
-            return [Statement(each, f"{beside}\n{unit.of(text)}", text) for each in said]
+            return [ComparedStatement(each, f"{beside}\n{unit.of(text)}", text) for each in said]
         cells = cells_of(line_of(unit, text))
         columns = columns_of(self.chunk.parts.header_of(unit, text))
         row = f"{beside}\n{' '.join((*columns, *cells))}"
         if len(columns) != len(cells):
-            return [Statement(unit.of(text), row, text)]
+            return [ComparedStatement(unit.of(text), row, text)]
         key = f"{columns[0]} {cells[0]}"
         pairs = zip(columns[1:], cells[1:], strict=True)
-        return [Statement(f"{key} {column} {_measured(cell, column)}", row, text) for column, cell in pairs if cell]
+        return [
+            ComparedStatement(f"{key} {column} {_measured(cell, column)}", row, text) for column, cell in pairs if cell
+        ]
 
     def _beside(self, unit: Unit) -> str:
         """Return what a unit may speak of unnamed: its headings, what it hangs from, and the sentence before it."""
@@ -137,16 +139,16 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ClaimFinding:
     """What the pages say of a claim. `said`: the words of the claim that stand on the page."""
 
     verdict: ClaimVerdict
-    passage: Passage | None = None
+    passage: CheckedPassage | None = None
     unit: Unit | None = None
     said: str = ""
 
 
-def finding(claim: TextClaim, passages: Sequence[Passage], weights: Mapping[str, float]) -> Finding:
+def finding(claim: TextClaim, passages: Sequence[CheckedPassage], weights: Mapping[str, float]) -> ClaimFinding:
     """Return what some passages, the likeliest first, say of a claim. `weights`: of its terms."""
     standing = [passage for passage in passages if passage.is_in_force]
     sayings = dict.fromkeys((claim.said, *([claim.alone] if claim.unit.kind == "sentence" else [])))
@@ -156,30 +158,30 @@ def finding(claim: TextClaim, passages: Sequence[Passage], weights: Mapping[str,
         for form in forms_claimed(said):
             for passage in standing:
                 if unit := passage.own.get(form):
-                    return Finding("verbatim", passage, unit, said)
+                    return ClaimFinding("verbatim", passage, unit, said)
     for passage in standing:
         if unit := _same_row(claim, passage):
-            return Finding("verbatim", passage, unit, kept_together(passage.layout, unit.start, unit.end).text)
-    ours = Statement(claim.alone, "\n".join(claim.chunk.heading_path))
+            return ClaimFinding("verbatim", passage, unit, kept_together(passage.layout, unit.start, unit.end).text)
+    ours = ComparedStatement(claim.alone, "\n".join(claim.chunk.heading_path))
     is_same = False
-    rows = [Finding("otherwise", each, unit) for each in standing if (unit := _other_row(claim, each))]
+    rows = [ClaimFinding("otherwise", each, unit) for each in standing if (unit := _other_row(claim, each))]
     cells = _cells(claim)
     if rows and not any(row.cells == cells for each in standing for row in each.rows):
         return rows[0]
-    other: Finding | None = None
+    other: ClaimFinding | None = None
     for passage in standing:
         for each in passage.said:
             found = {relation(ours, statement, weights) for statement in each.statements}
             is_one = "same" in found and (each.unit.kind == "table" or "other" not in found or ";" in claim.text)
             is_same = is_same or is_one
             if "other" in found and not is_one and other is None:
-                other = Finding("otherwise", passage, each.unit)
+                other = ClaimFinding("otherwise", passage, each.unit)
     if other and not is_same:
         return other
     return _closest(ours, passages, weights)
 
 
-def _same_row(claim: TextClaim, passage: Passage) -> Unit | None:
+def _same_row(claim: TextClaim, passage: CheckedPassage) -> Unit | None:
     """Return the row whose cells are those of a claim, which names no columns."""
     named = claim.unit.kind == "table" and claim.chunk.parts.header_of(claim.unit, claim.chunk.text)
     if named or len(cells := _columns(claim.text.strip())) < 2:
@@ -189,7 +191,7 @@ def _same_row(claim: TextClaim, passage: Passage) -> Unit | None:
     return next((unit for unit in rows if not forms.keys().isdisjoint(forms_shown(unit.of(text)))), None)
 
 
-def _other_row(claim: TextClaim, passage: Passage) -> Unit | None:
+def _other_row(claim: TextClaim, passage: CheckedPassage) -> Unit | None:
     """Return the row that a claim names and gives the value of another row for, or repeats but for one cell."""
     said = f" {' '.join(_WORD.findall(claim.text.lower()))} "
     cells, terms = _cells(claim), frozenset(analyze(said))
@@ -247,14 +249,14 @@ def _plain_cell(cell: str) -> str:
     return " ".join(folded(cell).translate(_MARKUP).lower().split())
 
 
-def _closest(ours: Statement, passages: Sequence[Passage], weights: Mapping[str, float]) -> Finding:
+def _closest(ours: ComparedStatement, passages: Sequence[CheckedPassage], weights: Mapping[str, float]) -> ClaimFinding:
     """Return the unit that has most of what a claim speaks of."""
-    best, most = Finding("absent"), _CLOSE
+    best, most = ClaimFinding("absent"), _CLOSE
     total = sum(weights.get(word, 1.0) for word in ours.words) or 1.0
     for passage in passages:
         for each in passage.said:
             for statement in each.statements:
                 shared = ours.words & statement.around if ours.words & statement.words else ()
                 if (have := sum(weights.get(word, 1.0) for word in shared) / total) > most:
-                    best, most = Finding("closest", passage, each.unit), have
+                    best, most = ClaimFinding("closest", passage, each.unit), have
     return best

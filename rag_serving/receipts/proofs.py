@@ -553,10 +553,7 @@ def file_faults(receipt: Receipt, files: PageFiles) -> Iterator[str]:
     read."""
     for passage in receipt["passages"]:
         noted, what = passage.get("file"), f"file [{passage['index']}]"
-        if not noted:
-            continue
-        original = files.original(passage["page_id"])
-        if original is None and not files.shows_all:
+        if not noted or ((original := files.original(passage["page_id"])) is None and not files.shows_all):
             continue
         if original is None:
             yield f"{what}: the generation has no file of page {passage['page_id']}"

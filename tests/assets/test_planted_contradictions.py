@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 
 from rag_assets.build.linting import source_corpus
-from rag_assets.steps.contradictions.examination import Corpus, examined
+from rag_assets.steps.contradictions.examination import ExaminedPages, examined
 from rag_serving.config.loading import parse_config
 
 SAMPLE = Path(__file__).parents[2] / "sample"
@@ -61,7 +61,7 @@ PLANTED = [  # the file that is edited, what is put at its end, and a word of th
 ]
 
 
-def sample_with(folder: Path, edits: list[tuple[str, str, str]]) -> dict[str, Corpus]:
+def sample_with(folder: Path, edits: list[tuple[str, str, str]]) -> dict[str, ExaminedPages]:
     """The spaces of the sample with more text at the end of some pages."""
     spaces = {}
     for space in ("ENG", "OPS"):

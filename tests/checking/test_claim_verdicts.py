@@ -6,7 +6,7 @@ import pytest
 from support.passages import chunk_of
 
 from rag_serving.checking.claims import claims_of
-from rag_serving.checking.verdicts import Finding, Passage, finding
+from rag_serving.checking.verdicts import CheckedPassage, ClaimFinding, finding
 
 RULES = (
     "Access logs are kept for **30 days** in the vault. A broker must not be restarted while replicas are offline. "
@@ -17,9 +17,9 @@ RULES = (
 )
 
 
-def said_of(text: str, passage: str = RULES, title: str = "Rules") -> Finding:
+def said_of(text: str, passage: str = RULES, title: str = "Rules") -> ClaimFinding:
     (claim,) = (claim for claim in claims_of(text) if claim.claims)
-    return finding(claim, [Passage(chunk_of(passage, title=title))], {})
+    return finding(claim, [CheckedPassage(chunk_of(passage, title=title))], {})
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,6 @@ def test_a_figure_that_is_explained_in_brackets_is_one_value_and_a_clause_denies
 
 def test_another_page_that_has_the_claims_value_confirms_it() -> None:
     (claim,) = claims_of("Access logs are kept for 60 days.")
-    old, new = (Passage(chunk_of(f"Access logs are kept for {days} days in the vault.")) for days in (30, 60))
+    old, new = (CheckedPassage(chunk_of(f"Access logs are kept for {days} days in the vault.")) for days in (30, 60))
     assert finding(claim, [old, new], {}).verdict == "closest"
     assert finding(claim, [old], {}).verdict == "otherwise"

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from rag_assets.build.linting import folder_corpus
 from rag_assets.steps.contradictions.examination import examined
-from rag_assets.steps.contradictions.findings import Finding
+from rag_assets.steps.contradictions.findings import LintFinding
 from rag_assets.steps.contradictions.upkeep import dead_links
 
 TODAY = date(2026, 3, 10)
 COPY = " ".join(f"Step {number} moves the container from block {number} to the quay." for number in range(1, 9))
 
 
-def of_kind(kind: str, folder: Path, pages: Mapping[str, str], today: date = TODAY) -> list[Finding]:
+def of_kind(kind: str, folder: Path, pages: Mapping[str, str], today: date = TODAY) -> list[LintFinding]:
     """What is wrong in a folder of pages."""
     for name, text in pages.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -23,7 +23,7 @@ def of_kind(kind: str, folder: Path, pages: Mapping[str, str], today: date = TOD
     return [finding for finding in examined(folder_corpus(folder), today) if finding.kind == kind]
 
 
-def about(findings: Iterable[Finding]) -> list[str]:
+def about(findings: Iterable[LintFinding]) -> list[str]:
     return sorted(finding.about for finding in findings)
 
 

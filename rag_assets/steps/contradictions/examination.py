@@ -12,7 +12,7 @@ from datetime import date
 import pyarrow as pa
 
 from rag_assets.steps.contradictions import upkeep, values
-from rag_assets.steps.contradictions.findings import Finding, in_order
+from rag_assets.steps.contradictions.findings import LintFinding, in_order
 from rag_assets.steps.contradictions.upkeep import Properties
 from rag_assets.steps.dedup import Fingerprints
 from rag_serving.records.passages import Chunk
@@ -23,7 +23,7 @@ _COLUMNS = [name for name in Chunk.__dataclass_fields__ if name != "also_at"]
 
 
 @dataclass(frozen=True)
-class Corpus:
+class ExaminedPages:
     """The pages that are compared.
 
     Attributes:
@@ -45,7 +45,7 @@ class Corpus:
     files: Collection[str] = ()
 
 
-def examined(corpus: Corpus, today: date, *, versions: bool = False) -> list[Finding]:
+def examined(corpus: ExaminedPages, today: date, *, versions: bool = False) -> list[LintFinding]:
     """Return what is wrong, as it is shown; `versions`: also between versions, which are expected to differ."""
     chunks = chunks_of(corpus.chunks)
     found = [

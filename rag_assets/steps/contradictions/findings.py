@@ -41,7 +41,7 @@ class Quote:
 
 
 @dataclass(frozen=True)
-class Finding:
+class LintFinding:
     """Something to mend, with the texts that show it.
 
     Attributes:
@@ -64,9 +64,9 @@ class Finding:
         return hashlib.sha256("\0".join([self.kind, self.about, *texts]).encode("utf-8", "replace")).hexdigest()[:12]
 
 
-def finding_of(values: Mapping[str, Any]) -> Finding:
+def finding_of(values: Mapping[str, Any]) -> LintFinding:
     """Return a finding from its JSON shape (`dataclasses.asdict`)."""
-    return Finding(**{**values, "quotes": tuple(Quote(**quote) for quote in values["quotes"])})
+    return LintFinding(**{**values, "quotes": tuple(Quote(**quote) for quote in values["quotes"])})
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,13 @@ def acknowledgements(content: object) -> dict[str, Acknowledgement]:
     return known
 
 
-def is_open(finding: Finding, known: Mapping[str, Acknowledgement], today: date) -> bool:
+def is_open(finding: LintFinding, known: Mapping[str, Acknowledgement], today: date) -> bool:
     """Return whether nobody has acknowledged a finding, or only until a day that is past."""
     entry = known.get(finding.id)
     return entry is None or (entry.until is not None and entry.until < today)
 
 
-def in_order(findings: Iterable[Finding]) -> list[Finding]:
+def in_order(findings: Iterable[LintFinding]) -> list[LintFinding]:
     """Return findings as they are shown: by space and kind, the most asked about first, then the surest."""
     kinds = list(HEADINGS)
     return sorted(findings, key=lambda one: (one.space, kinds.index(one.kind), -one.asked, -one.confidence, one.id))

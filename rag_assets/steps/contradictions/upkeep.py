@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from rag_assets.steps.contradictions.findings import Finding, Quote
+from rag_assets.steps.contradictions.findings import LintFinding, Quote
 from rag_assets.steps.contradictions.values import are_comparable, past_pages
 from rag_assets.steps.dedup import Fingerprints, bands_of, jaccard, shingles_of, words_of
 from rag_assets.steps.sections.anchors import PageTargets, landings
@@ -41,7 +41,7 @@ _MOST_DEAD, _FEW_DEAD = 0.2, 10  # share of the links to pages of a space from w
 _COPY, _WORDS, _MOST_COPIES = 0.8, 40, 3  # least similarity of a copy; its fewest words; more are a template
 
 
-def dead_links(sections: pa.Table, pages: pa.Table, files: Collection[str] = ()) -> Iterator[Finding]:
+def dead_links(sections: pa.Table, pages: pa.Table, files: Collection[str] = ()) -> Iterator[LintFinding]:
     """Yield links to pages that are not there, and to anchors that their page does not have.
 
     Pages are missed in spaces that are known, and known whole: of a part of a space many links lead out. `files`: names
@@ -51,7 +51,7 @@ def dead_links(sections: pa.Table, pages: pa.Table, files: Collection[str] = ())
     page_of = {row["page_id"]: row for row in rows}
     targets, spaces = PageTargets(rows), {row["space"] for row in rows}
     folders = {posixpath.dirname(row["source_file"]) for row in rows if row["source_file"]}
-    judged: dict[str, list[Finding | None]] = defaultdict(list)
+    judged: dict[str, list[LintFinding | None]] = defaultdict(list)
     places = dict(zip(sections["section_id"].to_pylist(), sections["page_id"].to_pylist(), strict=True))
     own = (
         row for row in sections.select(["page_id", "included_from", "links"]).to_pylist() if not row["included_from"]
@@ -86,12 +86,12 @@ def _file(link: Mapping[str, Any], source_file: str | None) -> str | None:
     return posixpath.normpath(posixpath.join(posixpath.dirname(source_file), path))
 
 
-def _dead(page: Mapping[str, Any], link: Mapping[str, Any], target: str) -> Finding:
+def _dead(page: Mapping[str, Any], link: Mapping[str, Any], target: str) -> LintFinding:
     quote = Quote(page["page_id"], page["title"], link["text"] or "", page["url"] or "", page["source_file"])
-    return Finding("dead_link", page["space"], target, (quote,))
+    return LintFinding("dead_link", page["space"], target, (quote,))
 
 
-def neglected(chunks: Sequence[Chunk], given: Properties, today: date) -> Iterator[Finding]:
+def neglected(chunks: Sequence[Chunk], given: Properties, today: date) -> Iterator[LintFinding]:
     """Yield pages past their review date, and pages without an owner where most pages of the space name one.
 
     Args:
@@ -113,14 +113,14 @@ def neglected(chunks: Sequence[Chunk], given: Properties, today: date) -> Iterat
         owners[chunk.space][page_id] = [pair for pair in said[page_id] if _OWNER.fullmatch(pair[0])]
         for key, value in said[page_id]:
             if _REVIEW.fullmatch(key) and (due := _date(value, today)) and due < today.isoformat()[: len(due)]:
-                yield Finding("overdue_review", chunk.space, due, (Quote.of(chunk, f"{key}: {value}"),))
+                yield LintFinding("overdue_review", chunk.space, due, (Quote.of(chunk, f"{key}: {value}"),))
     for of_space in owners.values():
         named = sum(any(not _NOBODY.fullmatch(value) for _, value in pairs) for pairs in of_space.values())
         for page_id, pairs in of_space.items():
             nobody = all(_NOBODY.fullmatch(value) for _, value in pairs)
             if nobody and (pairs or 2 * named >= len(of_space) > 1):
                 said_so = f"{pairs[0][0]}: {pairs[0][1]}".strip() if pairs else ""
-                yield Finding(
+                yield LintFinding(
                     "no_owner", first[page_id].space, first[page_id].title, (Quote.of(first[page_id], said_so),)
                 )
 
@@ -143,7 +143,7 @@ def _date(value: str, today: date) -> str | None:
 
 def drifting_copies(
     chunks: Sequence[Chunk], known: Fingerprints, threshold: float, *, versions: bool = False
-) -> Iterator[Finding]:
+) -> Iterator[LintFinding]:
     """Yield passages of two pages that are nearly the same, and not near enough to be indexed once.
 
     Args:
@@ -168,7 +168,7 @@ def drifting_copies(
         two, alike = found[0]
         if len(found) < _MOST_COPIES and len(partners[two]) < _MOST_COPIES and one < two:
             quotes = tuple(Quote.of(chunks[row], chunks[row].text) for row in (one, two))
-            yield Finding("drifting_copy", chunks[one].space, f"{alike:.0%} the same", quotes, alike)
+            yield LintFinding("drifting_copy", chunks[one].space, f"{alike:.0%} the same", quotes, alike)
 
 
 def _pairs(known: Fingerprints) -> Iterable[tuple[int, int]]:

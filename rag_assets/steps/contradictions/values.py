@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
-from rag_assets.steps.contradictions.findings import Finding, Quote
+from rag_assets.steps.contradictions.findings import LintFinding, Quote
 from rag_serving.answering.comparing.conflicts import Compared, difference
 from rag_serving.answering.comparing.values import Field, Measures, is_close, is_setting, measures
 from rag_serving.answering.selection.signs import QuestionFeatures
@@ -74,7 +74,7 @@ class _Pair(NamedTuple):
     confidence: float
 
 
-def contradictions(chunks: Sequence[Chunk], *, versions: bool = False) -> list[Finding]:
+def contradictions(chunks: Sequence[Chunk], *, versions: bool = False) -> list[LintFinding]:
     """Return what pages of one space say of the same thing with another value.
 
     Args:
@@ -327,11 +327,11 @@ def _value_figures(said: Compared) -> frozenset[object]:
     return frozenset({*_figures(measures(said.text)), *_CLOCK.findall(said.text)})
 
 
-def _finding(pairs: Sequence[_Pair]) -> Finding:
+def _finding(pairs: Sequence[_Pair]) -> LintFinding:
     quotes = {(quote.page_id, quote.text): quote for quote in map(_quote, _members(pairs))}
     best = max(pairs, key=lambda pair: (pair.confidence, pair.about))
     shown = sorted(quotes.values(), key=lambda quote: (quote.title, quote.text))
-    return Finding("contradiction", best.one.chunk.space, best.about[:_ABOUT], tuple(shown), best.confidence)
+    return LintFinding("contradiction", best.one.chunk.space, best.about[:_ABOUT], tuple(shown), best.confidence)
 
 
 def _quote(said: Compared) -> Quote:
