@@ -33,7 +33,7 @@ from rag_serving.artifacts.schema import CHUNKS, PAGES
 from rag_serving.artifacts.store import Store, read_table
 from rag_serving.documents.noted import NotedPages
 
-EVENTS = int(os.environ.get("CITELOCK_PUSH_EVENTS", "30"))
+EVENTS = int(os.environ.get("CITELOCK_PUSH_EVENTS", "18"))
 MEASURED = max(3, EVENTS // 20)
 SECRET = "a secret that the wiki shares"
 GROUPS = ("hq", "ops", "staff")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.building import build
 from support.envelopes import Wiki, envelope
+from support.examples import by_day
 
 from evals.verify_receipt import faults_of
 from rag_serving.access.principals import Principal
@@ -96,7 +97,7 @@ def reached(some: set[str], plans: dict[str, Plan], way: str) -> set[str]:
     return some
 
 
-@pytest.fixture(scope="module", params=range(3))
+@pytest.fixture(scope="module", params=by_day("0", "012"))
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Past, Past, set[str]]:
     """A wiki with pages that are hidden or deleted in its second generation, and one that never had them."""
     dice = random.Random(f"as of {request.param}")
