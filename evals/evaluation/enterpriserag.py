@@ -38,7 +38,7 @@ _SHOWN = 0.8  # of a fact's words
 
 
 Values = Mapping[str, float | None]
-"""What became of one question, or the means of several; None where a question names no document or no fact."""
+"""Measures of one question, or their means over several; None where a question names no document or no fact."""
 
 
 def run_enterprise(

@@ -1,4 +1,4 @@
-"""What a tenant's pages say wrong about themselves, for those who look after them.
+"""Report contradictions and neglect in a tenant's pages, for those who look after them.
 
 Belongs here: findings as a report, by space. Does not belong here: finding them (`rag_assets.steps.contradictions`).
 """

@@ -1,4 +1,4 @@
-"""What the steps of both jobs do, one function for each: Dagster's assets call them, and `citelock ask --docs` does.
+"""Run the steps of both jobs, one function each: Dagster's assets call them, and so does `citelock ask --docs`.
 
 Belongs here: what is read, which steps are called, what is written. Does not belong here: pure steps
 (`rag_assets.steps`), locks, and what Dagster shows of it (`rag_assets.assets`).
@@ -21,7 +21,7 @@ from rag_serving.config.loading import Config
 
 @dataclass(frozen=True)
 class Making:
-    """What a step is done with: for which source or tenant, by which configuration, and who is told."""
+    """Carry what every step needs: the source or tenant, the configuration, the store, and where progress goes."""
 
     key: str
     config: Config

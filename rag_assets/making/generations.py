@@ -59,7 +59,7 @@ from rag_serving.models.protocols import Embedder
 
 @dataclass(frozen=True)
 class MadeVectors:
-    """How many chunks there are, their vectors, those of sentences, and what embedding took."""
+    """Count the chunks, their vectors and those of sentences, with what embedding cost."""
 
     chunks: int
     model: str
@@ -198,7 +198,7 @@ def make_generation(making: Making) -> MadeGeneration:
 
 
 class MadePublication(NamedTuple):
-    """What is published, and what was removed."""
+    """Name the published generation, and the older ones that were removed."""
 
     checked: PublishState
     outcome: PublishOutcome

@@ -61,7 +61,8 @@ def lines(checked: Checked, text: str, name: str) -> Iterator[str]:
 def told(checked: Checked) -> str:
     """Return how many claims have each verdict, in words."""
     counts = ", ".join(f"{checked.summary[verdict]} {said}" for verdict, said in TOLD.items())
-    return f"{sum(checked.summary[verdict] for verdict in TOLD)} claims: {counts}"
+    number = sum(checked.summary[verdict] for verdict in TOLD)
+    return f"{number} claim{'' if number == 1 else 's'}: {counts}"
 
 
 def markdown(checked: Checked) -> str:
