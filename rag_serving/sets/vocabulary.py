@@ -261,10 +261,13 @@ class Vocabulary:
 
     def _is_mentioned(self, phrase: str) -> bool:
         """Return whether it is plain which pages have a phrase: no others have it in the other number, or with a hyphen
-        in place of a space, which may be meant, too; and some have it. One word need not be on any."""
+        in place of a space, which may be meant, too; and some have it. One word
+        may be on none; of a plural, its singular, too."""
         *before, last = re.split(r"[\s-]+", phrase)
         one = last[:-1] if len(last) > _SHORTEST_PLURAL and last.endswith("s") else last
-        forms = {joint.join([*before, form]) for joint in (" ", "-") for form in (one, f"{one}s")} - {phrase}
+        one = re.sub("ie$", "y", one) if one != last else one
+        numbers = (one, f"{one}s", re.sub("y$", "ies", one))
+        forms = {joint.join([*before, form]) for joint in (" ", "-") for form in numbers} - {phrase}
         texts = self.tables.texts
 
         def having(form: str) -> set[str]:
@@ -272,7 +275,9 @@ class Vocabulary:
             return {*pc.unique(rows).to_pylist(), *headed(self.tables, Phrase(form))} & self.by_id.keys()
 
         found = having(phrase)
-        return all(having(form) <= found for form in forms) if found else not before
+        if not found and (before or one == last):
+            return not before
+        return all(having(form) <= found for form in forms)
 
     def _are_extreme(self, query: SetQuery) -> bool:
         """Return whether the longest, or shortest, pages are the same by words and by characters."""

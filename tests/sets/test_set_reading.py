@@ -87,6 +87,8 @@ def value(question: str) -> Any:
         ("which pages mention tide", ""),  # only in a longer word
         ("which pages mention the desk", "7"),
         ("which pages mention rooms", None),  # or a room?
+        ("which pages mention tidecasts", None),  # or TideCast?
+        ("which pages mention unicorns", ""),
         ("which pages mention timers", "5"),  # a heading
         ("Which pages link to ADR-011?", "2"),
         ("whats linking to adr 11", "2"),
