@@ -1,9 +1,9 @@
 """Record what generators that pip does not have make of the corpora of plugins/sites: addresses and heading ids.
 
-    python scripts/generator_ids.py [asciidoctor antora docusaurus]
+    python scripts/generator_ids.py [docusaurus]
 
-Needs npm, which brings a few hundred MB into a temporary folder, and Debian's package asciidoctor. Docusaurus takes
-minutes. `plugins/sites/tests/generators/recorded/NAME.json` holds the result with the versions that made it.
+Needs npm, which brings a few hundred MB into a temporary folder, and takes minutes.
+`plugins/sites/tests/generators/recorded/NAME.json` holds the result with the versions that made it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,6 @@ TESTS = Path(__file__).parents[1] / "plugins" / "sites" / "tests" / "generators"
 CORPUS, RECORDED = TESTS / "corpus", TESTS / "recorded"
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _OF_THEMES = frozenset({"searchlabel", "keyboardModalLabel", "searchModalLabel", "footnote-label"})
-_ANTORA_PLAYBOOK = """
-site: {title: Corpus, url: https://example.org}
-content: {sources: [{url: ./content, branches: HEAD}]}
-ui: {bundle: {url: ./ui}}
-output: {dir: ./built}
-"""
-_ANTORA_LAYOUT = (
-    "<html><body><main>{{#if page.title}}<h1>{{{page.title}}}</h1>{{/if}}{{{page.contents}}}</main></body></html>"
-)
 
 
 def heading_ids(source: str | bytes) -> list[str]:
@@ -54,30 +45,6 @@ def built_pages(folder: Path) -> dict[str, list[str]]:
     return {page.relative_to(folder).as_posix(): heading_ids(page.read_bytes()) for page in pages}
 
 
-def asciidoctor(work: Path) -> tuple[str, dict[str, list[str]]]:
-    """Build the corpus of AsciiDoc by the program in Ruby, which Debian has as asciidoctor."""
-    source = CORPUS / "asciidoc"
-    names = [name.name for name in sorted(source.glob("*.adoc")) if not name.name.startswith("_")]
-    _run(["asciidoctor", "-q", "-D", str(work / "built"), *names], source)
-    return _said(["asciidoctor", "--version"]).partition(" [")[0], built_pages(work / "built")
-
-
-def antora(work: Path) -> tuple[str, dict[str, list[str]]]:
-    """Build the component of Antora under a layout of nothing but the page."""
-    _npm(work, "antora@3.1.15")
-    shutil.copytree(CORPUS / "antora", work / "content")
-    for command in (["init", "-q"], ["add", "."], ["-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "all"]):
-        _run(["git", *command], work / "content")
-    (work / "ui/layouts").mkdir(parents=True)
-    for name in ("default", "404"):
-        (work / f"ui/layouts/{name}.hbs").write_text(_ANTORA_LAYOUT)
-    own = (CORPUS / "antora/antora-playbook.yml").read_text(encoding="utf-8")
-    (work / "playbook.yml").write_text(own + _ANTORA_PLAYBOOK)
-    _run([_bin(work, "antora"), "playbook.yml"], work)
-    pages = {name: ids for name, ids in built_pages(work / "built").items() if name.startswith("desk/")}
-    return _versions(work, "@antora/site-generator", "@asciidoctor/core"), pages
-
-
 def docusaurus(work: Path) -> tuple[str, dict[str, list[str]]]:
     """Build the whole site of Docusaurus."""
     shutil.copytree(CORPUS / "docusaurus", work, dirs_exist_ok=True)
@@ -87,8 +54,6 @@ def docusaurus(work: Path) -> tuple[str, dict[str, list[str]]]:
 
 
 GENERATORS: dict[str, Callable[[Path], tuple[str, dict[str, list[str]]]]] = {
-    "asciidoctor": asciidoctor,
-    "antora": antora,
     "docusaurus": docusaurus,
 }
 
@@ -106,10 +71,6 @@ def _bin(work: Path, name: str) -> str:
 def _versions(work: Path, *packages: str) -> str:
     said = [json.loads((work / "node_modules" / name / "package.json").read_text()) for name in packages]
     return ", ".join(f"{one['name']} {one['version']}" for one in said)
-
-
-def _said(command: list[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _run(command: list[str], folder: Path) -> None:

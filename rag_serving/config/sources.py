@@ -261,10 +261,10 @@ class SiteSource(FilesBase):
     path: Path
     """A folder, zip or git working tree."""
     site: Literal[
-        "auto", "mdbook", "docusaurus", "mkdocs", "sphinx", "eleventy", "jekyll", "hugo", "github", "asciidoc", "html"
+        "auto", "mdbook", "docusaurus", "mkdocs", "sphinx", "eleventy", "jekyll", "hugo", "github", "html"
     ] = "auto"
     """Generator whose rules determine addresses and anchors; auto detects it from the files (`docusaurus.config.js`,
-    `mkdocs.yml`, `conf.py`, `.eleventy.js`, `_config.yml`, `hugo.toml`, `antora.yml`, `SUMMARY.md` …), otherwise from
+    `mkdocs.yml`, `conf.py`, `.eleventy.js`, `_config.yml`, `hugo.toml`, `SUMMARY.md` …), otherwise from
     the type of most files: html is a built site, github is Markdown without a generator."""
     changelogs: bool = False
     """Also index changelogs and release notes."""
@@ -272,9 +272,9 @@ class SiteSource(FilesBase):
 
 class DocsFolder(SiteSource):
     """The sources of a documentation site: Markdown as GitHub, Docusaurus, MkDocs, Eleventy, Jekyll or Hugo show it,
-    reStructuredText of Sphinx, AsciiDoc, or the built HTML, with the addresses and anchors of the site. PDF and Office
-    files among them are documents of the same source. `readers: from_source` makes nothing readable, because files do
-    not say who may read them."""
+    reStructuredText of Sphinx, or the built HTML (of AsciiDoc, too), with the addresses and anchors of the site. PDF
+    and Office files among them are documents of the same source. `readers: from_source` makes nothing readable, because
+    files do not say who may read them."""
 
     kind: Literal["docs_folder"]
 

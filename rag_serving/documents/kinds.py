@@ -124,7 +124,6 @@ Kind = Literal[
     "table",
     "code",
     "rst",
-    "asciidoc",
     "pdf",
     "docx",
     "pptx",
@@ -139,7 +138,7 @@ Kind = Literal[
     "image",
     "archive",
 ]
-TEXT_KINDS: frozenset[str] = frozenset({"plain", "markdown", "html", "table", "code", "rst", "asciidoc"})
+TEXT_KINDS: frozenset[str] = frozenset({"plain", "markdown", "html", "table", "code", "rst"})
 """Kinds whose files are text as they are."""
 
 DOCUMENT_KINDS: frozenset[str] = frozenset(
@@ -148,12 +147,11 @@ DOCUMENT_KINDS: frozenset[str] = frozenset(
 """Kinds of files that are documents of their own wherever they lie, not parts of other pages."""
 
 _EXTENSIONS: dict[Kind, str] = {
-    "plain": "txt text log tex srt",
+    "plain": "txt text log tex srt adoc asciidoc asc",
     "markdown": "md markdown",
     "html": "html htm xhtml",
     "table": "csv tsv",
     "rst": "rst",
-    "asciidoc": "adoc asciidoc asc",
     "pdf": "pdf",
     "docx": "docx dotx",
     "pptx": "pptx potx ppsx",
@@ -183,7 +181,6 @@ _MEDIA_TYPES: dict[Kind, str] = {
     "table": "text/csv",
     "code": "text/plain",
     "rst": "text/x-rst",
-    "asciidoc": "text/asciidoc",
     "pdf": "application/pdf",
     "docx": f"{_OFFICE}.wordprocessingml.document",
     "pptx": f"{_OFFICE}.presentationml.presentation",

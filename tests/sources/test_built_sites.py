@@ -10,6 +10,7 @@ import pytest
 from sources.site_docs import Docs
 
 from rag_assets.sources.sites import trees
+from rag_assets.steps.formats.html import html_content
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.artifacts.store import open_file
 
@@ -148,3 +149,33 @@ def test_pages_that_leave_themselves_out_and_pages_of_the_generator_have_a_reaso
         "_static/x.html": "it is no page of the documentation",
         "changelog/index.html": "it is a changelog",
     }
+
+
+def test_pages_of_asciidoctor_have_their_ids_links_notes_and_code(docs: Docs) -> None:
+    docs.write(
+        "crane.html",
+        '<html lang="en"><head><title>Crane manual</title></head><body class="article"><div id="header">'
+        '<h1>Crane manual</h1><div id="toc" class="toc"><ul><li><a href="#_set_up">Set up</a></li></ul></div></div>'
+        '<div id="content"><div class="sect1"><h2 id="_set_up">Set up</h2><div class="sectionbody">'
+        '<div class="admonitionblock note"><table><tr><td class="icon"><div class="title">Note</div></td>'
+        '<td class="content">Mind the gap.</td></tr></table></div><div class="listingblock"><div class="content">'
+        '<pre class="highlight"><code class="language-bash" data-lang="bash">crane --start</code></pre></div></div>'
+        '<div class="paragraph"><p>See <a href="berths.html#park">parking</a>.</p></div></div></div></div>'
+        '<div id="footer">Last updated</div></body></html>',
+    )
+    docs.write(
+        "berths.html", '<html><body><div id="content"><h2 id="park">Parking</h2><p>Free.</p></div></body></html>'
+    )
+    docs.sync(site="html", base_url="https://docs.example/")
+    page = docs.rows()["crane.html"]
+    text = html_content(page["body"])
+    assert page["title"] == "Crane manual"
+    assert [block.text for block in text.blocks if block.kind != "reference"] == [
+        "Set up",
+        "> Note",
+        "> Mind the gap.",
+        "```bash\ncrane --start\n```",
+        "See parking.",
+    ]
+    assert 'href="/berths.html#park"' in page["body"] or "docs.example/berths.html#park" in page["body"]
+    assert "Last updated" not in page["body"]

@@ -138,7 +138,6 @@ def test_many_pages_gone_at_once_stop_the_sync(docs: Docs) -> None:
         ("mkdocs", "mkdocs.yml", "docs", "md"),
         ("docusaurus", "docusaurus.config.js", "docs", "md"),
         ("sphinx", "conf.py", "", "rst"),
-        ("asciidoc", "antora-playbook.yml", "", "adoc"),
         ("html", "x.css", "", "html"),
     ],
 )
@@ -152,6 +151,13 @@ def test_names_in_any_encoding_have_addresses(site: str, settings: str, folder: 
     assert "/caf%E9" in urls
     assert "/two%20words" in urls
     assert docs.sync(site=site, base_url="https://docs.example/").changed == 0
+
+
+def test_asciidoc_is_read_as_the_html_that_is_built_of_it(docs: Docs) -> None:
+    docs.write("antora.yml", "name: desk\n")
+    docs.write("modules/ROOT/pages/index.adoc", "= Desk\n")
+    with pytest.raises(SourceError, match="set path to the HTML that Asciidoctor or Antora builds of it"):
+        docs.sync()
 
 
 def test_links_to_pictures_keep_the_address_of_their_page(docs: Docs) -> None:
@@ -246,10 +252,6 @@ LOSSES = {
     "mdbook": (
         {"src/SUMMARY.md": "[A](a.md)", "src/a.md": "# A\n\n{{#include no.md}}\n\n<video></video>\n"},
         {"include": "unresolved", "embedded object": "lost"},
-    ),
-    "asciidoc": (
-        {"a.adoc": "= A\n\ninclude::no.adoc[]\n\nxref:no.adoc[x] image:a.png[]\n\nvideo::a.mp4[]\n"},
-        {"include": "unresolved", "reference": "unresolved", "figure": "lost", "macro video": "lost"},
     ),
 }
 

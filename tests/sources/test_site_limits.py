@@ -63,11 +63,6 @@ SITES: dict[str, dict[str, str]] = {
         "part.inc": "Included **text**.\n\n.. include:: deeper.inc\n",
         "deeper.inc": "Deeper.\n",
     },
-    "asciidoc": {
-        "a.adoc": f"= A\n\nxref:b.adoc#x[b]\n\ninclude::part.adoc[]\n\nimage::x.png[]\n\n{FILLER[:60_000]}",
-        "b.adoc": "= B\n",
-        "part.adoc": "Included *text*.\n",
-    },
     "html": {
         "a.html": f"<html><body><main><h1 id='a'>A</h1><a href='b.html#x'>b</a> Included <b>text</b>.{FILLER}</main>",
         "b.html": "<html><body><main><h1>B</h1></main>",

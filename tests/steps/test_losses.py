@@ -39,17 +39,6 @@ def test_a_file_of_restructuredtext_counts_what_it_cannot_show() -> None:
     }
 
 
-def test_a_file_of_asciidoc_counts_what_it_cannot_show() -> None:
-    source = (
-        "= Title\n\ninclude::absent.adoc[]\n\nimage::a.png[]\n\nimage::b.png[What it shows]\n\nvideo::a.mp4[]\n\ntext"
-    )
-    assert ledger("a.adoc", source) == {
-        ("figure", "lost"): 1,
-        ("include", "unresolved"): 1,
-        ("macro video", "lost"): 1,
-    }
-
-
 def test_files_of_markdown_and_html_count_pictures_without_words_and_embedded_objects() -> None:
     assert ledger("a.md", "# A\n\n![](a.png) ![said](b.png)\n\n<iframe src='x'></iframe>\n\ntext") == {
         ("figure", "lost"): 1,

@@ -19,7 +19,6 @@ from openpyxl.cell.rich_text import CellRichText, TextBlock
 from openpyxl.cell.text import InlineFont
 from openpyxl.styles import Font
 
-from citelock_sites.asciidoc.page import asciidoc_page
 from citelock_sites.mkdocs_markdown import plain_markdown
 from citelock_sites.rst.page import rst_page
 from rag_assets.sources.sites.markdown_page import html_of, markdown_main
@@ -186,11 +185,6 @@ PAGES: dict[str, Callable[[], Content]] = {
                 plain_markdown("Kept for ~~30~~ 14 days, 10^6^ pulses, CO~2~, 24^1^ months.\n\n~~Gone.~~", marks="~^")
             )
         )
-    ),
-    "asciidoc": lambda: html_content(
-        asciidoc_page(
-            "Kept for [line-through]#30# 14 days, 10^6^ pulses, CO~2~, 24^1^ months.\n\n[.line-through]\nGone.\n"
-        ).html
     ),
     "rst": lambda: html_content(
         rst_page(

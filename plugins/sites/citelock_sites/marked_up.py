@@ -1,13 +1,11 @@
-"""Files of reStructuredText and AsciiDoc that stand alone.
+"""Files of reStructuredText that stand alone.
 
 Belongs here: their text as HTML whose headings carry ids. Does not belong here: the markup, sites.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from citelock_sites.markup import MarkupError, MarkupPage
+from citelock_sites.markup import MarkupError
 from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.records import FileError, FileText, PagesDone, decoded
 from rag_assets.steps.formats.budget import first_chars, noted
@@ -15,24 +13,12 @@ from rag_assets.steps.formats.macros import with_losses
 
 
 def rst_text(content: bytes, composed: Composed, _pages_done: PagesDone | None = None) -> FileText:
-    """Return a file of reStructuredText as HTML. Raises FileError where it cannot be read."""
+    """Return a file of reStructuredText as HTML, without what it includes. Raises FileError where it cannot be read."""
     from citelock_sites.rst.page import rst_page
 
-    return _html(content, composed, rst_page)
-
-
-def asciidoc_text(content: bytes, composed: Composed, _pages_done: PagesDone | None = None) -> FileText:
-    """Return a file of AsciiDoc as HTML. Raises FileError where it cannot be read."""
-    from citelock_sites.asciidoc.page import asciidoc_page
-
-    return _html(content, composed, asciidoc_page)
-
-
-def _html(content: bytes, composed: Composed, read: Callable[[str], MarkupPage]) -> FileText:
-    """Return a file as HTML; what it includes is not at hand."""
     text, cut = first_chars(decoded(content), composed.budget)
     try:
-        page = read(text)
+        page = rst_page(text)
     except MarkupError as error:
         raise FileError(str(error)) from None
     body = with_losses(f"<main>{page.html}</main>", page.lost)

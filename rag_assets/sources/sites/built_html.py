@@ -197,6 +197,16 @@ def _mark_notes(main: Any) -> None:
             element.tag = "blockquote"
     for element in main.xpath('.//div[contains(@class,"theme-admonition") or contains(@class,"admonitionblock")]'):
         element.tag = "blockquote"
+        for cell in element.xpath('./table//td[@class="icon"]'):  # Asciidoctor and Antora: a table of icon and text
+            table = next(cell.iterancestors("table"))
+            name = cell.makeelement("p")
+            name.append(cell.makeelement("strong"))
+            name[0].text = " ".join(cell.text_content().split()) or (cell.xpath("string(./i/@title)") or None)
+            table.addprevious(name)
+            cell.drop_tree()
+            table.tag = "div"
+            for inner in table.xpath("./tbody | ./tbody/tr | ./tr | ./tbody/tr/td | ./tr/td"):
+                inner.tag = "div"
     for title in main.xpath('.//*[contains(@class,"admonition-title") or contains(@class,"admonitionHeading")]'):
         inner = title.makeelement("strong")
         inner.text, title.text = title.text, None

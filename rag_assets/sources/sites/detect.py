@@ -35,6 +35,7 @@ def _programs(*stems: str) -> tuple[str, ...]:
     return tuple(f"{stem}.{ending}" for stem in stems for ending in ("js", "ts", "mjs", "cjs", "mts", "cts"))
 
 
+_ASCIIDOC = (".adoc", ".asciidoc", ".asc")
 _HUGO = tuple(
     f"{stem}.{ending}"
     for stem in ("hugo", "config", "config/_default/hugo", "config/_default/config")
@@ -45,7 +46,6 @@ GENERATORS: Mapping[str, SiteGenerator] = MappingProxyType(
         "docusaurus": SiteGenerator((*_programs("docusaurus.config"), "sidebars.js")),
         "mkdocs": SiteGenerator(("mkdocs.yml", "mkdocs.yaml")),
         "sphinx": SiteGenerator(("conf.py",), (".rst",), ("index.rst", "index.md", "contents.rst", "index.txt")),
-        "asciidoc": SiteGenerator(("antora.yml",), (".adoc", ".asciidoc", ".asc")),
         "html": SiteGenerator((), (".html", ".htm", ".xhtml")),
         "mdbook": SiteGenerator(("book.toml", "src/SUMMARY.md")),
         "eleventy": SiteGenerator(_programs(".eleventy", "eleventy.config")),
@@ -67,7 +67,7 @@ def found_site(names: Sequence[str], wanted: str, key: str) -> tuple[str, str, S
         key: the source, for what is said of errors.
 
     Raises:
-        SourceError: no such generator is known, or its plug-in is not installed.
+        SourceError: no such generator is known, its plug-in is not installed, or the files are AsciiDoc.
     """
     if wanted != "auto" and wanted not in GENERATORS:
         raise SourceError(f"site {wanted!r} is not read; set sources.{key}.site to {' or '.join(sorted(GENERATORS))}")
@@ -78,7 +78,7 @@ def found_site(names: Sequence[str], wanted: str, key: str) -> tuple[str, str, S
         for folder in _places(names, generator)
     ]
     if not places:
-        name = _most(names) if wanted == "auto" else wanted
+        name = _most(names, key) if wanted == "auto" else wanted
         return name, "", open_site(name, key)
     _, _, folder, name = min(places)
     return name, folder, open_site(name, key)
@@ -107,10 +107,13 @@ def open_site(name: str, key: str = "") -> Site:
     return site
 
 
-def _most(names: Sequence[str]) -> str:
+def _most(names: Sequence[str], key: str) -> str:
     """Return the generator that reads most of the files; that of Markdown where another reads as many."""
     counts = {name: sum(one.lower().endswith(of.endings) for one in names) for name, of in GENERATORS.items()}
-    return max(counts, key=lambda name: (counts[name], name == "github"))
+    name = max(counts, key=lambda name: (counts[name], name == "github"))
+    if sum(one.lower().endswith(_ASCIIDOC) for one in names) > counts[name]:
+        raise SourceError(f"source {key!r} is AsciiDoc: set path to the HTML that Asciidoctor or Antora builds of it")
+    return name
 
 
 def _has(names: Sequence[str], folder: str) -> bool:

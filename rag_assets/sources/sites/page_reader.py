@@ -22,7 +22,7 @@ from rag_serving.isolation.limits import Limits
 WORKER = module_command("rag_assets.sources.sites.worker")
 HERE_MAX = 128 * 1024
 """Bytes of a page and what it includes that are read in this process: the worst take some seconds."""
-_HERE_MAX_OF = MappingProxyType({"sphinx": 16 * 1024, "asciidoc": 32 * 1024})
+_HERE_MAX_OF = MappingProxyType({"sphinx": 16 * 1024})
 """Of generators whose markup takes longer: docutils needs ten times the time of a parser of Markdown."""
 _ROUNDS_MAX = 16
 _FILES_MAX = 64_000_000  # bytes

@@ -22,7 +22,7 @@ FormatReader = Callable[[bytes, Composed, PagesDone | None], FileText]
 _EXTRAS = MappingProxyType(
     {
         **dict.fromkeys(("email", "epub", SCANNED, "odp", "ods", "odt", "outlook", "rtf"), "citelock[formats]"),
-        **dict.fromkeys(("asciidoc", "mdx", "rst"), "citelock[sites]"),
+        **dict.fromkeys(("mdx", "rst"), "citelock[sites]"),
     }
 )
 

@@ -16,7 +16,6 @@ from urllib.parse import unquote
 
 import pytest
 
-from citelock_sites.antora import AsciidocSite
 from citelock_sites.docusaurus import DocusaurusSite
 from citelock_sites.mkdocs import MkdocsSite
 from citelock_sites.sphinx import SphinxSite
@@ -148,8 +147,6 @@ def test_a_built_site_keeps_the_ids_of_its_headings(name: str, built: dict[str, 
 
 
 RECORDED: dict[str, tuple[str, Site, frozenset[str]]] = {  # corpus, ours, pages that the generator makes of no file
-    "asciidoctor": ("asciidoc", AsciidocSite(), frozenset()),
-    "antora": ("antora", AsciidocSite(), frozenset()),
     "docusaurus": (
         "docusaurus",
         DocusaurusSite(),

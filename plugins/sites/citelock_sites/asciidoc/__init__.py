@@ -1,1 +1,0 @@
-"""AsciiDoc, read into HTML: the subset that documentation is written in."""
