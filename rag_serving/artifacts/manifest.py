@@ -136,8 +136,10 @@ def read_manifest(store: Store, tenant: str, generation_id: str) -> Manifest:
     return _manifest_of(read_json(path), str(path), store.home)
 
 
-def read_named_table(store: Store, manifest: Manifest, name: str, schema: TableSchema) -> pa.Table:
-    """Return a small table of a generation, as its manifest says it is.
+def read_named_table(
+    store: Store, manifest: Manifest, name: str, schema: TableSchema, columns: list[str] | None = None
+) -> pa.Table:
+    """Return a table of a generation, as its manifest says it is; `columns`: some of its columns.
 
     Raises:
         StoreError: the file is missing or damaged, or the generation was built before there was one.
@@ -153,7 +155,7 @@ def read_named_table(store: Store, manifest: Manifest, name: str, schema: TableS
         raise StoreError(f"{path} cannot be read ({error.strerror})") from None
     if hashlib.sha256(content).hexdigest() != facts.sha256:
         raise StoreError(f"{path} is not what the manifest says")
-    return read_table(path, schema, content=content)
+    return read_table(path, schema, columns, content)
 
 
 def manifest_of(content: bytes, where: str, home: Path) -> Manifest:

@@ -31,6 +31,7 @@ from rag_serving.indexes.parts import Parts
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.indexes.readable_rows import ReadableRows
 from rag_serving.indexes.served import newest_pages
+from rag_serving.indexes.set_tables import SetTablesOfReaders
 from rag_serving.indexes.view import GenerationView
 from rag_serving.indexes.window_map import vector_ids
 
@@ -48,7 +49,8 @@ class Generation(IndexedChunks):
         self._collections = DenseIndex(place, shards, self.vector_table, self.row_of, dense_search)
         places = DuplicateLocations.of_column(files.table["places"])
         indexes = self._collections, files.lexical, files.keywords
-        parts = Parts(*indexes, places, files.sentences, files.originals, facts=files.facts)
+        sets = partial(SetTablesOfReaders, files.table, files.facts)
+        parts = Parts(*indexes, places, files.sentences, files.originals, sets=sets)
         super().__init__(files.manifest, files.table, readable, parts)
 
     @classmethod

@@ -43,7 +43,7 @@ class IndexedChunks:
         self.manifest, self.table = manifest, table
         self._dense, self._lexical, self._keyword_index, self.places = parts[:4]
         self._sentences, self.originals, self._texts = parts[4:7]
-        self.sets = SetTablesOfReaders(table, parts.facts)
+        self._sets = parts.sets
         self.id = manifest.id
         self.tenant = manifest.tenant
         self._readable = readable
@@ -56,6 +56,11 @@ class IndexedChunks:
 
     def __len__(self) -> int:
         return len(self.table)
+
+    @cached_property
+    def sets(self) -> SetTablesOfReaders:
+        """What queries over sets read."""
+        return self._sets()
 
     @property
     def degraded(self) -> tuple[str, ...]:

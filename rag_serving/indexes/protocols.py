@@ -228,6 +228,6 @@ class ReaderView(Protocol):
 
     def set_tables(self, among: Collection[str] | None = None) -> SetTables | None:
         """Return what queries over sets read: the pages and passages that the reader may see, and nothing that tells
-        of others; None where the generation was built without, or is in a database. `among`: of these pages alone, none
-        that shows text of another."""
+        of others; None where the generation was built without, or is in a database and this machine lacks its folder.
+        `among`: of these pages alone, none that shows text of another."""
         ...

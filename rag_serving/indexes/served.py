@@ -16,6 +16,7 @@ import pyarrow as pa
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.manifest import Manifest
 from rag_serving.indexes.protocols import ReaderView
+from rag_serving.indexes.set_tables import SetTablesOfReaders
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,11 @@ class ServedGeneration(Protocol):
     @property
     def newest(self) -> Mapping[str, datetime]:
         """Return when the version of the newest page of each source was made, restricted pages included."""
+        ...
+
+    @property
+    def sets(self) -> SetTablesOfReaders:
+        """Return what queries over sets read."""
         ...
 
     def classes_for(self, principal: Principal) -> frozenset[str]:

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from rag_serving.artifacts.columns import dictionary_encode, indices, mask_of, numbers_of, reordered, rows_in, strings
 from rag_serving.artifacts.manifest import Manifest, read_named_table
-from rag_serving.artifacts.schema import DUPLICATES, PAGE_FACTS, PASSAGE_COLUMNS
+from rag_serving.artifacts.schema import DUPLICATES, GENERATION_CHUNKS, PAGE_FACTS, PASSAGE_COLUMNS
 from rag_serving.artifacts.store import Store, StoreError
+from rag_serving.indexes.generation_parts import CHUNKS_FILE, parts_of
 from rag_serving.records.sets import SetTables
 
 FACTS_FILE = "page_facts.parquet"
@@ -128,6 +129,24 @@ class SetTablesOfReaders:
         rows = np.flatnonzero(readable)
         order = rows[np.lexsort((numbers_of(texts["chunk_idx"])[rows], _ranks(texts["page_id"])[rows]))]
         return texts if np.array_equal(order, np.arange(len(texts))) else reordered(texts, order)
+
+
+NO_SETS = SetTablesOfReaders(pa.table({"readers": pa.array([], pa.string())}), lambda: None)
+"""The tables of a generation without facts."""
+
+
+def sets_in_home(store: Store, manifest: Manifest) -> SetTablesOfReaders:
+    """Return the tables of a generation that is searched in a database, read from its folder; none where that is not
+    there or altered."""
+    columns = [*PASSAGE_COLUMNS, "readers"]
+    try:
+        names = [part.file(CHUNKS_FILE) for part in parts_of(manifest)]
+        chunks = [read_named_table(store, manifest, name, GENERATION_CHUNKS, columns) for name in names]
+        facts = read_facts(store, manifest)
+    except StoreError as error:
+        _log.warning("questions about sets go the ordinary way: %s", error)
+        return NO_SETS
+    return SetTablesOfReaders(pa.concat_tables(chunks), lambda: facts)
 
 
 def _ranks(column: pa.ChunkedArray) -> NDArray[np.int64]:

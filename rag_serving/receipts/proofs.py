@@ -292,13 +292,11 @@ def set_faults(receipt: Receipt, generation: ServedGeneration, open_older: Opene
     certificate, a line each."""
     if "set" not in receipt:
         return []
-    if not isinstance(generation, Generation) or not isinstance(readers := receipt.get("readers"), list):
-        return ["set: it cannot be counted without the generation's files and the asker's reader classes"]
+    if not isinstance(readers := receipt.get("readers"), list):
+        return ["set: it cannot be counted without the asker's reader classes"]
     stated, classes, among = receipt["set"], frozenset(map(str, readers)), None
 
     def tables_of(opened: ServedGeneration) -> SetTables | None:
-        if not isinstance(opened, Generation):
-            return None
         return (opened.sets.among(classes, among) if among is not None else None) or opened.sets.of(classes)
 
     try:

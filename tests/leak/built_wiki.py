@@ -29,12 +29,14 @@ from rag_assets.steps.chunks.select import join_sources, select_chunks
 from rag_assets.steps.contexts.contextualize import build_contexts, contextualized, embedded_texts
 from rag_assets.steps.dedup import find_duplicates, fingerprints, without_duplicates
 from rag_assets.steps.sections.splitting import build_sections
+from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.models.embedding.factory import open_tokenizer
 from rag_serving.models.protocols import Embedder, Progress, Tokenizer
+from rag_serving.records.sets import SetTables
 
 _DIMENSION = 48
 _WORD = re.compile(r"\w+")
@@ -130,3 +132,11 @@ class Built:
     config: Config
     pipeline: Pipeline
     embedder: WordEmbedder
+
+
+def tables_of(pipeline: Pipeline, who: Principal) -> SetTables:
+    """Return what queries over sets read of the published pages, as a principal may see them."""
+    with pipeline.published.acquire() as generation:
+        tables = generation.for_reader(who).set_tables()
+    assert tables is not None
+    return tables

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from built_wiki import WordEmbedder, publish_wiki
+from built_wiki import WordEmbedder, publish_wiki, tables_of
 from equal_payloads import difference
 from partial_wikis import SECRET, some_query
 from restricted_wiki import Wiki, some_principal
@@ -106,6 +106,22 @@ def test_it_finds_what_the_folder_finds(served: Served, seed: int) -> None:
     asked = Asked(served.judge, dice, lambda dice: some_principal(dice, tenant))
     with closing(Pipeline.open(config, tenant, WordEmbedder())) as disk:
         compare(served.opened[tenant], disk, asked, COMPARISONS)
+
+
+@pytest.mark.parametrize("served", REMOTE, indirect=True)
+def test_sets_are_made_of_what_the_folder_gives_and_of_no_page_that_may_not_be_read(served: Served, seed: int) -> None:
+    dice = random.Random(f"sets {seed}")
+    config = served.config.model_copy(update={"index": Index()})
+    for tenant, remote in served.opened.items():
+        with closing(Pipeline.open(config, tenant, WordEmbedder())) as disk:
+            for owner in (dice.choice(TENANTS), tenant, tenant, tenant):
+                who = some_principal(dice, owner)
+                got, wanted = tables_of(remote, who), tables_of(disk, who)
+                assert (got.pages, got.texts) == (wanted.pages, wanted.texts)
+                assert all(served.judge.may_read(who, each) for each in got.pages["page_id"].to_pylist())
+            answers = [pipeline.ask(who, "How many pages are there?") for pipeline in (remote, disk)]
+            assert [answer.set.digest for answer in answers if answer.set] == [answers[1].set.digest] * 2
+            assert remote.proofs.prove(str(answers[0].receipt_id), who).faults == ()
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,10 @@ from pathlib import Path
 
 import pytest
 from brute_force import Judge, pages_told
-from built_wiki import Built
+from built_wiki import Built, tables_of
 from partial_wikis import received
 from restricted_wiki import Wiki, restricted_wiki, some_principal
 from sharing_wiki import sharing_wiki
-
-from rag_serving.access.principals import Principal
-from rag_serving.ask import Pipeline
-from rag_serving.records.sets import SetTables
-
-
-def tables_of(pipeline: Pipeline, who: Principal) -> SetTables:
-    with pipeline.published.acquire() as generation:
-        tables = generation.for_reader(who).set_tables()
-    assert tables is not None
-    return tables
 
 
 def linked(wiki: Wiki, dice: random.Random) -> Wiki:

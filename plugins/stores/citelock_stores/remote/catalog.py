@@ -43,6 +43,7 @@ from rag_serving.indexes.originals import Original
 from rag_serving.indexes.page_contents import DuplicateLocations
 from rag_serving.indexes.parts import Parts
 from rag_serving.indexes.readable_rows import ReadableRows
+from rag_serving.indexes.set_tables import SetTablesOfReaders
 
 _BYTES_A_ROW = 400  # of what Python keeps beside the columns: ids by row, order, pages
 _BYTES_A_TERM = 160
@@ -80,8 +81,16 @@ class HandedOut(NamedTuple):
 class Catalog(IndexedChunks):
     """The chunks of a generation that some reader classes open. Safe to use from several threads."""
 
-    def __init__(self, manifest: Manifest, reader: RemoteReader, classes: frozenset[str], trust: Trust) -> None:
-        """Fetch what `classes` open, which are those of `reader`, and compare it with its seals.
+    def __init__(
+        self,
+        manifest: Manifest,
+        reader: RemoteReader,
+        classes: frozenset[str],
+        trust: Trust,
+        sets: Callable[[], SetTablesOfReaders],
+    ) -> None:
+        """Fetch what `classes` open, which are those of `reader`, and compare it with its seals. `sets`: those of the
+        generation.
 
         Raises:
             RemoteError: the database cannot answer, or handed out something else.
@@ -103,6 +112,7 @@ class Catalog(IndexedChunks):
             sentences,
             {row["page_id"]: _original(row, reader) for row in handed.originals.to_pylist()},
             self._shown.columns(),
+            sets,
         )
         super().__init__(manifest, chunks, ReadableRows(chunks["readers"]), parts)
         self._columns_bytes = int(chunks.nbytes + digests.nbytes)

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 from citelock_stores.remote.catalog import Catalog, CatalogKey, Catalogs, Trust
@@ -32,6 +32,7 @@ from rag_serving.indexes.databases import (
 )
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.indexes.served import ServedGeneration
+from rag_serving.indexes.set_tables import SetTablesOfReaders, sets_in_home
 from rag_serving.indexes.sources import FileStamps
 from rag_serving.indexes.view import GenerationView
 from rag_serving.plugins import one
@@ -53,7 +54,7 @@ class DatabaseGeneration:
         Raises:
             RemoteDataError: this installation did not sign it, or it is of another generation.
         """
-        self.id, self.tenant = generation_id, tenant
+        self.id, self.tenant, self._home = generation_id, tenant, home
         where = f"the manifest of generation {generation_id} in the database"
         try:
             self.manifest: Manifest = manifest_of(remote.manifest.content, where, home)
@@ -90,9 +91,16 @@ class DatabaseGeneration:
         classes = self.classes_for(principal)
         reader = self._remote.reader(replace(principal, roles=READER))
         trust = Trust(self._seals, self._altered, self._refuse)
-        catalog = self._catalogs.of(CatalogKey(self, classes), lambda: Catalog(self.manifest, reader, classes, trust))
+        catalog = self._catalogs.of(
+            CatalogKey(self, classes), lambda: Catalog(self.manifest, reader, classes, trust, lambda: self.sets)
+        )
         self._catalogs.trim()
-        return GenerationView(catalog, classes)
+        return GenerationView(catalog, classes, partial(satisfied_classes, principal, self.tenant))
+
+    @cached_property
+    def sets(self) -> SetTablesOfReaders:
+        """What queries over sets read: of the generation's folder, where this machine has it."""
+        return sets_in_home(Store(self._home), self.manifest)
 
     def classes_for(self, principal: Principal) -> frozenset[str]:
         """Return the reader classes that a principal satisfies here; none of the others are known to this process.
