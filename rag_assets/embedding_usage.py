@@ -113,10 +113,10 @@ def add_usage(connection: Connection, tenant: str, model: str, usage: Iterable[P
 
 
 def read_usage(connection: Connection, tenant: str, model: str | None = None) -> dict[str, PageUsage]:
-    """Return what was embedded of each page of a tenant on all days, by one model or by any.
+    """Return the embedding usage of each page of a tenant over all days, by one model or by any.
 
     Raises:
-        SQLAlchemyError: the database does not tell.
+        SQLAlchemyError: the database is unavailable.
     """
     sums = [func.sum(USAGE.c[name]) for name in ("texts", "tokens", "cost")]
     query = select(USAGE.c.page_id, *sums).where(USAGE.c.tenant == tenant)
@@ -169,7 +169,7 @@ class JobsDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yield a transaction that only reads, and holds up no writer.
+        """Yield a read-only transaction, which blocks no writer.
 
         Raises:
             JobsError: the database cannot be used.
@@ -313,10 +313,10 @@ class _Observers:
 def build_vectors(
     config: Config, tenant: str, embedder: Embedder, observer: EmbeddingObserver, tell: Callable[[str], object]
 ) -> Iterator[BuildVectors]:
-    """Yield what embeds the texts of a tenant's build, and counts what it takes; `tell` is the run's log.
+    """Yield the embedder of a tenant's build, which counts its usage; `tell` is the run's log.
 
     Raises:
-        ConfigError: workers are to embed, and the plug-in `scale` is not installed.
+        ConfigError: workers are configured, and the plug-in `scale` is not installed.
         ModelError: the database of jobs cannot be used.
         SecretError: the installation's secret cannot be used.
     """

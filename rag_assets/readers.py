@@ -73,7 +73,7 @@ def explain_command(
 
 
 def _principal(config: Config, tenant: str, user: str | None, groups: list[str]) -> Principal | None:
-    """Return who is asked about, with the groups that the last sync told of the user; None: nobody was named."""
+    """Return the principal to explain, with the user's groups as of the last sync; None if nobody was named."""
     if user is None and not groups:
         return None
     return Memberships(config).with_groups(Principal(tenant, user, frozenset(groups)))
@@ -102,7 +102,7 @@ def _payload(
 def _notes(
     store: Store, tenant: str, page: ExplainedPage, explained: Explained, passages: PassageCounts
 ) -> Iterator[str]:
-    """Yield what the page's readers do not tell: its passages, and what is published."""
+    """Yield notes beyond the page's readers: on its passages, and on what is published."""
     if passages.narrower:
         other = f" of page {', '.join(passages.shown_from)}" if passages.shown_from else ""
         yield f"{passages.narrower} of {passages.count} passages show text{other} and need its readers, too"
@@ -215,7 +215,7 @@ def passages_of(store: Store, page: ExplainedPage) -> PassageCounts:
 
 
 def published_readers(store: Store, tenant: str, page_id: str) -> frozenset[str] | None:
-    """Return the reader classes of a page's text in the published generation; None where that cannot be told."""
+    """Return the reader classes of a page's text in the published generation; None if unknown."""
     current = store.current(tenant)
     try:
         table = read_page_readers(store, tenant, current) if current else None
@@ -242,7 +242,7 @@ def _is_meant(row: Mapping[str, Any], wanted: str, ids: set[str]) -> bool:
 
 
 def _id_in(wanted: str) -> str:
-    """Return the page id that an address holds, else the text itself."""
+    """Return the page id in an address, else the text itself."""
     match = _ID_IN_URL.search(wanted) if "/" in wanted else None
     return match[1] if match else wanted
 

@@ -152,7 +152,7 @@ def override_of(context: dg.AssetExecutionContext) -> str | None:
 
 
 def is_full(context: dg.AssetExecutionContext) -> bool:
-    """Return whether the run was asked to make everything again: it has the tag `citelock/full`."""
+    """Return whether the run makes everything again: it has the tag `citelock/full`."""
     return "citelock/full" in context.run.tags
 
 

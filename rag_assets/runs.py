@@ -43,7 +43,7 @@ def has_ended(mark: str) -> bool:
 
 
 def _started(number: int) -> str:
-    """Return when a process was started, in clock ticks since the machine was; empty where the system does not tell.
+    """Return a process's start time, in clock ticks since boot; empty if the system does not report it.
 
     Field 22 of /proc/PID/stat, of which the second, a name in parentheses, may have spaces: proc(5).
     """
@@ -156,7 +156,7 @@ def end_orphans(instance: dg.DagsterInstance) -> list[str]:
 
 
 def never_started(instance: dg.DagsterInstance, memory: Mapping[str, PublishAttempt], now: float) -> frozenset[str]:
-    """Return the tenants whose last publish was asked for long enough ago and has no run, whatever became of it."""
+    """Return the tenants whose last publish was requested long enough ago and has no run of any status."""
     return frozenset(
         tenant
         for tenant, attempt in memory.items()
@@ -191,14 +191,14 @@ def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
 
 
 def seconds_of(result: dg.ExecuteInProcessResult) -> dict[str, float]:
-    """Return how long each asset took, in the order they ended; steps that only check one are not told."""
+    """Return the duration of each asset, in the order they ended; steps of checks alone are left out."""
     made = metadata_of(result)
     ended = result.filter_events(lambda event: event.is_step_success and event.step_key in made)
     return {event.step_key: round(event.step_success_data.duration_ms / 1000, 3) for event in ended if event.step_key}
 
 
 def was_interrupted(result: dg.ExecuteInProcessResult) -> bool:
-    """Return whether a person stopped the run: Dagster tells that as the failure of the step it was in."""
+    """Return whether a person stopped the run: Dagster reports that as a failure of the current step."""
     failures = [event.step_failure_data.error for event in result.filter_events(lambda event: event.is_step_failure)]
     names = {error.cls_name for failure in failures if failure for error in (failure, failure.cause) if error}
     return not names.isdisjoint({"DagsterExecutionInterruptedError", "KeyboardInterrupt"})

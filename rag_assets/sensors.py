@@ -213,7 +213,7 @@ def watch_sources(context: dg.SensorEvaluationContext, config: Config) -> Decisi
     "fourth, eighth … in a row. What was told, and whether it was taken, stands beside the asset's partition.",
 )
 def alert_when_a_build_fails(context: dg.RunFailureSensorContext, installation: Installation) -> dg.SkipReason | None:
-    """Return one failure a tick: what is returned ends the tick and keeps its place, so that no slow hook is asked
+    """Return one failure a tick: a result ends the tick and keeps its position, so that no slow hook is called
     twice."""
     run = context.dagster_run
     partition = run.tags.get(PARTITION)

@@ -84,7 +84,7 @@ class TracedReporter:
 
 
 def _open(installation: Any) -> None:
-    """Send spans as the configuration says; one that cannot be used is told of by the step itself."""
+    """Open tracing as configured; the step itself reports an unusable configuration."""
     if is_on() or installation is None:
         return
     try:

@@ -41,12 +41,12 @@ class InboxBuild:
     options: RunOptions
 
     def run(self) -> dict[str, RunOutcome]:
-        """Run `ingest`, then `publish` where that is due; return what came of each. A failure ends it.
+        """Run `ingest`, then `publish` if that is due; return the outcome of each. A failure ends it.
 
-        The locks are held from a job's first step to its last: steps of another build of the same tables wait.
+        The locks are kept from a job's first step to its last: steps of another build of the same tables wait.
 
         Raises:
-            LockedError: another build is at it for longer than a step waits.
+            LockedError: another build takes longer than a step waits.
             KeyboardInterrupt: a person stopped it.
         """
         store, tenant = Store(self.config.home), self.config.sources[self.source].tenant

@@ -86,7 +86,7 @@ def access(inquiry: Inquiry) -> None:
 
 
 def read(inquiry: Inquiry) -> None:
-    """Read the question as it is meant after the turns of its conversation, asking those again as the asker may now."""
+    """Resolve the question against its conversation, repeating earlier questions with the asker's current access."""
     conversing, phases = inquiry.tenant.conversing, inquiry.phases.beside()
     stages = [stage for stage in STAGES[inquiry.request.occasion.mode] if stage not in ONCE]
 
@@ -112,7 +112,7 @@ def recall(inquiry: Inquiry) -> None:
 
 
 def take_set(inquiry: Inquiry) -> None:
-    """Answer from all pages, where the question asks for a whole set and every word of it is accounted for."""
+    """Answer from all pages if the question is about a whole set and every word of it is accounted for."""
     request, view = inquiry.request, inquiry.view
     if request.filters or request.page or not is_about_set(request.text):
         return
@@ -148,8 +148,8 @@ def take_change(inquiry: Inquiry, change: ChangeQuestion, tables: SetTables, now
 
 
 def look_back(inquiry: Inquiry) -> None:
-    """Answer as of an earlier generation, where one is asked for: questions about sets and changes alone, of what the
-    asker may read of it now, too."""
+    """Answer as of an earlier generation if requested: only about sets and changes, and within the asker's current
+    access."""
     request, view, tenant, told = inquiry.request, inquiry.view, inquiry.tenant, NO_PAST
     if not request.occasion.as_of:
         return
@@ -180,7 +180,7 @@ def finish_set(inquiry: Inquiry) -> None:
 
 
 def search(inquiry: Inquiry) -> None:
-    """Find passages and lock them: of both things that the question asks for, else of the question as one."""
+    """Search and lock passages: for both topics of a question, else for the question as one."""
     inquiry.locked = inquiry.in_phase(lock_each)
 
 
@@ -226,7 +226,7 @@ def candidates(inquiry: Inquiry, count: int) -> Search:
 
 
 def lock_each(inquiry: Inquiry) -> Locked:
-    """Return the passages of both things that a question asks for, else those of the question as one."""
+    """Return the passages for both topics of a question, else those for the question as one."""
     request, locked = inquiry.request, None
     if two := two_asked(request.text, inquiry.view.names):
         locked = both_of(request, two, lambda one: lock(inquiry.variant(request=one)))
@@ -312,7 +312,7 @@ def cite(inquiry: Inquiry) -> None:
 
 
 def ask_back(inquiry: Inquiry) -> None:
-    """Ask which part is to be explained, where nothing was found of it."""
+    """Ask which part to explain if nothing matched."""
     topic = topic_asked(inquiry.locked.search) if inquiry.cited.status == "not_found" else None
     if topic and topic.frame == "told":
         inquiry.instead = "clarify", WHICH_PART
@@ -325,8 +325,8 @@ def refuse(inquiry: Inquiry) -> None:
 
 
 def render(inquiry: Inquiry) -> None:
-    """Make the answer: how the question was read, what was read for it, and what its asker is told beside it. Note what
-    telemetry keeps of the search."""
+    """Build the answer: the reading of the question, its passages and the notes beside it; record the search for
+    telemetry."""
     cited, request, locked, passages = inquiry.cited, inquiry.request, inquiry.locked, inquiry.written.lock
     status, text = inquiry.instead or (cited.status, cited.answer)
     overlap, decision, why = inquiry.config.retrieval.min_keyword_overlap, locked.search.decision, None
@@ -387,7 +387,7 @@ def receipt(inquiry: Inquiry) -> None:
 
 
 def prove(inquiry: Inquiry) -> None:
-    """Store the receipt of what a check found; nothing of it is an answer to be given again."""
+    """Store the receipt of a check's results, which are never reused as an answer."""
     writer, asker = inquiry.tenant.receipt_writer, inquiry.request.principal
     inquiry.answer = writer.with_receipt(inquiry.trace, inquiry.written, asker)
 
@@ -435,12 +435,12 @@ class Pipeline(TenantServices):
         conversation: Conversation | None = None,
         occasion: Occasion = PLAIN,
     ) -> Answer:
-        """Return an answer whose citations were verified, or the reason why there is none.
+        """Return an answer with verified citations, or the reason why there is none.
 
         Args:
-            listen: hears how far it is.
-            conversation: the turns before the question, which it may lean on.
-            occasion: what it is asked of and beside.
+            listen: receives progress.
+            conversation: earlier turns that the question may depend on.
+            occasion: the mode and circumstances of the question.
         """
         turns = conversation.last_turns if conversation else ()
         if turns:
@@ -469,10 +469,10 @@ class Pipeline(TenantServices):
     def check(
         self, principal: Principal, text: str, filters: Filters | None = None, listen: Listen | None = None
     ) -> Checked:
-        """Return what the pages that the principal may read say of each claim of a text.
+        """Compare each claim of a text with the pages that the principal may read.
 
         Raises:
-            RetrievalError: nothing can be searched; the message is for whoever asked.
+            RetrievalError: search is unavailable; the message is for the caller.
         """
         request = QuestionRequest(principal, asked_in(text), filters)
         inquiry = Inquiry(self, request, StageTrace(listen), CHECK, selection=text)

@@ -32,7 +32,7 @@ class ConcurrencyLimit:
 
 
 def cores() -> int:
-    """Return how many cores this process may use, at least 1: where the system tells, those it is bound to."""
+    """Return the number of cores for this process, at least 1: its CPU affinity where the system reports one."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

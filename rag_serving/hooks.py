@@ -121,13 +121,13 @@ def open_audit(config: Config, tenant: str) -> AuditLog | None:
 
 
 def record(config: Config, tenant: str, event: Event) -> None:
-    """Log one event of a command, on disk when this returns where it can be; nothing where the log is switched off.
+    """Log one event of a command; it is on disk on return, if possible. Do nothing if the log is off.
 
-    Call it before the act that it tells of: in mode `required` an act that cannot be logged must not be done. `event`
-    without a user is of the account that runs the command.
+    Call it before the act: in mode `required` an act that cannot be logged must not happen. An `event` without a user
+    is attributed to the account that runs the command.
 
     Raises:
-        AuditUnavailableError: it is required, and was not written.
+        AuditUnavailableError: the log is required, and could not be written.
     """
     log = open_audit(config, tenant)
     if log is None:
@@ -176,10 +176,10 @@ class MachineKeys(Protocol):
         """Return whether a token is written as a key."""
 
     async def of_token(self, token: str) -> MachineKey | None:
-        """Return the key in force that a token is.
+        """Return the valid key that a token is.
 
         Raises:
-            KeysAwayError: it cannot be told.
+            KeysAwayError: the database of keys is unavailable.
         """
 
     async def of_id(self, identifier: str) -> MachineKey | None:
@@ -220,7 +220,7 @@ class TenantBudget(Protocol):
         """
 
     def check(self) -> Sequence[object]:
-        """Return the soft limits that tokens and money have reached, before a model is asked for more.
+        """Return the soft limits reached by tokens and money; call it before a further request to a model.
 
         Raises:
             BudgetError, BudgetsAwayError: as `take`.

@@ -140,7 +140,7 @@ def _without_overlaps(found: Sequence[PersonalData]) -> list[PersonalData]:
 
 
 def _beside(names: Sequence[tuple[int, int]], found: Sequence[PersonalData], text: str) -> Iterator[PersonalData]:
-    """Yield what names have of a text outside of what was found by rules: part of an address may be a name."""
+    """Yield the parts of names outside the data matched by rules: part of an address may be a name."""
     for start, end in names:
         for one in [*found, PersonalData("names", end, end)]:
             part = text[start : min(one.start, end)]

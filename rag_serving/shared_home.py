@@ -46,7 +46,7 @@ class HomeFollower(Protocol):
 
     @property
     def problem(self) -> str | None:
-        """What keeps a folder from being what was published last, None where nothing does."""
+        """Why a folder is not what was last published; None if it is."""
 
     @property
     def is_away(self) -> bool:
@@ -97,7 +97,7 @@ class SharedHome(Protocol):
         """Return how many objects there are of a folder, but for a head that says it was erased."""
 
     def erase(self, name: str) -> Erased:
-        """Erase a folder in the store, and tell all machines to delete their copies."""
+        """Erase a folder in the store, and have all machines delete their copies."""
 
 
 def shared_home(config: Config) -> SharedHome | None:

@@ -25,10 +25,10 @@ from rag_serving.config.loading import Config
 def contexts(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """The prefix of every chunk that is indexed, which both indexes see above its text.
+    """The prefix of every indexed chunk, above its text in both indexes.
 
-    What a model wrote is kept as it comes: a run that is killed goes on where it was, and one that is started again
-    asks only about the chunks that have no context yet.
+    A model's contexts are stored as they arrive: a killed run resumes, and a restarted one requests only what is
+    missing.
     """
     making = of_tenant_step(context, installation, reporter)
     tenant, config, store = making.key, making.config, making.store

@@ -22,11 +22,11 @@ from rag_serving.artifacts.schema import DEDUP_MAP
 def dedup_map(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Which chunk is dropped for which: the newest of near-duplicates stays, and remembers where its text stands too.
+    """The chunk that replaces each dropped one: the newest near-duplicate stays, with the other places of its text.
 
-    Chunks under a dropped label and boilerplate are left out before, and every page without a chunk is explained. A
-    chunk is dropped only if whoever may read it may read the one that stays. Two sources that share a page id are
-    refused. Where a model writes contexts, `contexts_estimate` tells what the next asset will ask of it, and its cost.
+    Chunks under a dropped label and boilerplate are left out first, and every page without a chunk is explained. A
+    chunk is dropped only if all its readers may read the one that stays. Two sources that share a page id are refused.
+    If a model writes contexts, `contexts_estimate` gives the number of requests in the next asset, and their cost.
     """
     making = of_tenant_step(context, installation, reporter)
     file = making.store.tenant(making.key) / "dedup_map.parquet"

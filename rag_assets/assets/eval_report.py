@@ -34,10 +34,10 @@ from rag_serving.models import open_embedder
 def eval_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """The tenant's gold set asked of the candidate, through the pipeline that readers use; nobody reads it yet.
+    """The tenant's gold set, run against the unpublished candidate through the pipeline that readers use.
 
-    A gate that fails stops the publication and names the questions; the candidate stays to be inspected. The run tag
-    `citelock/override_gates` with a reason publishes it all the same, and is written down.
+    A failing gate stops the publication and names the questions; the candidate remains for inspection. The run tag
+    `citelock/override_gates` with a reason publishes it anyway, and is recorded.
     """
     tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "evaluation")

@@ -21,11 +21,11 @@ from rag_serving.artifacts.schema import PAGES
 def pages(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Every page of a source as it is now: raw body, version, and who may read it.
+    """Every page of a source as it is now: raw body, version, and readers.
 
-    Only what changed is fetched; a run for pages that a wiki told of looks at these alone. A page counts as deleted
-    only after a complete enumeration, and a sync that fails leaves the table as it was. `sync_state.json` beside it
-    names every excluded and failed page with its reason.
+    Only changes are fetched; a run for pages announced by a wiki checks these alone. A page counts as deleted only
+    after a complete enumeration, and a failed sync leaves the table unchanged. `sync_state.json` beside it names every
+    excluded and failed page with its reason.
     """
     making = of_source_step(context, installation, reporter)
     folder = making.store.source(making.key)

@@ -54,8 +54,8 @@ def report_asset(
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
     """Return the decorator of a report that is made after these assets.
 
-    With `one_run` all partitions that are asked for at once are made in one run; else each has a run of its own, as
-    sources and tenants have, so that one that fails takes no other with it.
+    With `one_run` all requested partitions are made in one run; otherwise each has its own, like sources and tenants,
+    so that a failure affects no other.
     """
 
     def decorated(report: Callable[..., Any]) -> dg.AssetsDefinition:
@@ -87,10 +87,10 @@ def shown(report: Report, installation: Installation, tenant: str, name: str) ->
 def ablation_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Return the tenant's gold set asked of the published generation with each stage on and off.
+    """Return the results of the tenant's gold set on the published generation with each stage on and off.
 
-    Started by hand: it asks every question some fifteen times. The same as `citelock evaluate --ablate`; CSV and JSON
-    lie beside the HTML file.
+    Started by hand: it runs every question some fifteen times. The same as `citelock evaluate --ablate`; CSV and JSON
+    are beside the HTML file.
     """
     from evals.evaluation.ablation import ablate_answers
 
@@ -117,7 +117,7 @@ def ablation_report(
 
 
 def _ablation_plots(rows: Sequence[Mapping[str, Any]]) -> list[Plot]:
-    """For what people ask about first: is it answered, is the citation right, is the page found."""
+    """Plot the first concerns of readers: is the question answered, is the citation right, is the page found."""
     shown = [
         name for name in ("answerability", "citation_recall", "ndcg@10") if rows and name in ablation.measures_of(rows)
     ]
@@ -132,9 +132,9 @@ def _ablation_plots(rows: Sequence[Mapping[str, Any]]) -> list[Plot]:
 def dedup_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Return how much of a tenant's text stands in several places, where, and which of them is indexed.
+    """Return how much of a tenant's text occurs in several places, where, and which occurrence is indexed.
 
-    The dedup map is that of the last publish run. Chunks that were synced since then are told by their id alone.
+    The dedup map is that of the last publish run. Chunks synced since then are listed by id alone.
     """
     tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "dedup report")
@@ -225,7 +225,7 @@ def _comparable_runs(
 
 
 def _recent_questions(context: dg.AssetExecutionContext, config: Config, tenant: str) -> Sequence[Mapping[str, Any]]:
-    """Return what was asked in the last days; nothing where telemetry is off, or its database away."""
+    """Return the questions of the last days; none if telemetry is off or its database unavailable."""
     if not config.telemetry.enabled:
         return []
     try:
@@ -237,7 +237,7 @@ def _recent_questions(context: dg.AssetExecutionContext, config: Config, tenant:
 
 
 def _quality_plots(history: Sequence[Mapping[str, Any]]) -> list[Plot]:
-    """Return how the key measures went, where there is more than one generation to tell of."""
+    """Return plots of the key measures over generations, if there are several."""
     values, places = quality.trend(history)
     title = "Key measures over generations"
     return [Plot(title, plots.lines(values, places, title, "mean"))] if values and len(places) > 1 else []
@@ -304,10 +304,10 @@ def _ragas_plots(scores: RagasScores, before: RagasScores | None) -> list[Plot]:
 def retrieval_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Return how the phases of retrieval did in the last 7 days: match rate, questions that were asked back or had no
-    match, time to the passages, and whether any of it asks for another phase.
+    """Return the results of the retrieval phases over the last 7 days: match rate, questions met by a clarifying
+    question or without a match, time to the passages, and whether any of it calls for another phase.
 
-    A sample of answers is listed for a person to compare with their passages. Without telemetry there is nothing.
+    A sample of answers is listed for manual comparison with their passages. Without telemetry the report is empty.
     """
     tenant, config, _ = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "retrieval report")
@@ -331,7 +331,7 @@ def retrieval_report(
 def _retrieval_rows(
     context: dg.AssetExecutionContext, config: Config, tenant: str
 ) -> tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
-    """Return what was asked in the last days and how it was judged; nothing where telemetry is off or away."""
+    """Return the questions of the last days with their feedback; none if telemetry is off or unavailable."""
     if not config.telemetry.enabled:
         return [], []
     try:
@@ -346,10 +346,10 @@ def _retrieval_rows(
 def telemetry_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Return what was asked on a day (UTC), how well and how fast it was answered, and what readers complained of.
+    """Return the questions of a day (UTC), the quality and speed of their answers, and the readers' complaints.
 
-    The page shows every tenant; a file for each lies in its own folder. What is older than `telemetry.retention_days`
-    is deleted, from the database and of these files. Without opting in there is no text of a question.
+    The page shows every tenant; each tenant's folder has a file of its own. Data older than `telemetry.retention_days`
+    is deleted, from the database and from these files. Without opting in there is no text of a question.
     """
     config, store = opened(installation)
     reporter.begin(_day_range(context.partition_keys), "telemetry report")

@@ -24,7 +24,7 @@ from rag_serving.artifacts.schema import SECTIONS
 def sections(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Each page's text split at its headings: Markdown, the heading path, and the anchor that a link needs.
+    """Each page's text split at its headings: Markdown, the heading path, and the anchor for links.
 
     Only pages whose content changed are read. `macro_ledger.parquet` beside it counts every macro as rendered,
     resolved, unresolved, navigation, hidden or lost. A page that shows text or lists of others is read again each time.

@@ -35,7 +35,7 @@ class ModelName:
 
     @property
     def key(self) -> str:
-        """What contexts of this model are cached under."""
+        """The cache key of this model's contexts."""
         return f"{self.provider}/{self.model}"
 
     @classmethod
@@ -95,11 +95,11 @@ class ContextServers:
         self._servers = servers
 
     async def ask(self, messages: Sequence[PromptMessage], brief: bool = False) -> ModelReply:
-        """Return the first answer; `brief` asks for fewer tokens.
+        """Return the first answer; `brief` requests fewer tokens.
 
         Raises:
             TooLateError: the last model did not answer in time.
-            ModelError: no model answers; the message says why, of each.
+            ModelError: no model answers; the message has each one's reason.
         """
         *first, last = self._servers
         for server in first:
@@ -118,7 +118,7 @@ class ContextServers:
 
 
 def open_servers(settings: Context, open_model: OpenChat | None = None) -> ContextServers:
-    """Open the configured models; they are not yet asked for anything.
+    """Open the configured models without contacting them.
 
     Raises:
         ModelError: no model is named, or a named API key is not set.
@@ -138,7 +138,7 @@ def open_servers(settings: Context, open_model: OpenChat | None = None) -> Conte
 
 
 def open_patient_chat(provider: Provider, settings: ChatModel, section: str) -> RemoteChat:
-    """Open a model of contexts: nobody waits for it, so it is asked again after 1, 2 and 4 seconds.
+    """Open a model of contexts: nobody waits for it, so requests are repeated after 1, 2 and 4 seconds.
 
     Raises:
         ModelError: see `open_chat`.
@@ -149,7 +149,7 @@ def open_patient_chat(provider: Provider, settings: ChatModel, section: str) -> 
 
 
 def models_of(settings: Context) -> dict[str, Context | ContextFallback]:
-    """Return the models that write, in the order in which they are asked, by their sections of the configuration."""
+    """Return the writing models in order of preference, by their sections of the configuration."""
     if settings.provider in ("metadata", "none"):
         return {}
     models: dict[str, Context | ContextFallback] = {"context": settings}

@@ -211,17 +211,17 @@ CHUNKS = 20
 def contexts_event(
     tenant: str, failures: Mapping[str, str], before: LastRun, after: LastRun, now: datetime
 ) -> dict[str, Any] | None:
-    """Return what to tell of a run, or None where there is nothing new.
+    """Return the event of a run, or None without news.
 
-    Told are the first run that left chunks without a context, the second, the fourth, the eighth … in a row, and the
+    News are the first run that left chunks without a context, the second, the fourth, the eighth … in a row, and the
     one after which none is left.
 
     Args:
-        tenant: whose contexts they are.
-        failures: by chunk id why there is no context of the model.
-        before: what the run before left.
-        after: what this run leaves.
-        now: for the event.
+        tenant: the owner of the contexts.
+        failures: by chunk id the reason why the model wrote no context.
+        before: the result of the previous run.
+        after: the result of this run.
+        now: the event's time.
     """
     head = {"time": now.astimezone(UTC).isoformat(timespec="seconds"), "tenant": tenant}
     if not failures:
@@ -271,9 +271,9 @@ class ContextPlan:
 
 
 def plan_contexts(chunks: pa.Table, settings: Context, folder: Path, home: Path | None = None) -> ContextPlan | None:
-    """Return what has to be written about rows of SELECTED_CHUNKS; None where no model is configured.
+    """Return the contexts to write for rows of SELECTED_CHUNKS; None without a configured model.
 
-    No model is asked or needed. `folder`: of the tenant's caches; `home`: whose secret seals what is in them.
+    No model is contacted. `folder`: of the tenant's caches; `home`: its secret seals them.
 
     Raises:
         ModelError: the cache cannot be used.

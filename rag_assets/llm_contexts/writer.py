@@ -80,7 +80,7 @@ class ContextCache:
         self._file = ContentCache(self.path, f"{_SCHEMA};{_UPGRADE};{_SEALS}", _VERSION, {1: _UPGRADE, 2: _SEALS})
 
     def lookup(self, keys: Sequence[str], oldest_prompt: int = 0) -> dict[str, WrittenContext]:
-        """Return the contexts of these passages that were asked for by a prompt of at least this version.
+        """Return the contexts of these passages written by a prompt of at least this version.
 
         Raises:
             ModelError: the file cannot be used.
@@ -190,7 +190,7 @@ class ContextUsage:
 
     @property
     def seconds(self) -> float:
-        """How long it has taken, never zero."""
+        """The elapsed time, never zero."""
         return max(time.monotonic() - self.started, 1e-9)
 
     @property
@@ -249,7 +249,7 @@ class Call:
 
 
 def calls_about(documents: Sequence[ContextDocument], known: Collection[str], size: int) -> list[Call]:
-    """Return the calls for the passages that have no context; one that a document has twice is asked about once."""
+    """Return the calls for the passages without a context; a repeated passage of a document is requested once."""
     calls = []
     for document in documents:
         first = {passage.key: index for index, passage in reversed([*enumerate(document.passages)])}
@@ -266,9 +266,9 @@ def oldest_prompt(settings: Context) -> int:
 def known_contexts(
     cache: ContextCache, documents: Sequence[ContextDocument], oldest_prompt: int = 0
 ) -> dict[str, WrittenContext]:
-    """Return the contexts that no model has to be asked for, by the keys of their passages.
+    """Return the known contexts, by the keys of their passages.
 
-    A page that was renamed keeps its contexts, but for those that name what only the old title had.
+    A renamed page keeps its contexts, except those that mention what only the old title had.
 
     Raises:
         ModelError: the cache cannot be used.
@@ -468,7 +468,7 @@ class _Run:
             await asyncio.to_thread(self._budget.spend, "contexts", tokens, spent.cost)
 
     def _take(self, call: Call, open_: Sequence[int], best: dict[int, _Best], said: ModelReply) -> tuple[str, ...]:
-        """Score an answer; what to do better, if it has to be asked for again."""
+        """Score an answer; return the advice for another try, if one is needed."""
         answers = read_answer(said.reply.text, len(open_))
         written = [(index, answer) for index, answer in zip(open_, answers, strict=True) if answer]
         chunks = [call.document.passages[index].text for index, _ in written]
@@ -527,7 +527,7 @@ class _Run:
 
 
 def _refusal(budget: TenantBudget) -> str:
-    """Return why no model may be asked now; empty where one may."""
+    """Return why the budget forbids requests now; empty if it does not."""
     try:
         budget.check()
     except (BudgetError, BudgetsAwayError) as error:

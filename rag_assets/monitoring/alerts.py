@@ -99,7 +99,7 @@ def _is_worth_telling(before: WatchedSource, freshness: Freshness, now: datetime
 
 
 def is_nth_alert(failures: int) -> bool:
-    """Return whether the n-th failure in a row is told: the first, the second, the fourth, the eighth …"""
+    """Return whether the n-th failure in a row raises an alert: the first, the second, the fourth, the eighth …"""
     return failures > 0 and failures & (failures - 1) == 0
 
 
@@ -191,7 +191,7 @@ def _run(command: list[str], body: str, limit: float) -> str:
 
 
 def _post(variable: str, body: str, limit: float) -> str:
-    """Post to the address in a variable, which is a secret and is not told."""
+    """Post to the address in a variable; the address is a secret, and kept out of messages."""
     url = os.environ.get(variable, "").strip()
     if not url:
         return "the variable is empty"

@@ -152,14 +152,14 @@ class LimitedReader:
         return FileText(body, body_format, page_count)
 
     def exported_page(self, content: bytes) -> ExportedPage:
-        """Return what a page's file of an HTML export tells. Raises PageError where it cannot be read."""
+        """Return the contents of a page's file in an HTML export. Raises PageError if it is unreadable."""
         if len(content) <= HERE_MAX:
             return exported_page(content)
         title, crumbs, changed, body, links = self._told("exported_page", content)
         return ExportedPage(title, [*map(tuple, crumbs)], changed, body, [*map(tuple, links)])
 
     def exported_index(self, content: bytes) -> ExportedIndex:
-        """Return what the index of an HTML export tells. Raises PageError where it cannot be read."""
+        """Return the contents of an HTML export's index. Raises PageError if it is unreadable."""
         return (
             exported_index(content)
             if len(content) <= HERE_MAX

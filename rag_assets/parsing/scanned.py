@@ -46,7 +46,7 @@ class ScannedDocuments(Protocol):
 
     @property
     def manner(self) -> str:
-        """How pages are read, and the settings that say so: with others, what was read is worth another try."""
+        """The recognizer with its settings: after a change, earlier results are worth another try."""
         ...
 
     def is_past(self, reason: str) -> bool:

@@ -42,9 +42,9 @@ def page_hash(page_id: str) -> int:
 
 
 def shard_count(page_ids: Sequence[str], max_chunks: int) -> int:
-    """Return the smallest power of two of shards of which none holds more than `max_chunks` chunks.
+    """Return the smallest power of two of shards with at most `max_chunks` chunks each.
 
-    `page_ids` names the page of every chunk. A page is never split: once every shard that is too large holds a single
+    `page_ids` names the page of every chunk. A page is never split: once every shard that is too large has a single
     page, more shards would not help.
     """
     sizes = Counter(page_ids)
@@ -85,7 +85,7 @@ def oversized_column(table: pa.Table, most: int = MOST) -> str | None:
 
 
 def _size(parts: Sequence[pa.Array]) -> int:
-    """Return the largest number that the offsets of a column have to hold, its parts put together."""
+    """Return the largest offset of a column once its parts are combined."""
     kind = parts[0].type if parts else pa.null()
     if pa.types.is_string(kind):
         return sum(pc.sum(pc.cast(pc.binary_length(part), pa.int64())).as_py() or 0 for part in parts)
@@ -153,7 +153,7 @@ def arranged(chunks: pa.Table, vectors: Vectors) -> tuple[pa.Table, Vectors]:
     """Return chunks with their vectors [vectors, d], by source, page and place in the page.
 
     Raises:
-        BuildError: a chunk id stands twice, or the vectors are not finite numbers, as many as the chunks name.
+        BuildError: a chunk id is repeated, or the vectors are not finite numbers, as many as the chunks name.
     """
     try:
         counts = window_counts(chunks["vector_keys"])
@@ -176,13 +176,13 @@ def arranged(chunks: pa.Table, vectors: Vectors) -> tuple[pa.Table, Vectors]:
 
 
 def in_order(chunks: pa.Table) -> pa.Table:
-    """Return chunks by source, page and place in the page; the table itself where they stand so."""
+    """Return chunks by source, page and place in the page; the table itself if it is in this order."""
     order = pc.sort_indices(chunks, sort_keys=ORDER)
     return chunks if is_sorted(order) else reordered(chunks, numbers_of(order))
 
 
 def refuse_oversized(parts: Iterable[pa.Table]) -> None:
-    """Raise BuildError where a column of a part holds more than a file on disk can."""
+    """Raise BuildError if a column of a part exceeds the capacity of a file."""
     for part in parts:
         if name := oversized_column(part):
             raise BuildError(
@@ -207,7 +207,7 @@ def _first_infinite(vectors: Vectors) -> int | None:
 
 
 def repeated_id(chunks: pa.Table) -> str | None:
-    """Return a chunk id that stands more than once, None where all differ."""
+    """Return a repeated chunk id, None if all differ."""
     found = pc.value_counts(chunks["chunk_id"])
     counts = found.field("counts").to_numpy()
     place = int(counts.argmax()) if len(counts) else 0

@@ -135,8 +135,7 @@ class _Published(NamedTuple):
 
     @classmethod
     def open(cls, store: Store, tenant: str, names: Collection[str], formats: Mapping[str, int]) -> _Published | None:
-        """Return some files beside the chunks; None where they cannot be used, which is told where they should be
-        sound."""
+        """Return some files beside the chunks; None, with a log entry for damage, if they cannot be used."""
         generation = store.current(tenant)
         if generation is None or not store.generation(tenant, generation).is_dir():
             return None
@@ -284,10 +283,10 @@ def commit_generation(
     sources: Mapping[str, str | None] | None = None,
     context_levels: Mapping[str, int] | None = None,
 ) -> Manifest:
-    """Put the steps' results together as an immutable generation; returns its manifest.
+    """Combine the steps' results into an immutable generation; return its manifest.
 
-    One that already stands there whole under the same id is left as it is. `sources`: sync fingerprint of each source,
-    `context_levels`: chunks by how their prefix was made; both are told in the manifest.
+    A complete one with the same id is left alone. `sources`: sync fingerprint of each source, `context_levels`: chunks
+    by the origin of their prefix; both become part of the manifest.
 
     Raises:
         StoreError: a step did not run, or its result is of other chunks.
@@ -341,8 +340,7 @@ def _digests(table: pa.Table) -> dict[str, str]:
 
 
 def _whole(store: Store, tenant: str, generation_id: str, config: Config) -> Manifest | None:
-    """Return the manifest of a generation that stands on disk to the last bit as it was written; another is
-    replaced."""
+    """Return the manifest of a generation whose files are intact to the last bit; any other is replaced."""
     if find_file_damage(store, tenant, generation_id, config, "digests"):
         return None
     return read_manifest(store, tenant, generation_id)

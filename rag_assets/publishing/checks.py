@@ -101,8 +101,8 @@ def _opened(generation: Generation, faults: Sequence[str]) -> CheckResult:
 
 
 def check_files(store: Store, folder: Path, generation: Generation) -> CheckResult:
-    """Every file is, to the bit, what the manifest says. One that was compared when the generation was opened, and was
-    not touched since, is not read again."""
+    """Check that every file is, to the bit, what the manifest says. One that was compared when the generation was
+    opened, and not touched since, is not read again."""
     noted = generation.manifest.files
     known = KnownDigests(store, generation.tenant)
 
@@ -119,8 +119,8 @@ def check_files(store: Store, folder: Path, generation: Generation) -> CheckResu
 
 
 def check_ids(generation: Generation, place: ChromaLocation) -> CheckResult:
-    """Return chunk table, dense shards and lexical index hold the same chunks, the shards with the same readers and
-    every window of a long one; shards are not asked where the generation has none."""
+    """Check that chunk table, dense shards and lexical index have the same chunks, the shards with the same readers and
+    every window of a long one; shards are skipped if the generation has none."""
     shards, expected, dense = generation.manifest.shards, dict[str, str](), list[tuple[str, str]]()
     if shards:
         ids = generation.vector_ids()

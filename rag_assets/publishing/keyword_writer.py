@@ -183,7 +183,7 @@ class _Chosen(NamedTuple):
 
 
 def _sources(chunks: pa.Table, earlier: EarlierKeywords | None) -> tuple[Numbers, Numbers, Numbers, NDArray[np.int64]]:
-    """Return where rows and pages stand in an earlier index, -1 where they do not, the page of every row, and the first
+    """Return the positions of rows and pages in an earlier index, -1 for new ones, the page of every row, and the first
     row of every page. A page's names are those of its first row."""
     codes = dictionary_encode(chunks["page_id"])[1]
     begins = np.diff(codes, prepend=-1) != 0

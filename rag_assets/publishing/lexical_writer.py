@@ -88,11 +88,11 @@ class EarlierLexical(NamedTuple):
 def build_lexical(
     folder: Path, table: pa.Table, progress: Progress | None = None, earlier: EarlierLexical | None = None
 ) -> int:
-    """Write the index of chunks into a folder; returns the size of its vocabulary.
+    """Write the index of chunks into a folder; return the size of its vocabulary.
 
-    The same chunks in the same order give the same bytes, whatever is taken from an earlier index. `table`: the columns
-    chunk_id, lexical_prefix, text and lang of GENERATION_CHUNKS; a language says by which stems beside the English ones
-    a text is found. `progress` hears of (texts analyzed, texts to analyze), which is most of the work.
+    The same chunks in the same order give the same bytes, whatever is reused from an earlier index. `table`: the
+    columns chunk_id, lexical_prefix, text and lang of GENERATION_CHUNKS; a language adds its stems to the English ones.
+    `progress` receives (texts analyzed, texts to analyze), which is most of the work.
     """
     with ThreadPoolExecutor(1) as beside:  # taking digests leaves the other core to the words
         content = beside.submit(lexical_digest, table)

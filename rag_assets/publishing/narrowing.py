@@ -91,7 +91,7 @@ def _narrowed(readers: str, others: Iterable[str]) -> str:
 
 
 def narrow_readers(config: Config, tenant: str, tell: Callable[[str], object], run: str | None = None) -> None:
-    """Do what `publish_narrowed` does, and tell of it; what keeps it from being done is told and raised nowhere."""
+    """Run `publish_narrowed` and report the result; errors are reported, not raised."""
     try:
         if made := publish_narrowed(config, tenant, run):
             tell(f"generation {made} is published: the last one, for those alone who still may read its pages")

@@ -72,7 +72,7 @@ class SentencesBuild:
 
 
 def embedding_through(cache: TextVectors, embedder: Embedder, progress: Callable[[int, int], None]) -> Embed:
-    """Return what embeds texts that the cache does not know, and tells how far it is among all."""
+    """Return an embedder of the texts missing from the cache, which reports progress over all."""
 
     def embed(part: SentencesPart) -> EmbeddedTexts:
         def report(done: int, missing: int, _: float) -> None:
@@ -174,7 +174,7 @@ class BudgetedEmbedder:
         """Return the vectors of some texts.
 
         Raises:
-            BudgetError, BudgetsAwayError: no more may be embedded now; the model was not asked.
+            BudgetError, BudgetsAwayError: no more may be embedded now; the model was not called.
         """
         self._budget.check()
         vectors = self._embedder.embed_documents(texts, progress)
@@ -229,7 +229,7 @@ def count_vectors(chunks: pa.Table) -> int:
 
 
 def vectors_at(chunks: pa.Table, vectors: Vectors | JoinedVectors, rows: NDArray[np.int64]) -> Vectors:
-    """Return the vectors of some rows, in the order of these rows, of vectors that stand in the order of `chunks`."""
+    """Return the vectors of some rows, in the order of these rows; `vectors` are in the order of `chunks`."""
     places = WindowMap(window_counts(chunks["vector_keys"])).places(rows).vectors
     taken: Vectors = vectors[places]
     return taken

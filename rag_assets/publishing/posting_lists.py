@@ -58,7 +58,7 @@ class PostingBlock(NamedTuple):
 
 
 def counted(terms: Numbers, owners: Numbers, rows: Numbers) -> RowPostings:
-    """Return how often each term stands in each row, of one term number and the place of its row for each occurrence.
+    """Return the frequency of each term in each row, from one term number and row position per occurrence.
 
     `rows`: the numbers of the rows, ascending.
     """
@@ -82,8 +82,8 @@ def blocks(
 ) -> Iterator[PostingBlock]:
     """Yield the postings of all terms in their order, some millions at a time.
 
-    `parts`: their rows follow each other; `places`: where each of their term numbers stands in the order of the `terms`
-    terms. A term of which no row is left has no posting.
+    `parts`: their rows follow each other; `places`: the position of each of their term numbers in the order of the
+    `terms` terms. A term without remaining rows has no posting.
     """
     ordered = [_Ordered.of(part, places) for part in parts]
     ends = np.zeros(terms, np.int64)

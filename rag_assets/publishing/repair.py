@@ -174,7 +174,7 @@ class _Parts:
                     break
 
     def convert_chunks(self) -> None:
-        """The same rows stand in two files."""
+        """Restore either file of rows from the other."""
         for part in self._having(CHUNKS_FILE, MAPPED_FILE):
             if (table := self._rows(part)) is None:
                 continue
@@ -229,7 +229,7 @@ class _Parts:
             save_codes(self._made(part), vectors)
 
     def list_readers(self) -> None:
-        """Who may read which page follows from the chunks."""
+        """Restore the readers of each page from the chunks."""
         if READERS_FILE in self.wanted and (table := self._table()) is not None:
             write_page_readers(self.working, table)
 

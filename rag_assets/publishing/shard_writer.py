@@ -58,9 +58,9 @@ class ShardWriter(ShardCollections):
     def ensure(self, content: ShardContent, progress: Callable[[int], None] | None = None) -> tuple[str, bool]:
         """Return the name of a complete, sound collection of this content, and whether it had to be built.
 
-        One that exists is reused when its files are as they were written, its count is right and a sample of its
-        vectors is found; else another is built beside it under a fresh name, because a published generation may still
-        name the first.
+        An existing one is reused if its files are unaltered, its count is right and a search returns a sample of its
+        vectors; otherwise another is built beside it under a fresh name, because a published generation may still use
+        the first.
         """
         for name in self._names(content.digest):
             collection = self.get(name)
@@ -142,7 +142,7 @@ def remove_unnamed_shards(place: ChromaLocation, named: frozenset[str]) -> list[
 
 
 def is_sound(collection: Any, content: ShardContent) -> bool:
-    """Return whether a collection has all of its content and a sample of its vectors is found by search."""
+    """Return whether a collection has all of its content, and a search returns a sample of its vectors."""
     try:
         if collection.count() != len(content.ids):
             return False

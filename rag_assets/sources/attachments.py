@@ -61,7 +61,7 @@ class AttachmentRows:
 
     @property
     def seen(self) -> int:
-        """How many files there are; one that failed may have kept its row."""
+        """The number of files; a failed one may have kept its row."""
         return len(self.rows.keys() | self.excluded.keys() | self.failures.keys())
 
 

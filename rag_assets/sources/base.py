@@ -91,7 +91,7 @@ def _patterns(pages: Rows, there: Collection[str], files: Mapping[str, str] | No
 
 
 def _places(row: Mapping[str, Any], file: str) -> Iterator[str]:
-    """Yield what a page stands below: pages, and the folders of its file; an archive is a file, too."""
+    """Yield the places above a page: pages, and the folders of its file; an archive is a file, too."""
     yield from (f"below page {above}" for above in row["ancestors"] if above)
     yield from (
         f"in folder {above}" for above in PurePosixPath(file).parents if above.name and above.suffix.lower() != ".zip"
@@ -133,17 +133,17 @@ class SyncResult:
 
     @property
     def failed(self) -> int:
-        """How many pages could not be read."""
+        """The number of unreadable pages."""
         return len(self.failed_ids)
 
     @property
     def failed_ids(self) -> frozenset[str]:
-        """Which these are; a page that keeps its last row is among them."""
+        """The ids of the unreadable pages, including those that keep their last row."""
         return frozenset(page_id for page_id, _ in self.failures)
 
     @property
     def indexed(self) -> int:
-        """How many pages have a row of this sync."""
+        """The number of pages with a row of this sync."""
         return len(set(self.pages["page_id"].to_pylist()) - self.failed_ids)
 
     @property
@@ -158,10 +158,10 @@ class Source(Protocol):
     key: str
 
     def fingerprint(self) -> str | None:
-        """Return a cheap digest of the source's content and settings; None where only a sync can tell.
+        """Return a cheap digest of the source's content and settings; None if only a sync can detect changes.
 
         Raises:
-            SourceError: the source is not there.
+            SourceError: the source does not exist.
         """
         ...
 

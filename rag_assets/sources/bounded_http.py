@@ -146,7 +146,7 @@ def _read(response: requests.Response, most: int) -> None:
 
 
 def _pools(limits: HttpLimits, under_way: threading.local) -> dict[str, type]:
-    """Pools whose connections check their peer, and tell the request under way which socket is its."""
+    """Return pools whose connections check their peer, and hand their socket to the request under way."""
 
     class _Checked(HTTPConnection):
         def _new_conn(self) -> socket.socket:

@@ -150,7 +150,7 @@ def read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
 
 
 def is_link(entry: zipfile.ZipInfo) -> bool:
-    """Return whether a zip holds a link under this name, whose bytes are where it leads."""
+    """Return whether an entry of a zip is a symbolic link; its bytes are the target."""
     return stat.S_ISLNK(entry.external_attr >> 16)
 
 
@@ -238,7 +238,7 @@ class ConfluenceDumpSource:
         return files.envelopes + (files.attached if self._settings.attachments != "none" else [])
 
     def _attached(self, files: DumpFiles, reading: _DumpContent) -> Iterator[Attached]:
-        """Files of pages; they have no ids, so where they stand names them."""
+        """Yield the files of pages; without ids, they are identified by their path."""
         for file in self._wanted(files)[len(files.envelopes) :]:
             content = _content(file)
             reading.digests.append(_file_digest(file.name, content))
@@ -287,10 +287,10 @@ class ConfluenceDumpSource:
             reading.excluded[page_id] = excluded
 
     def _keep(self, before: Mapping[str, Row], state: Mapping[str, Any], reading: _DumpContent) -> dict[str, str]:
-        """Keep the last row of pages whose files cannot be read now, and name each failure by its page.
+        """Keep the last row of pages whose files are unreadable now, and name each failure by its page.
 
-        Who could read the page when it was last read stands in its row. Unless the file still says who may, that
-        counts as the page's own restriction: settings and ancestors can narrow it further, nothing can widen it.
+        The row has the page's readers as of its last reading. Unless the file still names them, they count as the
+        page's own restriction: settings and ancestors can narrow it further, nothing can widen it.
         """
         known = state.get("files")
         known = known if isinstance(known, dict) else {}

@@ -224,7 +224,7 @@ def _labels(envelope: Mapping[str, Any]) -> list[str]:
 
 
 def _position(envelope: Mapping[str, Any]) -> int | None:
-    """Return where the page stands among its siblings; the site says "none" where nobody arranged them."""
+    """Return the page's position among its siblings; the site says "none" if nobody arranged them."""
     extensions = envelope.get("extensions")
     position = extensions.get("position") if isinstance(extensions, dict) else None
     if not isinstance(position, int) or isinstance(position, bool) or abs(position) > _MAX_VERSION:
@@ -233,7 +233,7 @@ def _position(envelope: Mapping[str, Any]) -> int | None:
 
 
 def _author(user: object) -> str | None:
-    """Return the name that a user goes by, where one is told."""
+    """Return a user's display name, if there is one."""
     told = user if isinstance(user, dict) else {}
     names = (told.get(name) for name in ("displayName", "publicName", "username"))
     return next((_clean(name) for name in names if isinstance(name, str) and name.strip()), None)

@@ -53,7 +53,7 @@ def reach(key: str, settings: source_kinds.Source) -> Reach:
 
 @singledispatch
 def _reach(settings: Any, key: str) -> Reach:
-    """A kind without a look of its own is there if its content can be told."""
+    """Return whether a source of any other kind is reachable: its content has a fingerprint."""
     open_source(key, settings, Path()).fingerprint()
     return Reach("ok", f"{settings.kind} is there")
 
@@ -151,10 +151,10 @@ def _open_to(key: str, first: str = "") -> str:
 
 
 def _space(client: ConfluenceClient, settings: source_kinds.Confluence, key: str) -> tuple[dict[str, Any], bool]:
-    """Return the space as the site tells of it, and whether v1 does.
+    """Return the site's record of the space, and whether v1 serves it.
 
     Raises:
-        SourceError: it is not there for this user.
+        SourceError: it does not exist for this user.
     """
     try:
         return client.get(f"rest/api/space/{in_path(settings.space)}", {"expand": "permissions"}), True

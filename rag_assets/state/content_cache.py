@@ -143,7 +143,7 @@ class SignatureCache:
     def fingerprints(self, texts: Sequence[str], hashes: Sequence[str]) -> tuple[Fingerprints, int]:
         """Return the fingerprint of each text [texts], and how many had to be computed.
 
-        `hashes` are the texts' own digests (`text_hash`). A file that cannot be used costs time and is told, no more.
+        `hashes` are the texts' own digests (`text_hash`). An unusable file costs time and is reported, no more.
         """
         version = f"{SIGNATURE_VERSION}" if self._signed else f"{SIGNATURE_VERSION}-"
         by_key = {f"{version}:{digest}": text for digest, text in zip(hashes, texts, strict=True)}
@@ -203,7 +203,7 @@ class EmbeddingObserver(Protocol):
         ...
 
     def flush(self) -> None:
-        """No more is embedded for now: what was told is written down."""
+        """Write down the usage so far: embedding pauses."""
         ...
 
 
@@ -279,11 +279,11 @@ class VectorCache:
     ) -> EmbeddedTexts:
         """Return the texts' vectors, each different text computed at most once and soon remembered.
 
-        A killed run loses at most 64 texts, or a second's work of a model that is faster than that: a GPU is not kept
-        waiting for 64 texts to be written.
+        A killed run loses at most 64 texts, or a second's work of a faster model: a GPU is not kept waiting for 64
+        texts to be written.
 
-        `progress` is also told which share of the characters is done: a text takes as long as it is. `pages`: the page
-        that each text stands on, which the observer is told; a text that several have is the first one's.
+        `progress` also receives the finished share of the characters: a text takes as long as it is. `pages`: the page
+        of each text, for the observer; a repeated text counts for the first one.
 
         Raises:
             ModelError: the model fails, is another than this cache's, or the file cannot be written.
@@ -396,7 +396,7 @@ class VectorCache:
 
 
 def pages_by_key(keys: Sequence[str], pages: Sequence[str]) -> dict[str, str]:
-    """Return the first page that each key's text stands on; none where no page is told."""
+    """Return the first page of each key's text; empty without pages."""
     return dict(zip(reversed(keys), reversed(pages), strict=True)) if pages else {}
 
 

@@ -40,10 +40,10 @@ def refresh_sources(config: Config, sources: Iterable[str]) -> None:
 
 
 def refresh_decisions(config: Config) -> str | None:
-    """Fetch the small files that say what was synced and published, unless that was done a moment ago.
+    """Fetch the small files that record syncs and publications, unless that was done a moment ago.
 
-    Return why all that is here may be older than what other machines did, None where some of it is not: what is wrong
-    with one tenant is logged, and holds up no other.
+    Return why everything here may be older than other machines' work, None if only part of it: a problem with one
+    tenant is logged, and delays no other.
     """
     if not config.object_store.url:
         return None
@@ -83,7 +83,7 @@ class LockedError(Exception):
 
 
 def is_held(folder: Path) -> bool:
-    """Return whether a process, this one included, holds the folder's lock."""
+    """Return whether a process, this one included, has the folder's lock."""
     lock = FileLock(folder.resolve() / ".lock", thread_local=False, fallback_to_soft=False)
     if not folder.is_dir():
         return False
@@ -96,12 +96,12 @@ def is_held(folder: Path) -> bool:
 
 @contextmanager
 def exclusive(folder: Path, wait_s: float = 0.0, run: str = "") -> Iterator[None]:
-    """Hold the folder's lock; a process that holds it already simply goes on.
+    """Lock the folder; a process that already has the lock simply goes on.
 
-    `run`: whose steps, and other attempts of this one, are waited for until they end.
+    `run`: its steps, and other attempts of this one, are waited for until they end.
 
     Raises:
-        LockedError: another process still holds it after `wait_s` seconds.
+        LockedError: another process still has it after `wait_s` seconds.
     """
     path = _lock_file(folder)
     lock = FileLock(path, thread_local=False, is_singleton=True, fallback_to_soft=False)
@@ -122,13 +122,13 @@ def exclusive(folder: Path, wait_s: float = 0.0, run: str = "") -> Iterator[None
 
 @contextmanager
 def shared_by_run(folder: Path, run: str, step: str, wait_s: float = 0.0) -> Iterator[None]:
-    """Hold the folder's lock together with other steps of the same run, in whatever process, that write other files.
+    """Share the folder's lock with other steps of the same run, in any process, that write other files.
 
-    Another attempt of the same step is waited for until it ends. Anybody else waits for all of them. A process that
-    holds the lock exclusively already simply goes on.
+    Another attempt of the same step is waited for until it ends. Anybody else waits for all of them. A process that has
+    the lock exclusively already simply goes on.
 
     Raises:
-        LockedError: somebody else still holds it after `wait_s` seconds.
+        LockedError: somebody else still has it after `wait_s` seconds.
     """
     path = _lock_file(folder)
     if FileLock(path, thread_local=False, is_singleton=True, fallback_to_soft=False).is_locked:
@@ -142,13 +142,13 @@ def shared_by_run(folder: Path, run: str, step: str, wait_s: float = 0.0) -> Ite
 def locked(
     config: Config, folder: Path, wait_s: float = 0.0, run: str | None = None, shared_as: str | None = None
 ) -> Iterator[None]:
-    """Hold a folder of the home, against other processes of this machine and, where the home is shared, other machines.
+    """Lock a folder of the home, against other processes of this machine and, if the home is shared, other machines.
 
     `run`: the id of the run whose step this is; `shared_as`: the step's name, if other steps of its run may write other
     files there meanwhile. On other machines they wait for each other.
 
     Raises:
-        LockedError: somebody else still holds it after `wait_s` seconds.
+        LockedError: somebody else still has it after `wait_s` seconds.
         ObjectHomeError: the store of a shared home cannot be used.
     """
     is_remote = bool(config.object_store.url)
@@ -211,10 +211,10 @@ def _content(path: Path) -> str:
 
 
 def _joined(number: int, run: str, alone: bool) -> bool:
-    """Return whether an open lock file is now held as one of a run's steps, or as the only one.
+    """Return whether an open lock file is now locked for one of a run's steps, or for this one alone.
 
-    The first step takes it alone, writes the run's name and lets others in. Between these another run may take it
-    (flock(2) gives up a lock before it changes it), so the name is read again.
+    The first step locks it alone, writes the run's name and admits others. In between another run may lock it (flock(2)
+    releases a lock before it converts it), so the name is read again.
     """
     if _locked(number, fcntl.LOCK_EX):
         os.ftruncate(number, 0)

@@ -78,7 +78,7 @@ def left_out_inputs(store: Store, tenant: str) -> dict[str, str]:
 
 
 def attempts(store: Store, tenant: str) -> Iterator[None]:
-    """Yield once, and again as long as the build meanwhile found further documents to leave out."""
+    """Yield once, and again as long as the build meanwhile left out further documents."""
     for _ in range(_ROUNDS):
         before = read_left_out(store, tenant).keys()
         yield
@@ -111,8 +111,8 @@ def source_facts(config: Config, store: Store, key: str, fingerprint: str | None
 
 
 def unseen_uploads(config: Config, store: Store) -> dict[str, str]:
-    """Return the upload inboxes that a sync has work in, and the wikis that told of pages, each with a mark that is
-    another one for other work."""
+    """Return the upload inboxes with work for a sync, and the wikis that announced pages, each with a mark that differs
+    for other work."""
     waiting = {key: mark for key, noted in noted_pages(config).items() if (mark := noted.mark())}
     for tenant in config.tenants:
         for inbox in inboxes_of(config, tenant):
@@ -128,7 +128,7 @@ def unseen_uploads(config: Config, store: Store) -> dict[str, str]:
 
 
 def watching_folder(store: Store) -> Path:
-    """Return the folder whose lock is held by the process that waits for uploads."""
+    """Return the folder whose lock belongs to the process that waits for uploads."""
     return store.home / "inboxes"
 
 

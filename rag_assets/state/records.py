@@ -48,7 +48,7 @@ from rag_serving.text import analyzer as terms
 
 
 def digest(*parts: object) -> str:
-    """Return a short SHA-256 of values that JSON can hold."""
+    """Return a short SHA-256 of JSON values."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
@@ -97,7 +97,7 @@ def pages_digest(pages: pa.Table) -> str:
 
 
 def facts_digest(pages: pa.Table) -> str:
-    """Return a digest of what a generation tells of these pages beside their chunks."""
+    """Return a digest of these pages' data in a generation beside their chunks."""
     return table_digest(pages.drop_columns(["tenant", "position", "body", "body_format", "anchor_flavor", "original"]))
 
 

@@ -37,7 +37,7 @@ class PassageReaders:
     for_nobody: int = 0
 
     def note(self, source: str) -> str | None:
-        """Return what whoever asks without a name will meet; None where that is no surprise."""
+        """Return what a caller without a name should expect; None if that is no surprise."""
         if not self.passages:
             return None
         if self.for_nobody == self.passages:

@@ -103,11 +103,11 @@ def jaccard(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> float:
 
 
 def literals_of(text: str) -> str:
-    """Return what may not differ between two texts of which one stands for the other.
+    """Return the parts in which interchangeable texts may not differ.
 
-    In order: what holds a digit, and comparison signs; then names such as `log.dirs` with their case, how often each
-    word occurs that turns a sentence round (`verification.claims`), and fenced code to the letter, ends of lines aside.
-    One number changed in a table of two hundred words leaves a Jaccard similarity of 0.97.
+    In order: tokens with a digit, and comparison signs; then names such as `log.dirs` with their case, the frequency of
+    each negating word (`verification.claims`), and fenced code verbatim, ends of lines aside. One number changed in a
+    table of two hundred words leaves a Jaccard similarity of 0.97.
     """
     folded = _folded(text)
     pieces: list[str] = []
@@ -173,7 +173,7 @@ _BLOCK = 2_000  # texts whose shingles are in memory at once
 
 
 def fingerprints(texts: Sequence[str], signed: bool = True) -> Fingerprints:
-    """Return the fingerprint of each text [texts]; with `signed`, its signature, by which similar texts are found."""
+    """Return the fingerprint of each text [texts]; with `signed`, including the signature for similarity."""
     found = np.zeros(len(texts), FINGERPRINT)
     for start in range(0, len(texts), _BLOCK):
         block = texts[start : start + _BLOCK]
@@ -211,7 +211,7 @@ def open_index(threshold: float) -> MinHashLSH:
 
 
 def bands_of(threshold: float) -> tuple[int, int]:
-    """Return how many bands of how many rows: the longest rows with which CAUGHT still holds at the threshold.
+    """Return the number of bands and of rows: the longest rows that still reach CAUGHT at the threshold.
 
     Two sets of Jaccard similarity s share one of b buckets of r rows with probability 1 - (1 - s^r)^b (Leskovec,
     Rajaraman, Ullman, Mining of Massive Datasets, 3.4.2).
@@ -246,7 +246,7 @@ _DOUBT = 4 * 0.5 / PERMUTATIONS**0.5  # four standard errors of an estimate, at 
 
 
 def scope_of(dropped: Mapping[str, Any], kept: Mapping[str, Any]) -> str:
-    """Return where two chunks stand to each other: rows with page_id, version, space.
+    """Return the relation of two chunks: rows with page_id, version, space.
 
     `within_page`: the same page. `across_versions`: another version of the page, or another page of the same space or
     of a version or copy of it, whose key differs in digits and signs alone (`KAFKA-3`, `KAFKA-39`). `across_spaces`:
@@ -425,5 +425,5 @@ def _place(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _family(space: str | None) -> str:
-    """Return a space's key without digits and signs; a key of nothing else stands for itself."""
+    """Return a space's key without digits and signs; a key of nothing else is unchanged."""
     return _NOT_A_LETTER.sub("", (space or "").casefold()) or (space or "")

@@ -69,12 +69,12 @@ def update_sections(
 ) -> SectionsUpdate:
     """Return sections and ledger of the pages as they are now.
 
-    Pages that show text of others are read each time: their hash is of what they show, never the page's own, so a
-    change of the other page, of its readers, or of what is there to be found reaches them at once.
+    Pages that show text of others are read each time: their hash covers the text shown, not the page's own, so a change
+    of the other page, of its readers, or of the available pages reaches them at once.
 
     Args:
         pages: rows of PAGES.
-        previous: sections as they were, made with the same settings; empty: everything is made again.
+        previous: earlier sections, made with the same settings; empty: everything is made again.
         previous_ledger: the ledger of the same build.
         max_page_bytes: a larger page is recorded as failed.
         listed: see `build_sections`.
@@ -107,10 +107,10 @@ def update_chunks(
     Args:
         sections: rows of SECTIONS.
         pages: rows of PAGES.
-        previous: chunks as they were, made with the same settings; empty: everything is made again.
+        previous: earlier chunks, made with the same settings; empty: everything is made again.
         tokenizer: see `build_chunks`.
         size: see `build_chunks`.
-        detect: tells the language of a page whose source does not say it.
+        detect: returns the language of a page whose source does not give it.
     """
     reuse = split_unchanged(restamped(pages, sections), previous, page_stamp)
     cut = build_chunks(rows_of(sections, reuse.changed), reuse.changed, tokenizer, size)
@@ -242,12 +242,12 @@ class CompletenessReport:
 
     @property
     def even(self) -> bool:
-        """Whether every enumerated page has its place."""
+        """Whether every enumerated page is accounted for."""
         return not self.unexplained
 
     @property
     def explained(self) -> dict[str, str]:
-        """Why each page without chunks has none."""
+        """The reason for each page without chunks."""
         return {**self.excluded, **self.failed}
 
 
@@ -258,12 +258,12 @@ def take_account(
     excluded: Mapping[str, str],
     failed: Mapping[str, str],
 ) -> CompletenessReport:
-    """Find a place for every enumerated page.
+    """Account for every enumerated page.
 
-    A page that was read and has no text is excluded as such: it has nothing that could be found or cited.
+    A page that was read and has no text is excluded as such: it has nothing to search or cite.
 
     Args:
-        enumerated: ids the source named in its last sync.
+        enumerated: ids named by the source in its last sync.
         sectioned: pages that were read without error.
         chunked: pages with at least one chunk.
         excluded: pages left out on purpose, with reasons.

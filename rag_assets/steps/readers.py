@@ -288,11 +288,11 @@ def explain(
     Args:
         row: its row of PAGES.
         above: rows of the source's pages by id, of which the page's ancestors are read.
-        origins: what its sync wrote down; None: an older program's sync wrote nothing.
+        origins: written by its sync; None: an older program's sync wrote nothing.
         source: key of its source.
-        setting: `sources.KEY.readers` as it is configured now.
+        setting: `sources.KEY.readers` as configured now.
         hidden: why its sync hid it; None: it did not.
-        principal: who is asked about; None: nobody in particular.
+        principal: the one to explain; None: nobody in particular.
     """
     readers, notes = str(row["readers"]), []
     levels = list(_levels(row, above, origins, source, setting)) if origins else []

@@ -60,12 +60,12 @@ class BearerTokens:
         return hashlib.sha256(self.settings.model_dump_json().encode()).hexdigest()[:16]
 
     async def bearer(self, token: str) -> Bearer:
-        """Return whose a token is.
+        """Return the bearer that a token names.
 
         Raises:
-            TokenError: it is not believed.
-            ClaimsError: it is genuine and names nobody who may ask here.
-            KeysDownError: it cannot be told, because the issuer's keys cannot be had.
+            TokenError: the token is not trusted.
+            ClaimsError: it is genuine but names nobody with access here.
+            KeysDownError: the issuer's keys are unavailable.
         """
         candidates = await self.keys.matching(*header_of(token, self.expected))
         claims = signed_claims(token, candidates, self.expected)
@@ -177,7 +177,7 @@ def _as_jwk(key: Any, where: str) -> Jwk:
 
 
 def _jwk_set(content: str, where: str) -> list[Jwk]:
-    """Return the keys of a JWK set, or the one key that stands alone."""
+    """Return the keys of a JWK set, or a single bare key."""
     try:
         parsed = json.loads(content)
     except (ValueError, RecursionError):

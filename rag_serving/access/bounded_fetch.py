@@ -92,10 +92,10 @@ def check_issuer(metadata: Mapping[str, Any], issuer: str, key: str) -> None:
 
 
 async def published_keys(issuer: str, timeout_s: float) -> dict[str, Any]:
-    """Return an issuer's JWK set, found by its metadata.
+    """Return an issuer's JWK set, located through its metadata.
 
     Raises:
-        KeysDownError: one of the two cannot be had, or is not the issuer's own.
+        KeysDownError: the metadata or the keys are unavailable, or are not the issuer's own.
     """
     metadata = await published(metadata_url(issuer), timeout_s)
     check_issuer(metadata, issuer, "serving.jwt.issuer")

@@ -66,7 +66,7 @@ class Memberships:
 
 
 def groups_by_user(tables: list[pa.Table]) -> dict[str, frozenset[str]]:
-    """Return the groups of each user: those whose members every table that names the group tells the same of this user.
+    """Return the groups of each user, leaving out memberships on which the tables that list a group disagree.
 
     Args:
         tables: GROUP_MEMBERS of each source.

@@ -49,7 +49,7 @@ class KeySet(Protocol):
         """Return the keys for an algorithm and a key id.
 
         Raises:
-            KeysDownError: it cannot be told, because keys cannot be fetched.
+            KeysDownError: the keys cannot be fetched.
         """
         ...
 
@@ -125,7 +125,7 @@ class FetchedKeys:
         return self._keys if self._keys is not None and self._clock() - self._fetched < kept_s else []
 
     async def _refresh(self, wait_s: float | None = None) -> None:
-        """Fetch the keys, or wait for who does, so long at most; a fault is kept, and for FAILED_S nobody is asked."""
+        """Fetch the keys, or wait for a fetch under way, at most `wait_s`; after a fault do not retry for FAILED_S."""
         if self._fault and self._clock() - self._tried < FAILED_S:
             return
         if self._under_way is None or self._under_way.done():

@@ -36,7 +36,7 @@ class Principal:
 
     @property
     def names(self) -> frozenset[str]:
-        """The principals this caller is, as they stand in reader classes."""
+        """The caller's principals, as reader classes spell them."""
         users = {f"user:{self.user}"} if self.user else set()
         return frozenset(users | {f"group:{group}" for group in self.groups})
 
@@ -96,10 +96,10 @@ def _name_all(names: frozenset[str], readers: str) -> bool:
 
 
 def choose_tenant(tenants: list[str], tenant: str | None, how: str) -> str:
-    """Return the tenant asked for, or the only one.
+    """Return the requested tenant, or the only one.
 
     Raises:
-        ValueError: it is not configured, or there are several; the message says how to name one.
+        ValueError: the tenant is not configured, or there are several; the message says how to name one.
     """
     if tenant is None and len(tenants) == 1:
         return tenants[0]

@@ -56,7 +56,7 @@ class Session:
 
     @property
     def caller(self) -> str:
-        """What this session's requests are counted by."""
+        """The name under which this session's requests are counted."""
         if self.kind == "key":
             return f"key {self.token}"
         if self.kind == "token" or self.principal is None:
@@ -109,10 +109,10 @@ class SignInSessions:
         return max(0, math.ceil(session.expires - self._clock()))
 
     def seal(self, session: Session) -> str:
-        """Return what a cookie holds.
+        """Return the sealed cookie value.
 
         Raises:
-            SessionTooLongError: the groups of the user are too many.
+            SessionTooLongError: the user has too many groups.
             SecretError: the installation's secret cannot be used.
         """
         sealed = self._sealed(_written(session), _SESSION)

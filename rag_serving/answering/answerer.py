@@ -190,7 +190,7 @@ class Answerer:
         return composed.trace(answer, lock)
 
     def _stop(self, found: dict[str, float]) -> Stop | None:
-        """Return why the passages are not asked at all. `found`: how near they are."""
+        """Return the reason not to read the passages; `found` is how close they are."""
         asked, lock = self.asked, self.lock
         chosen = len(lock) == 1 and not lock.passages[0].scores  # a selection is read, however far it seems
         stop = gate_question(asked.text, asked.weights, asked.original, asked.remark) or gate_clarity(asked.decision)
@@ -212,8 +212,7 @@ class Answerer:
         return Composition(written, tried, doubt, tried.stands and is_shown)
 
     def _stopped(self, stop: Stop, found: dict[str, float]) -> AnswerTrace:
-        """Return a question that was not asked of the passages; what they would have said is looked up only to explain
-        it."""
+        """Return the trace of a question that was stopped; a draft is selected only to explain it."""
         answer = replace(stop.answer(self.generation), gates=found)
         if self.explain:
             is_far = answer.refusal and answer.refusal.value is not None
@@ -223,8 +222,7 @@ class Answerer:
         return AnswerTrace(answer, Draft((), MODEL), self.lock, [])
 
     def _verified(self, draft: Draft) -> VerifiedDraft:
-        """Return the draft with its verdicts; where pages differ about what was asked, with what the others say beside
-        it."""
+        """Return the draft with its verdicts; where pages disagree, with the other pages' statements beside it."""
         asked, lock, rules = self.asked, self.lock, self.by.rules
         verdicts = verify(draft, lock, asked.original, rules)
         words = self.by.config.generation.quote_max_words
@@ -305,8 +303,8 @@ def told_as_versions(verdicts: Sequence[Verdict], differs: Differing, lock: Lock
 
 
 def told_to_differ(verdicts: Sequence[Verdict], differs: Differing) -> str | None:
-    """Return which passages do not agree and which of them is the more current, as far as both sides stand; None where
-    one does not."""
+    """Return the sentence that names the differing passages and the more current one; None unless both sides are
+    verified."""
     numbers = _numbers(verdicts)
     others = [other for other in differs.others if other.claim in numbers]
     if differs.claim not in numbers or not others:
@@ -349,13 +347,13 @@ _READ = "Read both before you rely on one."
 
 
 def _numbers(verdicts: Sequence[Verdict]) -> Mapping[Claim, int]:
-    """Return the number that each claim that stands is shown under."""
+    """Return the number under which each verified claim is shown."""
     numbers = shown_numbers(verdicts)
     return {v.claim: numbers[v.index] for v in verdicts if v.outcome != "dropped" and v.index}
 
 
 def _reason(differs: Differing, other: Other, numbers: Mapping[Claim, int]) -> str:
-    """Return why one of two is the more current; empty where nothing tells."""
+    """Return why one of two is the more current; empty if unknown."""
     if other.precedence is None:
         return ""
     pair = (other.standing, numbers[other.claim]), (differs.standing, numbers[differs.claim])

@@ -88,9 +88,9 @@ def shown_numbers(verdicts: Iterable[Verdict]) -> dict[int, int]:
 
 
 def answer_text(verdicts: Sequence[Verdict], lock: Lock, shows_unverified: bool = False) -> str:
-    """Return the page's words of the claims that stand, a paragraph each, with the numbers of their passages.
+    """Return the page's words of the verified claims, one paragraph each, with the numbers of their passages.
 
-    Sentences of a model that are not the page's own are left out, or follow in a voice of their own, without a number.
+    A model's sentences that are not the page's own are left out, or follow in a distinct voice, without a number.
     """
     paragraphs, numbers = [], shown_numbers(verdicts)
     for text, group in groupby(verdicts, lambda verdict: verdict.told or verdict.claim.text):
@@ -154,11 +154,8 @@ def gap_before_markers(said: str) -> str:
 
 
 def pinpointed(answer: Answer, lock: Lock, page_text: Callable[[str], str]) -> Answer:
-    """Return the answer with links that tell their quote from the same words elsewhere on the page, by the words
-    around it.
-
-    `page_text` gives the text of a page by its id.
-    """
+    """Return the answer with links made unambiguous: the words around a quote distinguish it from the same words
+    elsewhere on the page. `page_text` returns the text of a page by its id."""
     return replace(answer, citations=tuple(_pinpointed(citation, lock, page_text) for citation in answer.citations))
 
 
@@ -255,14 +252,14 @@ def _citation(verdict: Verdict, lock: Lock, numbers: Mapping[int, int], quote_ma
 
 
 def place_told(citation: Citation) -> str:
-    """Return where a quote stands and how it was read, in words: space, version, page of a document, OCR."""
+    """Return the source of a quote in words: space, version, page of a document, OCR."""
     is_counted = (citation.page_id or citation.space) and not docs_version(citation.title.partition(" → ")[0])
     version = f"version {citation.page_version}" if is_counted else ""  # of the docs: the title has it
     return ", ".join(filter(None, (citation.space, version, page_read(citation))))
 
 
 def page_read(citation: Citation) -> str:
-    """Return the page of a quote and whether OCR read it, in words; empty where there is nothing to tell."""
+    """Return a quote's page and OCR confidence in words; empty if neither applies."""
     page = page_told(citation.page, citation.page_label) if citation.page else ""
     read = ocr_told(citation.ocr_confidence) if citation.ocr_confidence is not None else ""
     return ", ".join(filter(None, (page, read)))
@@ -276,7 +273,7 @@ def _url_of(chunk: Chunk, page: int | None) -> str:
 
 
 def _cleaned(text: str, indexes: Sequence[int], lock: Lock) -> str:
-    """Return a claim without links that its passages do not hold, and without markers that it wrote itself."""
+    """Return a claim without links that are missing from its passages, and without citation markers of its own."""
     cited = [candidate for index in indexes if (candidate := lock.passage(index))]
     text, _ = without_links(text, "\n".join(candidate.chunk.text for candidate in cited))
     return _MARKER.sub("", text).strip()
@@ -295,8 +292,8 @@ _BLOCK_MARK = re.compile(rf"^\s*(?:{_FRAGMENT_MARKER}\s*)+")
 
 
 def fragment_url(url: str, quote: str, before: str = "", after: str = "") -> str:
-    """Return the link to the quoted words, `url#anchor:~:text=…`, told from the same words elsewhere by those around
-    them."""
+    """Return the link to the quoted words, `url#anchor:~:text=…`; the words around them distinguish other
+    occurrences."""
     blocks = [shown for block in _BLOCK_BORDER.split(quote) if (shown := plain(_BLOCK_MARK.sub("", block)))]
     if not blocks:
         return url

@@ -26,7 +26,7 @@ _AMBIGUOUS = "Do you mean {} or {}?"
 
 
 def asked_back(decision: Decision) -> Clarification:
-    """Return what is asked back of a question that is not clear, with the pages that it may mean as options.
+    """Return the clarifying question for an unclear query, with the likely pages as options.
 
     A page whose title gives orders to an assistant is not named.
     """
@@ -42,7 +42,7 @@ def asked_back(decision: Decision) -> Clarification:
 
 
 def deeper(contenders: Sequence[Contender]) -> Clarification:
-    """Return what is asked below a short answer to each of two things."""
+    """Return the follow-up below short answers about two topics."""
     return Clarification(GO_DEEPER, tuple(_option_of(each) for each in _nameable(contenders)))
 
 
@@ -78,7 +78,7 @@ def closest(lock: Lock) -> Clarification | None:
 
 
 def examples_told(examples: Sequence[str]) -> Clarification | None:
-    """Return what can be asked instead."""
+    """Return example questions as options; None without any."""
     options = tuple(ClarificationOption(example, "question", query=example) for example in examples)
     return Clarification(EXAMPLES, options) if options else None
 

@@ -87,8 +87,8 @@ class Composition:
     is_shown: bool
 
     def answer(self, lock: Lock, settings: AnswerGeneration) -> Answer:
-        """Return the claims that stand, below the line that says so where they are only the closest; without any the
-        answer is withheld."""
+        """Return the verified claims, introduced as only the closest where they are; without any, withhold the
+        answer."""
         made = self._shown(lock, settings) if self.is_shown else self._withheld(lock)
         return replace(made, usage=self.written.draft.usage, refusal=self.doubt, features=self.tried.draft.evidence)
 
@@ -148,7 +148,7 @@ class Composition:
 
     @property
     def _verdicts(self) -> Sequence[Verdict]:
-        """The verdicts on what is shown; where nothing is, on what was written and does not stand."""
+        """The verdicts on what is shown; if nothing is, on the rejected draft."""
         if self.is_shown:
             return self.tried.verdicts
         return () if self.written.stands else self.written.verdicts

@@ -64,7 +64,7 @@ class Stop:
     clarification: Clarification | None = None
 
     def answer(self, generation: str = "", lock: Lock | None = None) -> Answer:
-        """Return the answer that says so, with the closest page where something was found."""
+        """Return the answer for this stop, with the closest page if there is one."""
         clarification = self.clarification or (closest(lock) if lock else None)
         return Answer(
             self.status, self.message, clarification=clarification, refusal=self.refusal, generation=generation
@@ -72,9 +72,9 @@ class Stop:
 
 
 def gate_question(question: str, terms: Collection[str], typed: str = "", remark: Remark | None = None) -> Stop | None:
-    """Stop what orders instead of asking, has no words, or only points at something (`How does it work?`).
+    """Stop orders, questions without words, and bare references (`How does it work?`).
 
-    `typed` is the question before it was read; `remark` is what it is where it asks nothing.
+    `typed` is the question before it was resolved; `remark` is its kind if it is no question.
     """
     if not _LETTER.search(question):
         return Stop("refused", REFUSED_EMPTY, Refusal("empty", "the question has no letters"))
@@ -96,7 +96,7 @@ def gate_clarity(decision: Decision | None) -> Stop | None:
 
 
 def gate_doubt(decision: Decision | None) -> Stop | None:
-    """Stop what is not told with confidence, where what it means was not clear either."""
+    """Stop an unconfident answer if the question was ambiguous as well."""
     return _asked_back(decision) if decision and decision.action == "unsure" else None
 
 
@@ -129,7 +129,7 @@ def likeness(
 
 
 def gate_passages(lock: Lock, found: Mapping[str, float], gates: Gates) -> Stop | None:
-    """Stop where no passage was found, or none is near by meaning or by words."""
+    """Stop if no passage matches, or none is close by meaning or by words."""
     if not lock.passages:
         return Stop("not_found", NOT_FOUND, nothing_kept(0, 1))
     if found.get("similarity", 0.0) >= gates.min_similarity or found["coverage"] >= gates.min_coverage:
@@ -138,12 +138,12 @@ def gate_passages(lock: Lock, found: Mapping[str, float], gates: Gates) -> Stop 
 
 
 def least_confidence(question: str, gates: Gates) -> float:
-    """Return the confidence that an answer to this question needs to be told as one."""
+    """Return the confidence that an answer to this question needs."""
     return gates.min_confidence_statement if is_claim(question) else gates.min_confidence
 
 
 def gate_confidence(question: str, confidence: float | None, gates: Gates, passages: int = 1) -> Refusal | None:
-    """Return why an answer is not told with confidence; a writer that does not say how sure it is, is believed."""
+    """Return why an answer lacks confidence; a writer that reports none is trusted."""
     least = least_confidence(question, gates)
     if confidence is None or confidence >= least:
         return None
@@ -151,15 +151,15 @@ def gate_confidence(question: str, confidence: float | None, gates: Gates, passa
 
 
 def gate_ocr(verdicts: Sequence[Verdict], lock: Lock, least: int) -> Refusal | None:
-    """Return why an answer is not told with confidence: OCR read every quote that stands with less than `least`."""
+    """Return why an answer lacks confidence: OCR read every verified quote with less than `least`."""
     read = [_ocr_confidence(verdict, lock) for verdict in verdicts if verdict.outcome != "dropped"]
     unsure = [confidence for confidence in read if confidence is not None and confidence < least]
     return badly_read(len(lock), max(unsure), least) if unsure and len(unsure) == len(read) else None
 
 
 def gate_named(question: str, verdicts: Sequence[Verdict], lock: Lock) -> Refusal | None:
-    """Return why an answer is not told with confidence: the question names something by an identifier or a number, and
-    no passage that is shown names it so, in its words or above them."""
+    """Return why an answer lacks confidence: the question names an identifier or a number that appears in no shown
+    passage and in no heading above one."""
     shown = [
         f"{passage.chunk.headings}\n{verdict.told}"
         for verdict in verdicts
@@ -170,8 +170,8 @@ def gate_named(question: str, verdicts: Sequence[Verdict], lock: Lock) -> Refusa
 
 
 def gate_marked(question: str, verdicts: Sequence[Verdict], lock: Lock, opening: Opening) -> Refusal | None:
-    """Return why an answer is not told with confidence: all passages that are shown are marked as not in force, and
-    the question does not ask for such (`Which alternatives were rejected?`)."""
+    """Return why an answer lacks confidence: every shown passage is marked as not in force, and the question does not
+    ask for such passages (`Which alternatives were rejected?`)."""
     shown = {v.index: p.chunk for v in verdicts if v.outcome != "dropped" and (p := lock.passage(v.index or 0))}
     named = [names_version(question, docs_version(chunk.title) or "-") for chunk in shown.values()]
     marks = [] if any(named) else [mark_of(chunk, opening(chunk)) for chunk in shown.values()]

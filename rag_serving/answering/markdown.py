@@ -72,7 +72,7 @@ def _link(number: int, citation: Citation | None) -> str:
 
 
 def _below(answer: Answer) -> list[str]:
-    """Return the lines below an answer: what it asks back, then its sources by number."""
+    """Return the lines below an answer: its clarifying question, then its numbered sources."""
     lines = []
     if told := answer.clarification:
         lines += ["", *([markdown_text(told.text)] if told.text != answer.answer else []), *map(_option, told.options)]

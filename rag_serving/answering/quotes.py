@@ -45,10 +45,10 @@ class Focus(Protocol):
 
 
 def best_window(unit: str, asked: Focus, analyze: Callable[[str], Sequence[str]], count: int) -> tuple[int, int]:
-    """Return the range of up to `count` words that holds most of the weight; the first among equals.
+    """Return the range of up to `count` words with the most weight; the first among equals.
 
-    Words are what white space parts. The best word of the kind that is asked for (a figure, a time, a name) counts
-    most: it may be the answer. A window that keeps all of the unit's negations is preferred to one that loses one.
+    Words are separated by white space. The best word of the expected kind (a figure, a time, a name) counts most: it
+    may be the answer. A window that keeps all of the unit's negations is preferred to one that loses one.
     """
     spans = pieces(unit)
     if len(spans) <= count:
@@ -77,9 +77,9 @@ def _answers(asked: Focus, word: str) -> float:
 def best_part(
     quote: str, weights: Mapping[str, float], analyze: Callable[[str], Sequence[str]], count: int
 ) -> tuple[int, int]:
-    """Return the range of up to `count` words of a quote that holds most of the weight; the first among equals.
+    """Return the range of up to `count` words of a quote with the most weight; the first among equals.
 
-    A range that no negation stands right before or behind is preferred: what it says would be turned round.
+    A range without a negation just outside either edge is preferred: cutting one off would invert the meaning.
     """
     spans = pieces(quote)
     if len(spans) <= count:
@@ -160,13 +160,13 @@ class QuotedText:
 
 
 def find_quote(quote: str, text: str | QuotedText, fuzzy_min: float = 90.0) -> QuoteSpan | None:
-    """Return where the quote stands in the text: exactly, else nearly with the same figures and turns, else None."""
+    """Return the span of the quote in the text: exact, else near with the same figures and negations, else None."""
     passage = QuotedText(text) if isinstance(text, str) else text
     return find_exact(quote, passage) or find_near(quote, passage, fuzzy_min)
 
 
 def find_exact(quote: str, text: str | QuotedText) -> QuoteSpan | None:
-    """Return the first place where the quote stands between word borders, white space and typography folded away."""
+    """Return the first occurrence of the quote between word borders, white space and typography folded away."""
     passage, needle = QuotedText(text) if isinstance(text, str) else text, needle_of(quote)
     if not needle:
         return None
@@ -252,10 +252,11 @@ def _widened(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def overhang(passage_words: str, quote: str) -> tuple[int, int] | None:
-    """Return how many characters at either edge of `passage_words` hold words that the quote lacks, if the rest agrees.
+    """Return the characters at either edge of `passage_words` taken up by words that the quote lacks, if the rest
+    agrees.
 
-    Words agree if they are the same but for a slip and stand in the same order; an article more or less is none. None
-    where any other word was lost, added or exchanged.
+    Words agree in the same order with at most a slip each; one article more or less is ignored. None if any other word
+    was lost, added or exchanged.
     """
     if _strange_letters(quote, passage_words) or quote.count("...") != passage_words.count("..."):
         return None
@@ -280,7 +281,7 @@ def overhang(passage_words: str, quote: str) -> tuple[int, int] | None:
 
 
 def _is_slip(ours: list[str], theirs: list[str]) -> bool:
-    """Return whether these words, which are not the same, may stand for each other."""
+    """Return whether two different runs of words are interchangeable."""
     if len(ours) != len(theirs):
         return all(word.lower() in _ARTICLES for word in (*ours, *theirs))
     return all(_are_alike(one, two) for one, two in zip(ours, theirs, strict=True))

@@ -21,7 +21,7 @@ _SENTENCE_CHARS = 300
 
 
 def nothing_kept(found: int, min_overlap: int) -> Refusal:
-    """Return why there is no passage to read, of so many that the caller may read and that were found."""
+    """Return why no passage was kept, given the number of readable matches."""
     if not found:
         return Refusal("passages", "nothing was found among the pages that you may read")
     words = f"{min_overlap} words" if min_overlap > 1 else "a word"
@@ -66,9 +66,9 @@ def disowned(passages: int, mark: str) -> Refusal:
 
 
 def not_written(draft: Draft, lock: Lock) -> Refusal:
-    """Return why nothing of a draft is shown: it has no claim, or none that stands.
+    """Return why nothing of a draft is shown: no claim, or no verified one.
 
-    Why a claim does not stand is no part of it: that may repeat what a model wrote.
+    The reason for rejecting a claim is left out: it may repeat a model's words.
     """
     looked = f"{_count(len(lock), 'passage')} looked at"
     if draft.declined:

@@ -155,7 +155,7 @@ class _Locked:
 
     @cached_property
     def passage(self) -> QuotedText:
-        """What it says to readers: what is meant for an assistant proves nothing."""
+        """The passage as readers see it: text addressed to an assistant proves nothing."""
         chunk = self.candidate.chunk
         structure = chunk.parts
         text = without_directed(chunk.text, structure, chunk.headings)
@@ -185,7 +185,7 @@ class _Judge:
     known: dict[Claim, Verdict] = field(default_factory=dict)
 
     def verdict(self, claim: Claim) -> Verdict:
-        """Return whether the quote of a claim stands; models that repeat themselves are judged once."""
+        """Return the verdict on a claim; repeated claims are judged once."""
         check()
         if claim not in self.known:
             self.known[claim] = self._judged(claim)
@@ -252,7 +252,7 @@ class _Judge:
         return Verdict(claim, "swapped", reason, index, place.start, place.end)
 
     def _find(self, quote: str, passage: QuotedText) -> QuoteSpan | None:
-        """Return where a quote stands in what a passage says to readers."""
+        """Return the span of a quote in a passage as readers see it."""
         place = find_quote(quote, passage, self.rules.fuzzy_min)
         return place if place and MASK not in passage.text[place.start : place.end] else None
 
@@ -269,5 +269,5 @@ def _reason(place: QuoteSpan) -> str:
 
 
 def _stems(text: str) -> list[str]:
-    """Return the beginnings of the words of a text that tell something, in lower case."""
+    """Return the stems of a text's significant words, in lower case."""
     return [word[:_STEM] for word in _WORD.findall(text.lower())]

@@ -147,7 +147,7 @@ def _guesses(request: HttpRequest) -> Guesses:
 
 
 def address_of(request: HttpRequest) -> str:
-    """Return what a client's requests are counted by, whoever asks."""
+    """Return the network under which a client's requests are counted, whoever the caller is."""
     return network_of(request.client.host if request.client else "")
 
 

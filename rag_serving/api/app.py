@@ -205,12 +205,16 @@ def create_app(
     static: Path = STATIC,
     leaves: Callable[[], bool] = lambda: True,
 ) -> FastAPI:
-    """Return the API over the configured tenants. `metrics_folder`: where the processes of one server count together;
-    `file`: what the configuration was read from, to be followed and read again; `static`: the bundle of the web page;
-    `leaves`: whether the server ends, where this process is told to, and not this process alone.
+    """Return the API over the configured tenants.
+
+    Args:
+        metrics_folder: shared counters of one server's processes.
+        file: the configuration's file, followed and reread.
+        static: the web page's bundle.
+        leaves: whether the whole server is ending, rather than this process alone.
 
     Raises:
-        ConfigError: tokens are asked for and not usable, or traces cannot be sent.
+        ConfigError: required tokens are unusable, or traces cannot be sent.
     """
     check_tracing(config.tracing)
     pictures = Pictures(config.home)
@@ -317,8 +321,8 @@ def _answer(answer: Answer, caller: Principal, with_sources: bool = False) -> JS
 
 
 def _content(answer: Answer, caller: Principal, with_sources: bool = False) -> dict[str, Any]:
-    """Return the JSON of an answer, where that is asked for with its sources as book clients read them; one that is
-    not available is an error as well."""
+    """Return an answer as JSON, with sources in the book clients' shape if requested; unavailable answers are errors
+    too."""
     answer = replace(answer, timings_ms=timings_for(caller, answer.timings_ms))
     if answer.status == "unavailable":
         return {**answer.payload(), **error_body("UNAVAILABLE", answer.answer, retry_after=RETRY_AFTER_S)}
@@ -354,10 +358,10 @@ def chat(body: ChatBody, caller: Caller, service: CurrentService) -> JSONRespons
 
 
 def selection_of(mode: str, context: str | Shown | None) -> str | None:
-    """Return the selected text; None where pages are asked.
+    """Return the selected text; None for questions about pages.
 
     Raises:
-        RequestError: the mode needs a text that is not there, or there is one that it does not read.
+        RequestError: the mode needs a text and has none, or has one and does not use it.
     """
     if mode in ("selected-text", "selected_text"):
         if not isinstance(context, str) or not context.strip():
@@ -382,7 +386,7 @@ def check_books(pipeline: Pipeline) -> None:
 
 
 def chat_payload(answer: Answer) -> dict[str, Any]:
-    """Return the JSON shape of an answer for book clients: what is not told with confidence is refused."""
+    """Return an answer in the book clients' JSON shape: unconfident answers are refusals."""
     is_told = answer.outcome == "told"
     is_withheld = not is_told and answer.status in ("answered", "not_found", "needs_more_context")
     clarification = answer.clarification.payload() if answer.clarification and answer.status == "clarify" else None
@@ -398,9 +402,9 @@ def chat_payload(answer: Answer) -> dict[str, Any]:
 
 
 def source_payload(citation: Citation) -> dict[str, Any]:
-    """Return the JSON shape of a source: where a quote stands in its book, and the quote.
+    """Return a source as JSON: a quote and its place in the book.
 
-    Outside of books the passage's own id, title and heading stand for the place; of a selected text its offsets do.
+    Outside books, the passage's id, title and heading replace the place; in a selected text, the offsets do.
     """
     if citation.book:
         place = citation.book.payload()

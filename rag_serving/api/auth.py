@@ -69,9 +69,9 @@ class Authenticator:
         self.provider = _provider(config)
 
     async def recognize(self, request: Request) -> Identity | AuthError | None:
-        """Return whom a request's credentials name, or why nobody; None where there are none.
+        """Return the identity behind a request's credentials, or the error; None without credentials.
 
-        Waits for keys of an issuer and for the database, and so is asked once for a request.
+        Waits for an issuer's keys and for the database, so call it once per request.
         """
         if self._credentials is None:
             return None
@@ -85,10 +85,10 @@ class Authenticator:
         return None
 
     def principal(self, request: Request) -> Principal:
-        """Return who asks; the request was recognized before.
+        """Return the caller; the request was recognized before.
 
         Raises:
-            AuthError: nobody who may.
+            AuthError: the caller has no access.
         """
         if self._credentials is None:
             _require_loopback(request)
@@ -96,11 +96,11 @@ class Authenticator:
         return self._memberships.with_groups(_holder(request))
 
     def identify(self, request: Request) -> Principal | None:
-        """Return who asks without the groups that a sync found, whatever the tenant asked for: no file is read. None is
-        this machine's own reader, who may do all.
+        """Return the caller of any tenant without the groups from a sync: no file is read. None is this machine's own
+        reader, who may do everything.
 
         Raises:
-            AuthError: nobody who may.
+            AuthError: the caller has no access.
         """
         if self._credentials is None:
             _require_loopback(request)
@@ -121,10 +121,10 @@ class Authenticator:
         return self._credentials is None or not self._credentials.is_issued(token)
 
     async def session_of(self, token: str) -> Session:
-        """Return a new session for the holder of a token.
+        """Return a new session for the bearer of a token.
 
         Raises:
-            AuthError: it names nobody, or it cannot be told now.
+            AuthError: the token names nobody, or cannot be verified now.
         """
         if self._credentials is None:
             raise AuthError(401, "UNAUTHENTICATED", NO_TOKEN)
@@ -190,7 +190,7 @@ def _holder(request: Request) -> Principal:
 
 
 def _in_the_name_of(request: Request, identity: Identity) -> Principal:
-    """Return the user for whom a server asks with its token, as the token's header says; without it nobody."""
+    """Return the user on whose behalf a server asks, from its token's header; without the header, nobody."""
     header = identity.user_header if request.session is None else None
     user = request.headers.get(header, "").strip() if header else ""
     if len(user) > _MAX_USER_CHARS or not user.isprintable():

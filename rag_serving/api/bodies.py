@@ -70,7 +70,7 @@ class Shown(Body):
     widgets: Annotated[dict[Name, WidgetState], Field(max_length=MAX_VALUES)] = {}
 
     def occasion(self, mode: QuestionMode) -> Occasion:
-        """Return what the question is asked beside."""
+        """Return the circumstances of the question."""
         state = self.application
         text = state if isinstance(state, str) else "\n".join(f"{name}: {value}" for name, value in state.items())
         return Occasion(mode, text, tuple(self.widgets.items()))

@@ -14,7 +14,7 @@ _RETRY_AFTER_S = 30
 
 
 def budget_refusal(error: BudgetError | BudgetsAwayError) -> RequestError:
-    """Return what a caller is told: 429 with the seconds until the budget begins anew, or 503."""
+    """Return the caller's error: 429 with the seconds until the budget renews, or 503."""
     if isinstance(error, BudgetError):
         return RequestError(429, "BUDGET_EXCEEDED", str(error), retry_after=error.retry_after_s)
     return RequestError(503, "UNAVAILABLE", BUDGETS_AWAY, retry_after=_RETRY_AFTER_S)

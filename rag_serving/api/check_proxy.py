@@ -187,7 +187,7 @@ async def _cut(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _is_for_people(asked: dict[str, Any]) -> bool:
-    """Return whether a request asks for one answer in words, and is no client's own prompt."""
+    """Return whether a request wants one answer in words and is no client-internal prompt."""
     layout, messages = asked.get("response_format"), asked.get("messages")
     if asked.get("n", 1) not in (1, None) or (isinstance(layout, dict) and layout.get("type", "text") != "text"):
         return False

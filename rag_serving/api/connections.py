@@ -46,9 +46,9 @@ class ReadInTime:
 
 
 def end_unacknowledged(listening: Iterable[Any], unread_s: float) -> None:
-    """Let the kernel end connections whose client is gone without a word, or reads nothing (RFC 5482), and send a body
-    at once: else it waits 40 ms for the acknowledgement of its headers, as asyncio asks for that only on sockets that
-    name their protocol. A connection inherits both from the socket that listens."""
+    """Let the kernel close connections whose client vanished or stopped reading (RFC 5482), and send bodies at once:
+    asyncio sets TCP_NODELAY only on sockets that name their protocol, so a body would wait 40 ms for the
+    acknowledgement of its headers. Connections inherit both options from the listening socket."""
     if sys.platform == "linux":
         for each in listening:
             with suppress(OSError):  # not TCP

@@ -80,10 +80,10 @@ class Credentials:
         return self._issuer is not None and token.startswith("eyJ") and token.count(".") == 2
 
     async def of_token(self, token: str) -> Identity:
-        """Return whom a bearer token names.
+        """Return the identity that a bearer token names.
 
         Raises:
-            AuthError: nobody, or it cannot be told now.
+            AuthError: it names nobody, or cannot be verified now.
         """
         digest = token_digest(token)
         if (holder := self._holders.get(digest)) is not None:
@@ -97,10 +97,10 @@ class Credentials:
         raise AuthError(401, "UNAUTHENTICATED", _UNKNOWN)
 
     async def of_session(self, session: Session) -> Identity:
-        """Return whose a session is that a token, a key or a JSON Web Token began, as of now.
+        """Return the current identity of a session that began with a token, a key or a JSON Web Token.
 
         Raises:
-            AuthError: what began it holds no longer, or it cannot be told now.
+            AuthError: that credential is no longer valid, or cannot be verified now.
         """
         holder = self._holders.get(session.token) if session.kind == "token" else None
         if holder is not None and holder.resource is None:

@@ -245,7 +245,8 @@ async def changes(inboxes: Sequence[Inbox], caller: Principal, is_over: Callable
 def _news(
     told: Mapping[str, dict[str, Any]], now: Mapping[str, dict[str, Any]], is_first: bool
 ) -> list[dict[str, Any]]:
-    """Return what to tell: of a new listener what is under way, then what differs; what is gone is `deleted`."""
+    """Return the events to send: to a new listener the unfinished documents, later the changes; a vanished one is
+    `deleted`."""
     if is_first:
         return [payload for payload in now.values() if payload["status"] in UNFINISHED]
     changed = [payload for name, payload in now.items() if told.get(name) != payload]

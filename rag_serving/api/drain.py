@@ -47,7 +47,7 @@ class Drain:
         leave_s: float = 0.0,
         leaves: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`end_requests` tells requests under way to end, `flush` writes telemetry within so many seconds."""
+        """`end_requests`: ends running requests; `flush`: writes telemetry within so many seconds."""
         self._drain_s, self._end_requests, self._flush = drain_s, end_requests, flush
         self._leave_s, self._leaves = leave_s, leaves
         self._news = SimpleQueue[int]()  # of signal handlers: its `put` may interrupt itself
@@ -64,12 +64,12 @@ class Drain:
 
     @property
     def is_draining(self) -> bool:
-        """Whether a signal said that the process is to end."""
+        """Whether the process received a signal to end."""
         return self._was_signalled
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the server is to end, and still takes requests."""
+        """Whether the server is about to end but still accepts requests."""
         return self._is_leaving
 
     def closed(self) -> None:

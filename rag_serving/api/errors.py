@@ -68,7 +68,7 @@ _REFUSALS: dict[type[Exception], ErrorResponse] = {
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Every error in one shape; nothing of the server's inside."""
+    """Give every error one shape that reveals no internals."""
     for kind, refusal in _REFUSALS.items():
         app.add_exception_handler(kind, _answering(refusal))
 

@@ -31,9 +31,9 @@ def fork_context() -> ForkServerContext:
 
 
 def hear_signals() -> None:
-    """Let a forked process be ended by signals, which the one that it was forked from does not hear.
+    """Unblock the ending signals in a forked process; its parent blocks them.
 
-    systemd and a closed terminal signal all processes. The one that others are forked from has to outlive them: it
-    tells the first process when and how they end. It ends with the first process.
+    systemd and a closed terminal signal all processes. The fork server must outlive the others, because it reports
+    their exits to the first process. It ends with the first process.
     """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)

@@ -92,10 +92,10 @@ class _HttpCaller:
 
 
 def _principal_of(request: HttpRequest, tenant: str | None) -> Principal:
-    """Return who asks, by the header `Authorization` alone: a cookie is the web page's.
+    """Return the caller from the `Authorization` header alone: cookies belong to the web page.
 
     Raises:
-        AuthError: nobody who may.
+        AuthError: the caller has no access.
     """
     return service_of(request).authenticator.principal(seen_of(request, tenant).without_session())
 

@@ -47,8 +47,8 @@ def forgery(request: HttpRequest, serving: Serving, session: Session | None) -> 
 
 
 def _origins(request: HttpRequest) -> list[str]:
-    """Return the origins that a request names. A page that tells no referrer sends `null` to its own site: there
-    Sec-Fetch-Site has the word (https://fetch.spec.whatwg.org/#append-a-request-origin-header)."""
+    """Return the origins in a request. A page that sends no referrer sends `null` to its own site; there Sec-Fetch-Site
+    decides (https://fetch.spec.whatwg.org/#append-a-request-origin-header)."""
     spoken = "sec-fetch-site" in request.headers
     return [origin for origin in request.headers.getlist("origin") if not (spoken and origin == "null")]
 

@@ -144,7 +144,7 @@ def _original(service: Service, caller: Principal, page_id: str, page: int) -> O
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Turn what keeps a page from being shown into an answer that tells nothing of the server's inside."""
+    """Turn errors of rendering into responses that reveal no internals."""
     try:
         yield
     except RenderError as error:

@@ -94,7 +94,7 @@ class TenantRates:
         return wait_s
 
     def _active(self, tenant: str) -> Kept[tuple[float, float]]:
-        """Return the callers of a tenant that asked within the last minute."""
+        """Return the callers of a tenant that were active within the last minute."""
         active = self._callers.setdefault(tenant, Kept())
         while active and (first := next(iter(active.items())))[1][1] < self._clock() - MINUTE_S:
             del active[first[0]]
@@ -121,7 +121,7 @@ class Refusals:
         self._later = Counter[str]()
 
     async def refuse(self, caller: str, wait_s: float) -> None:
-        """Return once a caller that must wait so many seconds is to be told so."""
+        """Delay the refusal of a caller that retries before its wait is over."""
         now = self._clock()
         is_impatient = now < self._told.get(caller, 0.0)
         self._told.keep(caller, now + wait_s)

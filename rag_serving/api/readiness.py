@@ -72,7 +72,7 @@ def readiness_response(
 
 
 def leaving_response() -> JSONResponse:
-    """Return the answer of `/readyz` in a process that was told to end, and still answers for a while."""
+    """Return the response of `/readyz` while the process is ending but still answers."""
     return JSONResponse({"ready": False, **error_body("NOT_READY", LEAVING)}, 503)
 
 

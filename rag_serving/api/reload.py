@@ -117,7 +117,7 @@ class Reload:
 
     @property
     def problem(self) -> str | None:
-        """Why the file is not used as it is now; None: it is in force."""
+        """Why the file's current content is not in force; None if it is."""
         with suppress(OSError):
             return self._problem or (self._file.refused.read_text("utf-8") if self._file.refused else None)
         return None

@@ -51,13 +51,13 @@ _QUIET: dict[str, Any] = {"log_level": "error", "access_log": False, "log_config
 
 
 def serve(config: Config, path: Path) -> None:
-    """Serve until a signal ends it; a process that dies is started again.
+    """Serve until a signal arrives; restart worker processes that die.
 
-    `path`: the file of the configuration, which a running server follows, and which SIGHUP reads again.
+    `path`: the configuration's file, which a running server follows and rereads on SIGHUP.
 
     Raises:
-        ConfigError: tokens are asked for, or a model, that cannot be used.
-        SystemExit: the address cannot be listened on; the reason was logged.
+        ConfigError: the configured tokens or model cannot be used.
+        SystemExit: binding the address failed; the reason was logged.
     """
     serving = config.serving
     if config.object_store.url:
@@ -161,7 +161,7 @@ class _Configuration:
 
 
 def _end_with_parent(folder: Path) -> None:
-    """Else the processes of a server that was killed would hold its port."""
+    """End with the parent; otherwise workers of a killed server would keep its port."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -225,11 +225,13 @@ class Processes(Multiprocess):
         leaves: Callable[[], object],
         leave_s: float,
     ) -> Processes:
-        """Return the supervisor of processes that share the socket which is bound here; `replaced` is called when some
-        were, `leaves` before all are told to end, for which they may take `leave_s` longer.
+        """Return the supervisor of processes that share the socket bound here.
+
+        `replaced` is called after workers were replaced, `leaves` before all are ended, which then may take `leave_s`
+        longer.
 
         Raises:
-            SystemExit: the address cannot be listened on; the reason was logged.
+            SystemExit: binding the address failed; the reason was logged.
         """
         multiprocess.get_subprocess = partial(_forked, fork_context())  # type: ignore[assignment, attr-defined]
         bound = config.bind_socket()

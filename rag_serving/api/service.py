@@ -65,11 +65,11 @@ class Service:
         like: Service | None = None,
         cited: CitedPlaces | None = None,
     ) -> Service:
-        """Return the configured tenants, which share nothing but the embedding model, and that also with the service
-        `like` where it is the same. `metrics_folder`: where the processes of one server count together.
+        """Open the configured tenants. They share only the embedding model, which is taken over from the service `like`
+        if its configuration is the same. `metrics_folder`: shared counters of one server's processes.
 
         Raises:
-            ConfigError: tokens are asked for, or weights, that cannot be used.
+            ConfigError: the configured tokens or weights cannot be used.
         """
         authenticator = Authenticator(config, like.authenticator if like else None)
         same = like is not None and like.config.embedding == config.embedding
@@ -144,8 +144,8 @@ class Service:
                 self.metrics.set_events(tenant, **vars(pipeline.log.audit.counts()))
 
     def exposition(self, tenant: str, of_operator: bool = False) -> bytes:
-        """Return the metrics of a tenant, of all processes of the server, in Prometheus' text format; `of_operator`:
-        also those that tell of pages which not every reader may know of."""
+        """Return a tenant's metrics over all server processes, in Prometheus' text format; `of_operator` adds those
+        about pages that are hidden from some readers."""
         self.measure()
         if tenant not in self.pipelines:
             return self.metrics.exposition(tenant)
@@ -228,8 +228,8 @@ def admit(request: HttpRequest) -> None:
 
 
 async def recognize(request: HttpRequest, reading: Callable[[str | None], str | None] | None = None) -> None:
-    """Find whom a request's credentials name, once for all that asks later; `reading` turns other credentials into a
-    bearer token."""
+    """Resolve a request's credentials once for all later checks; `reading` turns other credentials into a bearer
+    token."""
     seen = seen_of(request, None)
     if reading is not None:
         seen = replace(seen, authorization=reading(seen.authorization))
@@ -253,7 +253,7 @@ def seen_of(request: HttpRequest, tenant: str | None) -> Request:
 
 
 def session_of(request: HttpRequest) -> Session | None:
-    """Return the session of a request's cookie; None where `Authorization` says who asks."""
+    """Return the session of a request's cookie; None if `Authorization` names the caller."""
     if not hasattr(request.state, "session"):
         service = service_of(request)
         shown = request.headers.get("authorization") is not None or service.config.serving.auth == "loopback"
@@ -295,7 +295,7 @@ def slots_within(request: HttpRequest, taken: ActiveStreams) -> Slots:
 
 
 def _streaming(request: HttpRequest) -> str:
-    """Return what streams are counted by: the caller, and the user for whom a server asks with its token."""
+    """Return the key under which streams are counted: the caller, and the user on whose behalf a server asks."""
     caller = service_of(request).authenticator.principal(seen_of(request, None))
     return f"{caller.tenant} {counted_as(request)} {caller.user or ''}"
 

@@ -103,7 +103,7 @@ def keep_session(response: Response, request: HttpRequest, service: Service, ses
 
 
 def _reader(request: HttpRequest, config: Config, tenant: str | None) -> dict[str, Any] | None:
-    """Return what is told of who asks; None where nobody does who may."""
+    """Return the public facts about the caller; None without access."""
     try:
         reader = _named(caller_of(request, tenant))
     except AuthError as error:

@@ -39,7 +39,7 @@ class TokenHolder(BaseModel):
 
     @property
     def principal(self) -> Principal:
-        """Who asks with the token."""
+        """The principal behind the token."""
         return Principal(self.tenant, self.user, self.groups, frozenset(self.roles))
 
 

@@ -152,8 +152,7 @@ def _source_state(config: Config, store: Store, key: str, now: datetime) -> Sour
 
 
 def _sources(config: Config, tenant: str, pages: Mapping[str, DatedPages], now: datetime) -> list[dict[str, Any]]:
-    """Return the tenant's sources, the configured ones first; of one that is configured no more nothing is told of its
-    syncs."""
+    """Return the tenant's sources, configured ones first; a removed source has no sync state."""
     states = source_states(config, tenant, now)
     listed = dict.fromkeys((*states, *pages))
     return [_source(config, key, pages.get(key, _NO_PAGES), states.get(key)) for key in listed]
@@ -198,7 +197,7 @@ def status_series(
 
 
 def _add_generation(registry: CollectorRegistry, pipeline: Pipeline) -> None:
-    """Add the generation that answers; nothing where none is open, which `generation_state` tells."""
+    """Add the answering generation; nothing if none is open, which `generation_state` reports."""
     if pipeline.published.answers_from() == "none":
         return
     tenant, store = pipeline.tenant, Store(pipeline.config.home)

@@ -255,7 +255,7 @@ class _Request:
         self._gone.set()
 
     async def give_up(self, server_ends: bool = False) -> None:
-        """Tell the client that there will be no answer; an answer that has begun tells it itself."""
+        """Send the client a refusal; a response already under way reports its own end."""
         self._deadline.cancel(server_ends)
         if self._has_begun or self._is_over or self._gone.is_set():
             return

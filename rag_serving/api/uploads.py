@@ -117,10 +117,10 @@ class Uploads:
 
 
 def editor_of(caller: Principal) -> Principal:
-    """Return the caller where he is an editor.
+    """Return the caller if he is an editor.
 
     Raises:
-        RequestError: 403, told to everybody else alike.
+        RequestError: 403, the same for everybody else.
     """
     if "editor" not in caller.roles:
         raise RequestError(403, "FORBIDDEN", "documents are for callers with the role editor")
@@ -196,7 +196,7 @@ def _check_kind(form: FileForm, spool: Spool) -> None:
 
 
 def _without_body(scope: Scope, received: Received) -> Scope:
-    """Return the request as the application sees it: without a body, whose parts stand in its state."""
+    """Return the request as the application sees it: without a body; the state carries its parts."""
     headers = [(name, value) for name, value in scope["headers"] if name not in (b"content-length", b"content-type")]
     return {**scope, "headers": headers, "state": {**scope.get("state", {}), "received": received}}
 

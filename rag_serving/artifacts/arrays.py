@@ -39,10 +39,10 @@ class _Header(NamedTuple):
 
 
 def array_of(data: memoryview) -> NDArray[Any]:
-    """Return the array that the bytes of an `.npy` file hold, not copied.
+    """Return the array in the bytes of an `.npy` file, not copied.
 
     Raises:
-        ValueError: they hold none, or fewer of it than they say, or Python objects.
+        ValueError: there is none, or it is shorter than declared, or has Python objects.
     """
     header = _header_of(data)
     if not (size := math.prod(header.shape)):

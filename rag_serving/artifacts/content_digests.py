@@ -33,7 +33,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _add(hasher: Hasher, array: pa.Array) -> None:
-    """Add what tells an array: type, length, which values are null, how long lists and texts are, what is in them."""
+    """Hash an array's type, length, null positions, lengths of lists and texts, and values."""
     kind = array.type
     hasher.update(f"{kind}\x1f{len(array)}\x1f{array.null_count}\x1e".encode())
     if array.null_count:

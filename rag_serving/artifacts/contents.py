@@ -66,8 +66,8 @@ class FileComparison:
         wanted: Collection[str],
         memory_bytes: int,
     ) -> None:
-        """`wanted`: the files to be read, in the order in which they are needed; of the others only digests are
-        compared. They are held in memory, the smallest first, up to `memory_bytes` in all, and mapped beyond."""
+        """`wanted`: the files to read, in the order of need; of the others only digests are compared. The smallest are
+        read into memory up to `memory_bytes` in all, the rest is mapped."""
         self._tenant, self._folder, self._files = tenant, folder, files
         self._where = folder.relative_to(store.tenant(tenant)).as_posix()
         self._known = KnownDigests(store, tenant)

@@ -159,10 +159,10 @@ def read_named_table(
 
 
 def manifest_of(content: bytes, where: str, home: Path) -> Manifest:
-    """Return the manifest that the bytes of its file hold; `where` they were found.
+    """Return the manifest in a file's bytes; `where` names the file in errors.
 
     Raises:
-        StoreError: they are no JSON, of another format, or not signed by the installation in `home`.
+        StoreError: no JSON, another format, or not signed by the installation in `home`.
     """
     try:
         return _manifest_of(json.loads(content), where, home)

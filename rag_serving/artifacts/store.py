@@ -128,8 +128,7 @@ class Store:
 
 
 def read_pointer(path: Path) -> str | None:
-    """Return what a pointer names, None where there is no such file. Every question asks: a plain read, no text
-    layer."""
+    """Return a pointer's target, None without the file. Every question calls this: a plain read, no text layer."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # nobody may be at the other end of a pipe
     except FileNotFoundError:
@@ -257,9 +256,9 @@ def open_file(path: Path) -> BufferedReader:
 
 
 def make_private(path: Path) -> None:
-    """Make an empty file that its owner alone may read, unless there is one already.
+    """Create an empty file readable by its owner alone, unless it exists.
 
-    A file that is there is not opened: closing it again would drop the locks that SQLite holds on it in this process
+    An existing file is not opened: closing it would drop SQLite's locks on it in this process
     (https://www.sqlite.org/howtocorrupt.html, section 2.2).
     """
     path.parent.mkdir(parents=True, exist_ok=True)

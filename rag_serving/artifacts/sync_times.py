@@ -17,7 +17,7 @@ _FIELD = "synced_at"
 
 
 def write_sync_time(store: Store, source: str, moment: datetime) -> None:
-    """Note when a source was last synced as a whole, or found to be unchanged.
+    """Record when a source was last synced in full, or proved unchanged.
 
     Raises:
         SecretError: the installation's secret cannot be used.

@@ -107,7 +107,7 @@ class BoundedEntries(Generic[Key, Value]):
 
 
 def bare(answer: Answer) -> Answer:
-    """Return an answer without what is of one asking alone: times, explanations, what was said beside it."""
+    """Return an answer without its one-time parts: timings, explanations, notes."""
     return replace(answer, passages=None, notes=None, why=None, rejected=(), clarification=None, timings_ms={})
 
 
@@ -177,7 +177,7 @@ class AnswerCache:
         return self._entries.size
 
     def put(self, scope: AnswerScope, question: str, cached: CachedAnswer, vector_of: VectorOf) -> bool:
-        """Keep an answer where it is a good one: told with confidence, and nothing was degraded; return whether."""
+        """Store an answer if it is confident and nothing was degraded; return whether it was."""
         answer = cached.answer
         if answer.outcome != "told" or not FINDINGS.issuperset(answer.flags):
             return False
@@ -189,7 +189,7 @@ class AnswerCache:
             return self._entries.put(_key(scope, question), entry, size)
 
     def get(self, scope: AnswerScope, question: str, vector_of: VectorOf) -> CachedAnswer | None:
-        """Return the answer of a question that was asked before in the same scope, in words that come to the same."""
+        """Return the stored answer of an equivalent question in the same scope."""
         key = _key(scope, question)
         with self._lock:
             entry = self._entries.get(key)
@@ -247,7 +247,7 @@ class Asking:
 
     @property
     def asker(self) -> bytes:
-        """Return a digest of who asks."""
+        """A digest of the asker."""
         return hashlib.sha256(repr(self.principal.user).encode("utf-8", "surrogatepass")).digest()
 
 
@@ -288,7 +288,7 @@ class KeptAnswers:
         return self._kept.size
 
     def put(self, asking: Asking, answer: Answer, source: AnswerSource) -> None:
-        """Keep an answer where it is a good one: told with confidence, and nothing was degraded."""
+        """Store an answer if it is confident and nothing was degraded."""
         if not self._settings.cached_answers or answer.outcome != "told" or not FINDINGS.issuperset(answer.flags):
             return
         kept = _Kept(bare(answer), source, asking.asker, self._clock())
@@ -321,8 +321,8 @@ class KeptAnswers:
         return satisfied_classes(principal, principal.tenant, kept.source.known) == kept.source.classes
 
     def _shown(self, kept: _Kept, is_same: bool, is_own: bool) -> Answer:
-        """Return an answer that says that it is an earlier one. Who asked it alone may open its receipt; the other
-        places of a passage are told of the generation they were seen in only."""
+        """Return the answer marked as an earlier one. Only its own asker may open its receipt; other occurrences of a
+        passage are listed for their own generation only."""
         answer, age = kept.answer, told_age(self._clock() - kept.at)
         text = f"Search is not available at the moment. This is the answer that the same question had {age} ago"
         text += "." if is_same else (
@@ -468,7 +468,7 @@ def digest_of(signature: tuple[str, ...]) -> bytes:
 
 
 def _opened(text: str) -> tuple[str, bool]:
-    """Return a question without what only opens and closes it, and whether it asks how something is done."""
+    """Return a question without its opening and closing phrases, and whether it is a how-to."""
     text = _CLOSING.sub("", without_greeting(text))
     for _ in range(_MOST_OPENINGS):
         text = text[match.end() :] if (match := _POLITE.match(text)) else text

@@ -88,10 +88,10 @@ class RepeatedAnswers:
     def place(
         self, request: QuestionRequest, generation: str, known: frozenset[str], settings: Mapping[str, Any]
     ) -> CachePlace | None:
-        """Return where the answer of a question is looked for; None where it is always made anew: it is explained, or
-        leans on a conversation or on the state of an application, has personal data, or nobody can tell whose it is.
+        """Return the cache key of a question. None if it must be answered anew: it is explained, depends on a
+        conversation or an application's state, has personal data, or its owner is unknown.
 
-        `known`: the reader classes of the generation; `settings`: what else an answer depends on.
+        `known`: the reader classes of the generation; `settings`: other inputs of an answer.
         """
         occasion, user = request.occasion, request.principal.user
         is_plain = occasion == Occasion(occasion.mode) and request.original is None and request.page is None
@@ -160,7 +160,7 @@ class EarlierAnswers:
         self.kept = KeptAnswers(config.degradation, clock)
 
     def keep(self, request: QuestionRequest, answer: Answer, written: AnswerTrace, known: frozenset[str]) -> None:
-        """Keep an answer, if it is a good one, and nothing personal was asked."""
+        """Store a good answer unless the question has personal data."""
         if self._redactor.find(request.text):
             return
         classes = satisfied_classes(request.principal, self._tenant, known)
@@ -302,8 +302,8 @@ class ForgottenMarks:
         self._is_away = False
 
     def newest(self) -> object:
-        """Return what is another value whenever something was forgotten since. While the database does not answer, that
-        of the last time stands for it."""
+        """Return a value that changes whenever something was forgotten. Without the database, the last known value is
+        used."""
         if self._config.telemetry.url is not None:
             self._look()
         return stamp_of(self._path), self._row

@@ -99,7 +99,7 @@ _LONG = 100_000  # characters of a text whose progress is told in lines where th
 
 @contextmanager
 def _progress(length: int) -> Iterator[Listen | None]:
-    """Yield what tells how far it is on standard error: of a long text also where that is no terminal."""
+    """Yield a progress listener on standard error; for a long text even without a terminal."""
     with shown() as listen:
         last = [-1]
 

@@ -308,7 +308,7 @@ def _tracing(config: Config) -> Finding:
 
 
 def _phases(config: Config) -> Finding:
-    """Return the phase that each tenant's questions are asked in, and which ones answered lately."""
+    """Return the retrieval phase of each tenant, and the phases that answered lately."""
     found = [phase_of(config, tenant) for tenant in sorted(config.tenants)]
     detail = " · ".join(f"{each.tenant}: {each.line}" for each in found)
     if any(each.is_lowered for each in found):

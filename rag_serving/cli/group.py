@@ -179,7 +179,7 @@ def _load(target: str) -> Any:
 
 
 def _is_of_typer(error: Exception) -> bool:
-    """Return whether Typer tells this error itself: wrong arguments, `Exit`, `Abort`."""
+    """Return whether Typer reports this error itself: wrong arguments, `Exit`, `Abort`."""
     return type(error).__module__.startswith(("typer", "click"))
 
 

@@ -31,10 +31,10 @@ _PAGES_S = 1.5  # that a command waits for the pages of what is cited: its proce
 
 @contextmanager
 def open_pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> Iterator[Pipeline]:
-    """Yield the pipeline of a tenant. `asks`: its questions are recorded, and the model is opened beside the imports.
+    """Yield the pipeline of a tenant. `asks`: record its questions, and open the model in parallel with the imports.
 
     Raises:
-        ConfigError: the configuration cannot be used, or does not have the tenant.
+        ConfigError: the configuration cannot be used, or lacks the tenant.
     """
     from rag_serving.config.loading import load_config
     from rag_serving.models.lazy_embedder import open_guarded
@@ -87,7 +87,7 @@ def _cited(config: Config) -> Iterator[CitedPlaces]:
 
 
 def principal_of(pipeline: Pipeline, user: str | None, groups: list[str] | None) -> Principal:
-    """Return who asks, with the groups that the last sync found the user in."""
+    """Return the caller, with the user's groups as of the last sync."""
     from rag_serving.access.group_members import Memberships
     from rag_serving.access.principals import Principal
 

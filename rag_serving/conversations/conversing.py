@@ -79,7 +79,7 @@ class Conversing:
 
     @cached_property
     def extractive(self) -> Answering:
-        """Who answers earlier questions again."""
+        """The writer that answers earlier questions again."""
         extractive = self._config.generation.model_copy(update={"provider": EXTRACTIVE})
         return Answering(self._config.model_copy(update={"generation": extractive}), self._embedder)
 
@@ -92,7 +92,7 @@ class Conversing:
 
 
 def _asking_again(ask: Ask) -> AskAgain:
-    """Return what asks an earlier question again, once."""
+    """Return a function that repeats an earlier question, once."""
     has_failed = False  # what cannot be searched now is not tried for each earlier question anew
 
     @cache

@@ -212,7 +212,7 @@ def is_pick(text: str) -> bool:
 def may_pick(text: str, answer: str) -> bool:
     """Return whether a text may be the label of an option.
 
-    `answer`: what the client says that the turn before was answered; where it is known, it has to hold the text.
+    `answer`: the previous answer according to the client; if known, it must contain the text.
     """
     bare = _MEANT.sub("", text.strip(_AROUND_PICK))
     if not bare or len(bare) > _LONGEST_PICK or len(bare.split()) > _MOST_WORDS:
@@ -339,7 +339,7 @@ def carried(text: str, before: str) -> str:
 
 
 def joined(text: str, before: str) -> str | None:
-    """Return a question completed from the one before it, or None where it stands alone or nothing stands before."""
+    """Return a question completed from the one before it, or None if it is complete or there is none before."""
     text, before = text.strip(), before[:_LONGEST_CHARS].rstrip(_END)
     if not text or not before:
         return None
@@ -359,8 +359,7 @@ def joined(text: str, before: str) -> str | None:
 
 
 def asked_of(text: str, subject: str) -> str | None:
-    """Return a question that leans on another one, asked of a subject such as a page's title; None where nothing of its
-    own is left."""
+    """Return a follow-up rewritten about a subject such as a page's title; None if nothing of its own is left."""
     bare = _CONNECTIVE.sub("", text.strip()).rstrip(_END)
     if more := _MORE.fullmatch(bare):
         bare = "" if more["what"].lower() in _SAYS_NOTHING else more["what"]
@@ -373,17 +372,17 @@ def may_lean(text: str) -> bool:
 
 
 def goes_on(text: str) -> bool:
-    """Return whether a question begins as one that goes on from another: it may stand alone all the same."""
+    """Return whether a question begins like a follow-up; it may still be complete."""
     return _CONNECTIVE.match(text) is not None
 
 
 def is_other_case(text: str, before: str) -> bool:
-    """Return whether a question asks the one before it of another case ("what about contractors?")."""
+    """Return whether a question repeats the one before it for another case ("what about contractors?")."""
     return _other_case(text.strip(), before) is not None
 
 
 def _other_case(text: str, before: str) -> str | None:
-    """Return the case that the earlier question is asked of instead ("what about contractors?"), or None."""
+    """Return the new case for the earlier question ("what about contractors?"), or None."""
     if not before:
         return None
     said = _CONNECTIVE.sub("", text)
@@ -411,7 +410,7 @@ def _of_something() -> frozenset[str]:
 
 
 def _points_outside(said: str) -> bool:
-    """Return whether a pronoun stands in the first clause of a question, so that nothing before it can be meant."""
+    """Return whether the first clause of a question has a pronoun that nothing before it can resolve."""
     bare = _EXPLETIVE.sub(" ", said)
     pronoun = _PRONOUN.search(bare)
     if pronoun is None:

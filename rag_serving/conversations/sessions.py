@@ -427,7 +427,7 @@ class SessionStore:
 
 
 def _delete(connection: Connection, sessions: Sequence[str]) -> int:
-    """Delete sessions with all that was asked in them; return how many there were."""
+    """Delete sessions with all their questions; return how many there were."""
     for identifier in sessions:
         queries = select(QUERIES.c.id).where(QUERIES.c.session_id == identifier)
         connection.execute(delete(RESPONSES).where(RESPONSES.c.query_id.in_(queries)))

@@ -166,7 +166,7 @@ class PhaseController:
         on_change: Callable[[Change], object] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`configured`: the highest phase; `on_change` is told of every step, under no lock."""
+        """`configured`: the highest phase; `on_change`: called at every step, without a lock."""
         self._settings, self._clock, self._now = settings, clock, now
         self._on_change = on_change
         self._lock = threading.Lock()
@@ -190,7 +190,7 @@ class PhaseController:
         self._tell(change)
 
     def begin(self, asker: str | None = None) -> PhaseTurn:
-        """Return what a question that comes now is asked in; `end` must be called with it, whatever becomes of it."""
+        """Return the phase for a new question; always call `end` with it."""
         with self._lock:
             is_probe = self._may_probe()
             if is_probe:
@@ -217,7 +217,7 @@ class PhaseController:
 
     @property
     def in_force(self) -> int:
-        """The phase that questions are asked in; `OFF` where none is."""
+        """The phase in force; `OFF` if none is."""
         with self._lock:
             return self._in_force
 
@@ -249,7 +249,7 @@ class PhaseController:
         return self._move(self._in_force + 1, "up", f"{self._good_probes} questions in a row were answered well")
 
     def _judged(self) -> Change | None:
-        """Return the step down that the window asks for."""
+        """Return the step down that the window calls for."""
         settings, now = self._settings, self._clock()
         if not settings.automatic or now - self._changed_at < settings.window_s:
             return None
@@ -270,10 +270,10 @@ class PhaseController:
         return self._move(OFF if is_left else self._in_force - 1, "down", why)
 
     def _breach(self, found: Figures) -> Breach | None:
-        """Return what is wrong with the figures of a window, the worst first; nothing where they are too few.
+        """Return the worst fault of a window's figures; None if there are too few.
 
-        It has to be so of the questions of all callers, and of those without the caller whom it meets most: nobody
-        lowers the phase of others by what he asks.
+        It must affect all callers' questions, and still those without the most affected caller: nobody lowers the phase
+        for others.
         """
         if found.questions < self._settings.min_questions or self._fault(found) is None:
             return None

@@ -72,7 +72,7 @@ class Searches:
 
     @property
     def hanging(self) -> int:
-        """How many searches were left behind and have not ended yet."""
+        """The number of abandoned searches that are still running."""
         return self._hanging
 
     def allows(self, phase: int) -> bool:
@@ -80,8 +80,8 @@ class Searches:
         return self._breakers[phase].allow()
 
     def noted(self, phase: int, is_good: bool, asker: str | None = None) -> None:
-        """Count how asking in a phase went. Of failures in a row that one caller meets the first counts: nobody closes
-        a phase to others by what he asks."""
+        """Count the outcome of a phase. Of consecutive failures of one caller only the first counts: nobody closes a
+        phase for others."""
         breaker = self._breakers[phase]
         if is_good:
             self._failed_for.pop(phase, None)
@@ -118,7 +118,7 @@ class Searches:
                 self._leave(outcome, attempt)
 
     def _leave(self, outcome: Future[Any], attempt: Attempt) -> None:
-        """Leave a search behind: it tells nobody anything any more, and is counted until it ends."""
+        """Abandon a search: it reports nothing further, and counts as hanging until it ends."""
         attempt.abandon(outcome)
         with self._lock:
             self._hanging += 1
@@ -208,11 +208,11 @@ class Phases:
         return found
 
     def _run(self, search: Search[Result], generation: str, trace: StageTrace) -> Result:
-        """Return what the first phase that answers gives; the trace says which ones failed.
+        """Return the result of the first phase that answers; the trace lists the failed ones.
 
         Raises:
             NoPhaseError: none answers.
-            HiddenRowError: a stage asked for what its reader may not see.
+            HiddenRowError: a stage requested a row hidden from its reader.
         """
         self._began, self._reranker_s = self.clock(), 0.0
         if self.mode is not None:
@@ -285,8 +285,8 @@ class Phases:
         return found
 
     def _end(self, phase: int | None, found: StageTrace | None = None) -> None:
-        """Note which phase answered, and tell the controller. The reranker has a time limit of its own: its time says
-        nothing of the phase."""
+        """Record the phase that answered, and inform the controller. The reranker's time is not counted: it has a time
+        limit of its own."""
         self.phase = phase
         self.retrieval_ms = round((self.clock() - self._began - self._reranker_s) * 1000, 3)
         if self.control and self.turn:

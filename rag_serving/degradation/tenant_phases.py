@@ -75,7 +75,7 @@ class ChosenPhases:
         self._choice: ChosenPhase | None = None
 
     def current(self) -> ChosenPhase | None:
-        """Return the choice in force; None: the configuration holds. The file is read when it changes."""
+        """Return the choice in force; None: the configuration applies. The file is reread when it changes."""
         stamp = self._stamp_now()
         if stamp != self._stamp:
             self._stamp, self._choice = stamp, self._read() if stamp else None
@@ -152,17 +152,17 @@ class TenantPhases:
 
     @property
     def settings(self) -> PhaseSettings:
-        """What questions are asked by: what is configured, with what an operator chose."""
+        """The settings in force: the configured ones, overridden by an operator."""
         return self._settings
 
     @property
     def configured(self) -> PhaseSettings:
-        """What the configuration says."""
+        """The configured settings."""
         return self._configured
 
     @property
     def chosen(self) -> ChosenPhase | None:
-        """What an operator chose; None: nothing."""
+        """The operator's choice; None without one."""
         return self._chosen
 
     def watch(self, on_change: OnChange | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -209,18 +209,18 @@ class TenantPhases:
         self._settings = settings
 
     def state(self) -> PhaseState | None:
-        """Return how it stands; None where nothing is watched."""
+        """Return the controller's state; None if nothing is watched."""
         return self._watched.control.state() if self._watched else None
 
     @property
     def is_trial_over(self) -> bool:
-        """Whether what is tried out has failed, and is not asked for the time being."""
+        """Whether the trial has failed and is suspended."""
         canary, watched = self._settings.canary, self._watched
         return bool(canary and watched and watched.trial.in_force < _tried(canary, self._settings.phase))
 
     @property
     def hanging(self) -> int:
-        """How many searches hang."""
+        """The number of hanging searches."""
         return self._watched.searches.hanging if self._watched else 0
 
     @contextmanager

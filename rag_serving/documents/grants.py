@@ -28,14 +28,14 @@ def grantable(principal: Principal) -> list[str]:
 
 
 def granted(principal: Principal, asked: str | None) -> str | None:
-    """Return the reader class of the field `readers`; None where nothing is asked for.
+    """Return the reader class of the field `readers`; None if it is empty.
 
     Args:
-        principal: who uploads.
+        principal: the uploader.
         asked: `everyone`, one principal, or a JSON list of them.
 
     Raises:
-        GrantError: it cannot be read, or names what the caller may not grant.
+        GrantError: it is malformed, or names readers that the caller may not grant.
     """
     if asked is None or not asked.strip():
         return None

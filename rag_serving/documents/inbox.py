@@ -80,18 +80,18 @@ class Inbox:
         return {name: entry for name, entry in self.entries().items() if satisfies(principal, entry.readers)}
 
     def receive(self, principal: Principal | None, upload: Upload, most: int) -> Entry:
-        """Keep an upload: as a new document, as a new version of one, or as nothing where it is there already.
+        """Store an upload as a new document, as a new version of one, or not at all if it exists already.
 
         Args:
-            principal: who uploads; None: whoever has this machine, and so all documents.
-            upload: what was received.
-            most: documents that the inbox may hold.
+            principal: the uploader; None: the owner of this machine, and so of all documents.
+            upload: the received file.
+            most: the inbox's capacity in documents.
 
         Raises:
-            KindError: the file is of no kind that is read.
-            NoSuchDocumentError: the document to replace is not there for the caller.
-            TooManyDocumentsError: there are `most` documents already.
-            OSError: the disk does not take it.
+            KindError: the file's format is not supported.
+            NoSuchDocumentError: the document to replace does not exist for the caller.
+            TooManyDocumentsError: the inbox is full.
+            OSError: the disk refused the file.
         """
         name = safe_name(upload.name)
         kind = kind_of(name, upload.spool.head)

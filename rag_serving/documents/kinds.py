@@ -268,14 +268,14 @@ def is_document_name(name: str) -> bool:
 
 
 def kind_of(name: str, head: bytes) -> Kind:
-    """Return what a file seems to be, by its first bytes and then by its name; its whole content decides (`kind_in`).
+    """Return a file's apparent kind, by its first bytes and then by its name; `kind_in` decides by the whole content.
 
     Args:
-        name: the file's name; it decides among kinds of text, and what a container holds where its head does not say.
-        head: its first bytes, 4,096 of them where there are so many.
+        name: the file's name; it decides among kinds of text, and about containers whose head is inconclusive.
+        head: the first 4,096 bytes, or fewer.
 
     Raises:
-        KindError: it is of no kind that is read, or not what its name says.
+        KindError: the format is not supported, or contradicts the name.
     """
     if head.startswith(ZIP_HEADS):
         return _zip_by_head(name, head)

@@ -48,7 +48,7 @@ class NotedPages:
             write_bytes(self._new / name, b"")
 
     def take(self) -> frozenset[str]:
-        """Return what is to be read by who holds the lock of the source; it stays noted until `forget`."""
+        """Return the pages to read, under the source's lock; they stay noted until `forget`."""
         for name in _names(self._new):
             self._taken.mkdir(exist_ok=True)
             (self._new / name).replace(self._taken / name)

@@ -64,7 +64,7 @@ def redacted(text: str) -> str:
 
 
 def redacted_values(value: Any) -> Any:
-    """Return a JSON value whose texts hold no credentials."""
+    """Return a JSON value with the credentials in its texts redacted."""
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, Mapping):
@@ -87,7 +87,7 @@ def _holds(word: str, values: Iterable[str]) -> bool:
 
 
 def _values() -> list[str]:
-    """Return what is hidden wherever it stands, the longest first: one may be a part of another."""
+    """Return the secrets to redact, the longest first: one may be part of another."""
     secrets = {value for name in _variables for value in _secrets_in(os.environ.get(name, "").strip())}
     return sorted(secrets | _passwords, key=len, reverse=True)
 

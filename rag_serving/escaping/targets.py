@@ -63,7 +63,7 @@ def for_html(text: str) -> str:
 
 
 def for_json(value: Any, indent: int | None = None) -> str:
-    """Return the value as JSON that a terminal, a log or a script may hold: parsed, it is the same value."""
+    """Return the value as JSON that is safe in a terminal, a log or a script: parsed, it is the same value."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return _NOT_IN_JSON.sub(lambda match: json.dumps(match[0])[1:-1], text)
 

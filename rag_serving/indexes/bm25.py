@@ -52,7 +52,7 @@ class Bm25(ABC):
 
     @abstractmethod
     def occurrences(self, terms: Iterable[str]) -> Mapping[str, Occurrences]:
-        """Return where each of some terms stands; nowhere, where it is none of the index."""
+        """Return the occurrences of each term; none for a term that is not indexed."""
 
     def search(
         self,
@@ -61,12 +61,11 @@ class Bm25(ABC):
         allowed: Allowed | None = None,
         among: Allowed | None = None,
     ) -> list[Hit]:
-        """Return the k best chunks by BM25, only those with a term of the query, best first.
+        """Return the k best chunks by BM25, only those with a query term, best first.
 
         `terms` are analyzed terms, repetitions counting, or weights by term (a relevance model's). Rows outside
-        `allowed` [chunks] are not there at all: document frequencies and the mean length are those of the others, so
-        that no score tells of them.
-        `among` [chunks] only narrows what may come back.
+        `allowed` [chunks] do not exist: document frequencies and the mean length are those of the others, so that no
+        score reveals them. `among` [chunks] only narrows the result.
         """
         scores = self.scores(terms, allowed)
         if among is not None:
@@ -84,7 +83,7 @@ class Bm25(ABC):
         return scores
 
     def rows_with(self, terms: Iterable[str]) -> NDArray[np.int64]:
-        """Return the rows that hold every one of some analyzed terms, ascending; none without a term."""
+        """Return the rows with all of the analyzed terms, ascending; none without a term."""
         columns = sorted((found.rows for found in self.occurrences(sorted(set(terms))).values()), key=len)
         if not columns:
             return np.zeros(0, dtype=np.int64)
@@ -94,7 +93,7 @@ class Bm25(ABC):
         return np.sort(rows).astype(np.int64)
 
     def frequency(self, term: str, allowed: Allowed | None = None) -> int:
-        """Return how many of the `allowed` chunks hold an analyzed term."""
+        """Return the number of `allowed` chunks with an analyzed term."""
         rows = self.occurrences([term])[term].rows
         return len(rows) if allowed is None else int(np.count_nonzero(allowed[rows]))
 
@@ -106,7 +105,7 @@ class Bm25(ABC):
         return _mean(self._lengths)
 
     def _column(self, _: str, found: Occurrences) -> tuple[Numbers, Numbers]:
-        """Return the rows that hold a term, each once, and its weights there."""
+        """Return the rows with a term, each once, and its weights there."""
         return self._weighted(found, self._whole_mean, self.chunks)
 
     def _column_among(self, found: Occurrences, allowed: Allowed, mean: float) -> tuple[Numbers, Numbers]:
@@ -117,7 +116,7 @@ class Bm25(ABC):
         )
 
     def _weighted(self, found: Occurrences, mean: float, population: int) -> tuple[Numbers, Numbers]:
-        """Return rows that hold a term and its weights there, of so many chunks with this mean length."""
+        """Return the rows with a term and its weights there, among `population` chunks of this mean length."""
         rows, counts = found.rows, found.counts.astype(np.float32)
         if not len(rows):
             return rows, counts

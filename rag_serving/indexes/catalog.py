@@ -42,7 +42,7 @@ class GenerationInfo:
 
 
 def list_generations(store: Store, tenant: str) -> list[GenerationInfo]:
-    """Return every generation of a tenant, newest first; what cannot be read stands at the end with its problem."""
+    """Return every generation of a tenant, newest first; unreadable ones come last, with their problem."""
     folder = store.generations(tenant)
     ids = [path.name for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
     current, published = store.current(tenant), published_ids(store, tenant)
@@ -97,10 +97,10 @@ def rollback(store: Store, tenant: str, config: Config, generation_id: str | Non
 
 
 def published_generation(store: Store, tenant: str, config: Config) -> str | None:
-    """Return the generation that questions are answered from: in the folder, or in the database of `index`.
+    """Return the generation that answers questions, according to the folder or the database of `index`.
 
     Raises:
-        ConfigError, RemoteError: the database cannot be asked.
+        ConfigError, RemoteError: the database is unavailable.
     """
     if config.index.kind == "disk":
         return store.current(tenant)

@@ -145,7 +145,7 @@ class DenseIndex:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is known to be searched exactly because Chroma could not be used, a line for each shard."""
+        """Why shards are searched exactly instead of by Chroma, one line per shard."""
         if self._mode == "chroma" and not self._shards and self._table.rows:
             return (_NO_GRAPHS,)
         return tuple(shard.problem for shard in self._shards if shard.problem)
@@ -266,9 +266,9 @@ class OpenShard:
         return True
 
     def _distinct(self, vector: Vectors, k: int, rows: Rows, readers: Sequence[str] | None) -> Rows:
-        """Return the k rows of the nearest vectors, each once; more vectors are asked for until they are of k rows.
+        """Return the k rows of the nearest vectors, each once; more vectors are fetched until they cover k rows.
 
-        `rows`: those that the readers may see, whose vectors are all that there are to find.
+        `rows`: those visible to the readers; their vectors are all that can be found.
         """
         asked, most = k, self._vectors_of(rows)
         while True:
@@ -340,9 +340,9 @@ def open_client(place: ChromaLocation) -> Any:
 
 
 def close_clients() -> None:
-    """Close every client of this process: each holds some 5 MB for every collection it has opened.
+    """Close every client of this process: each takes some 5 MB per opened collection.
 
-    What a place's collections were opened for opens them again when it next asks.
+    Places reopen their collections on the next search.
     """
     with _lock:
         for _, client in _clients.values():

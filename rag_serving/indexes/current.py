@@ -364,7 +364,7 @@ class CurrentGeneration:
         self._failed, self.problem = (wanted, breaker), problem
 
     def _stand_in(self, wanted: str) -> None:
-        """Where no generation is open, open the last one published before a broken one, if it may answer instead."""
+        """If no generation is open, open the last one published before a broken one, unless that would widen access."""
         if self._slot.held is not None or self._pinned:
             return
         for generation_id in self._source.before(wanted):

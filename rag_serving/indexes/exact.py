@@ -161,10 +161,10 @@ def similarities(table: VectorTable, vector: Vectors, rows: NDArray[np.int64]) -
 
 
 def _cosines(vectors: Vectors | JoinedVectors, vector: Vectors, places: NDArray[np.int64]) -> Vectors:
-    """Return cosine similarity of the vectors at some places to `vector` [d].
+    """Return the cosine similarity of the vectors at some places to `vector` [d].
 
-    Each is summed alone: equal vectors get equal scores wherever they stand, which BLAS does not promise. Nor does
-    this start BLAS's threads, which would be in each other's way where several questions are answered.
+    Each is summed alone: equal vectors get equal scores at every place, which BLAS does not guarantee. Nor does this
+    start BLAS's threads, which would compete when several questions are answered.
     """
     scores = np.empty(len(places), np.float32)
     for start in range(0, len(places), _BLOCK):

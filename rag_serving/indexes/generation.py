@@ -57,12 +57,11 @@ class Generation(IndexedChunks):
     def open(
         cls, store: Store, tenant: str, generation_id: str, config: Config, memory_bytes: int | None = None
     ) -> Generation:
-        """Open a complete generation; `memory_bytes` of its files are held in memory, as the configuration says where
-        nothing is given.
+        """Open a complete generation; up to `memory_bytes` of its files are read into memory, by default as configured.
 
         Raises:
-            StoreError: it does not exist, or a file is missing, altered or of another version; the message says how
-                to mend it.
+            StoreError: it does not exist, or a file is missing, altered or of another version; the message says how to
+                repair it.
         """
         files = read_files(
             store,
@@ -82,7 +81,7 @@ class Generation(IndexedChunks):
         return self.originals.get(page_id)
 
     def classes_for(self, _: Principal) -> frozenset[str]:
-        """Return the reader classes of chunks and of other places, whoever asks."""
+        """Return the reader classes of chunks and of other occurrences, for any caller."""
         return self.known_classes
 
     def hides(self, view: ReaderView, chunk_id: str) -> bool:
@@ -91,14 +90,14 @@ class Generation(IndexedChunks):
 
     @property
     def newest(self) -> Mapping[str, datetime]:
-        """When the newest page of each source was made."""
+        """The time of each source's newest page."""
         return newest_pages(self.table)
 
     @property
     def is_altered(self) -> bool:
-        """Whether a file that is mapped was written to since it was opened.
+        """Whether a mapped file was written to since it was opened.
 
-        One that was replaced or deleted is still read as it was, and what is in memory stays as it is.
+        A replaced or deleted file still reads as before, and so does memory.
         """
         for path, then in self._mapped.items():
             now = stamp_of(path)
@@ -107,7 +106,7 @@ class Generation(IndexedChunks):
         return False
 
     def dense_faults(self) -> tuple[str, ...]:
-        """Return what keeps Chroma from answering for a shard, a line each; every collection is opened to tell."""
+        """Return why Chroma cannot answer for a shard, one line each; this opens every collection."""
         return self._collections.connect()
 
     def exact(self, vector: NDArray[np.float32], k: int, classes: frozenset[str]) -> list[Hit]:
@@ -133,7 +132,7 @@ class Generation(IndexedChunks):
         return list(self._rows)
 
     def lexical_ids(self) -> list[str]:
-        """Return the chunk id of every row as the lexical index holds it."""
+        """Return the chunk id of every row of the lexical index."""
         return self._words.chunk_ids()
 
 

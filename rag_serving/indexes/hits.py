@@ -19,7 +19,7 @@ class Hit(NamedTuple):
 
 
 def best(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> list[Hit]:
-    """Return the k best of `rows` by `scores` [n], best first; equal scores stand in row order."""
+    """Return the k best of `rows` by `scores` [n], best first; ties in row order."""
     if k <= 0 or not len(rows):
         return []
     if len(rows) > k:

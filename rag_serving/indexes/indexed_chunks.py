@@ -59,12 +59,12 @@ class IndexedChunks:
 
     @cached_property
     def sets(self) -> SetTablesOfReaders:
-        """What queries over sets read."""
+        """The tables for queries about sets."""
         return self._sets()
 
     @property
     def degraded(self) -> tuple[str, ...]:
-        """What was found not to work as built, a line each; empty when all is well."""
+        """The degraded parts, one line each; empty if all is well."""
         return self._dense.problems
 
     def chunk(self, row: int, classes: frozenset[str] = frozenset()) -> Chunk:
@@ -162,23 +162,23 @@ class IndexedChunks:
         return self.tree.means(scores, rows, self._readable.of(classes).rows)
 
     def term_weights(self, terms: Iterable[str], classes: frozenset[str]) -> dict[str, float]:
-        """Return inverse document frequency of analyzed terms, ln(1 + (N - n + ½) / (n + ½)).
+        """Return inverse document frequencies of analyzed terms, ln(1 + (N - n + ½) / (n + ½)).
 
-        Counted among the chunks of the given reader classes, so that a weight tells nothing of other chunks.
+        Counted among the chunks of the given reader classes, so that a weight reveals nothing of other chunks.
         """
         readable = self._readable.of(classes)
         return {term: idf(self._lexical.frequency(term, readable.limits), len(readable.rows)) for term in terms}
 
     def expect(self, terms: Iterable[str]) -> None:
-        """Hear which analyzed terms are asked for next."""
+        """Prefetch the analyzed terms that are needed next."""
         self._lexical.occurrences(list(terms))
 
     def frequency(self, term: str, classes: frozenset[str]) -> int:
-        """Return how many chunks of the given reader classes hold an analyzed term."""
+        """Return the number of chunks of the given reader classes with an analyzed term."""
         return self._lexical.frequency(term, self._readable.of(classes).limits)
 
     def rows_with(self, terms: Iterable[str], classes: frozenset[str]) -> NDArray[np.int64]:
-        """Return the rows of the given reader classes that hold every one of some analyzed terms, ascending."""
+        """Return the rows of the given reader classes with all of the analyzed terms, ascending."""
         rows = self._lexical.rows_with(terms)
         return rows[self._readable.of(classes).mask[rows]]
 
@@ -224,7 +224,7 @@ class IndexedChunks:
 
     @cached_property
     def speller(self) -> Speller:
-        """The words of all chunks: who asks it says which of them may be told."""
+        """The vocabulary of all chunks: the caller decides which words may be revealed."""
         return Speller(self._lexical.terms())
 
     def vectors(self, rows: Sequence[int]) -> NDArray[np.float32]:
@@ -243,7 +243,7 @@ class IndexedChunks:
         return self._sentences.best(vector, rows) if self._sentences else np.full((len(rows), 2), np.nan)
 
     def close(self) -> None:
-        """Release what the searches hold; they must not be used afterwards."""
+        """Release the resources of the searches, which must not be used afterwards."""
         self._dense.close()
 
     def rows_of_page(self, page_id: str) -> NDArray[np.int64]:

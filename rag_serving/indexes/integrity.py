@@ -172,7 +172,7 @@ def _content_fault(
 
 
 def _marked(mark: Path) -> Iterator[Damage]:
-    """Yield what was found before and is not mended; a mark that cannot be read still says that there is something."""
+    """Yield known damage that is not repaired yet; an unreadable mark counts as damage."""
     if not mark.exists():
         return
     try:

@@ -56,7 +56,7 @@ class _Postings(NamedTuple):
         return self.owners[self.starts[number] : self.starts[number + 1]]
 
     def places(self) -> Numbers:
-        """Return for each value the place of the list that holds it."""
+        """Return for each value the index of its list."""
         return np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
 
 
@@ -73,7 +73,7 @@ class _Titles:
         self._places = _Postings(_borders(numbers, words), np.argsort(numbers, kind="stable"))
 
     def places(self, numbers: Collection[int]) -> Numbers:
-        """Return where words with these numbers stand."""
+        """Return the positions of the words with these numbers."""
         return _joined([self._places.at(number) for number in numbers])
 
 
@@ -97,7 +97,7 @@ class KeywordIndex:
         return len(self.lengths)
 
     def expect(self, words: Iterable[str]) -> None:
-        """Fetch together where words stand that are asked for next: here nothing, all of it is at hand."""
+        """Prefetch the positions of words that are needed next: nothing to do here."""
 
     def expect_stems(self, stems: Iterable[str]) -> None:
         """Fetch the same of all words with these stems."""
@@ -118,11 +118,11 @@ class KeywordIndex:
         return str(self._words[number].as_py())
 
     def content_postings(self) -> tuple[list[str], Numbers, Numbers]:
-        """Return all words, where the rows of each begin [words + 1], and the rows that hold it in their content."""
+        """Return all words, the starts of their rows [words + 1], and the rows with them in their content."""
         return self._words.to_pylist(), self._postings.starts, self._postings.owners
 
     def rows(self, number: int) -> Numbers:
-        """Return the rows that hold a word in their content, ascending."""
+        """Return the rows with a word in their content, ascending."""
         return self._postings.at(number)
 
     def labelled(self, number: int) -> Numbers:
@@ -141,7 +141,7 @@ class KeywordIndex:
 
     @cached_property
     def speller(self) -> Speller:
-        """The stems of all words: who asks it says which of them may be told."""
+        """The stems of all words: the caller decides which may be revealed."""
         return Speller(self._stem_ranges.keys() - {""})
 
     @cached_property
@@ -150,7 +150,7 @@ class KeywordIndex:
 
     @cached_property
     def _stem_ranges(self) -> dict[str, tuple[int, int]]:
-        """Where the words of each stem stand in the order of stems."""
+        """The range of each stem's words in the order of stems."""
         stems = self._stems.to_pylist()
         ordered = [stems[number] for number in self._by_stem.tolist()]
         borders = [place for place in range(len(ordered)) if not place or ordered[place] != ordered[place - 1]]
@@ -180,7 +180,7 @@ class ReadableKeywords:
         return len(self._index), self._index.pages
 
     def expect(self, words: Iterable[str]) -> None:
-        """Say which words are asked for next: a database is asked for them once."""
+        """Announce the words that are needed next: a database then gets one query."""
         self._index.expect(words)
 
     def rows_with(self, words: Collection[str]) -> Rows:
@@ -198,8 +198,8 @@ class ReadableKeywords:
         return self._open(_joined([self._index.labelled(number) for number in self._index.numbers(words)]))
 
     def pages_named(self, run: Sequence[Collection[str]], left_out: frozenset[str]) -> tuple[Rows, Rows]:
-        """Return the pages whose titles hold a run of words, one of each collection, one after the other; and those of
-        them whose titles are nothing else. Titles are read without `left_out`."""
+        """Return the pages whose titles contain a run of words, one from each collection in order; and those whose
+        titles are nothing else. Titles are read without `left_out`."""
         titles, size = self._index.titles(left_out), len(run)
         places: Numbers = titles.places(self._index.numbers(run[0])) if run else _NONE
         for shift, words in enumerate(run[1:], start=1):
@@ -218,7 +218,7 @@ class ReadableKeywords:
         return any(self._readable.mask[self._index.named(number)].any() for number in self._index.numbers([word]))
 
     def has_word(self, words: Collection[str]) -> bool:
-        """Return whether one of some words stands in content, titles or labels."""
+        """Return whether one of the words occurs in content, titles or labels."""
         return any(self._has(number) for number in self._index.numbers(words))
 
     def correction(self, word: str) -> str | None:
@@ -226,7 +226,7 @@ class ReadableKeywords:
         return self._index.speller.correction(word, self.frequency, self._written, self._index.expect_stems)
 
     def frequency(self, stem: str) -> int:
-        """Return how many rows hold a word with this stem in content, title or labels."""
+        """Return the number of rows with a word of this stem in content, title or labels."""
         numbers = self._index.with_stem(stem)
         if not numbers:
             return 0

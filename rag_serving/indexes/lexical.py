@@ -98,7 +98,7 @@ class LexicalIndex(Bm25):
         return self._vocabulary
 
     def occurrences(self, terms: Iterable[str]) -> Mapping[str, Occurrences]:
-        """Return where each of some terms stands."""
+        """Return the occurrences of each term."""
         parts = {term: self._part(term) for term in terms}
         return {term: Occurrences(self._rows[part], self._counts[part]) for term, part in parts.items()}
 
@@ -117,11 +117,11 @@ class LexicalIndex(Bm25):
         return terms, self._starts, self._rows, self._counts
 
     def _column(self, term: str, found: Occurrences) -> tuple[Numbers, Numbers]:
-        """Return the rows that hold a term, each once, and its weights there, which bm25s computed."""
+        """Return the rows with a term, each once, and its weights there, computed by bm25s."""
         return found.rows, self._weights[self._part(term)]
 
     def counts_of(self, rows: Sequence[int]) -> list[dict[str, int]]:
-        """Return how often each term stands in each of some rows, as the index has it."""
+        """Return the frequency of each indexed term in each of some rows."""
         wanted = {row: number for number, row in enumerate(rows)}
         counts: list[dict[str, int]] = [{} for _ in rows]
         places = np.flatnonzero(np.isin(self._rows, np.asarray(rows)))

@@ -197,7 +197,7 @@ class PageContents:
 
 
 def page_of(chunk_id: str) -> str:
-    """Return the page id in a chunk id, which may hold colons itself."""
+    """Return the page id in a chunk id; it may contain colons itself."""
     return chunk_id.rsplit(":", 2)[0]
 
 

@@ -54,12 +54,12 @@ class ReaderView(Protocol):
 
     @property
     def degraded(self) -> tuple[str, ...]:
-        """Return what was found not to work as built, a line each."""
+        """Return the degraded parts, one line each."""
         ...
 
     @property
     def names(self) -> Names:
-        """Return the spaces, labels and titles of the chunks, and of the other places where their texts stand."""
+        """Return the spaces, labels and titles of the chunks, and of the other occurrences of their texts."""
         ...
 
     @property
@@ -96,11 +96,11 @@ class ReaderView(Protocol):
         ...
 
     def expect(self, terms: Iterable[str]) -> None:
-        """Hear which analyzed terms are asked for next, so that what is known of them is fetched together."""
+        """Prefetch the analyzed terms that are needed next."""
         ...
 
     def frequency(self, term: str) -> int:
-        """Return how many chunks hold an analyzed term."""
+        """Return the number of chunks with an analyzed term."""
         ...
 
     def correction(self, word: str) -> str | None:
@@ -108,7 +108,7 @@ class ReaderView(Protocol):
         ...
 
     def holding(self, phrase: str) -> Rows:
-        """Return the rows that hold a phrase to the letter, ascending, of the first 1,000 that hold all its words."""
+        """Return the rows with a phrase verbatim, ascending, among the first 1,000 with all its words."""
         ...
 
     def matching(self, filters: Filters) -> Mask:
@@ -126,7 +126,7 @@ class ReaderView(Protocol):
     def sentence_similarities(self, vector: Vector, rows: Sequence[int], texts: Sequence[str]) -> list[float | None]:
         """Return the cosine similarity to `vector` [d] of texts that are sentences of some rows.
 
-        None for a text whose vector is not stored, or that stands in none of the rows.
+        None for a text without a stored vector, or in none of the rows.
         """
         ...
 
@@ -227,7 +227,7 @@ class ReaderView(Protocol):
         ...
 
     def set_tables(self, among: Collection[str] | None = None) -> SetTables | None:
-        """Return what queries over sets read: the pages and passages that the reader may see, and nothing that tells
-        of others; None where the generation was built without, or is in a database and this machine lacks its folder.
-        `among`: of these pages alone, none that shows text of another."""
+        """Return the tables for queries about sets, limited to the pages and passages visible to the reader. None if
+        the generation was built without, or is in a database and this machine lacks its folder. `among`: only these
+        pages, none with text of another."""
         ...

@@ -36,7 +36,7 @@ class ReadableRows:
         self._found = lru_cache(maxsize=_REMEMBERED)(self._find)
 
     def of(self, classes: frozenset[str]) -> Readable:
-        """Return the rows of some classes, found once for those that occur here: others must not fill the cache."""
+        """Return the rows of some classes; unknown classes are ignored, so that they cannot fill the cache."""
         return self._found(classes & self.classes)
 
     def class_of(self, row: int) -> str:

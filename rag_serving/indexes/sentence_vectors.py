@@ -30,7 +30,7 @@ class SentencesError(Exception):
 
 
 def sentence_key(text: str) -> int:
-    """Return the number that a text's vector is found under: 64 bits of its BLAKE2b digest."""
+    """Return the key of a text's vector: 64 bits of its BLAKE2b digest."""
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 

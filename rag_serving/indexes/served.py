@@ -52,7 +52,7 @@ class ServedGeneration(Protocol):
 
     @property
     def degraded(self) -> tuple[str, ...]:
-        """Return what was found not to work as built, a line each."""
+        """Return the degraded parts, one line each."""
         ...
 
     @property
@@ -83,8 +83,8 @@ class ServedGeneration(Protocol):
         ...
 
     def classes_for(self, principal: Principal) -> frozenset[str]:
-        """Return the reader classes that this process may know of when a principal asks: all of them, or those that
-        the principal satisfies."""
+        """Return the reader classes known to this process for a principal: all of them, or those that the principal
+        satisfies."""
         ...
 
     def hides(self, view: ReaderView, chunk_id: str) -> bool:

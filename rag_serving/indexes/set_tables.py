@@ -87,7 +87,7 @@ class SetTablesOfReaders:
         return SetTables(_without_hidden(told), texts, tables.classes)
 
     def _made_once(self, classes: frozenset[str]) -> Callable[[], SetTables | None]:
-        """Return what gives the tables: who asks first makes them, and others of the same classes wait for that."""
+        """Return a provider of the tables: the first caller makes them, others of the same classes wait."""
         lock, made = threading.Lock(), list[SetTables | None]()
 
         def tables() -> SetTables | None:

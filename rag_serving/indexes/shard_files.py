@@ -22,7 +22,7 @@ _NOTES = "shard-files"
 
 
 def graph_folders(folder: Path) -> frozenset[str]:
-    """Return the names of the folders that hold a graph; those that a shard adds are its own."""
+    """Return the names of the folders with a graph; graphs added by a shard are its own."""
     found = (path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else ()
     return frozenset(path.name for path in found) - {_NOTES}
 

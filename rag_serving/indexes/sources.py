@@ -159,11 +159,11 @@ class FolderSource:
         return tuple((file.st_ino, file.st_mtime_ns) for file in statuses)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is open."""
 
 
 def open_source(store: Store, tenant: str, config: Config) -> GenerationSource:
-    """Return where `index.kind` says that the generations of a tenant are; nothing is asked yet.
+    """Return the source of a tenant's generations according to `index.kind`; it is not contacted yet.
 
     Raises:
         ConfigError: the plug-in of its database is missing.

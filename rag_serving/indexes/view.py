@@ -46,7 +46,7 @@ class GenerationView:
         classes: frozenset[str],
         satisfied: Callable[[frozenset[str]], frozenset[str]] | None = None,
     ) -> None:
-        """`satisfied`: tells which of some reader classes the reader satisfies; None: no other than `classes`."""
+        """`satisfied`: returns the subset of reader classes that the reader satisfies; None: only `classes`."""
         self._generation = generation
         self._classes = classes
         self._satisfied = satisfied or classes.intersection
@@ -235,7 +235,7 @@ class GenerationView:
         return self._generation.rows_with(terms, self._classes)
 
     def _spellings(self, stem: str) -> Iterator[str]:
-        """Yield the words in lower case that have this stem in the first passages that hold it."""
+        """Yield the lower-case words with this stem in the first passages that contain it."""
         for text in self._generation.wordings(self._rows_with([stem])[:_SHOWING].tolist()):
             words = re.findall(rf"\b{stem[0]}[a-z]*", text.lower())
             yield from (word for word, its in zip(words, stems(words), strict=True) if its == stem)

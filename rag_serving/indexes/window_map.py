@@ -47,7 +47,7 @@ class WindowMap:
         return len(self.counts)
 
     def places(self, rows: Rows) -> Places:
-        """Return where the vectors of some rows stand, row by row."""
+        """Return the places of the vectors of some rows, row by row."""
         counts = self.counts[rows]
         starts = np.cumsum(counts) - counts
         shifts = np.repeat(self._starts[rows] - starts, counts)

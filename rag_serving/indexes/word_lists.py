@@ -87,7 +87,7 @@ class NumberLists:
         return list_array(borders.astype(np.int32), places[numbers])
 
     def inverted(self, places: Numbers) -> Any:
-        """Return for each place the lists that hold its number, ascending, as an Arrow array."""
+        """Return for each place the lists that contain its number, ascending, as an Arrow array."""
         numbers = places[np.frombuffer(self._numbers, np.int32)] if self._numbers else np.zeros(0, np.int32)
         owners = np.repeat(np.arange(len(self), dtype=np.int32), np.diff(np.array(self._borders)))
         borders = np.concatenate([[0], np.cumsum(np.bincount(numbers, minlength=len(places)))])
@@ -114,7 +114,7 @@ def headings_below(title: str, path: Sequence[str] | None) -> list[str]:
 
 
 def words_table(spelt: Sequence[str], rows: pa.ListArray) -> pa.Table:
-    """Return KEYWORD_WORDS of words in code point order, and the rows that hold each."""
+    """Return KEYWORD_WORDS of words in code point order, and the rows with each."""
     stemmed = ["" if word in STOP_WORDS else stem for word, stem in zip(spelt, stems(spelt), strict=True)]
     columns = {
         "word": spelt,

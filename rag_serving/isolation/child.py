@@ -43,10 +43,10 @@ class Child:
         self._ending: Callable[[], object] = lambda: None
 
     def ask(self, request: Frame, progress: Progress | None = None) -> Frame:
-        """Return the answer; `progress` is told how far it is, where the child says so.
+        """Return the answer; `progress` receives the child's reports.
 
         Raises:
-            ParseError: there is none, for the reason that it gives; the next question finds a new process.
+            ParseError: the child failed, with its reason; the next request starts a new process.
         """
         with self._turn:
             process = self._process = self._process or self._started()
@@ -141,7 +141,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _kill(process: subprocess.Popen[bytes], is_late: threading.Event | None = None) -> None:
-    """End the process and its group; the event tells that it was for its time."""
+    """Kill the process and its group; the event marks a timeout."""
     if is_late is not None:
         is_late.set()
     with suppress(OSError):

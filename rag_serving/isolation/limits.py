@@ -43,7 +43,7 @@ class Limits(NamedTuple):
 
 
 def limit_process() -> None:
-    """Set what holds for the process as a whole: no core file, no file written, few files open."""
+    """Set the limits of the process: no core file, no file written, few files open."""
     with suppress(ImportError):
         import resource
 
@@ -56,7 +56,7 @@ def limit_process() -> None:
 
 
 def limit_document(limits: Limits) -> None:
-    """Set what holds from now on for one document: time, and memory beyond what the process has already."""
+    """Set the limits of the next document: time, and memory beyond what the process has already."""
     if hasattr(signal, "alarm"):
         signal.alarm(limits.clock_seconds)
     with suppress(ImportError):
@@ -79,7 +79,7 @@ def end_of_document() -> None:
 
 
 def address_space() -> int:
-    """Return the bytes of address space that this process has, 0 where the system does not tell."""
+    """Return the bytes of address space of this process, 0 if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):

@@ -32,10 +32,10 @@ _KEPT_MB = 256  # of address space beyond that at the start; a process that has 
 
 
 def run(answer: Answer, imports: Sequence[str] = ()) -> None:
-    """Answer what comes on standard input until nobody asks.
+    """Answer requests from standard input until it is closed.
 
-    Standard output is the answers' alone: whatever a library prints goes nowhere. `imports`: modules whose memory
-    counts for no document.
+    Standard output is reserved for answers: library output is discarded. `imports`: modules whose memory counts for no
+    document.
     """
     warnings.simplefilter("ignore")
     for name in ("SIGXCPU", "SIGALRM", "SIGIO"):
@@ -65,7 +65,7 @@ def serve(requests: IO[bytes], answers: IO[bytes], answer: Answer) -> None:
 
 
 def report(done: int, total: int) -> None:
-    """Tell whoever waits for the answer how far it is; not told more often than anybody reads."""
+    """Report progress to the caller, at most as often as it is read."""
     if (reports := _reports.get()) is not None:
         reports(done, total)
 

@@ -49,19 +49,19 @@ class Calls:
         self._callers = callers
 
     async def run(self, context: Context, work: Callable[[Caller], Result]) -> Result:
-        """Return the result of some work in a thread; it ends where nobody waits for it any more.
+        """Return the result of some work in a thread; it stops once nobody waits for it.
 
         Raises:
-            ToolError: it fails in a way that the caller is told.
+            ToolError: the work failed with an error meant for the caller.
         """
         caller = self.caller(context)
         return await _in_thread(caller, lambda: work(caller))
 
     async def answer(self, context: Context, work: Callable[[Caller, Listen], Result]) -> Result:
-        """Return the same for work that reports how far it is; it holds one of the slots of answers.
+        """Return the same for work that reports progress; it takes one of the slots for answers.
 
         Raises:
-            ToolError: it fails in a way that the caller is told, or there is no slot.
+            ToolError: the work failed with an error meant for the caller, or no slot is free.
         """
         caller, progress = self.caller(context), _Progress(context)
         ended = caller.take_slot()
@@ -155,7 +155,7 @@ def _within_deadline(caller: Caller, work: Callable[[], Result]) -> Result:
     """Return the result of some work that ends by the caller's deadline.
 
     Raises:
-        ToolError: it fails in a way that the caller is told.
+        ToolError: the work failed with an error meant for the caller.
     """
     with within(caller.deadline):
         try:
@@ -169,7 +169,7 @@ def _within_deadline(caller: Caller, work: Callable[[], Result]) -> Result:
 
 
 def message_of(error: Exception) -> str | None:
-    """Return what the caller is told of an error; None where it is none of those that are expected."""
+    """Return the caller's message for an error; None if the error is unexpected."""
     if isinstance(error, ReceiptsAwayError):
         return RECEIPTS_AWAY
     if isinstance(error, ReceiptError):

@@ -162,7 +162,7 @@ def page_of(view: ReaderView, page_id: str) -> Document | None:
 
 
 def _section_text(section: dict[str, Any]) -> str:
-    """Return a section with its heading; a passage that is kept elsewhere is named by where it stands."""
+    """Return a section with its heading; a passage stored elsewhere is replaced by its location."""
     heading = f"{'#' * min(section['level'] + 1, 6)} {section['heading']}"
     texts = [chunk["text"] or _elsewhere(chunk["missing"]) for chunk in section["chunks"]]
     return "\n\n".join([heading, *texts] if section["heading"] else texts)

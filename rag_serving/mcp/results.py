@@ -276,7 +276,7 @@ class CheckOutput(Result):
 
 
 def hit_of(candidate: Candidate) -> SearchHit:
-    """Return a found page."""
+    """Return a page of the results."""
     chunk = candidate.chunk
     return SearchHit(
         id=chunk.page_id,
@@ -288,7 +288,7 @@ def hit_of(candidate: Candidate) -> SearchHit:
 
 
 def found_passage(candidate: Candidate) -> FoundPassage:
-    """Return a found passage with its text."""
+    """Return a matching passage with its text."""
     chunk = candidate.chunk
     return FoundPassage(
         **book_fields(chunk),
@@ -325,7 +325,7 @@ def book_fields(chunk: Chunk) -> dict[str, Any]:
 
 
 def passage_id_of(chunk: Chunk) -> str:
-    """Return what a passage is asked for by."""
+    """Return the id by which clients request a passage."""
     return chunk.passage_id or chunk.chunk_id
 
 

@@ -55,9 +55,9 @@ class Breaker:
             self._failed, self._opened_at, self._probing = 0, None, False
 
     def fail(self) -> None:
-        """The server failed: open when it did so `failures` times in a row, or when this was the probe.
+        """Count a failure: open after `failures` in a row, or if this was the probe.
 
-        A failure that comes in while it is open, of a question asked before, changes nothing.
+        A failure that arrives while open, of an earlier request, changes nothing.
         """
         with self._lock:
             self._failed += 1

@@ -105,8 +105,8 @@ def bearer(variable: str | None, setting: str) -> dict[str, str]:
 
 
 def in_time(ask: Callable[[], Result], seconds: float, too_late: Callable[[], NoReturn]) -> Result:
-    """Return what a server answers. Where a request waits for it, that is waited for no longer than the request may
-    take, nor than anybody waits for the request: the asking goes on in a thread that is left behind.
+    """Return a server's response. Within a request, wait no longer than its deadline, and not after its client left;
+    the call to the server goes on in an abandoned thread.
 
     Raises:
         StoppedError: the request's time is over, or nobody waits any more.
@@ -130,7 +130,7 @@ async def name_trace_async(request: httpx.Request) -> None:
 
 
 def hooks() -> dict[str, list[Callable[..., object]]]:
-    """Return the hooks of an httpx client that asks a model server."""
+    """Return the hooks of an httpx client for a model server."""
     return {"request": [name_trace], "response": [refuse_busy]}
 
 
@@ -144,7 +144,8 @@ def server_of(url: str) -> dict[str, Value | None]:
 
 
 def wait_s(state: RetryCallState, backoff_s: float, jitter: float = 1.0) -> float:
-    """Return what the server asked for, else the backoff doubled with every try and up to `jitter` of it more."""
+    """Return the delay requested by the server, else the backoff doubled with every try and up to `jitter` of it
+    more."""
     error = state.outcome.exception() if state.outcome else None
     if isinstance(error, ServerBusyError) and error.retry_after_s is not None:
         return error.retry_after_s
@@ -153,7 +154,7 @@ def wait_s(state: RetryCallState, backoff_s: float, jitter: float = 1.0) -> floa
 
 
 def _retry_after_s(response: httpx.Response) -> float | None:
-    """Seconds that `Retry-After` asks for, given as seconds or as a date (RFC 9110, section 10.2.3)."""
+    """Return the seconds of `Retry-After`, given as seconds or as a date (RFC 9110, section 10.2.3)."""
     value = response.headers.get("Retry-After", "").strip()
     if value.isdecimal():
         return float(value)

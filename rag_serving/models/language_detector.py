@@ -40,9 +40,9 @@ _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 def question_language(text: str) -> str:
-    """Return the language of a question, by its ISO 639 code; `en` where it cannot be told, or is not certain.
+    """Return the language of a question as an ISO 639 code; `en` if unknown or uncertain.
 
-    Names, code and what is hardly a sentence tell nothing. A question in plain English opens no model (2 µs).
+    Names, code and fragments are no evidence. A question in plain English loads no model (2 µs).
     """
     if is_plainly_english(text):
         return ENGLISH
@@ -55,9 +55,9 @@ def question_language(text: str) -> str:
 
 
 def shares_of_languages(texts: Sequence[str], known: Sequence[str | None] = ()) -> dict[str, float]:
-    """Return the share of each language among passages, the largest first; those that tell none are left out.
+    """Return the share of each language among passages, the largest first; undetermined passages are left out.
 
-    `known`: the language of each where it was told before, so that it need not be looked for.
+    `known`: languages that need no detection.
     """
     told: Counter[str] = Counter()
     for text, language in zip_longest(texts, known):
@@ -72,7 +72,7 @@ def _language_of(passage: str) -> str | None:
 
 
 def page_language(texts: Sequence[str]) -> str | None:
-    """Return the language that most of a page's texts are in, ISO 639-1; None where they tell none."""
+    """Return the majority language of a page's texts, ISO 639-1; None if undetermined."""
     language, share = next(iter(shares_of_languages(texts).items()), ("", 0.0))
     return language if share > _HALF else None
 

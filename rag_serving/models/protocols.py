@@ -35,7 +35,7 @@ class Tokenizer(Protocol):
 
     @property
     def name(self) -> str:
-        """What chunks are cut by; another name may cut them elsewhere."""
+        """The identity of the tokenizer: another name may cut chunks elsewhere."""
         ...
 
     def offsets(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
@@ -65,7 +65,7 @@ class Embedder(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Length of a vector; a remote model is asked once.
+        """Length of a vector; one request to a remote model.
 
         Raises:
             ModelError: the model does not answer.
@@ -89,9 +89,9 @@ class Embedder(Protocol):
         ...
 
     def check(self) -> str:
-        """Return one line of what was found.
+        """Return the state of the model in one line.
 
         Raises:
-            ModelError: the model is of no use; the message says how to mend it.
+            ModelError: the model is unusable; the message says how to fix it.
         """
         ...

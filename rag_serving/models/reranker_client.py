@@ -147,7 +147,7 @@ class RemoteReranker:
         return None
 
     def close(self) -> None:
-        """Close the connections; asking again opens new ones."""
+        """Close the connections; the next request opens new ones."""
         if self._client is not None:
             self._loop.run(self._client.aclose(), _CHECK_S)
             self._client = None

@@ -54,9 +54,9 @@ def in_book_order(lock: Lock) -> Lock:
 
 
 def book_gates(config: Config, lock: Lock) -> Gates:
-    """Return the gates of a question to books: nothing is shown that is not told with confidence.
+    """Return the gates of a question about books: only confident answers are shown.
 
-    Where no passage has a similarity, since no embedding model could be asked, the words decide as they always do.
+    Without similarities, for want of an embedding model, the words decide as usual.
     """
     profile, gates = config.profiles.book, config.gates
     similarity, confidence = profile.min_similarity, profile.min_confidence

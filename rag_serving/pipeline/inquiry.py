@@ -109,7 +109,7 @@ class Inquiry:
 
     @property
     def vectors(self) -> Embedder:
-        """What embeds questions of the asker, who may have asked them before."""
+        """The embedder of the asker's questions, with their recent vectors."""
         return self.embedder or self.tenant.memory.vectors.of(self.request.principal.user)
 
     @property

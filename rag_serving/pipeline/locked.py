@@ -66,7 +66,7 @@ class Locked:
 
     @property
     def is_known(self) -> bool:
-        """Whether the search model knows the language of the question."""
+        """Whether the search model supports the language of the question."""
         return knows(self.view.embedder.name, self.search.query.language)
 
     @property
@@ -105,7 +105,7 @@ class Locked:
         return replace(self, lock=Lock(lock[: max(count, len(first))]), parts=(self.part(0, len(first), True),))
 
     def evidence(self, lock: Lock, has_snippets: bool) -> tuple[Evidence, ...]:
-        """Return the evidence of the passages of a lock, each by the search that found it."""
+        """Return the evidence of a lock's passages, each by its own search."""
         if self.second is None:
             return evidence_of(self.search, lock, has_snippets)
         at = self.parts[1].first
@@ -113,7 +113,7 @@ class Locked:
         return tuple(each for search, part in found for each in evidence_of(search, Lock(part), has_snippets))
 
     def clarification(self, answer: Answer, trace: StageTrace, drop_labels: Sequence[str]) -> Clarification | None:
-        """Return what the asker is told beside an answer, and can ask next."""
+        """Return what to show beside an answer: notes and follow-up questions."""
         query, decision, refusal = self.search.query, self.search.decision, answer.refusal
         if self.told:
             return joined(answer.clarification, deeper(self.told))
@@ -130,7 +130,7 @@ class Locked:
         return joined(spelling_told(self.request.text, query.corrections), answer.clarification)
 
     def part(self, first: int, count: int, is_named: bool) -> QuestionPart:
-        """Return the question as what is asked of some passages of a lock."""
+        """Return the part of the question that some locked passages answer."""
         context, query = self.search.context, self.search.query
         text = f"What is {query.text.strip(' ?!.')}?" if is_named else query.text
         stored = self.search.stored_similarity(self.lock.chunk_ids)
@@ -138,7 +138,7 @@ class Locked:
 
     @property
     def _weights(self) -> dict[str, float]:
-        """The weights of the terms of all that is asked."""
+        """The weights of the terms of the whole question."""
         weights = dict(self.search.context.term_weights)
         for part in self.parts:
             weights |= part.weights
@@ -153,15 +153,14 @@ def _once(candidates: list[Candidate]) -> tuple[Candidate, ...]:
 
 
 def two_asked(text: str, names: Names) -> tuple[str, str] | None:
-    """Return the two things that a question asks for; None where it asks one thing, or is the name of a page that the
-    asker may read."""
+    """Return the two topics of a question; None if it has one, or is the title of a page that the asker may read."""
     two, both = intents_of(text), caseless(text.strip(_AROUND))
     return None if two and any(both in title for title in names.titles) else two
 
 
 def both_of(request: QuestionRequest, two: tuple[str, str], ask: Callable[[QuestionRequest], Locked]) -> Locked | None:
-    """Return a question that asks for two things with the passages of both; None where one page answers both. `ask`
-    searches and locks."""
+    """Return a question about two topics with the passages of both; None if one page answers both. `ask` searches and
+    locks."""
     one = _clear(ask(replace(request, text=two[0])))
     other = _clear(ask(replace(request, text=two[1]))) if one else None
     if one is None or other is None or not _are_apart(one, other, request.text):
@@ -191,8 +190,8 @@ def shows_both(locked: Locked, written: AnswerTrace) -> bool:
 
 
 def _clear(locked: Locked) -> Locked | None:
-    """Return one of two questions, where something was found for it and it is clear what it means; of pages that are
-    both called so the likelier one is meant, because only a short answer to each is given."""
+    """Return one of two questions if it has results and is unambiguous; between pages of the same name the likelier one
+    is chosen, because each gets only a short answer."""
     decision = locked.search.decision
     if decision and decision.action == "ambiguous" and decision.confidence:
         meant = replace(decision, action="answer", contenders=decision.contenders[:1])

@@ -186,10 +186,10 @@ class TenantServices:
         reranker: RemoteReranker | None = None,
         telemetry: QuestionTelemetry | None = None,
     ) -> Self:
-        """Return what opens model and generation with the first question that needs them, so that it fails
-        here for neither.
+        """Return services that open model and generation with the first question that needs them, so that errors of
+        these are not raised here.
 
-        Questions are recorded only where `telemetry` is given: what is asked to measure is no reader's question.
+        Questions are recorded only with `telemetry`: those of a measurement are no reader's.
 
         Raises:
             ConfigError: the configured weights cannot be used.
@@ -305,7 +305,7 @@ class TenantServices:
         return self.proofs.shown(principal, identifier)
 
     def proof(self, identifier: str, principal: Principal | None = None) -> Proof:
-        """Return whether a stored receipt holds; for a principal, who has to be one that may see it."""
+        """Return the proof of a stored receipt; a given principal must be one that may see it."""
         return self.proofs.proved_to(principal, identifier) if principal else self.proofs.prove(identifier)
 
     def readable(self, principal: Principal, cited: Sequence[Chunks]) -> list[bool]:
@@ -333,12 +333,12 @@ class TenantServices:
     def pages(
         self, principal: Principal, trace: StageTrace, phases: Phases
     ) -> Iterator[tuple[ReaderView, frozenset[str]]]:
-        """Yield the pages as a principal may see them, with the reader classes that they know; they stay open until the
-        block ends, and until the last search that was left behind has ended.
+        """Yield the pages visible to a principal, with the reader classes that they know; they stay open until the
+        block and the last abandoned search have ended.
 
         Raises:
             UnpublishedError: there is no generation to read.
-            RetrievalError: the database that holds it cannot answer.
+            RetrievalError: its database is unavailable.
         """
         lease, tenant = ExitStack(), principal.tenant
         if self.followed and self.followed.staleness(tenant):

@@ -39,9 +39,9 @@ _NO_NAME = frozenset(_OPENING_CLAUSES.split())
 
 
 def intents_of(question: str) -> tuple[str, str] | None:
-    """Return the two things that a question asks, each as a question of its own; None where it may ask only one.
+    """Return the two topics of a question, each as a question of its own; None if there may be only one.
 
-    A part that leans on the other ("and how do I delete it?") makes one question of both, and so do three things.
+    A part that depends on the other ("and how do I delete it?") makes one question of both, and so do three topics.
     """
     if len(question) > _LONGEST or "\n" in question.strip():
         return None
@@ -69,7 +69,7 @@ def _candidates(said: str) -> Iterator[tuple[str, str]]:
 
 
 def _named(said: str) -> Iterator[tuple[str, str]]:
-    """Yield two things that one frame asks for, or that are named alone."""
+    """Yield two topics that share a frame, or are named alone."""
     parts = _JOINED.split(said, maxsplit=2)
     if len(parts) != 2 or "," in said:
         return
@@ -92,6 +92,6 @@ def _bare(text: str) -> str:
 
 
 def _stands(part: str) -> bool:
-    """Return whether a part can be asked alone: it names something, and points at nothing."""
+    """Return whether a part is a question of its own: it names something and has no pronoun to resolve."""
     words = {word.lower() for word in words_of(part)}
     return bool(words & _LEANING == set() and set(analyze(part)) - NAMING_NOTHING)

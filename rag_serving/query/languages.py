@@ -56,7 +56,7 @@ IN_ENGLISH = SaidIn(ENGLISH)
 
 
 def said_in(text: str, pages: Callable[[], Mapping[str, float]]) -> SaidIn:
-    """Return what a question is said in; a few words that tell no language are taken to be in any of the pages'."""
+    """Return the languages of a question; a few words of no certain language may be in any of the pages'."""
     language = question_language(text)
     if language != ENGLISH:
         return SaidIn(language, (language,))
@@ -71,7 +71,7 @@ def is_of_pages(language: str, pages: Callable[[], Mapping[str, float]]) -> bool
 
 
 def knows(model: str, language: str) -> bool:
-    """Return whether an embedding model may be asked in a language, by the model's name."""
+    """Return whether an embedding model supports a language, by the model's name."""
     return language == ENGLISH or not _ENGLISH_MODELS.search(model)
 
 

@@ -63,7 +63,7 @@ class Corpus(Protocol):
     def names(self) -> Names: ...
 
     def frequency(self, term: str) -> int:
-        """Return how many passages hold an analyzed term."""
+        """Return the number of passages with an analyzed term."""
         ...
 
     def correction(self, word: str) -> str | None:
@@ -78,11 +78,11 @@ def read_query(
     is_word: IsWord | None = None,
     said_in: SaidIn = IN_ENGLISH,
 ) -> Query:
-    """Return what a question in natural language, or bare keywords, asks for. Any text is a query.
+    """Return the query in a question or in bare keywords. Any text is a query.
 
-    Without a corpus nothing is known to exist: no spelling is corrected, no scope believed, no identifier weighted.
-    `is_word` says what is a word though no passage holds it: with it, keys hit at random are a remark. Function words
-    of its language are no terms.
+    Without a corpus nothing is known to exist: no spelling is corrected, no scope applied, no identifier weighted.
+    `is_word` recognizes words missing from the passages: with it, random keystrokes are a remark. Function words of the
+    text's language are no terms.
     """
     signs = read_signs(text)
     remark = _remark(signs.text, corpus, is_word)
@@ -113,7 +113,7 @@ def read_query(
 
 
 def _remark(text: str, corpus: Corpus | None, is_word: IsWord | None) -> Remark | None:
-    """Return what a text is that asks nothing of the pages."""
+    """Return the kind of a text that is no question about the pages."""
     remark = remark_of(text)
     if remark or corpus is None or is_word is None:
         return remark
@@ -134,7 +134,7 @@ def _as_written(filters: Filters, names: Names) -> Filters:
 
 
 def _corrections(text: str, phrases: Sequence[str], corpus: Corpus) -> dict[str, str]:
-    """Return words of the passages by words that none of them holds; quoted words are meant as they are."""
+    """Return corrections of words that no passage contains; quoted words are left alone."""
     quoted = " ".join(phrases)
     words = [word for word in dict.fromkeys(_WORD.findall(text)) if word not in quoted]
     unknown = [word for word in words if (terms := analyze(word)) and not any(map(corpus.frequency, terms))]

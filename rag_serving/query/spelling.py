@@ -35,7 +35,7 @@ Expect = Callable[[Collection[str]], object]
 
 
 def _nothing(_: Collection[str]) -> None:
-    """Fetch nothing: what is asked for is at hand."""
+    """Fetch nothing: everything is in memory."""
 
 
 class Speller:

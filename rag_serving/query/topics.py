@@ -105,7 +105,7 @@ class Topic:
 
 
 def topic_of(question: str) -> Topic | None:
-    """Return what a question only names; None where it asks for something about it, or names nothing."""
+    """Return the topic of a question that only names it; None if it asks something about it, or names nothing."""
     if len(question) > _LONGEST or "\n" in question.strip():
         return None
     said = " ".join(question.strip(_AROUND).split())
@@ -145,5 +145,5 @@ def _said(text: str) -> frozenset[str]:
 
 
 def _is_name(words: Collection[str]) -> bool:
-    """Return whether words can be a name that is asked for alone: few of them, and none that makes a sentence."""
+    """Return whether words may be a bare name: few of them, and none that forms a sentence."""
     return len(words) <= MOST_WORDS and not any(word.lower() in _SENTENCE for word in words)

@@ -127,7 +127,7 @@ def _place(passage: Chunk | Duplicate) -> tuple[list[str], str]:
 
 
 def _facts_of_dropped(passage: Chunk | Duplicate) -> dict[str, Any]:
-    """Return what is told of a page of which no passage is indexed."""
+    """Return the facts about a page without indexed passages."""
     if isinstance(passage, Chunk):
         return page_facts(passage)
     dropped = passage.dropped

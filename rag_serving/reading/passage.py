@@ -52,7 +52,7 @@ def read_passage(view: ReaderView, chunk_id: str) -> ReadPassage | None:
 
 
 def numbered(answer: Answer, view: ReaderView) -> Answer:
-    """Return the answer with page 1 in citations of documents of one page, of whose pages no anchor tells."""
+    """Return the answer with page 1 in citations of one-page documents, which have no page anchors."""
 
     def is_single(citation: Citation) -> bool:
         original = view.original(citation.page_id) if citation.page is None else None
@@ -84,7 +84,7 @@ def _block(chunk: Chunk, block: PageBlock) -> dict[str, Any]:
 
 
 def page_facts(chunk: Chunk) -> dict[str, Any]:
-    """Return what is told of the page that a passage is of."""
+    """Return the facts about a passage's page."""
     return {
         "page_id": chunk.page_id,
         "title": chunk.title,
@@ -104,7 +104,7 @@ def page_url(url: str) -> str:
 
 
 def page_number(chunk: Chunk, original: Original | None) -> int | None:
-    """Return the page of a document that a passage stands on, from 1; None where the document has no pages."""
+    """Return a passage's page in its document, from 1; None if the document has no pages."""
     return chunk.page_number or (1 if original and original.page_count == 1 else None)
 
 

@@ -57,8 +57,8 @@ class Chunk:
         return self.page_at(0)
 
     def page_at(self, position: int) -> int | None:
-        """Return the page of a paged document that a character of the text stands on, from 1; of what no ingest has
-        read its anchor tells (RFC 8118)."""
+        """Return a character's page in a paged document, from 1; without marks of the ingest, by the anchor (RFC
+        8118)."""
         if marks := self.parts.marks:
             return page_at(marks, position)
         number = self.anchor.removeprefix("page=")
@@ -70,7 +70,7 @@ class Chunk:
 
     @property
     def in_book(self) -> BookPlace | None:
-        """Where the passage stands in its book; None outside of books."""
+        """The passage's place in its book; None outside of books."""
         if self.passage_id is None:
             return None
         page = self.page_number or self.page_order
@@ -83,7 +83,7 @@ class Chunk:
 
     @property
     def headings(self) -> str:
-        """The page's title and the headings that the passage stands under, a line each."""
+        """The page's title and the passage's headings, one per line."""
         return "\n".join(dict.fromkeys((self.title, *self.heading_path)))
 
 

@@ -73,7 +73,7 @@ class Query:
 
     @property
     def analyze(self) -> Analyze:
-        """What gives the terms of a text as this query's words have them."""
+        """The analyzer that yields terms as this query's words have them."""
         return analyzer_of(self.stemmed)
 
     @property

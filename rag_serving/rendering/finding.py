@@ -59,10 +59,10 @@ class SignText:
         self._text = "".join(found)
 
     def spans(self, wanted: QuoteContext) -> list[Span]:
-        """Return the ranges of characters that a quote is, in its order; none where it does not stand here.
+        """Return the character ranges of a quote, in order; none if it is not on the page.
 
-        Of several places the one is taken that begins and ends with a word, and has the most of what stands around the
-        quote; then the first.
+        Of several occurrences, prefer one that begins and ends with a word and has the most of the quote's
+        surroundings, then the first.
         """
         quote = compared(wanted.quote)
         if not quote:
@@ -104,7 +104,7 @@ class SignText:
         return far + _HINT * sum(min(self._apart(first, at) for at in starts) for starts in around), chosen
 
     def _pieces(self, quote: str) -> tuple[list[str], int]:
-        """Return the signs of a quote in pieces that each stand on the page, and how many stand nowhere."""
+        """Return the signs of a quote in pieces that each occur on the page, and the number that do not."""
         pieces: list[str] = []
         missing = 0
         for cell in _BETWEEN.split(quote):
@@ -120,7 +120,7 @@ class SignText:
         return pieces, missing
 
     def _longest_run(self, words: Sequence[str]) -> int:
-        """Return how many words from the first on stand on the page in one piece."""
+        """Return the number of words from the first on that occur on the page in one piece."""
         low, high = 0, len(words)
         while low < high:
             middle = (low + high + 1) // 2
@@ -128,7 +128,7 @@ class SignText:
         return low
 
     def _places_of(self, piece: str) -> list[int]:
-        """Return where a piece stands, in words of its own where it does so anywhere."""
+        """Return the occurrences of a piece, only those between word borders if there are any."""
         starts = [*islice(self._starts(piece), _TRIED)]
         own = [at for at in starts if self._is_of_words(at, len(piece))]
         return (own or starts)[:_TRIED_OF_PIECE]

@@ -70,7 +70,7 @@ class PageLayer:
         return words
 
     def boxes(self, wanted: QuoteContext) -> list[Box]:
-        """Return the rectangles that cover a quote's words, one for each line; none where it does not stand here."""
+        """Return the rectangles of a quote's words, one for each line; none if it is not on the page."""
         spans = self._text.spans(wanted)
         return [_around(self.chars[first:end]) for span in spans for first, end in _lines(self.chars, *span)]
 
@@ -94,7 +94,7 @@ class PageLayer:
 
 
 def _lines(chars: Sequence[Char], start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a range that stand on one line and close to each other, without white space around them."""
+    """Yield the parts of a range that lie on one line and close together, without white space around them."""
     first = last = None
     for place in range(start, stop):
         char = chars[place]
@@ -111,7 +111,7 @@ def _lines(chars: Sequence[Char], start: int, stop: int) -> Iterator[tuple[int, 
 
 
 def _follows(before: Char, char: Char) -> bool:
-    """Return whether a character stands on the line of the one before, behind it."""
+    """Return whether a character continues the line of the one before."""
     height = min(before.y1 - before.y0, char.y1 - char.y0)
     common = min(before.y1, char.y1) - max(before.y0, char.y0)
     return common >= _BESIDE * height and -height <= char.x0 - before.x1 <= _APART * height

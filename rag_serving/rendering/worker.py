@@ -81,7 +81,7 @@ def _chars(page: Any) -> Iterator[tuple[str, float, float, float, float]]:
 
 
 def _shown(page: Any) -> Callable[[float, float], tuple[float, float]]:
-    """Return what tells where a point of the page's own coordinates is shown: rotated, cropped, from the top left."""
+    """Return a function from a page's own coordinates to the displayed ones: rotated, cropped, from the top left."""
     from ctypes import byref, c_int
 
     from pypdfium2 import raw

@@ -87,7 +87,7 @@ def score_halving(pairs: Sequence[AnyPair], score: ScoreBatch[AnyPair]) -> list[
 def score_all(
     pairs: Sequence[AnyPair], lengths: Sequence[int], score: ScoreBatch[AnyPair], max_pairs: int, max_tokens: int
 ) -> list[float]:
-    """Return scores of all pairs in their order, asked for in length-sorted batches; raises as `score_halving`."""
+    """Return the scores of all pairs in their order, computed in length-sorted batches; raises as `score_halving`."""
     scores = [math.nan] * len(pairs)
     for batch in length_sorted(lengths, max_pairs, max_tokens):
         for position, value in zip(batch, score_halving([pairs[at] for at in batch], score), strict=True):
@@ -129,7 +129,7 @@ class Reranking:
         self._slots = asyncio.Semaphore(settings.max_concurrent)
 
     def check_token(self, authorization: str | None) -> None:
-        """Raises RequestError unless the bearer token is ours, or none is asked for."""
+        """Raise RequestError unless the bearer token is right, or none is required."""
         if self._token is None:
             return
         if not hmac.compare_digest(bearer_token(authorization).encode(), self._token):
@@ -179,7 +179,7 @@ def create_app(
     open_model: Callable[[], Model],
     on_failure: Callable[[], None] = lambda: None,
 ) -> FastAPI:
-    """Yield the API over one model, which is opened when the server starts; `token` None asks nobody for one."""
+    """Return the API over one model, which is opened at startup; without `token`, callers need none."""
     meters = Meters()
     reranking = Reranking(settings, Engine(open_model, settings, meters, on_failure), meters, name, token)
 

@@ -79,10 +79,10 @@ def service_config(path: Path | None) -> Config:
 
 
 def service_token(service: RerankService, variable: str | None) -> str | None:
-    """Return the bearer token that requests must carry; None asks nobody, which only this machine's own address allows.
+    """Return the bearer token that requests must carry; None only on a loopback address.
 
     Raises:
-        ConfigError: the variable is not set, or other machines could ask without a token.
+        ConfigError: the variable is not set, or the address is open to other machines without a token.
     """
     from rag_serving.api.wire import is_loopback
     from rag_serving.config.loading import ConfigError

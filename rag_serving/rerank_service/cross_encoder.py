@@ -23,7 +23,7 @@ _OLD_WEIGHTS = ["pytorch_model*.bin"]  # read as weights alone; only where a mod
 
 
 def check_folder(model: str) -> None:
-    """Raise ModelError where a folder holds no model: at once, before packages are imported that take seconds."""
+    """Raise ModelError if a folder has no model: before imports that take seconds."""
     if Path(model).is_dir() and not Path(model, "config.json").is_file():
         raise ModelError(
             f"the reranker {model!r} cannot be loaded (the folder has no usable model): it has no config.json"
@@ -147,7 +147,7 @@ class CrossEncoder:
 
 
 def chosen_device(device: str) -> str:
-    """`auto` as CUDA where there is one; raises ModelError where a device is asked for that is not there."""
+    """Return the device, with `auto` as CUDA if available; raise ModelError if a requested device is missing."""
     import torch
 
     available = torch.cuda.is_available()

@@ -55,10 +55,9 @@ class _Named:
 
 
 def decided(search: Search, min_clear: float) -> Decision | None:
-    """Return what is done with a question that only names something; None where it asks more than that, or where it is
-    answered as any other.
+    """Return the decision on a question that only names a topic; None if it asks more, or is answered like any other.
 
-    `min_clear`: the confidence, (top - second) / top, from which the likeliest page is meant.
+    `min_clear`: the least confidence, (top - second) / top, to choose the likeliest page.
     """
     query = search.query
     if query.remark or query.phrases:
@@ -86,11 +85,11 @@ def decided(search: Search, min_clear: float) -> Decision | None:
 
 
 def introduction(search: Search, contender: Contender) -> list[Candidate]:
-    """Return the passages that begin what is meant, in the page's order: the page where the topic is its whole title,
-    the section where it is the whole heading.
+    """Return the opening passages of a topic, in the page's order: of the page whose whole title it is, or of the
+    section whose whole heading it is.
 
-    None where the topic is only a part of either, which any passage of the page may tell of, and none where the reader
-    cannot see the page.
+    None for a topic that is only part of a title or heading, which any passage of the page may explain, and none if the
+    reader cannot see the page.
     """
     view, topic = search.context.view, topic_asked(search)
     rows = view.page_rows(contender.page_id)[:_MOST_ROWS]
@@ -108,7 +107,7 @@ def introduction(search: Search, contender: Contender) -> list[Candidate]:
 
 
 def topic_asked(search: Search) -> Topic | None:
-    """Return what a question only names; None where it asks for more."""
+    """Return the topic of a question that only names it; None if it asks for more."""
     return topic_of(_without_place(search.query.text, search.query.page)[0])
 
 
@@ -119,8 +118,7 @@ def _pool(search: Search) -> Ranking:
 
 
 def _without_place(text: str, page: str | None) -> tuple[str, str | None]:
-    """Return a text without the words at its end that name the page it is asked of, and that page; None: they name
-    none."""
+    """Return a text without a final mention of its page, and that page; None if it does not end with it."""
     said = text.rstrip(_END)
     if not page or not said.casefold().endswith(page.casefold()):
         return text, None

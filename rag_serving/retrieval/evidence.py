@@ -33,7 +33,7 @@ _BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
 def evidence_of(search: Search, lock: Lock, has_snippets: bool = True) -> tuple[Evidence, ...]:
     """Return a record for each passage of the lock, in its order.
 
-    `has_snippets`: whether they show text; where an answer is withheld nothing of it stands beside it.
+    `has_snippets`: whether they show text, which a withheld answer must not.
     """
     words = QueryWords.of(search.query, search.context.term_weights)
     hashes: dict[str, str] = {}

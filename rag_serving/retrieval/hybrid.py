@@ -141,10 +141,10 @@ class SingleIndex:
 
 
 def reciprocal_rank_fusion(ranks: Iterable[Scores], k: int = 60) -> Scores:
-    """Return the sum [n] of 1 / (k + rank) over the ranks [n] in each index, counted from 1; NaN: not found by it.
+    """Return the sum [n] of 1 / (k + rank) over the ranks [n] in each index, counted from 1; NaN: not ranked by it.
 
-    Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
-    Methods", SIGIR 2009.
+    Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods",
+    SIGIR 2009.
     """
     shares = [np.nan_to_num(1.0 / (k + values), nan=0.0) for values in ranks]
     total: Scores = np.sum(shares, axis=0)
@@ -205,11 +205,10 @@ def of_page(scores: Scores, pages: Numbers) -> Scores:
 
 
 def of_parent(scores: Scores, pages: Numbers, parents: Numbers) -> Scores:
-    """Return the best score of the page above a candidate's own [n], 0 where that has none above 0 or is not among
-    them.
+    """Return the best score of the page above a candidate's own [n]; 0 if it has none above 0 or is no candidate.
 
-    Who asks in words of an overview page means one of the pages below it. `parents` are page numbers, below zero where
-    there is none.
+    A question in the words of an overview page is about one of the pages below it. `parents` are page numbers, below
+    zero for none.
     """
     numbers, places = np.unique(pages, return_inverse=True)
     best = np.maximum(_best(scores, places, len(numbers)), 0.0)
@@ -284,7 +283,7 @@ def add_quoted(context: SearchContext, ranking: Ranking) -> Ranking:
 def boost(context: SearchContext, ranking: Ranking) -> Ranking:
     """Return the rows best first, those with quoted phrases or of the named page raised; column `asked for`.
 
-    Other rows keep score and order. No passage is read where the query names neither.
+    Other rows keep score and order. No passage is read if the query names neither.
     """
     query = context.query
     if not len(ranking) or not (query.phrases or query.page):

@@ -138,8 +138,8 @@ class NewestVersion:
 
 
 def _others(chunks: Sequence[Chunk], asked: Sequence[Version], text: str) -> set[int]:
-    """Return the places of chunks about another version of a documentation than the one that the query names; none
-    where it names none that was found."""
+    """Return the positions of chunks about another version of a documentation than the query's; none if that version is
+    not among them."""
     told = [place for place, chunk in enumerate(chunks) if docs_version(chunk.title)]
     wanted = {place for place in told if _is_asked(chunks[place], asked, text)}
     return set(told) - wanted if wanted else set()

@@ -59,7 +59,7 @@ class Ranking:
 
     @classmethod
     def of_hits(cls, column: str, rank: str, hits: Sequence[Hit]) -> Ranking:
-        """Return what one index found, with its scores and ranks as columns."""
+        """Return the results of one index, with its scores and ranks as columns."""
         rows, scores = zip(*hits, strict=True) if hits else ((), ())
         ranks = np.arange(1.0, len(hits) + 1)
         return cls(np.array(rows, dtype=np.int64), {column: np.array(scores, dtype=np.float64), rank: ranks})
@@ -102,7 +102,7 @@ class Ranking:
         return self.take(np.argsort(-self.column(name), kind="stable"))
 
     def found_by(self, index: str) -> Ranking:
-        """Return the rows that an index found, in its order."""
+        """Return an index's results, in its order."""
         ranks = self.column(index + RANK_SUFFIX)
         return self.take(np.argsort(ranks, kind="stable")[: np.count_nonzero(~np.isnan(ranks))])
 
@@ -123,7 +123,7 @@ class Ranking:
         return Ranking(rows, columns)
 
     def _positions_of(self, rows: Rows) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        """Return where rows [n] stand here, or would if the new ones were added at the end, and which are new."""
+        """Return the positions of rows [n], with new rows placed at the end, and which are new."""
         order = np.argsort(self.rows)
         found = np.minimum(np.searchsorted(self.rows, rows, sorter=order), len(self) - 1)
         is_new = self.rows[order[found]] != rows if len(self) else np.ones(len(rows), dtype=np.bool_)
@@ -131,7 +131,7 @@ class Ranking:
         return np.where(is_new, behind, order[found] if len(self) else behind), is_new
 
     def records(self) -> Iterator[tuple[float, dict[str, float], dict[str, int]]]:
-        """Yield the score of each row, its scores by stage, and its rank in each index that found it."""
+        """Yield the score of each row, its scores by stage, and its rank in each index that returned it."""
         ranks = {name.removesuffix(RANK_SUFFIX): name for name in self.columns if name.endswith(RANK_SUFFIX)}
         stages = [name for name in self.columns if name != SCORE and name not in ranks.values()]
         values = {name: self.columns[name].tolist() for name in (*stages, *ranks.values())}

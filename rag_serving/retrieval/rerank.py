@@ -131,9 +131,9 @@ def word_signals(
 
 
 def _neighbours(positions: Positions, weights: Mapping[str, float]) -> tuple[float, float, float]:
-    """Proximity, ordered proximity and the longest run over the pairs of neighbouring query terms.
+    """Return proximity, ordered proximity and the longest run over the pairs of neighbouring query terms.
 
-    A pair is worth its mean weight over the distance at which it stands: 1 side by side, ½ with a word between.
+    A pair is worth its mean weight divided by its distance: 1 side by side, ½ with a word between.
     """
     total = near = ordered = longest = run = 0.0
     for first, second in pairwise(weights):

@@ -99,12 +99,12 @@ class _Corpus:
 
 
 def search_candidates(view: ReaderView, embedder: Embedder, text: str, options: SearchOptions) -> Search:
-    """Return the k best chunks that a reader may see for a question or keywords, best first.
+    """Return the k best chunks visible to a reader for a question or keywords, best first.
 
     The caller's filters and the operators in the text both narrow the search.
 
     Raises:
-        RetrievalError: none of the asked indexes can answer.
+        RetrievalError: no index of the search can answer.
     """
     current_span().set({QUERY_TEXT: text})
     if options.by_keywords:
@@ -139,7 +139,7 @@ def search_candidates(view: ReaderView, embedder: Embedder, text: str, options: 
 
 
 def _by_keywords(view: ReaderView, text: str, options: SearchOptions, by: By) -> Search:
-    """Return the same by the keyword tier: neither a model nor vectors nor the lexical index is asked."""
+    """Return the same by the keyword tier, without model, vectors or lexical index."""
     trace = StageTrace(watch=options.watch)
     with trace.part("query"):
         query = read_query(text, _Keywords(view), False, options.is_word, said_in(text, view.languages))
@@ -203,7 +203,7 @@ def _preferring(query: Query, page: str | None) -> Query:
 
 
 def _holders(view: ReaderView, query: Query, holding: Callable[[str], Rows]) -> tuple[Mask | None, list[str]]:
-    """Return the rows that hold a quoted phrase, None without any, and a note for each phrase that none holds."""
+    """Return the rows with a quoted phrase, None without any, and a note for each phrase without a match."""
     found = {phrase: holding(phrase).tolist() for phrase in query.phrases}
     rows = sorted({row for rows in found.values() for row in rows})
     missing = [f"no passage holds the words “{phrase}”" for phrase, rows in found.items() if not rows]

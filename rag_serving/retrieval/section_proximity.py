@@ -17,8 +17,8 @@ WEIGHT = 0.2
 
 
 def nearest_sections(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
-    """Return the `count` best of ranked candidates, each raised by the share of the others' scores that stands in its
-    chapter and section.
+    """Return the `count` best of ranked candidates, each raised by the share of the others' scores in its chapter and
+    section.
 
     A passage's worth is s + 0.2 · Σ (s' · nearness) / Σ s', over the other candidates, where s is its score scaled to
     [0, 1], and nearness 1 in the same section, ½ in the same chapter. Outside of books a page counts as a chapter.
@@ -37,7 +37,7 @@ def nearest_sections(candidates: Sequence[Candidate], count: int) -> list[Candid
 
 
 def nearness(one: Chunk, other: Chunk) -> float:
-    """Return how near two passages stand: in one section, in one chapter, or neither."""
+    """Return the nearness of two passages: in one section, in one chapter, or neither."""
     if one.source != other.source:
         return 0.0
     if one.page_id == other.page_id:

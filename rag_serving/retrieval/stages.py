@@ -65,7 +65,7 @@ class SearchOptions:
 
     @property
     def by_keywords(self) -> By | None:
-        """What the keyword tier scores; None where the indexes are searched."""
+        """The unit that the keyword tier scores; None if the indexes are searched."""
         return _SCORED.get(self.mode)
 
 
@@ -96,7 +96,7 @@ def passage_stages(
 ) -> tuple[Stage, ...]:
     """Return the stages from candidates to `count` passages; `is_gated`: only those that share words with the query.
 
-    What the keyword tier found keeps its order: no model is asked.
+    Results of the keyword tier keep their order: no model is involved.
     """
     if mode in _SCORED:
         cleaned = Stage("hygiene", Hygiene(frozenset(config.ingestion.drop_labels)))

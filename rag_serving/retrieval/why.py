@@ -146,7 +146,7 @@ def _reasons(candidate: Candidate, words: QueryWords, by_stage: Mapping[str, int
 
 
 def _asked_for(chunk: Chunk, query: Query) -> Iterator[Reason]:
-    """Yield what the query asked for by name."""
+    """Yield matches of the query's explicit phrases and names."""
     whole = caseless(f"{' '.join(chunk.heading_path)}\n{chunk.text}")
     if phrases := [phrase for phrase in query.phrases if holds(whole, caseless(phrase))]:
         yield Reason("phrase", tuple(phrase[:_LONGEST] for phrase in phrases[:_MOST_WORDS]))

@@ -78,8 +78,8 @@ class RowBuilder:
         origin: Origin = "server",
         redact: Redact = str,
     ) -> None:
-        """`origin`: where questions are asked; in a terminal their time is mostly that of opening model and pages;
-        `redact` takes personal data out of what readers wrote."""
+        """`origin`: where questions come from; in a terminal their time is mostly that of opening model and pages.
+        `redact`: removes personal data from readers' words."""
         self._tenant, self._origin, self._redact = tenant, origin, redact
         self._key = key
         self._store_questions = store_questions

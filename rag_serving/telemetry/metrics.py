@@ -252,7 +252,7 @@ def _take_space(file: Path, size: int) -> None:
 
 
 def _free_slots(folder: Path) -> Iterator[tuple[int, FileLock]]:
-    """Yield each number that no living process has, with its lock held."""
+    """Yield each number that no living process uses, with its lock."""
     for slot in count():
         lock = FileLock(folder / f"{slot}.lock")
         with suppress(Timeout):

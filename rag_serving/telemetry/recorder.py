@@ -51,7 +51,7 @@ class WritingThread(Generic[Item]):
         self._close_writer()
 
     def _take_in(self, item: Item, capacity: int) -> bool:
-        """Queue an item, with `_news` held; return False where it is closed or full."""
+        """Queue an item, under `_news`; return False if closed or full."""
         if self._deadline is not None or len(self._items) >= capacity:
             return False
         self._items.append(item)

@@ -236,7 +236,7 @@ SERIES: Mapping[str, Series] = {
 
 
 def gauge_of(name: str, registry: CollectorRegistry) -> Gauge:
-    """Return a gauge of the list, in a registry of its own: for what is read when it is asked for."""
+    """Return a gauge of the list in a registry of its own, for values read on demand."""
     series = SERIES[name]
     return Gauge(f"{PREFIX}{name}", plain_text(series), series.all_labels, registry=registry)
 

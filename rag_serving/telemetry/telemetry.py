@@ -158,7 +158,7 @@ class QuestionTelemetry:
         return RowBuilder(self._tenant, key, stores, self._origin, redact)
 
     def _record(self, table: TableName, row_of: Callable[[], Mapping[str, Any]]) -> None:
-        """Hand over a row. Nothing is recorded of a home that does not exist yet: asking must not make one."""
+        """Hand over a row. Nothing is recorded for a home that does not exist yet: a question must not create it."""
         if self._off or not self._home.is_dir():
             return
         try:

@@ -99,7 +99,7 @@ def forget(engine: Engine, keep_days: int, today: date | None = None) -> int:
 
 
 def forget_user(engine: Engine, tenant: str, user_hash: str) -> int:
-    """Delete what a user of a tenant asked and judged; return how many rows there were.
+    """Delete a user's questions and feedback in a tenant; return how many rows there were.
 
     Raises:
         TelemetryError: the database cannot be written.

@@ -68,9 +68,9 @@ def terms_of_word(word: str) -> tuple[str, ...]:
 
 
 def tokens_of(text: str) -> list[str]:
-    """Return what stands between spaces (NFKC): `words_of` of one after the other gives the words of the text.
+    """Return the runs between spaces (NFKC): `words_of` of one after the other gives the words of the text.
 
-    No word has a space in it, and none looks past one at what stands before or behind it.
+    No word has a space in it, and none depends on what lies beyond one.
     """
     return _plain(text).split()
 
@@ -86,7 +86,7 @@ def _plain(text: str) -> str:
 
 
 def identifiers(text: str) -> list[str]:
-    """Return the names in a text that stand for one thing, each once: `max.poll.records`, `DB_POOL`, `ERR-4012`.
+    """Return the identifiers in a text, each once: `max.poll.records`, `DB_POOL`, `ERR-4012`.
 
     Nobody writes their shape by accident; `GitHub` could be anything.
     """
@@ -195,7 +195,7 @@ def _beside_digit(parts: list[str]) -> Iterator[bool]:
 
 
 def _unspaced(name: str) -> Iterator[str]:
-    """Characters and neighbouring pairs of scripts without spaces; what stands between them as usual."""
+    """Yield characters and neighbouring pairs of scripts without spaces, and the words between them as usual."""
     position = 0
     for run in _UNSPACED.finditer(name):
         if run.start() > position:

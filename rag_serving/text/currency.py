@@ -110,7 +110,7 @@ def mark_of_title(title: str) -> Mark | None:
 
 
 def mark_of_headings(headings: Iterable[str]) -> Mark | None:
-    """Return the mark in the headings that a passage stands under, which `Rejected alternatives` is, too."""
+    """Return the mark in a passage's headings; `Rejected alternatives` is one, too."""
     for heading in headings:
         if found := mark_of_title(heading):
             return found._replace(of="section")
@@ -128,7 +128,7 @@ def mark_of_labels(labels: Iterable[str]) -> Mark | None:
 
 
 def mark_of_sentences(sentences: Sequence[str], heading: str = "") -> Mark | None:
-    """Return the first mark that a page gives itself in its sentences or rows; `heading` is what they stand under."""
+    """Return the first mark that a page gives itself in its sentences or rows; `heading` is the one above them."""
     for place, sentence in enumerate(sentences):
         if can_mark(sentence) and (found := _said(sentence, heading if place == 0 else "")):
             return found
@@ -136,7 +136,7 @@ def mark_of_sentences(sentences: Sequence[str], heading: str = "") -> Mark | Non
 
 
 def can_mark(text: str) -> bool:
-    """Return whether a text holds a word that a mark could be made of."""
+    """Return whether a text has a word that could be part of a mark."""
     lower = text.lower()
     return any(stem in lower for stem in _STEMS)
 

@@ -21,10 +21,9 @@ MASK = "\ufffc"
 
 
 def directed_units(text: str, structure: Structure, heading: str = "") -> frozenset[Unit]:
-    """Return the units of a passage that are meant for an assistant.
+    """Return the units of a passage addressed to an assistant.
 
-    `heading` has the headings that the passage stands under, a line each: below an order what tells somebody to say
-    something goes on with it.
+    `heading` has the passage's headings, one per line: below an order, an instruction to say something continues it.
     """
     is_below = any(map(_orders, (*heading.splitlines(), structure.introduction)))
     return _directed(text, structure.units, is_below)
@@ -104,7 +103,7 @@ def _goes_on(kind: str, unit: Unit) -> bool:
 
 
 def _paragraphs(text: str, every: Sequence[Unit]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of the units that stand in one paragraph."""
+    """Yield the ranges of units of one paragraph."""
     start = 0
     for place in range(1, len(every) + 1):
         if place == len(every) or "\n\n" in text[every[place - 1].end : every[place].start]:
@@ -113,7 +112,7 @@ def _paragraphs(text: str, every: Sequence[Unit]) -> Iterator[tuple[int, int]]:
 
 
 def _first_marked(text: str, paragraph: Sequence[Unit]) -> int:
-    """Return the place of the unit in which the first mark of a paragraph stands; 0 where none has it."""
+    """Return the index of the unit with a paragraph's first mark; 0 without one."""
     prose = ""
     for place, unit in enumerate(paragraph):
         prose += "" if unit.kind == "code" else f"{_line(text, unit)}\n"
@@ -123,5 +122,5 @@ def _first_marked(text: str, paragraph: Sequence[Unit]) -> int:
 
 
 def _line(text: str, unit: Unit) -> str:
-    """Return a unit with what stands before it in its line: markers, and signs of a heading or a quotation."""
+    """Return a unit with the start of its line: markers, and signs of a heading or a quotation."""
     return text[text.rfind("\n", 0, unit.start) + 1 : unit.end]

@@ -33,8 +33,7 @@ _UNSEEN = frozenset({"Cf", "Cc", "Co", "Cn", "Cs"})
 
 @lru_cache(maxsize=64)
 def readings(text: str) -> tuple[str, ...]:
-    """Return the text as it can be read, in lower case: as it stands, and with look-alikes, digits and gaps read as
-    letters.
+    """Return the readings of a text, in lower case: as written, and with look-alikes, digits and gaps read as letters.
 
     Each reading differs from those before it.
     """
@@ -68,7 +67,7 @@ def _latin(text: str) -> str:
 
 
 def _joined(text: str) -> str:
-    """Return the text with words whose letters stand apart: `i g n o r e`, `i.g.n.o.r.e`, wider gaps between words."""
+    """Return the text with spaced-out words joined: `i g n o r e`, `i.g.n.o.r.e`, wider gaps between words."""
     return _SPACED.sub(lambda run: " ".join(_closed(word) for word in re.split(r"[^\w\n]{2}", run[0])), text)
 
 

@@ -34,7 +34,7 @@ def words_in(text: str) -> list[str]:
 
 
 def tokens_in(text: str) -> list[str]:
-    """Return what stands between spaces, in lower case: `words_of_token` of one after the other gives `words_in`."""
+    """Return the runs between spaces, in lower case: `words_of_token` of one after the other gives `words_in`."""
     return _lowered(text).split()
 
 

@@ -73,7 +73,7 @@ def folded(text: str) -> str:
 
 
 def _plain_end(text: str, position: int) -> int:
-    """Return the end of the words that stand here as they are folded; the position where none do."""
+    """Return the end of the words here that folding leaves unchanged; the position if there are none."""
     words = _PLAIN.match(text, position)
     end = words.end() if words else position
     return end - 1 if end > position and text[end : end + 1] > "\x7f" else end  # that may be a mark of the last letter
@@ -103,7 +103,7 @@ def is_border(text: str, position: int) -> bool:
 
 
 def _parts_unit(text: str, position: int) -> bool:
-    """Return whether a number stands before and its sign after: `5%` and `5 %`."""
+    """Return whether a number is before and its sign after: `5%` and `5 %`."""
     behind = text[position : position + 2].lstrip()
     return behind[:1] in _UNITS and text[max(0, position - 2) : position].rstrip()[-1:].isdigit()
 
@@ -114,7 +114,7 @@ def caseless(text: str) -> str:
 
 
 def holds(text: str, phrase: str) -> bool:
-    """Return whether a text holds a phrase as whole words, both `caseless`."""
+    """Return whether a text contains a phrase as whole words, both `caseless`."""
     at = text.find(phrase) if phrase else -1
     while at >= 0:
         if not _goes_on(text[:at][-1:], phrase[0]) and not _goes_on(phrase[-1], text[at + len(phrase) :][:1]):

@@ -66,7 +66,7 @@ _SENTENCE_END = re.compile(r"[.!?\n]")
 
 
 def order_patterns(*names: str) -> tuple[str, ...]:
-    """Return expressions of `phrases/orders.txt` in order, in which a space stands for any gap between words."""
+    """Return expressions of `phrases/orders.txt` in order; a space in them matches any gap between words."""
     return tuple(pattern.replace(" ", _ANY_GAP) for name in names for pattern in patterns("orders")[name])
 
 
@@ -108,7 +108,7 @@ def _mentioned_orders() -> re.Pattern[str]:
 
 @cache
 def _continued() -> re.Pattern[str]:
-    """Compile what an assistant is told to say or to do beside an order."""
+    """Compile what an assistant is to say or do beside an order."""
     verbs, elsewhere = order_patterns("OPENERS")[0], patterns("orders")["CONTINUED_ELSEWHERE"][0]
     return re.compile(rf"{_CLAUSE}{verbs}{patterns('orders')['CONTINUED'][0]}|{elsewhere}")
 
@@ -124,12 +124,12 @@ def _stems(name: str) -> tuple[str, ...]:
 
 
 def has_sign(text: str) -> bool:
-    """Return whether a text in lower case has a sign without which it holds no order to an assistant."""
+    """Return whether a lower-case text has a sign that every order to an assistant has."""
     return any(stem in text for stem in _stems("SIGN_STEMS")) or _signs().search(text) is not None
 
 
 def is_order(question: str) -> bool:
-    """Return whether a question orders the assistant about instead of asking what the pages tell."""
+    """Return whether a question gives orders to the assistant instead of asking about the pages."""
     possible = readings(question)
     return any(
         _is_ordered(reading) for reading in dict.fromkeys((*possible, _respelled(possible[min(1, len(possible) - 1)])))
@@ -150,10 +150,10 @@ def orders_assistant(sentence: str) -> bool:
 
 
 def directed(sentences: Sequence[str], is_ordered: bool = False) -> frozenset[int]:
-    """Return the places of the sentences of one paragraph that are meant for an assistant.
+    """Return the positions of one paragraph's sentences addressed to an assistant.
 
-    Beside an order whatever tells somebody to say or do something is taken for its continuation, and so is the sentence
-    that one of both announces. `is_ordered`: the paragraph stands below an order.
+    Beside an order, every instruction to say or do something counts as its continuation, and so does the sentence that
+    either announces. `is_ordered`: the paragraph is below an order.
     """
     orders = {place for place, sentence in enumerate(sentences) if orders_assistant(sentence)}
     if orders or is_ordered:
@@ -165,7 +165,7 @@ def directed(sentences: Sequence[str], is_ordered: bool = False) -> frozenset[in
 
 
 def announces(sentence: str) -> bool:
-    """Return whether an order says that what stands behind it is what is to be said."""
+    """Return whether an order announces that the words to say follow."""
     return _ANNOUNCES.search(plain(sentence)) is not None
 
 
@@ -178,7 +178,7 @@ def may_order(text: str) -> bool:
 
 
 def mentions_of_orders(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of a text that hold words of orders to an assistant, wherever these stand."""
+    """Yield the ranges of a text that contain words of orders to an assistant, in any position."""
     shown = text.lower()
     if len(shown) == len(text):
         yield from (match.span() for match in _mentioned_orders().finditer(shown))
@@ -215,7 +215,7 @@ def _meant(word: str) -> str:
 
 
 def _is_mentioned(text: str, match: re.Match[str]) -> bool:
-    """Return whether an order stands in a question about such words: `What do we do about prompts like ignore your
+    """Return whether an order is part of a question about such words: `What do we do about prompts like ignore your
     rules?`."""
     start = max(match.start("order"), match.start("abroad"), match.start("unspaced"))
     ends = [end.end() for end in _SENTENCE_END.finditer(text, 0, start)]

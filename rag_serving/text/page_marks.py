@@ -24,8 +24,8 @@ PageMarks = tuple[PageMark, ...]
 
 
 def marks_of(blocks: Iterable[Mapping[str, Any]]) -> PageMarks:
-    """Return the marks of a section, whose blocks are those of SECTIONS; none where no block is on a page or read by
-    OCR. What stands between two blocks is on the page of the first."""
+    """Return the marks of a section with blocks of SECTIONS; none if no block is on a page or read by OCR. The text
+    between two blocks is on the page of the first."""
     return _told([*_marks(blocks)])
 
 
@@ -39,13 +39,13 @@ def within(marks: PageMarks, start: int, end: int) -> PageMarks:
 
 
 def page_at(marks: PageMarks, position: int) -> int | None:
-    """Return the page that a character stands on, from 1; None where that is not known."""
+    """Return a character's page, from 1; None if unknown."""
     place = bisect_right(marks, position, key=_start) - 1
     return (marks[place].page or None) if place >= 0 else None
 
 
 def pages_of(marks: PageMarks, start: int, end: int) -> tuple[int, ...]:
-    """Return the pages that `text[start:end]` stands on, in order and each once."""
+    """Return the pages of `text[start:end]`, in order and each once."""
     return tuple(dict.fromkeys(mark.page for mark in within(marks, start, end) if mark.page))
 
 

@@ -23,7 +23,7 @@ def patterns(name: str) -> Mapping[str, tuple[str, ...]]:
     """Return the expressions of a data file by name, each as its alternatives.
 
     Raises:
-        KeyError: an expression names one that does not stand above it.
+        KeyError: an expression refers to one that is not defined above it.
     """
     read: dict[str, list[str]] = {}
     alternatives: list[str] = []

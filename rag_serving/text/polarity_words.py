@@ -45,7 +45,7 @@ _TURNING = _NEGATING | frozenset(_OTHERS.split())
 
 
 def figures(text: str) -> Counter[str]:
-    """Return each piece that holds a digit together with the word after it (its unit), and each comparison sign."""
+    """Return each piece with a digit together with the word after it (its unit), and each comparison sign."""
     pieces = [piece.strip(_TRIM) for piece in _PIECE.findall(folded(text))]
     pairs = zip(pieces, [*pieces[1:], ""], strict=True)
     counts = Counter(f"{piece} {after}" for piece, after in pairs if any(c.isdigit() for c in piece))
@@ -83,5 +83,5 @@ def _negated(vocabulary: set[str]) -> set[str]:
 
 @lru_cache(maxsize=4096)
 def _words(text: str) -> tuple[str, ...]:
-    """Return the words in lower case, `cannot` and `can't` as `can not`; a sentence is asked for them several times."""
+    """Return the words in lower case, `cannot` and `can't` as `can not`; cached, as callers repeat a sentence."""
     return tuple(_WORDS.findall(_CONTRACTED.sub(" not", folded(text).lower())))

@@ -86,7 +86,7 @@ _WORD = re.compile(r"\w+(?:['’.,:/-]\w+)*")
 
 
 def kind_of(question: str) -> Kind:
-    """Return the kind of answer that a question asks for; `statement` where it asks nothing (claims, keywords)."""
+    """Return the kind of answer that a question wants; `statement` if it is none (claims, keywords)."""
     text = question.strip()
     for kind, pattern in _KINDS:
         if pattern.search(text):
@@ -102,8 +102,7 @@ def is_claim(text: str) -> bool:
 
 
 def holds(kind: Kind, sentence: str, question_terms: Collection[str]) -> bool:
-    """Return whether the sentence has, beside the words that were asked (lower case), something of the expected
-    kind."""
+    """Return whether the sentence has something of the expected kind beyond the question's words (lower case)."""
     if kind == "time":
         sentence = _DURATION.sub(" ", sentence)
     words = [word for word in _WORD.findall(sentence) if word.lower() not in question_terms]
@@ -122,7 +121,7 @@ def holds(kind: Kind, sentence: str, question_terms: Collection[str]) -> bool:
 
 
 def topic_of(question: str) -> str:
-    """Return the question without the words that only say what kind of answer it asks for, or that it asks: `How many`,
+    """Return the question without the words that only say that it is one, or what kind of answer it wants: `How many`,
     `What percentage of`, `do we get`, `can you tell me`.
 
     An answer does not repeat them: "How long is a token valid?" is answered by "for 30 minutes".
@@ -131,7 +130,7 @@ def topic_of(question: str) -> str:
 
 
 def parts_of(question: str) -> list[str]:
-    """Return the parts of a question that asks two things, each with what it asks for; none of a single one.
+    """Return the parts of a two-part question, each with its own interrogative; none of a single one.
 
     "Who looks at dead letters, and how long are they kept?" asks for a person and a time.
     """

@@ -44,7 +44,7 @@ _REPEATED = re.compile(r"(\w{1,3}?)\1{2,}\w?")
 
 
 def remark_of(text: str) -> Remark | None:
-    """Return what kind of remark a text is; None where any part of it could be asked of the pages."""
+    """Return the kind of remark that a text is; None if any part of it could be about the pages."""
     if len(text) > _LONGEST or _SIGNS.search(text):
         return None
     said, found, at = plain_words(text), set[Remark](), 0

@@ -80,7 +80,7 @@ def passage_analyzer(languages: tuple[str, ...]) -> Callable[[str], Sequence[str
 
 
 def terms_in(text: str, language: str | None) -> list[str]:
-    """Return the terms that a passage is indexed by; `language`: its own, None where it is not told."""
+    """Return the index terms of a passage; `language`: its own, None if unknown."""
     return analyzer_of((language,) if language else ())(text)
 
 

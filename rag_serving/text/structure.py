@@ -44,12 +44,12 @@ class Structure(NamedTuple):
         return json.dumps(shape, ensure_ascii=False, separators=(",", ":"))
 
     def unit_at(self, position: int) -> Unit | None:
-        """Return the unit that holds a character, or None between units."""
+        """Return the unit at a character, or None between units."""
         place = self.place_at(position)
         return None if place is None else self.units[place]
 
     def place_at(self, position: int) -> int | None:
-        """Return the place of the unit that holds a character, or None between units."""
+        """Return the index of the unit at a character, or None between units."""
         place = bisect_right(self.units, position, key=lambda unit: unit.start) - 1
         return place if place >= 0 and position < self.units[place].end else None
 

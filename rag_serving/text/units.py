@@ -60,7 +60,7 @@ class Unit(NamedTuple):
 
     @property
     def begin(self) -> int:
-        """Where it begins with its marker, bar or fence."""
+        """Its start including marker, bar or fence."""
         return self.start if self.marked < 0 else self.marked
 
     def leads(self, text: str) -> bool:
@@ -81,9 +81,9 @@ def units(text: str, blocks: Sequence[Block] = ()) -> list[Unit]:
 
 
 def clipped(text: str, found: Sequence[Unit], start: int, end: int) -> list[Unit]:
-    """Return the units of a text that stand in a range of it, their offsets counted from its start.
+    """Return the units of a text within a range, with offsets from its start.
 
-    A unit that the range cuts is the part of it inside, and follows no marker where its beginning is cut off.
+    A unit cut by the range is reduced to the part inside, without a marker if its beginning is cut off.
     """
     inside = []
     for unit in found[bisect_right(found, start, key=lambda unit: unit.end) :]:
@@ -109,12 +109,12 @@ def word_count(text: str, start: int = 0, end: int | None = None) -> int:
 
 
 def pieces(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
-    """Return the ranges of what white space parts in `text[start:end]`: words, and signs that stand alone."""
+    """Return the ranges of the pieces between white space in `text[start:end]`: words, and isolated signs."""
     return [match.span() for match in _PIECE.finditer(text, start, len(text) if end is None else end)]
 
 
 def unit_at(found: Sequence[Unit], position: int) -> Unit | None:
-    """Return the unit that holds a character, or None between units."""
+    """Return the unit at a character, or None between units."""
     place = bisect_right(found, position, key=lambda unit: unit.start) - 1
     return found[place] if place >= 0 and position < found[place].end else None
 
@@ -143,9 +143,9 @@ class _Splitter:
         self._item: tuple[int, int, int] | None = None  # where the marker of a paragraph stands, its indent and number
 
     def read(self, kind: str, start: int, end: int) -> None:
-        """Read one block of a kind that ingest knows; "": whatever stands there.
+        """Read one block of a kind that ingest knows; "" is any.
 
-        A paragraph right below goes on with the item above it. The indentation before a block is a part of its line.
+        A paragraph directly below continues the item above it. The indentation before a block is part of its line.
         """
         if kind in ("code", "table", "heading") or "\n\n" in self._text[self._end : start]:
             self._flush()
@@ -213,7 +213,7 @@ class _Splitter:
             self.found.append(row._replace(block=self._block, marked=bar))
 
     def _read_code(self, lines: Sequence[tuple[int, int]]) -> None:
-        """Each line of a block of code is a unit; the first follows the fence, where there is one."""
+        """Read each line of a block of code as a unit; the first follows the fence, if there is one."""
         if not lines:
             return
         self._block += 1
@@ -298,9 +298,9 @@ def _sentences(text: str, start: int, end: int, kind: Kind) -> Iterator[Unit]:
 
 
 def _is_inside(text: str, begin: int, stop: int, end: int) -> bool:
-    """Return whether brackets or quotation marks that were opened since `begin` are closed behind this full stop.
+    """Return whether brackets or quotation marks opened since `begin` are closed after this full stop.
 
-    What stands between is a part of the sentence around it: `It restarts (never by hand. Ask first.) at night.`
+    Their content is part of the sentence around it: `It restarts (never by hand. Ask first.) at night.`
     """
     if stop - begin > _LONGEST_INSIDE:
         return False

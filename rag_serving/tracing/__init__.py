@@ -78,5 +78,5 @@ class StageTrace:
 
 
 def coarse(timings_ms: Mapping[str, float]) -> dict[str, float]:
-    """Return times rounded up to 10 ms: the work that one hidden word makes is not told by them."""
+    """Return times rounded up to 10 ms, so that they do not reveal the work caused by one hidden word."""
     return {part: math.ceil(value / _BUCKET_MS) * _BUCKET_MS for part, value in timings_ms.items()}

@@ -115,7 +115,7 @@ def is_within_part() -> bool:
 
 
 def leave() -> Token[OpenPart | None]:
-    """Begin a span that stands below no part any more; `back` ends that."""
+    """Begin a span outside every part; `back` ends that."""
     return _current.set(None)
 
 

@@ -175,7 +175,7 @@ def outgoing() -> dict[str, str]:
 
 
 def carried(work: Callable[[], Result]) -> Callable[[], Result]:
-    """Return some work for another thread, whose spans stand below the one that is open here."""
+    """Return some work for another thread, with its spans below the one open here."""
     if _spans is None:
         return work
     from opentelemetry.context import attach, detach, get_current
@@ -193,7 +193,7 @@ def carried(work: Callable[[], Result]) -> Callable[[], Result]:
 
 
 def message_text(messages: object) -> str | None:
-    """Return messages as JSON, for an attribute of text; None where spans may hold none: nothing is made then."""
+    """Return messages as JSON for a span attribute; None, and no work, if spans may not contain text."""
     if _spans is None or not _spans.allows_text:
         return None
     return json.dumps(messages, ensure_ascii=False)

@@ -72,7 +72,7 @@ class WebPage:
         )
 
     def router(self) -> APIRouter:
-        """Return the routes. They come after the API's: a file never stands in for one of its."""
+        """Return the routes. They come after the API's: no file replaces an API route."""
         router = APIRouter(include_in_schema=False)
         for view in (*_VIEWS, _HANDOVER):
             router.add_api_route(view, self._document, methods=_METHODS)

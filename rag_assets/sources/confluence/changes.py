@@ -50,14 +50,13 @@ def cql_date(moment: datetime, offset: timedelta) -> str:
 def zone_offset(
     client: ConfluenceClient, page_id: str, modified: datetime, remembered: timedelta | None
 ) -> timedelta | None:
-    """Return the offset of CQL's dates from UTC, or None where it cannot be told; one request where the remembered one
-    holds.
+    """Return the offset of CQL's dates from UTC, or None if unknown; one request if the remembered one is right.
 
     Args:
-        client: who asks.
-        page_id: a page that search knows.
-        modified: when that page was last changed.
-        remembered: the offset found last time.
+        client: of the site.
+        page_id: a page in the search index.
+        modified: the time of that page's last change.
+        remembered: the last known offset.
 
     Raises:
         Unreadable, Faulty: there is no search.
@@ -75,7 +74,7 @@ def zone_offset(
 
 
 def _holds(client: ConfluenceClient, page_id: str, modified: datetime, offset: timedelta) -> bool:
-    """Return whether the page is found in the quarter of an hour around its time."""
+    """Return whether a search finds the page in the quarter of an hour around its time."""
     after = cql_date(modified - timedelta(minutes=7), offset)
     before = cql_date(modified + timedelta(minutes=8), offset)
     return _finds(client, f'id = {page_id} and lastmodified >= "{after}" and lastmodified < "{before}"')
@@ -131,13 +130,13 @@ class SyncState:
 def dump_sync_state(
     memory: SyncState, listed_at: float, ancestors: Mapping[str, tuple[str, ...]], scope: Sequence[str]
 ) -> dict[str, Any]:
-    """Return a memory as JSON; of pages that have rows only what these do not tell.
+    """Return a memory as JSON; of pages with rows only what these do not contain.
 
     Args:
-        memory: of this sync; `since` is when it began.
-        listed_at: when the space was last listed completely, in seconds since the epoch.
-        ancestors: by raw page id, of the pages that have rows.
-        scope: what was listed.
+        memory: of this sync; `since` is its start.
+        listed_at: the time of the last complete listing, in seconds since the epoch.
+        ancestors: by raw page id, of the pages with rows.
+        scope: the scope of the listing.
     """
     unchanged = {page_id for page_id, one in memory.grants.items() if ancestors.get(page_id) == one.ancestors}
     return {
@@ -166,14 +165,14 @@ def load_sync_state(
     every_s: float,
     overlap: timedelta,
 ) -> SyncState | None:
-    """Return what is remembered, or None where the space must be listed completely.
+    """Return the memory, or None if the space must be listed completely.
 
     Args:
-        state: what `dump_sync_state` gave, or anything.
-        ancestors: by raw page id, of the pages that have rows.
-        scope: what is wanted now.
-        every_s: seconds for which a complete listing serves.
-        overlap: how far before the last sync changes are asked for again.
+        state: a result of `dump_sync_state`, or anything.
+        ancestors: by raw page id, of the pages with rows.
+        scope: the scope wanted now.
+        every_s: seconds for which a complete listing is valid.
+        overlap: the period before the last sync whose changes are requested again.
     """
     try:
         if not 0 <= time.time() - state["listed_at"] < every_s or state["scope"] != list(scope):
@@ -198,7 +197,7 @@ def load_sync_state(
 def list_changes(
     client: ConfluenceClient, scope: SpaceScope, before: Mapping[str, Row], memory: SyncState, batch_size: int
 ) -> SpaceListing | None:
-    """Return the pages of the last sync, renewed where CQL tells of a change; None where the site has no CQL.
+    """Return the pages of the last sync, updated by changes from CQL; None if the site has no CQL.
 
     Pages that came or went without a change of their own (restored, purged, hidden from this user) show in the count:
     then ids are listed, and that listing decides.
@@ -237,10 +236,10 @@ def list_noted(
     noted: frozenset[str],
     batch_size: int,
 ) -> SpaceListing | None:
-    """Return the pages of the last sync, those that were noted renewed; None where a known one is no longer shown as a
-    page of the space: only a complete listing tells what became of it.
+    """Return the pages of the last sync, with noted ones updated; None if a known one is no longer shown as a page of
+    the space: only a complete listing can explain that.
 
-    What is below a page that was moved has other ancestors, too. A page that is not known and not shown is left out.
+    Pages below a moved one have new ancestors, too. A page that is neither known nor shown is left out.
 
     Raises:
         SourceError: the site fails, so nothing is known.

@@ -112,10 +112,10 @@ class ConfluenceClient:
             self.current_user()
 
     def current_user(self) -> dict[str, Any]:
-        """Return what the site says of the account that asks; nothing where it does not know the question.
+        """Return the site's record of the client's account; empty if the site does not support this.
 
         Raises:
-            SourceError: the client signs in, and the site takes it for nobody.
+            SourceError: the client signs in, and the site treats it as anonymous.
         """
         path = "rest/api/user/current"
         try:
@@ -137,15 +137,15 @@ class ConfluenceClient:
         return self._patiently(lambda: content_of(self._at(path), self._once(quote(path), params)))
 
     def collect(self, path: str, params: Mapping[str, Any], lean: str | None = None) -> Iterator[Envelope]:
-        """Yield every entry of a paged collection, once; raises where its end is not certain.
+        """Yield every entry of a paged collection, once; raise if its end is uncertain.
 
-        A cursor in `_links.next` is followed; without one, `start` is counted from what came (a server may send fewer
-        than `limit`), and only an empty page is the end. One whose link says that more remain is asked for once again;
-        if it stays empty, it is the end whatever `next` says. Of a link nothing but its cursor is used: a link cannot
-        lead the credentials to another host.
+        A cursor in `_links.next` is followed; without one, `start` counts the received entries (a server may send fewer
+        than `limit`), and only an empty page is the end. An empty page whose link promises more is requested once
+        again; if it stays empty, it is the end. Of a link nothing but its cursor is used: a link cannot lead the
+        credentials to another host.
 
         Args:
-            lean: an `expand` to fall back on for a page of results that fails with the one asked for.
+            lean: an `expand` to fall back on for a page of results that fails with the regular one.
         """
         seen_ids: set[str] = set()
         position: dict[str, Any] = {}
@@ -218,8 +218,7 @@ class ConfluenceClient:
             self._failing = 0
 
     def _found(self, page_id: str, expand: str) -> Envelope | None:
-        """Return a page that is refused by its id may still be found: whether it arrives must not depend on its
-        batch."""
+        """Return a page refused by its id, through search: its arrival must not depend on its batch."""
         try:
             return self._search([page_id], expand).get(page_id) if self._searches else None
         except (AccessRefused, ServerFault):
@@ -245,7 +244,7 @@ class ConfluenceClient:
             return self.get(path, {**params, "expand": lean})
 
     def _based(self, entry: Envelope, answer: Mapping[str, Any]) -> Envelope:
-        """Return an entry with the site's own address, which a collection tells once for all of them."""
+        """Return an entry with the site's own address, which a collection gives once for all of them."""
         links = entry.get("_links")
         shared = answer.get("_links")
         base = shared.get("base") if isinstance(shared, dict) else None
@@ -318,7 +317,7 @@ def _results(answer: Mapping[str, Any], path: str) -> list[Envelope]:
 
 
 def _identity(entry: Envelope) -> str:
-    """Return what tells entries apart: an id, and names where labels and users have none."""
+    """Return the identity of an entry: an id, or names for labels and users, which have none."""
     names = (entry.get(name) for name in ("id", "prefix", "name", "accountId", "userKey", "username"))
     return ":".join(map(str, names))
 
@@ -381,7 +380,7 @@ def read_by_v2(client: ConfluenceClient, page_id: str) -> dict[str, Any]:
 
 
 def _space_key(client: ConfluenceClient, number: str) -> object:
-    """All pages of a source are of one space, so it is asked for once."""
+    """Return the key of a space, requested once: all pages of a source are of one space."""
     if number not in client.space_keys:
         client.space_keys[number] = client.get(f"api/v2/spaces/{number}", {}).get("key")
     return client.space_keys[number]

@@ -86,10 +86,10 @@ def with_names(
 
     Args:
         client: of the site.
-        result: the sync, bodies as the site gives them.
+        result: the sync, with bodies as the site sent them.
         before: the rows of the last sync.
-        known: names by id, as the last sync left them.
-        only: ids of the pages whose people are asked for; none: all.
+        known: names by id, as of the last sync.
+        only: ids of the pages whose people are requested; none: all.
     """
     rows = result.pages.to_pylist()
     mentions = [(row["page_id"], person) for row in rows if _has_mentions(row) for person in _people(row["body"])]
@@ -136,9 +136,9 @@ def _named(mention: re.Match[str], names: Mapping[Person, str]) -> str:
 def _names(
     client: ConfluenceClient, people: Iterable[Person], known: Mapping[str, object], asked: Collection[Person]
 ) -> tuple[dict[Person, str], list[str]]:
-    """Return names by person, those that were asked for longest ago first, and a note where the site refuses.
+    """Return names by person, requesting the oldest first, and a note if the site refuses.
 
-    `asked`: people whose names are asked for; of others the last ones stay.
+    `asked`: people whose names are requested; of others the last names stay.
     """
     order = {one: place for place, one in enumerate(known)}
     wanted = sorted(people, key=lambda person: order.get(":".join(person), -1))
@@ -157,7 +157,7 @@ def _names(
 
 
 def _together(client: ConfluenceClient, ids: list[str]) -> dict[Person, str]:
-    """Return the names of accounts that the site tells together (Cloud), by person."""
+    """Return the names of accounts, requested together (Cloud), by person."""
     names: dict[Person, str] = {}
     for some in batches(ids, _TOGETHER):
         query = urlencode([("accountId", one) for one in some])
@@ -173,7 +173,7 @@ def _together(client: ConfluenceClient, ids: list[str]) -> dict[Person, str]:
 
 
 def _one(client: ConfluenceClient, person: Person) -> str:
-    """Return the name of one person; empty where the site tells none."""
+    """Return the name of one person; empty if the site gives none."""
     kind, value = person
     try:
         return _name(client.get("rest/api/user", {_PARAMETERS[kind]: value}, retries=1))
@@ -250,11 +250,11 @@ class _Asking:
         self._found = list_hanging(self._client, space, self._kind)
 
     def state_of(self, page: Row) -> str | None:
-        """Return the state of what search knows to hang on a page; None where only the page can tell."""
+        """Return the state of a page's attachments and comments according to search; None if only the page knows."""
         return state_of(self._listed(page)) if self._searched(page) else None
 
     def of(self, pages: Iterable[Row], hanging: Mapping[str, Row]) -> Iterator[tuple[str, Envelope]]:
-        """(page id, entry) of all files. A page of which search does not know a file any more is asked itself."""
+        """Yield (page id, entry) of all files. A page for which search has lost a known file is requested itself."""
         known: dict[str, set[str]] = {}
         for row_id, row in hanging.items():
             if row_id.startswith(self._prefix + MARK):
@@ -283,10 +283,10 @@ class _Asking:
         return list(_current(entries))
 
     def kept(self, hanging: Mapping[str, Row], pages: Mapping[str, Row], mark: str) -> dict[str, Row]:
-        """Return the rows of the last sync for pages that failed, for whoever might read them and may read the pages
-        now.
+        """Return the rows of the last sync for failed pages, for readers who could read them then and may read the
+        pages now.
 
-        Nobody else: what stood there was perhaps removed before he was let in.
+        Nobody else: the content was perhaps removed before a new reader was let in.
         """
         failed = {page_id for page_id, _ in self.failures}
         kept = {
@@ -345,7 +345,7 @@ class ConfluenceExtras:
         self._only = only
 
     def fingerprint(self) -> None:
-        """Only a sync can tell whether the space changed."""
+        """Return None: only a sync can detect changes of the space."""
         return
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
@@ -434,7 +434,7 @@ class ConfluenceExtras:
         before: Mapping[str, Any],
         asking: _Asking,
     ) -> tuple[dict[str, Row], dict[str, str]]:
-        """Return the rows of comments, and the state that search told of each page's, for the next sync."""
+        """Return the rows of comments, and each page's state according to search, for the next sync."""
         rows: dict[str, Row] = {}
         states: dict[str, str] = {}
         for page in pages:

@@ -143,19 +143,19 @@ class SpaceScope:
 
     @property
     def cql(self) -> str:
-        """What CQL finds of it: it knows nothing but current content."""
+        """The scope in CQL, which covers current content alone."""
         return f'type in ({", ".join(self.types)}) and space = "{self.space}"'
 
     def excludes(self, entry: Envelope) -> str | None:
-        """Return why an entry is not wanted, or None; raises EnvelopeError.
+        """Return why an entry is excluded, or None; raises EnvelopeError.
 
-        Whatever was asked, what the site answers may name another space: an index that lags behind a move, a proxy, a
-        fault. An entry that names none is hidden until its body names one, without which no row is made.
+        Whatever the request, a response may name another space: an index that lags behind a move, a proxy, a fault. An
+        entry without a space is hidden until its body names one, without which no row is made.
         """
         return exclusion_of(entry, self.types, self.statuses) or foreign_space(space_keys(entry), self.space)
 
     def holds(self, entry: Envelope) -> bool:
-        """Return whether an entry that came by its id stands in the space, and is wanted."""
+        """Return whether an entry requested by its id is in the space and wanted."""
         return (
             self.space.casefold() in space_keys(entry)
             and entry.get("status") in self.statuses
@@ -216,7 +216,7 @@ def list_space(client: ConfluenceClient, scope: SpaceScope, batch_size: int) -> 
 
 
 def counted(client: ConfluenceClient, scope: SpaceScope) -> int | None:
-    """Return how many current pages search knows of; None where it does not tell.
+    """Return the number of current pages in the search index; None if unknown.
 
     Raises:
         Unreadable, Faulty: there is no search.
@@ -239,12 +239,12 @@ def add_by_id(client: ConfluenceClient, listing: SpaceListing, ids: set[str], ba
 
 
 def _add_unlisted(client: ConfluenceClient, listing: SpaceListing, batch_size: int) -> None:
-    """Take in what search knows and the enumeration left out.
+    """Add pages that search has and the enumeration left out.
 
-    An enumeration ends with an empty page or without a link to the next, and nothing in it tells whether it ended too
-    early. A page that is known is then asked for before it counts as gone; one that is new would not be missed. So the
-    pages are counted by search, which costs one request, and listed by search only where it knows of more. What search
-    knows and the site refuses is gone or hidden; where there is no search, nothing can tell.
+    An enumeration ends with an empty page or without a link to the next, which does not show whether it ended too
+    early. A known page is then requested before it counts as gone; a new one would not be missed. So the pages are
+    counted by search, which costs one request, and listed by search only if it has more. Pages that search has and the
+    site refuses are gone or hidden; without search, nothing can be verified.
     """
     scope = listing.scope
     try:
@@ -290,9 +290,9 @@ def batches(ids: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def still_there(client: ConfluenceClient, gone: list[str], scope: SpaceScope, batch_size: int) -> PageBatch:
-    """Return of pages that an enumeration did not list, those that are in the space all the same.
+    """Return the pages that an enumeration missed although they are in the space.
 
-    An offset enumeration misses a page when an earlier one is deleted under it. What lies in the trash needs no asking.
+    An offset enumeration misses a page when an earlier one is deleted under it. Pages in the trash need no request.
     """
     trashed = _trashed(client, scope, set(gone))
     still = PageBatch()
@@ -319,7 +319,7 @@ def _trashed(client: ConfluenceClient, scope: SpaceScope, wanted: set[str]) -> s
 
 
 def _entries(client: ConfluenceClient, scope: SpaceScope, expand: str | None) -> Iterator[Envelope]:
-    """Yield the entries of every wanted type and status; of a space without any it is asked whether it exists."""
+    """Yield the entries of every wanted type and status; without any, verify that the space exists."""
     any_came = False
     try:
         for kind in scope.types:
@@ -356,10 +356,9 @@ Hanging = dict[str, list[Envelope]]
 
 
 def list_hanging(client: ConfluenceClient, space: str, kind: Kind) -> Hanging | None:
-    """Return all files or comments that search knows of; None where the site cannot tell this way.
+    """Return all files or comments in the search index; None if the site cannot list them this way.
 
-    Search may not have learnt yet of what is new, and may know what is gone: the former comes with a later sync; of
-    what is missing its page has to be asked.
+    The index may lag behind: a later sync adds new ones, and missing ones must be requested from their page.
     """
     params = {
         "cql": f'type = {kind} and space = "{space}"',
@@ -387,11 +386,11 @@ NOTHING_HANGS = state_of(())
 
 
 def _page_of(entry: Envelope) -> str | None:
-    """Return the page that a file or a comment hangs on.
+    """Return the page of a file or a comment.
 
     On both kinds of site `container` is that page (`_expandable.container` names its address, and other clients rely on
     its id: sooperset/mcp-atlassian#796, Spenhouet/confluence-markdown-exporter#302). Cloud's reference calls it the
-    space that content is in, as it is for pages: a space, which has a key, tells nothing here.
+    content's space, as it is for pages: a space, recognizable by its key, is ignored here.
     """
     container = entry.get("container")
     page_id = container.get("id") if isinstance(container, dict) and "key" not in container else None

@@ -121,12 +121,12 @@ def settled_readers(
     """Return the reader class of every page of a listing.
 
     Args:
-        client: who asks.
-        listing: its grants are the first reading, and are brought up to date.
+        client: of the site.
+        listing: its grants are the first reading, and are updated.
         space: reader class of the space.
-        shown: the pages that are shown now.
-        before: the reader classes of the last sync, of those whose text is the same.
-        fetched: pages that were read a second time, with their body; whether that reading was like the first.
+        shown: the pages shown now.
+        before: the reader classes of the last sync, of pages with unchanged text.
+        fetched: pages read a second time, with their body; whether both readings agree.
     """
     shown = list(shown)
     runs = {one: (_LISTED, _LISTED) if one in listing.read else (_REMEMBERED, _REMEMBERED) for one in listing.grants}
@@ -152,14 +152,14 @@ def settled_readers(
 def decided_as_before(
     client: ConfluenceClient, grants: Mapping[str, Grants], pages: Collection[str], page_ids: Iterable[str]
 ) -> set[str]:
-    """Return those of the asked pages of which all that decides reads now as it did: it held when anything was read
-    between.
+    """Return the pages whose restrictions, own and inherited, still read the same: they were in force for all readings
+    in between.
 
     Args:
-        client: who asks.
-        grants: what was read.
-        pages: which of them are pages of the space.
-        asked: raw page ids.
+        client: of the site.
+        grants: the readings.
+        pages: those of them that are pages of the space.
+        page_ids: raw ids of the pages to compare.
     """
     above = {one: _known_lineage(one, grants) for one in page_ids}
     now = _read(client, grants, pages, set[str]().union(*above.values()))
@@ -177,7 +177,7 @@ def _wider(shown: Iterable[str], readers: EffectiveReaders, before: Mapping[str,
 def _torn(
     grants: Mapping[str, Grants], pages: Iterable[str], runs: Mapping[str, tuple[int, int]]
 ) -> dict[str, list[str]]:
-    """Return pages whose lineage need not have held at one moment, each with what must be read again."""
+    """Return pages whose lineage may mix two moments, each with the pages to read again."""
     torn: dict[str, list[str]] = {}
     for page_id in pages:
         above = _known_lineage(page_id, grants)
@@ -255,14 +255,14 @@ class ConfluenceSpace:
         self.grants: Mapping[str, Grants] = {}  # by raw page id: what decided on readers in the last sync
 
     def fingerprint(self) -> None:
-        """Only a sync can tell whether the space changed."""
+        """Return None: only a sync can detect changes of the space."""
         return
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
-        """List the space, fetch the bodies that changed, and renew everything else of every page.
+        """List the space, fetch the bodies that changed, and update everything else of every page.
 
-        Where `listing_every_s` says that the last complete listing still serves, only what CQL tells is renewed; of
-        `only`, these pages alone and what is below those that were moved.
+        While `listing_every_s` keeps the last complete listing valid, only changes from CQL are read; with `only`,
+        these pages and those below moved ones.
         """
         self._began = time.time()
         with nullcontext(self._client) if self._client else open_client(self._settings) as client:
@@ -489,7 +489,7 @@ def _is_version(row: Row | None, version: int) -> bool:
 
 
 def _is_listed(row: Row, page_id: str, listing: SpaceListing) -> bool:
-    """Return whether a row has the version that the listing tells."""
+    """Return whether a row has the version in the listing."""
     entry = listing.pages.get(page_id)
     return entry is not None and _is_version(row, version_of(entry))
 

@@ -240,9 +240,9 @@ def moment_of(header: str | None) -> datetime | None:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait by `Retry-After`, which is a number or an HTTP date (RFC 9110, 10.2.3).
+    """Return the seconds of `Retry-After`, which is a number or an HTTP date (RFC 9110, 10.2.3).
 
-    A date counts from the server's own `Date`, where it tells it: the clocks may differ.
+    A date counts from the server's own `Date`, if present: the clocks may differ.
     """
     value = headers.get("Retry-After")
     try:

@@ -82,10 +82,10 @@ def read_html(
     progress: Progress | None,
     reader: LimitedReader,
 ) -> HtmlReading:
-    """Return every page beside the index. One whose file is broken or missing is a failure of its own.
+    """Return every page beside the index. A broken or missing file is a failure of its own.
 
     Raises:
-        SourceError: the index is not one of a Confluence export, or does not tell the space.
+        SourceError: the index is not one of a Confluence export, or does not name the space.
     """
     folder = index.removesuffix(INDEX)
     try:
@@ -139,7 +139,7 @@ def _page_id(name: str, folder: str) -> str | None:
 
 
 def _moment(changed: str) -> str | None:
-    """Return the day of the last change, where it is told in English."""
+    """Return the day of the last change, if it is given in English."""
     match = _DATE.search(changed)
     try:
         return datetime.strptime(match[1], "%b %d, %Y").replace(tzinfo=UTC).isoformat() if match else None
@@ -148,7 +148,7 @@ def _moment(changed: str) -> str | None:
 
 
 def _editor(changed: str) -> str | None:
-    """Return who made the last change, where it is told in English."""
+    """Return the author of the last change, if given in English."""
     return next((match[1] for editor in _EDITORS if (match := editor.search(changed))), None)
 
 
@@ -256,10 +256,10 @@ class ConfluenceExportSource:
         return digest(settings_digest(self.key, self._settings), *map(repr, files))
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
-        """Read the objects, then the bodies of the pages that are current.
+        """Read the objects, then the bodies of the current pages.
 
         Raises:
-            SourceError: the export is not there, is cut or broken, or holds no pages; nothing is deleted.
+            SourceError: the export is missing, truncated or broken, or has no pages; nothing is deleted.
         """
         fingerprint = self.fingerprint()
         before = rows_by_id(previous)

@@ -103,7 +103,7 @@ class _Measured:
 
 
 def _forget(element: Any) -> None:
-    """Give an object's memory back, and that of what stood before it."""
+    """Free the memory of an object and of those before it."""
     element.clear()
     while element.getprevious() is not None:
         del element.getparent()[0]
@@ -203,7 +203,7 @@ class ExportedSpace:
                 self._viewers.append(one)
 
     def keep_only(self, space: str | None) -> str:
-        """Leave out what stands in other spaces; the key of the space that stays.
+        """Leave out content of other spaces; return the key of the space that stays.
 
         Raises:
             SourceError: the export lacks that space, or has several and none was named.
@@ -260,7 +260,7 @@ class ExportedSpace:
         return Grants(tuple(self._ancestors(content)), own, fault)
 
     def permissions(self) -> list[Envelope]:
-        """Return who may view the space, as `expand=permissions` of REST tells it."""
+        """Return the viewers of the space, in the shape of REST's `expand=permissions`."""
         return [self._permission(one) for one in self._viewers if self._in_space(one)]
 
     def _in_space(self, permission: Entity) -> bool:

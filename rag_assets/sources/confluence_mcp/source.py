@@ -62,7 +62,7 @@ class ConfluenceMcpSource:
         self._origin = Origin(key, settings.tenant, settings.flavor, settings.id_prefix, settings.base_url)
 
     def fingerprint(self) -> None:
-        """Only a sync can tell whether the space changed."""
+        """Return None: only a sync can detect changes of the space."""
         return
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
@@ -219,7 +219,7 @@ class ConfluenceMcpSource:
         return True
 
     def _restrict(self, tools: McpTools, page_id: str, envelope: Envelope) -> None:
-        """Who may read the page, where the server has a tool that says so."""
+        """Add the page's readers, if the server has a tool for them."""
         if "restrictions" not in envelope and self._settings.restrictions_tool in tools.names:
             answer = tools.call(self._settings.restrictions_tool, page_id=page_id, id=page_id)
             envelope["restrictions"] = restrictions_of(answer)
@@ -261,7 +261,7 @@ class ConfluenceMcpSource:
 
 
 def _ancestors(page: ListedPage, listed: Mapping[str, ListedPage]) -> list[Envelope]:
-    """Return the pages above, root first, from the parents that the tree tells."""
+    """Return the pages above, root first, by the parents in the tree."""
     chain: list[str] = []
     parent = page.parent
     while parent and parent not in chain and parent != page.id:

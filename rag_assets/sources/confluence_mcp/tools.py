@@ -43,14 +43,14 @@ class ListedPage:
 
     @property
     def version(self) -> int | None:
-        """The page's version; None where the list does not tell it."""
+        """The page's version; None if the list lacks it."""
         version = self.told.get("version")
         number = version.get("number") if isinstance(version, dict) else version
         return number if isinstance(number, int) else None
 
 
 def results_of(answer: Any) -> list[Mapping[str, Any]] | None:
-    """Return the entries of a list or of an object that holds one; None where the answer is neither."""
+    """Return the entries of a list or of an object with one; None if the answer is neither."""
     if isinstance(answer, dict):
         answer = next((answer[name] for name in ("results", "pages") if name in answer), None)
     if not isinstance(answer, list) or not all(isinstance(entry, dict) for entry in answer):
@@ -167,7 +167,7 @@ def _body(page: Mapping[str, Any]) -> tuple[str, BodyFormat]:
 
 
 def _version(page: Mapping[str, Any]) -> Envelope:
-    """Return a number and a date; servers that tell neither get version 1."""
+    """Return a number and a date; servers that give neither get version 1."""
     version = page.get("version")
     if isinstance(version, dict):
         return version
@@ -224,7 +224,7 @@ class McpTools:
 
     @property
     def names(self) -> Collection[str]:
-        """What the server offers."""
+        """The names of the server's tools."""
         return self._tools.keys()
 
     def call(self, name: str, **arguments: Any) -> Any:

@@ -123,8 +123,8 @@ class FileSource(Generic[S]):
 
 
 def is_unchanged(tree: FileTree, name: str, known: Known | None, began: object) -> bool:
-    """Return whether nothing was written to a file since the last sync, as far as its size and times tell; the file is
-    not opened. Arguments as those of `content_digest`."""
+    """Return whether a file was not written to since the last sync, judging by its size and times; the file is not
+    opened. Arguments as those of `content_digest`."""
     was_settled = isinstance(began, float) and tree.touched_at(name) < began - SETTLED_S
     return known is not None and known.stamp == [tree.stamp(name)] and was_settled
 

@@ -189,7 +189,7 @@ class InboxSource:
 
 
 def _remembered(state: Mapping[str, Any]) -> dict[str, Unread]:
-    """Return what the last sync could not read; nothing where that cannot be told."""
+    """Return the files that the last sync could not read; none if unknown."""
     known = state.get("unread")
     if state.get("reading") != READING_VERSION or not isinstance(known, dict):
         return {}

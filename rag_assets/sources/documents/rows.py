@@ -76,10 +76,10 @@ class RowMaker:
     originals: Path | None
 
     def read(self, facts: DocumentFacts, content: bytes, pages_done: PagesDone | None = None) -> Row:
-        """Return the row of a document; `pages_done` is told how far a paged one is.
+        """Return the row of a document; `pages_done` receives the progress in a paged one.
 
         Raises:
-            ExcludedError: it is of no kind that is read, empty, or too large.
+            ExcludedError: its format is not supported, or it is empty or too large.
             UnreadableError: it is broken, encrypted, or takes too much.
         """
         if not content.strip():

@@ -109,7 +109,7 @@ class BuiltSite:
 
 
 def _main_part(root: Any) -> Any:
-    """Return the element that holds the text of a page. Raises FileError where there is none."""
+    """Return the element with a page's text. Raises FileError if there is none."""
     main = next((found[0] for path in _MAIN if (found := root.xpath(path))), None)
     main = root.find("body") if main is None else main
     if main is None:
@@ -164,7 +164,7 @@ def _title(root: Any, main: Any) -> str:
 
 
 def _without_navigation(main: Any) -> None:
-    """Take away navigation; what a heading is reached by stays, though it stood on the mark that links to it."""
+    """Remove navigation; a heading keeps its id, even if that was on its permalink."""
     for element in main.xpath(_NAVIGATION):
         above = element.getparent()
         if above is None:

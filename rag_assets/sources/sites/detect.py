@@ -123,7 +123,7 @@ def _has(names: Sequence[str], folder: str) -> bool:
 
 
 def _places(names: Sequence[str], generator: SiteGenerator) -> list[str]:
-    """Return the folders below which one of the signs stands."""
+    """Return the folders that contain one of the signs."""
     folders = []
     known = frozenset(names) if generator.beside else frozenset()
     for name in names:

@@ -42,10 +42,10 @@ class _Node:
 def read_yaml(text: str) -> Value:
     """Return a YAML document as mappings, lists and strings.
 
-    Nothing is built: a tag like `!!python/name:a.b` gives the name as a string, of a mapping under `TAG`.
+    Nothing is constructed: a tag like `!!python/name:a.b` gives the name as a string, of a mapping under `TAG`.
 
     Raises:
-        YamlError: it is not valid, nested deeper than 60, or its aliases stand for more than 200,000 values.
+        YamlError: it is not valid, nested deeper than 60, or its aliases expand to more than 200,000 values.
     """
     import yaml
 
@@ -185,7 +185,7 @@ class FrontMatter:
 
     @property
     def updated_at(self) -> datetime | None:
-        """When the page says that it was changed; dates without a zone are in UTC."""
+        """The time of the last change according to the page; dates without a zone are in UTC."""
         for value in (self.member("last_update").get("date"), *map(self.values.get, ("updated", "lastmod", "date"))):
             if isinstance(value, str):
                 try:
@@ -197,7 +197,7 @@ class FrontMatter:
 
     @property
     def exclusion(self) -> str | None:
-        """Why the page wants to be left out; None where it does not."""
+        """Why the page excludes itself; None if it does not."""
         robots = (self.text("robots") or "").lower()
         if self.values.get("published") is False:
             return "its front matter says that it is not published"

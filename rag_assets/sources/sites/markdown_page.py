@@ -394,7 +394,7 @@ class GithubSite:
     """The rules of GitHub."""
 
     def plan(self, tree: SourceTree) -> SitePlan:
-        """See `Site`: a README stands above the files of its folder and of those below it."""
+        """See `Site`: a README is above the files of its folder and of those below it."""
         folders = by_folder([name for name in tree.names if name.lower().endswith(ENDINGS)])
         indexes = indexes_of(folders)
         pages: list[SitePage] = []
@@ -434,7 +434,7 @@ def _order(name: str) -> tuple[int, str]:
 
 
 def parents_of(name: str, indexes: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the indexes of the folders that a page stands in, root first."""
+    """Return the indexes of the folders above a page, root first."""
     above: list[str] = []
     folder = posixpath.dirname(name)
     while True:

@@ -60,7 +60,7 @@ class Includes:
     _chars: int = 0
 
     def expanded(self, text: str, folder: str, depth: int = 0) -> str:
-        """Return the text with what its directives ask for; `folder` is where its file stands in the tree."""
+        """Return the text with its directives expanded; `folder` is that of its file in the tree."""
         parts, end, line = list[str](), 0, ""  # the line so far: it stands before each line that is put there
         for match in _DIRECTIVE.finditer(text):
             put = self._put(match, folder, depth)
@@ -77,7 +77,7 @@ class Includes:
         return "".join([*parts, text[end:]])
 
     def _put(self, match: re.Match[str], folder: str, depth: int) -> str | None:
-        """Return what stands in the place of a directive; None: it stays as it is written."""
+        """Return the replacement of a directive; None leaves it as it is."""
         name, rest = match[1], (match[2] or "").strip()
         if name is None:
             return match[0][1:]
@@ -154,7 +154,7 @@ def shown_code(code: str, info: str, prefixes: Mapping[str, str]) -> str:
 
 
 def _rust_line(line: str) -> str | None:
-    """Return a line of Rust as it is shown; None: it is hidden. `##` stands for a `#` that hides nothing."""
+    """Return a line of Rust as it is shown; None: it is hidden. `##` is an escaped `#`."""
     match = _BORING.fullmatch(line)
     if match is None:
         return line
@@ -295,7 +295,7 @@ class Chapter:
 
 
 def read_summary(text: str) -> list[Chapter]:
-    """Return the chapters of a `SUMMARY.md` in reading order; one that is named twice stands where it is first."""
+    """Return the chapters of a `SUMMARY.md` in reading order; a repeated one keeps its first position."""
     from markdown_it import MarkdownIt
     from markdown_it.tree import SyntaxTreeNode
 
@@ -453,7 +453,7 @@ def read_book(tree: SourceTree) -> Book:
 
 
 def mdbook_id(text: str) -> str:
-    """Return the id that a heading gets by its words, before duplicates are told apart."""
+    """Return the id of a heading from its words, before duplicates are numbered."""
     kept = (char for char in text.strip().lower() if char.isalnum() or char in "_-" or char.isspace())
     return "".join("-" if char.isspace() else char for char in kept) or "section"
 

@@ -80,8 +80,8 @@ def planned(site: Site, tree: SourceTree, key: str, settings: SiteSource) -> Sit
 
 
 def is_changelog(tree: SourceTree, name: str) -> bool:
-    """Return whether a file, or the folder that it stands in, is named like a list of changes; one that may be the
-    history of anything else is one where it names releases."""
+    """Return whether a file or its folder is named like a list of changes; an ambiguous name, such as `history`, counts
+    if the file names releases."""
     parts = [posixpath.splitext(part)[0] for part in name.split("/")[-2:]]
     if any(map(_CHANGELOG.fullmatch, parts)):
         return True
@@ -242,7 +242,7 @@ _PIECE = 64
 
 
 def similarity(before: str, after: str) -> float:
-    """Return which share of the larger of two texts stands in both, as `git diff -M` measures it.
+    """Return the share of the larger of two texts that both have, as `git diff -M` measures it.
 
     Texts are cut into lines, those into pieces of 64 characters; order does not count (diffcore-delta.c).
     """
@@ -250,7 +250,7 @@ def similarity(before: str, after: str) -> float:
 
 
 def renamed(gone: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
-    """Return the old name of each new one that at least half of an old text stands under; the best pairs first.
+    """Return the old name of each new one with at least half of an old text; the best pairs first.
 
     With more than 40,000 pairs none is compared, as git does with its own limit.
     """
@@ -334,12 +334,12 @@ class PageSync:
 
     @cached_property
     def plan_digest(self) -> str:
-        """Of what all pages depend on."""
+        """The digest of everything that all pages depend on."""
         return digest(settings_digest(self.key, self.settings), plan_digest(self.tree, self.plan))
 
     @cached_property
     def facts_digest(self) -> str:
-        """Of what all pages say that another one may refer to."""
+        """The digest of facts in pages that others may refer to."""
         return digest(repr(self.plan.facts))
 
     def take(self, page: SitePage, row_id: str, body: SiteBody | None = None) -> None:

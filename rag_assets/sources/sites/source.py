@@ -60,14 +60,14 @@ _HEAD_MAX = 64 * 1024  # bytes
 def with_canonical(
     plan: SitePlan, tree: FileTree, known: Mapping[str, Known], began: object, found: Mapping[str, str]
 ) -> SitePlan:
-    """Return the plan of a built site with the address that each page calls its own.
+    """Return the plan of a built site with each page's canonical address.
 
     Args:
-        plan: of any site; pages of one that is not built yet name no address.
-        tree: its files; only those are opened that changed, or that were not looked at.
+        plan: of any site; pages of one that is not built yet have no address.
+        tree: its files; only changed and new ones are opened.
         known: the files at the last sync, by name.
-        began: when that began (`file_changes.is_unchanged`).
-        found: the addresses that it found, by name; empty where a page names none.
+        began: the start of that sync (`file_changes.is_unchanged`).
+        found: its addresses, by name; empty if a page has none.
     """
     if plan.generator != "html":
         return plan
@@ -139,7 +139,7 @@ def missing_files(folder: Path, gone: Collection[str]) -> dict[str, str] | None:
 
 
 def _git_folder(folder: Path) -> tuple[Path, str] | None:
-    """Return where git keeps its index of a folder, and what stands before the folder's names in it."""
+    """Return git's folder for a folder's index, and the prefix of the folder's names in it."""
     for above in (folder, *folder.parents):
         git = above / ".git"
         prefix = "".join(f"{part}/" for part in folder.relative_to(above).parts)
@@ -232,7 +232,7 @@ class _Last:
 
     @property
     def by_id(self) -> dict[str, Known]:
-        """What is known of the files, by page id."""
+        """The known files, by page id."""
         return {one.page_id: one for one in self.known.values()}
 
 
@@ -299,8 +299,8 @@ class SiteFolder(FileSource[SiteSource]):
         return folder, sync
 
     def _with_renames(self, sync: PageSync, last: _Last) -> tuple[PageSync, dict[str, SiteBody]]:
-        """Return a sync in which files that were renamed and changed at once are the pages that they were, too, and the
-        bodies that were read to tell and still hold."""
+        """Return a sync in which files that were renamed and changed at once keep their page ids, and the bodies that
+        were read to compare and are still valid."""
         names, ids = sync.plan.by_name, set(sync.page_ids.values())
         gone = {
             name: row["body"]

@@ -88,7 +88,7 @@ class ObjectTree:
         return found.astimezone(UTC) if isinstance(found, datetime) else _FOREVER
 
     def touched_at(self, name: str) -> float:
-        """Return 0 where the ETag tells an object's content, else when it was written."""
+        """Return 0 if the ETag identifies an object's content, else the time of its writing."""
         return 0.0 if self._objects[name].get("e_tag") else self.written_at(name).timestamp()
 
     def read(self, name: str) -> bytes:
@@ -157,7 +157,7 @@ class FileTree(Protocol):
         ...
 
     def touched_at(self, name: str, /) -> float:
-        """Return when anything of a file was written, in seconds since 1970; 0 where the stamp tells its content."""
+        """Return the time of a file's last writing, in seconds since 1970; 0 if the stamp identifies its content."""
         ...
 
 
@@ -171,11 +171,11 @@ def opened_tree(path: Path, key: str, max_bytes: int) -> Iterator[FileTree]:
 
     Args:
         path: folder, zip, or `s3://BUCKET/PREFIX`.
-        key: the source, for what is said of errors.
+        key: the source, for error messages.
         max_bytes: a larger file cannot be read.
 
     Raises:
-        SourceError: there is nothing of the kind, it cannot be read, holds no file, or too many.
+        SourceError: it does not exist, is unreadable, has no file, or has too many.
     """
     if is_object_prefix(path):
         yield object_tree(path, key, max_bytes)
@@ -368,7 +368,7 @@ def _without_top(tree: ZipTree) -> FileTree:
 
 
 def by_folder(names: Sequence[str]) -> Mapping[str, list[str]]:
-    """Return the names of a tree by the folder that they stand in; "" is its root."""
+    """Return the names of a tree by folder; "" is its root."""
     folders: dict[str, list[str]] = {}
     for name in names:
         folders.setdefault(posixpath.dirname(name), []).append(name)

@@ -28,7 +28,7 @@ class GivenTree:
         self._files, self._unreadable = files, unreadable
 
     def stamp(self, name: str) -> str:
-        """See `Tree`. No page asks for it."""
+        """See `Tree`. No page needs it."""
         raise KeyError(name)
 
     def read(self, name: str) -> bytes:

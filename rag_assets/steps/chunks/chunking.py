@@ -60,7 +60,7 @@ class ChunkSize:
 
     @classmethod
     def of(cls, profile: Profile, ingestion: Ingestion) -> ChunkSize:
-        """Return what a profile asks for."""
+        """Return the sizes of a profile."""
         stride = profile.chunk_stride_tokens
         usual = cls.about(
             profile.chunk_size_tokens or ingestion.chunk_size_tokens,

@@ -41,7 +41,7 @@ def with_book_places(chunks: pa.Table, pages: pa.Table, *, is_book: bool) -> pa.
     Args:
         chunks: rows of CHUNKS.
         pages: rows of PAGES, all of the source.
-        is_book: whether pages without a number of their own are numbered by the tree that they stand in.
+        is_book: whether pages without a number of their own are numbered by their position in the tree.
     """
     rows = {row["page_id"]: row for row in pages.select(_COLUMNS).to_pylist()}
     if not is_book and not any(row["chapter"] or row["source_file"] for row in rows.values()):
@@ -132,7 +132,7 @@ def _parsed(chapter: str | None) -> Number | None:
 def _passage_ids(
     chunks: pa.Table, places: Mapping[str, int], numbers: Mapping[str, Number], headed: Headed
 ) -> list[str | None]:
-    """Return the passage id of every chunk. Text with readers of its own has none, so that no number tells of it."""
+    """Return the passage id of every chunk. Text with readers of its own has none, so that no number reveals it."""
     indices, page_ids = chunks["chunk_idx"].to_pylist(), chunks["page_id"].to_pylist()
     inside = [place for place, page_id in enumerate(page_ids) if page_id in numbers and indices[place] < APART]
     counts = Counter[Number]()

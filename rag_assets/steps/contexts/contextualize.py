@@ -86,10 +86,10 @@ _COLUMNS = ("section_id", "readers", "title", "heading_path", "text", "structure
 
 
 def lexical_prefixes(chunks: pa.Table) -> list[str]:
-    """Return what stands above the text of each chunk for the lexical index.
+    """Return the lines above the text of each chunk for the lexical index.
 
     `chunks` needs section_id, readers, title, heading_path, text and structure; the chunks of a section in their order.
-    What encloses a chunk is told only by chunks before it that have the same readers.
+    Only earlier chunks with the same readers give a chunk its enclosing lines.
     """
     columns = (chunks[name].to_pylist() for name in _COLUMNS)
     read: defaultdict[tuple[str, str], Enclosing] = defaultdict(Enclosing)
@@ -230,10 +230,10 @@ def _parts(text: str, structure: str | None, offsets: NDArray[np.int32], size: i
 
 
 def window_borders(count: int, size: int, starts: NDArray[np.int64]) -> list[int]:
-    """Return where windows over `count` tokens begin, and the end of the last; none has more than `size` tokens.
+    """Return the starts of windows over `count` tokens, and the end of the last; none has more than `size` tokens.
 
-    `starts`: ascending, the tokens that a sentence or another unit begins with. A border stands at the one that is
-    nearest to parts of equal length, in the middle of a unit only where no other is within half a window.
+    `starts`: ascending, the first tokens of sentences or other units. A border is the start nearest to parts of equal
+    length, or in the middle of a unit if no start is within half a window.
     """
     borders = [0]
     while (left := count - borders[-1]) > size:
@@ -282,9 +282,9 @@ def build_contexts(
 
     Args:
         chunks: rows of SELECTED_CHUNKS.
-        template: what every chunk gets, whether or not a model wrote about it.
-        written: by chunk id what a model wrote; it stands under the template's line.
-        failures: by chunk id why a model did not.
+        template: the line of every chunk, with or without a model's context.
+        written: by chunk id a model's context, below the template's line.
+        failures: by chunk id why a model wrote none.
         count_tokens: counts texts as the embedding model does; without it token counts are those of the bare texts.
     """
     written, failures = written or {}, failures or {}

@@ -199,7 +199,7 @@ class ContextDocument:
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether the head holds all of the text."""
+        """Whether the head has all of the text."""
         return len(self._whole) <= self.budget_chars
 
     def head(self, fence: Fence) -> str:
@@ -211,7 +211,7 @@ class ContextDocument:
 
     @cached_property
     def _data(self) -> tuple[str, str]:
-        """What the head holds, and its text, made harmless once."""
+        """The kind of the head's content, and its text, neutralized once."""
         if self.is_whole:
             return "document", _harmless(self._whole)
         outline = "\n".join(dict.fromkeys(" › ".join(passage.heading_path) for passage in self.passages))
@@ -247,7 +247,7 @@ def build_documents(chunks: pa.Table, budget_tokens: int) -> list[ContextDocumen
 
 
 def prompt(document: ContextDocument, indexes: Sequence[int], fence: Fence, advice: Iterable[str] = ()) -> str:
-    """Return what is asked about some passages of a document; `advice` is what was wrong with an answer before."""
+    """Return the prompt for some passages of a document; `advice` lists faults of an earlier answer."""
     several = len(indexes) > 1
     parts = [document.head(fence)]
     for number, index in enumerate(indexes, start=1):
@@ -276,7 +276,7 @@ def read_answer(text: str, count: int) -> list[str | None]:
 
 
 def _surroundings(document: ContextDocument, index: int, fence: Fence) -> Iterator[str]:
-    """Yield the passages before and after, where the head does not hold them."""
+    """Yield the passages before and after, unless the head has them."""
     if document.is_whole:
         return
     near = document.passages[max(0, index - 2) : index], document.passages[index + 1 : index + 3]
@@ -303,8 +303,8 @@ def _passage(row: dict[str, object], origin: tuple[str, ...]) -> ContextPassage:
 
 
 def _address(*parts: str) -> str:
-    """Return a digest; its first part has readers and page: the same text elsewhere may stand beside what others may
-    not read."""
+    """Return a digest; its first part has readers and page: the same text elsewhere may be next to text with other
+    readers."""
     return hashlib.sha256("\x1e".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -332,6 +332,6 @@ def _shortened(text: str, limit: int) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return one line, without the marks that models put around what they were asked for."""
+    """Return one line, without the marks that models put around an answer."""
     line = re.sub(r"^\W*(?:context|answer)\s*:", "", " ".join(text.split()), flags=re.IGNORECASE)
     return line.strip("*\"'“”` ")

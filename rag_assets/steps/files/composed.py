@@ -40,7 +40,7 @@ class Composed:
 
     @property
     def is_full(self) -> bool:
-        """Whether more would be cut away."""
+        """Whether further text would be cut."""
         return self.cut is not None
 
     def heading(self, text: str, level: int) -> None:

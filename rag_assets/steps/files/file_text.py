@@ -152,7 +152,7 @@ def _declared(content: bytes) -> str | None:
 
 
 def _body(text: str) -> str:
-    """Return what stands in the body of an HTML page; empty where that says and shows nothing."""
+    """Return the content of an HTML page's body; empty if it has no text and no picture."""
     from lxml import etree
 
     if not text.strip():

@@ -166,7 +166,7 @@ def _code_in_line(block: Block, lifted: list[Block]) -> str:
 
 
 def joined(blocks: Sequence[Block]) -> tuple[str, list[Atom]]:
-    """Return the blocks as one text and where each stands in it; between two atoms there is only white space."""
+    """Return the blocks as one text and the range of each; between two atoms there is only white space."""
     parts: list[str] = []
     atoms: list[Atom] = []
     position, group = 0, 0
@@ -206,7 +206,7 @@ def blocks_content(body: str) -> Content:
 
 
 def content_to_json(content: Content | None) -> Any:
-    """Return blocks and ledger as JSON can hold them; named tuples are written as arrays."""
+    """Return blocks and ledger as JSON values; named tuples are written as arrays."""
     if content is None:
         return None
     ledger = [[*key, count] for key, count in content.ledger.items()]

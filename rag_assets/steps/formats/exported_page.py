@@ -39,7 +39,7 @@ def page_id_in(name: str) -> str | None:
 
 
 def exported_page(content: bytes) -> ExportedPage:
-    """Return what a page's file tells. Raises PageError where it is no such file."""
+    """Return the contents of a page's file. Raises PageError if it is no such file."""
     page = parse_html(content)
     main = page.get_element_by_id("main-content", None)
     if main is None:
@@ -58,7 +58,7 @@ def exported_page(content: bytes) -> ExportedPage:
 
 
 def exported_index(content: bytes) -> ExportedIndex:
-    """Return what the index tells. Raises PageError where it is not HTML."""
+    """Return the contents of the index. Raises PageError if it is not HTML."""
     tree = parse_html(content)
     named = {page_id for link in tree.iter("a") if (page_id := _linked(link))}
     return ExportedIndex(_key_of(tree), sorted(named))

@@ -103,7 +103,7 @@ def _text_of(tree: Element) -> Element:
 
 
 def _without_frame(root: Element) -> None:
-    """Take away what stands around the text: navigation, footers, search, boxes that are lists of links."""
+    """Remove the frame of the text: navigation, footers, search, boxes that are lists of links."""
     from lxml import etree
 
     etree.strip_elements(root, "nav", with_tail=False)

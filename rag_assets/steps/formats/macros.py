@@ -276,7 +276,7 @@ def _reference(macro: Macro, excerpt: str | None) -> Reference:
 
 
 def excerpt_name(macro: Macro) -> str:
-    """Return the name that an excerpt has, or that is asked for; empty where there is none."""
+    """Return the name of an excerpt or of a reference to one; empty if there is none."""
     return macro.parameters.get("multiexcerptname") or macro.parameters.get("name", "")
 
 
@@ -286,8 +286,8 @@ def is_excerpt(macro: Macro, name: str) -> bool:
 
 
 def is_hidden(macro: Macro) -> bool:
-    """Return whether a macro's content does not stand on its own page for all: it chooses its readers, or is an excerpt
-    or page properties so marked."""
+    """Return whether a macro's content is hidden from some readers of its own page: it chooses its readers, or is an
+    excerpt or page properties marked as hidden."""
     return is_gated(macro) or (macro.name in _HIDEABLE and macro.parameters.get("hidden", "").lower() == "true")
 
 
@@ -297,7 +297,7 @@ _TITLES = ("", "pagewithexcerpt", "page", "pagetitle", "title")
 
 
 def _listing(page: MacroPage, macro: Macro) -> Outcome | None:
-    """Return a list of pages, where lists are asked for."""
+    """Add a list of pages, if lists are wanted; return its outcome."""
     if not page.lists:
         return "navigation"
     space, title = macro.target or ("", macro.parameters.get("page", ""))
@@ -363,7 +363,7 @@ def is_gated(macro: Macro) -> bool:
 
 
 def shown_macros(tree: Element) -> Iterator[Macro]:
-    """Yield the macros of a tree, outer ones first, but for those that choose their readers and what stands in them."""
+    """Yield the macros of a tree, outer ones first, except those that choose their readers, with their content."""
     from lxml import etree
 
     walk = etree.iterwalk(tree, events=("start",))

@@ -77,7 +77,7 @@ def _outside_cdata(pattern: re.Pattern[str], source: str) -> str:
 
 
 def _character(match: re.Match[str]) -> str:
-    """Return what stands for an ampersand: the entity's character, or the ampersand itself, escaped."""
+    """Return the replacement of an ampersand: the entity's character, or the ampersand itself, escaped."""
     whole, number, name = match[0], match[1], match[2]
     if not whole.startswith("&"):
         return whole

@@ -33,7 +33,7 @@ def storage_content(body: str, lists: bool = False) -> Content:
 
 
 def tree_content(tree: Element, lists: bool = False) -> Content:
-    """Return the blocks and macros of what stands inside an element; see `storage_content`."""
+    """Return the blocks and macros inside an element; see `storage_content`."""
     macros.close_rendered_gates(tree)
     walk = Walk(_RULES, _BLOCK_TAGS, lists)
     walk.container(tree)
@@ -55,10 +55,10 @@ def storage_excerpt(body: str, name: str) -> Content | None:
 
 
 def one_line(element: Element) -> str:
-    """Return what stands inside an element as one line, without code that a line cannot carry and without other pages'
+    """Return the content of an element as one line, without code that a line cannot carry and without other pages'
     text.
 
-    Raises PageError where it is nested too deep.
+    Raises PageError if it is nested too deep.
     """
     return Walk(_RULES, _BLOCK_TAGS).cell(element, [])
 
@@ -135,7 +135,7 @@ def _table(walk: Walk, node: Element) -> None:
 
 
 def table_rows(table: Element) -> Iterator[Element]:
-    """Yield the rows of a table, not those of tables inside it; what else stands between them is a row of its own."""
+    """Yield the rows of a table, not those of tables inside it; any other element between them is a row of its own."""
     for part in table:
         if part.tag in ("tbody", "thead", "tfoot"):
             yield from part
@@ -144,7 +144,7 @@ def table_rows(table: Element) -> Iterator[Element]:
 
 
 def _cells(walk: Walk, row: Element, lifted: list[Block]) -> list[Cell]:
-    """Return the cells of a row; in a malformed table any other element stands as a cell too."""
+    """Return the cells of a row; in a malformed table any other element counts as a cell too."""
     cells: list[Cell] = []
     if mark_of(row) == "struck":
         walk.strike(row)

@@ -98,7 +98,7 @@ class Walk:
         self.write(OMISSION * is_inside)
 
     def _is_inside(self) -> bool:
-        """Return whether words of a sentence stand before what is read."""
+        """Return whether the current position is inside a sentence."""
         return any(part.strip() for part in self._buffer[-9:])
 
     def omit(self, node: Element) -> None:
@@ -125,19 +125,19 @@ class Walk:
             self.links.clear()
 
     def container(self, element: Element) -> None:
-        """Write what stands inside an element, in blocks of its own."""
+        """Write the content of an element, in blocks of its own."""
         self.flush()
         self.content(element)
         self.flush()
 
     def embed(self, tree: Element) -> bool:
-        """Write what stands in a tree of other markup, and return whether that is anything."""
+        """Write the content of a tree of other markup, and return whether there is any."""
         before = len(self.blocks)
         self.container(tree)
         return len(self.blocks) > before
 
     def inline(self, element: Element) -> None:
-        """Write what stands inside an element, within the sentence around it though it is made of blocks."""
+        """Write the content of an element within the surrounding sentence, although it consists of blocks."""
         text, lifted = self.line(element)
         self.write(text)
         self.lift(lifted)
@@ -155,9 +155,9 @@ class Walk:
             self.container(element)
 
     def content(self, element: Element) -> None:
-        """Walk what stands inside an element. What has a rule is left to it; all else leaves its text.
+        """Walk the content of an element. Elements with a rule are left to it; all others leave their text.
 
-        Raises PageError where elements with rules are nested deeper than DEPTH_MAX.
+        Raises PageError if elements with rules are nested deeper than DEPTH_MAX.
         """
         from lxml import etree
 
@@ -265,12 +265,12 @@ class Walk:
         return self._groups
 
     def line(self, element: Element) -> tuple[str, list[Block]]:
-        """Return what stands inside an element as one line, and the code that a line cannot carry."""
+        """Return the content of an element as one line, and the code that a line cannot carry."""
         lifted: list[Block] = []
         return self.cell(element, lifted), lifted
 
     def cell(self, element: Element, lifted: list[Block]) -> str:
-        """Return what stands inside an element as one line; code that it cannot carry is appended to `lifted`."""
+        """Return the content of an element as one line; code that it cannot carry is appended to `lifted`."""
         with self.apart() as blocks:
             self.content(element)
         return flat(blocks, lifted)

@@ -56,7 +56,7 @@ def row_blocks(rows: Sequence[Sequence[Cell]], group: int, repeats: Repeats | No
 
 
 def one_header(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return each column's words from top to bottom; what is repeated below itself stands once."""
+    """Return each column's words from top to bottom, without immediate repetitions."""
     width = max(map(len, lines))
     columns = ([line[column] for line in lines if column < len(line) and line[column]] for column in range(width))
     return [" ".join(dict.fromkeys(words)) for words in columns]

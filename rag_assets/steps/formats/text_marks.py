@@ -56,7 +56,7 @@ def shifted(text: str, mark: Mark, before: str = "") -> str:
 
 
 def mark_of(element: Element) -> Mark:
-    """Return how an element marks what stands inside it: by its name, style, class, or a mark of the new editor."""
+    """Return an element's mark on its content: by its name, style, class, or a mark of the new editor."""
     if (mark := _TAGS.get(element.tag)) is not None:
         return mark
     if element.tag == f"{AC}adf-node":

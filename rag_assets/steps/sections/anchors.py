@@ -79,7 +79,7 @@ class Anchors:
         return HeadingAnchor(name, f"{self._flavor}-repeated" if count else self._flavor)
 
     def macro(self, name: str) -> HeadingAnchor:
-        """Return the anchor that an anchor macro of this name makes, wherever it stands."""
+        """Return the anchor of an anchor macro of this name, at any position."""
         return HeadingAnchor(_RULES[self._flavor].macro(self._title, name), f"{self._flavor}-macro")
 
     def meant(self, words: str) -> list[str]:
@@ -189,7 +189,7 @@ class PageTargets:
         self._by_number = {found.groups(): one for one, found in numbers if found and one.endswith(found[2])}
 
     def of(self, link: Link, space: str) -> str | None:
-        """Return the id of the page that a link of the kind page or url leads to, which stands in a space."""
+        """Return the id of the target page of a link of the kind page or url in a space."""
         if link["kind"] == "page":
             return self._by_title.get(_name(link["space"] or space, link["target"]))
         number = _NUMBER.match(link["target"])
@@ -208,7 +208,7 @@ def landings(sections: pa.Table, pages: pa.Table) -> Iterator[Landing]:
     """Yield every link to an anchor of one of the pages, in order.
 
     A link names an anchor by its words (`ac:anchor`: a heading's, or an anchor macro's name) or by its whole id (the
-    part of an address behind `#`). An anchor that stands twice leads to the first, as in a browser.
+    part of an address behind `#`). A repeated anchor leads to the first, as in a browser.
 
     Args:
         sections: rows of SECTIONS.

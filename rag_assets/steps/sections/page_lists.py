@@ -64,8 +64,8 @@ class PageLists:
         self._properties: dict[str, list[Properties]] = {}
 
     def passages(self, listing: Listing, page: Row, section: OutlineSection) -> list[IncludedText] | None:
-        """Return what a list on a page shows, a passage for each reader class; None where it asks for more than is
-        read."""
+        """Return the content of a list on a page, a passage for each reader class; None if it uses unsupported
+        parameters."""
         try:
             groups = list((self._children if listing.macro == "children" else self._report)(listing, page))
         except (CqlError, ValueError):
@@ -89,7 +89,7 @@ class PageLists:
             yield readers, list(self._items(rows, excerpts))
 
     def _root(self, listing: Listing, page: Row) -> str:
-        """Id of the page whose children are meant, or what stands for the top of the space."""
+        """Return the id of the page whose children are listed, or a substitute for the top of the space."""
         if not listing.title:
             return str(page["page_id"])
         top = _top_of(page["space"])
@@ -125,7 +125,7 @@ class PageLists:
             yield item
 
     def _item(self, row: Row, together: set[str], excerpts: bool) -> Block:
-        """Return a list item, set in below those pages above it that stand in the same list."""
+        """Return a list item, indented below those ancestors that are in the same list."""
         indent = 2 * sum(above in together for above in row["ancestors"] or ())
         said = clean(row["title"] or "")
         if excerpts and (content := self._library.content(self._whole(row), "")) is not None:
@@ -159,7 +159,7 @@ class PageLists:
         )
 
     def _values(self, row: Row, parameters: Mapping[str, str]) -> dict[str, str] | None:
-        """Return the page's properties of the id that is asked for; None where it has none."""
+        """Return the page's properties of the requested id; None if it has none."""
         page_id = row["page_id"]
         if page_id not in self._properties:
             self._properties[page_id] = self._read(self._whole(row))
@@ -183,10 +183,10 @@ class PageLists:
 
 
 def _first(rows: Sequence[Row], root: str, most: int, page: Row) -> Iterator[Row]:
-    """Return the rows without children beyond the first so many, and what stands below those; 0: all.
+    """Return the rows without children beyond the first so many and without their descendants; 0: all.
 
-    Which children come first depends on who looks. Counted are those that the same people may read, so nobody misses
-    one that the site would show him, and nothing tells of one that he may not read; who may read more may find more.
+    Which children come first depends on the reader. The count is per group of readers, so that nobody misses one that
+    the site would show him, and nothing reveals one that he may not read; a reader with more access may get more.
     """
     children = [row for row in rows if (row["ancestors"] or [root])[-1] == root]
     beyond = {row["page_id"] for some in _grouped(page, children).values() for row in some[most:] if most}
@@ -210,7 +210,7 @@ def _top_of(space: str) -> str:
 
 
 def _in_order(rows: Iterable[Row], parameters: Mapping[str, str]) -> list[Row]:
-    """Siblings as asked for; else as someone arranged them, else by title."""
+    """Return siblings in the requested order, else as someone arranged them, else by title."""
     by = _ORDERS.get(parameters.get("sort", "").lower(), _arranged)
     return sorted(rows, key=by, reverse=_is_true(parameters.get("reverse")))
 
@@ -257,7 +257,7 @@ def _table(rows: Sequence[Row], values: Sequence[Mapping[str, str]], parameters:
 
 
 def _headings(names: str) -> list[str]:
-    """Return names of columns: parted by commas, in quotes where they hold one."""
+    """Return names of columns, separated by commas; a name with one is in quotes."""
     return [clean(name) for name in next(csv.reader([names], skipinitialspace=True), []) if clean(name)]
 
 
@@ -285,11 +285,11 @@ class CqlError(Exception):
 
 
 def page_filter(cql: str, here: Row, known: Container[str]) -> Predicate:
-    """Return whether the query means a page, as a function of its row of PAGES.
+    """Return whether the query matches a page, as a function of its row of PAGES.
 
     Args:
         cql: the query; its order is left out.
-        here: row of the page that asks.
+        here: row of the page with the query.
         known: ids of all pages; a query about another one is not read.
 
     Raises:
@@ -305,7 +305,7 @@ def page_filter(cql: str, here: Row, known: Container[str]) -> Predicate:
 
 
 def is_blog_post(row: Row) -> bool:
-    """Return whether a row of PAGES is a blog post, as its address tells."""
+    """Return whether a row of PAGES is a blog post, by its address."""
     return _BLOG.search(row["url"] or "") is not None
 
 

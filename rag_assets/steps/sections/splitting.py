@@ -89,9 +89,9 @@ def build_sections(
     Args:
         pages: rows of PAGES.
         max_page_bytes: a page with a larger body of UTF-8 is recorded as failed.
-        others: rows of PAGES in which text of other pages is found, the source's own first; empty: the pages alone.
+        others: rows of PAGES to look up text of other pages, the source's own first; empty: the pages alone.
         listed: the pages that lists of pages may show; None: lists stay away.
-        reader: what reads the bodies; None: this process, within the default budget.
+        reader: reads the bodies; None: this process, within the default budget.
     """
     sections: list[Mapping[str, object]] = []
     ledger: list[Mapping[str, object]] = []
@@ -127,14 +127,14 @@ def _check_size(body: str | None, limit: int) -> None:
 def sections_of_page(
     page: Mapping[str, Any], library: Library | None = None, lists: PageLists | None = None
 ) -> PageSections:
-    """Return the sections of one row of PAGES. Text of other pages is found in the library; without one it stays away.
+    """Return the sections of one row of PAGES. Text of other pages comes from the library; without one it stays away.
 
     Text above the first heading is a section of level 0 under the page's title. A heading without text of its own makes
-    no row when deeper headings follow: it stands in their paths. Without those its row's text is the heading itself, so
-    that it can be found; beside sections that do have text it counts as boilerplate.
+    no row when deeper headings follow: it appears in their paths. Without those its row's text is the heading itself,
+    so that it can be found; beside sections that do have text it counts as boilerplate.
 
-    Text of another page stands in rows of its own after the page's, under the heading and the anchor that show it, and
-    names who else must be able to read it.
+    Text of another page has rows of its own after the page's, under the heading and the anchor that show it, with its
+    additional readers' restriction.
 
     Raises:
         PageError: the body cannot be read, or its format or anchor flavor is not known.
@@ -180,9 +180,9 @@ def _listed(
 
 
 def _kept(sections: Sequence[OutlineSection]) -> Iterator[_Text]:
-    """Yield what becomes rows of the page's own text: sections with text, and bare headings without deeper ones below.
+    """Yield the rows of the page's own text: sections with text, and bare headings without deeper ones below.
 
-    Whoever follows a link to another heading reads what stands below it.
+    A link to any other heading leads to the text below it.
     """
     above: list[HeadingAnchor] = []
     for section, following in zip(sections, [*sections[1:], None], strict=True):
@@ -198,8 +198,8 @@ def _kept(sections: Sequence[OutlineSection]) -> Iterator[_Text]:
 def _section_rows(
     page: Mapping[str, Any], own: Sequence[_Text], included: Sequence[IncludedText]
 ) -> list[dict[str, Any]]:
-    """Return rows of the page's own text, then those of others: nothing of the former tells whether the latter are
-    there."""
+    """Return rows of the page's own text, then those of others: the former do not reveal whether there are any of the
+    latter."""
     has_text = any(text.blocks[0].kind != "heading" for text in own)
     texts = [*own, *(_Text(passage.section, passage.section.blocks, passage) for passage in included)]
     return [_section_row(page, order, text, has_text) for order, text in enumerate(texts)]
@@ -288,7 +288,7 @@ _LINKED = 0.6
 
 
 def is_boilerplate(heading: str, blocks: Sequence[Block]) -> bool:
-    """Return whether a section holds navigation, template hints, footers or edit notices and nothing else.
+    """Return whether a section has nothing but navigation, template hints, footers or edit notices.
 
     - Never with code, and never with a table.
     - Every line is a known leftover ("Back to top", "TBD", "Last updated by …"), a bracketed hint or image name, or

@@ -44,14 +44,13 @@ class OutlineSection:
 def split_at_headings(
     blocks: Sequence[Block], heading: str, path: tuple[str, ...], anchors: Anchors | OneAnchor
 ) -> Iterator[OutlineSection]:
-    """Yield sections in order, with text or without. An anchor stands with the text after it, be that in the next
-    section.
+    """Yield sections in order, with text or without. An anchor belongs to the text after it, even in the next section.
 
     Args:
         blocks: of a whole body.
-        heading: what the text above the first heading stands under.
+        heading: of the text above the first heading.
         path: the headings above all of it.
-        anchors: asked in document order.
+        anchors: called in document order.
     """
     section = OutlineSection(0, heading, path, anchors.title())
     above: list[tuple[int, str]] = []
@@ -86,7 +85,7 @@ def split_at_headings(
 
 
 def _joined(path: tuple[str, ...], headings: Sequence[str]) -> tuple[str, ...]:
-    """Return the headings below a path. A file's first heading is mostly its title again: it stands there once."""
+    """Return the headings below a path. A file's first heading mostly repeats its title, which then appears once."""
     title = path[-1] if path else ""
     is_said = headings[0] == title or (docs_version(title) is not None and title.startswith(f"{headings[0]} ("))
     return (*path, *headings[1:]) if is_said else (*path, *headings)
@@ -134,12 +133,12 @@ class Library:
         self._contents: dict[_Key, Content | None] = {}
 
     def find(self, space: str, title: str, asking: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the row of the page, None where there is none. A title may carry its space: `ENG:Release steps`.
+        """Return the row of the page, None if there is none. A title may carry its space: `ENG:Release steps`.
 
         Args:
             space: key of the space.
             title: of the page.
-            asking: row of the page that names it.
+            asking: row of the page with the reference.
         """
         if not self._rows:
             for row, name in enumerate(
@@ -162,7 +161,7 @@ class Library:
         return row_values
 
     def content(self, page: Mapping[str, Any], excerpt: str | None) -> Content | None:
-        """Return what a page, or an excerpt of it, holds; None where there is no such excerpt or the page cannot be
+        """Return the content of a page or an excerpt of it; None if there is no such excerpt or the page cannot be
         read."""
         key = page["page_id"], excerpt
         if key not in self._contents:
@@ -198,8 +197,7 @@ class Transclusion:
         self._followed = Counter[str]()  # by reader class, too
 
     def passages(self, section: OutlineSection) -> list[IncludedText]:
-        """Return the text that the references of a section stand for, in their order; that of nested ones after its
-        page's."""
+        """Return the text of a section's references, in their order; that of nested ones after its page's."""
         passages: list[IncludedText] = []
         start: _Key = (self._page["page_id"], None)
         for reference in section.references:
@@ -216,7 +214,7 @@ class Transclusion:
         chain: tuple[_Key, ...],
         passages: list[IncludedText],
     ) -> bool:
-        """Append what a reference stands for; whether it could be followed. `chain` is the way that led to it."""
+        """Append the text of a reference; return whether it could be followed. `chain` is the path to it."""
         self._followed[readers] += 1
         if self._followed[readers] > FOLLOWED_MAX:
             return False

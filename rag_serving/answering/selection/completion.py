@@ -35,9 +35,9 @@ def runs_on(chunk: Chunk, following: Chunk) -> bool:
 
 
 def sharing(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> list[Chunk]:
-    """Return the passages that hold one list of steps with this one, in order, itself among them.
+    """Return the passages that share one list of steps with this one, in order and including it.
 
-    `beside` gives the passage before or after another, None where there is none.
+    `beside` returns the passage before or after another, or None.
     """
     found = [chunk]
     while len(found) < MOST_PASSAGES and (before := _passage_before(found[0], beside)):
@@ -48,7 +48,8 @@ def sharing(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> list[
 
 
 def steps_across(lock: Lock, index: int, told: Excerpt) -> list[tuple[int, Excerpt]]:
-    """Return the steps that are told of a passage of the lock, with those before and after them in others, in order."""
+    """Return the steps selected from a locked passage, with the steps that continue in neighbouring passages, in
+    order."""
     own = lock.passages[index - 1].chunk
     places = {_place(candidate.chunk): at for at, candidate in enumerate(lock.passages, start=1)}
     units = Layout(own).units

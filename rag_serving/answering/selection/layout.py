@@ -53,7 +53,7 @@ class Layout:
 
     @cached_property
     def directed(self) -> frozenset[Unit]:
-        """The units that are meant for an assistant that reads the passage, and tell a reader nothing."""
+        """The units addressed to an assistant, which are of no use to a reader."""
         return directed_units(self.text, self.chunk.parts, self.chunk.headings)
 
     def alone(self, unit: Unit) -> Excerpt:
@@ -82,7 +82,7 @@ class Layout:
         return above.of(self.text) if above.kind == "sentence" and above.leads(self.text) else ""
 
     def steps(self, unit: Unit) -> Excerpt | None:
-        """Return all steps of the ordered list that the unit is in or stands right before, with their lead-in, or
+        """Return all steps of the ordered list that contains or directly follows the unit, with their lead-in, or
         None."""
         at = self._place(unit)
         first = unit
@@ -132,8 +132,8 @@ class Layout:
         return Excerpt("\n".join(parts), quoted, parts, start, end)
 
     def code_after(self, unit: Unit) -> Unit | None:
-        """Return the line to quote of the code that stands right after a sentence; None where it says too little, or
-        speaks to an assistant."""
+        """Return the line to quote from the code directly after a sentence; None if it says too little or addresses an
+        assistant."""
         at = self._place(unit)
         after = next(iter(self.units[at + 1 : at + 2]), unit)
         if unit.kind != "sentence" or after.kind != "code" or not self.directed.isdisjoint(self._code[after.block]):
@@ -226,7 +226,7 @@ class Layout:
         return line if line >= 0 else len(self.text)
 
     def _lead_of_code(self, at: int) -> str:
-        """Return the sentence with a colon before the unit at `at`; a caption of one line may stand between."""
+        """Return the sentence with a colon before the unit at `at`; a one-line caption may come between."""
         if not at:
             return self.chunk.parts.introduction
         before = [each for each in reversed(self.units[max(at - 2, 0) : at]) if each.kind == "sentence"]

@@ -198,7 +198,7 @@ def rank(
 
 
 def _bonus(asked: QuestionFeatures, statement: Statement, names: frozenset[str], analyze: Analyze) -> float:
-    """Return what speaks for the row of a named identifier, and for steps or code where these are asked for."""
+    """Return the bonus for the row of a named identifier, and for steps or code where the question wants these."""
     if statement.unit.kind == "table" and names:
         return _ROW_OF_IDENTIFIER * names.issubset(analyze(cells_of(statement.text)[0]))
     if statement.procedure or is_introduced(asked, statement.unit):
@@ -249,7 +249,7 @@ def _front(asked: QuestionFeatures, found: Sequence[Statement]) -> list[Statemen
 def _chosen(
     asked: QuestionFeatures, lock: Lock, ranked: Sequence[Ranked], best: Sequence[Ranked], weights: SignWeights
 ) -> list[Statement]:
-    """Return the units that are told."""
+    """Return the selected units."""
     if is_claim(asked.text):
         return _bearing(ranked)
     told = [best[0].statement, *_of_parts(asked, lock, ranked, weights)]
@@ -259,7 +259,7 @@ def _chosen(
 
 
 def _of_parts(asked: QuestionFeatures, lock: Lock, ranked: Sequence[Ranked], weights: SignWeights) -> list[Statement]:
-    """Return the best unit for each part of a question that asks two things."""
+    """Return the best unit for each part of a two-part question."""
     best = []
     for part in parts_of(asked.text):
         own = replace(asked, text=part, kind=kind_of(part), words=asked_words(part), terms=asked.terms_of(part))
@@ -322,9 +322,8 @@ def claim_of(shown: Excerpt, index: int, text: str, quoting: Quoting) -> Claim:
 
 
 def _shown(asked: QuestionFeatures, index: int, unit: Unit, lock: Lock, most_words: int) -> list[tuple[int, Excerpt]]:
-    """Return what is shown for a unit, and of which passage: for who asks how to do something the steps or the code,
-    for who states a claim the unit alone, else what goes with it.
-    """
+    """Return the excerpt for a unit and its passage: for a how-to question the steps or the code, for a claim the unit
+    alone, else the unit with its context."""
     layout = Layout(lock.passages[index - 1].chunk)
     if is_claim(asked.text):
         return [(index, layout.alone(unit))]

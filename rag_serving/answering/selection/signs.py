@@ -78,7 +78,7 @@ class QuestionFeatures:
         return sum(self.weights.get(term, 0.0) for term in sorted(self.terms)) or 1.0
 
     def headed_by(self, heading: Iterable[str]) -> float:
-        """Return how nearly a heading, as terms, is what is asked for and nothing else, 0 to 1."""
+        """Return how closely a heading, as terms, equals the question's subject and nothing else, 0 to 1."""
         terms = frozenset(heading)
         return self.share(terms) * len(terms & self.terms) / (len(terms) or 1)
 

@@ -54,7 +54,7 @@ class Statement:
 
     @property
     def said(self) -> str:
-        """What is compared with the question by meaning."""
+        """The text compared with the question by meaning."""
         return self.procedure or self.text
 
 
@@ -121,8 +121,7 @@ def _under_heading(chunk: Chunk, procedure: Excerpt) -> str:
 
 
 def _parts(layout: Layout, has_procedures: bool) -> Iterator[tuple[Unit, Excerpt | None]]:
-    """Yield the units of a passage; to who asks how to do something the steps of a list, or a block of code, are
-    one."""
+    """Yield the units of a passage; for a how-to question, the steps of a list or a block of code form one."""
     end, refused = 0, set[tuple[int, int]]()
     for unit in layout.units:
         if unit.end <= end:
@@ -145,7 +144,7 @@ def _can_be_followed(procedure: Excerpt, layout: Layout) -> bool:
 def named(question: str, analyze: Analyze) -> frozenset[str]:
     """Return the identifiers of a question as terms: `max.poll.records`, `DB_POOL`, `ERR-4012`.
 
-    Who asks for one by name means no other, so a passage without it answers nothing, however alike its words are.
+    Such a name means exactly one thing: a passage without it is no answer, however similar its words are.
     """
     found = (*_IDENTIFIER.findall(question), *_NUMBERED.findall(question))
     return frozenset(analyze(name)[0] for name in found)
@@ -158,7 +157,7 @@ def named_apart(question: str, known: Collection[str]) -> frozenset[str]:
 
 
 def is_introduced(asked: QuestionFeatures, unit: Unit) -> bool:
-    """Return whether the unit is code that a question for a command is answered by: what it does stands before it."""
+    """Return whether the unit is code that answers a question for a command: the sentence before says what it does."""
     return unit.kind == "code" and asked.kind in ("command", "steps")
 
 

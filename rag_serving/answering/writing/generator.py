@@ -148,11 +148,11 @@ class Generator:
         return Draft(tuple(claims), model.name, not named, flags, usage=self._usage(reply))
 
     def _draft(self, model: RemoteChat, prompt: AnswerPrompt, lock: Lock, reply: Reply) -> Draft:
-        """Return what the reply says.
+        """Return the parsed reply.
 
         Raises:
-            ModelError: it says nothing, not even that nothing was found: thoughts alone, unseen characters, a few words
-                before the model fell silent.
+            ModelError: the reply is empty: only thoughts, invisible characters, or a few words before the model
+                stopped.
         """
         from rag_serving.answering.writing.parsing import parse
 
@@ -189,10 +189,9 @@ class Generator:
 
 
 def without_foreign_links(claims: Sequence[Claim], lock: Lock) -> tuple[tuple[Claim, ...], int]:
-    """Return the claims without links that the passages which their sentences cite do not hold, and how many these
-    were.
+    """Return the claims without links that their cited passages lack, and the number of links removed.
 
-    A true claim is not lost for a link beside it; of a claim that was nothing but a link nothing is left.
+    A true claim survives the loss of a link; a claim that was only a link disappears.
     """
     cited: dict[str, set[int]] = {}
     for claim in claims:

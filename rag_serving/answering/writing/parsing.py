@@ -85,7 +85,7 @@ class Marks:
         return _LINE_OF_ITS_OWN.sub("\n", text)
 
     def text(self, mark: str) -> str:
-        """Return the words that a quote or piece of code stands for."""
+        """Return the words that a mark for a quote or code represents."""
         return self._of(mark)[0]
 
     def indexes(self, mark: str) -> list[int]:
@@ -98,12 +98,12 @@ class Marks:
         return list(dict.fromkeys(found or [int(number) for number in re.findall(_NUMBER, said)]))
 
     def plain(self, text: str) -> str:
-        """Return a text with what its quotes and code stand for, and without its citations."""
+        """Return a text with its quotes and code expanded, and without its citations."""
         text = re.sub(f"{QUOTE}|{CODE}", lambda mark: self._of(mark[0])[1], CITATIONS.sub("", text))
         return text if not MARK.search(text) else self.plain(text)
 
     def _fenced(self, block: re.Match[str]) -> str:
-        """Return a code block, which stands by itself."""
+        """Return the mark of a code block, as a paragraph of its own."""
         code = block[2].strip("\n").rstrip()
         return (
             f"\n\n{self._keep(_QUOTES, code.strip(), f'{chr(10)}```{chr(10)}{code}{chr(10)}```')}\n\n" if code else ""
@@ -183,7 +183,7 @@ class _ReplyPart:
 
     @property
     def awaits_evidence(self) -> bool:
-        """Whether a quote, or code, in the next paragraph may belong to it."""
+        """Whether a quote or code in the next paragraph may belong to it."""
         return not self.is_cited or not re.search(QUOTE, self.marks) or self.shown.rstrip().endswith(":")
 
     def add(self, evidence: str) -> None:
@@ -195,10 +195,10 @@ class _ReplyPart:
 
 
 def parse(reply: str, cut: bool = False, source: str | None = None) -> Parsed:
-    """Return the claims of a reply in order. A sentence that cites nothing is a claim on passage 0.
+    """Return the claims of a reply in order. A sentence without a citation is a claim on passage 0.
 
-    Of a reply that was cut, an unfinished last sentence is left out. Links that `source` does not hold are taken out of
-    the reply; without it they stay.
+    If the reply was cut, an unfinished last sentence is left out. Links missing from `source` are removed; without
+    `source` they stay.
     """
     text, removed = without_html(visible(reply[:_MOST_CHARS]))
     links = 0
@@ -215,7 +215,7 @@ def parse(reply: str, cut: bool = False, source: str | None = None) -> Parsed:
 
 
 def _parts(text: str) -> Iterator[_ReplyPart]:
-    """Yield the sentences of a marked text, each with the evidence that stands behind it."""
+    """Yield the sentences of a marked text, each with the evidence that follows it."""
     last: _ReplyPart | None = None
     for said, joined, kind in _said(text):
         joined = joined and last is not None

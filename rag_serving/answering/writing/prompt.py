@@ -263,9 +263,9 @@ def _excerpts(claims: Sequence[Claim], fence: Fence) -> str:
 
 
 def _block(index: int, lock: Lock, fence: Fence) -> tuple[_Block, int]:
-    """Return a passage between its marks, with its heading path and link, and what was made harmless in it.
+    """Return a passage between its marks, with heading path and link, and what was neutralized in it.
 
-    All that stands beside the text is one line each, before it or last, so that no text can pass for it.
+    Everything outside the text is one line each, first or last, so that no text can imitate it.
     """
     chunk = lock.passages[index - 1].chunk
     head, in_head = neutralized(_one_line(" → ".join(chunk.heading_path) or chunk.title))
@@ -298,7 +298,7 @@ def tokens(text: str) -> int:
 
 
 def shortened(line: str, budget: int) -> str:
-    """Return as much of a line as `budget` tokens hold, cut behind a word; empty where the budget is."""
+    """Return as much of a line as fits into `budget` tokens, cut after a word; empty if `budget` is."""
     budget = max(budget, 0)
     cut = line.encode()[: budget * _BYTES_PER_TOKEN].decode(errors="ignore")
     pieces = [piece.end() for piece in _PIECE.finditer(cut)]

@@ -164,7 +164,7 @@ def _is_element(tag: re.Match[str]) -> bool:
 
 
 def without_images(text: str) -> tuple[str, int]:
-    """Return the text without images in Markdown and what stands in their place, and how many there were."""
+    """Return the text without images in Markdown and their alternatives, and the number removed."""
     return _IMAGE.subn("", text)
 
 
@@ -174,10 +174,10 @@ def without_brackets(text: str) -> str:
 
 
 def without_links(text: str, source: str) -> tuple[str, int]:
-    """Return the text without links that `source` does not hold itself, and how many were taken out.
+    """Return the text without links missing from `source`, and the number removed.
 
     Markdown links leave their text, linked citations (`[1](…)`) their mark. Addresses are recognized in disguise:
-    escaped, spelled, in full-width letters, with brackets around their dots. What only led to one goes, too: `(see …)`.
+    escaped, spelled out, in full-width letters, with brackets around their dots. Mere pointers go as well: `(see …)`.
     """
     count, found = 0, 1
     for _ in range(_DEEPEST_LINK):
@@ -241,9 +241,9 @@ def _stands(link: str, source: str) -> bool:
 
 
 def _without_address(piece: str, source: str) -> str:
-    """Return a piece of text between spaces, with gaps for the addresses in it that `source` does not hold.
+    """Return a run of text without spaces, with gaps for addresses missing from `source`.
 
-    Of a piece with an address in disguise only the signs and citations around it stay.
+    From a run with a disguised address only the surrounding punctuation and citations stay.
     """
     if piece.isascii() and piece.isalpha():  # most are: a word alone is no address
         return piece

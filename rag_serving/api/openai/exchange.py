@@ -52,10 +52,10 @@ class Dialogue:
 
 
 def dialogue_of(turns: Iterable[ChatTurn], service: Service, param: str) -> Dialogue:
-    """Return what the last message of the user asks, with the messages of the user before it.
+    """Return the user's last message with the earlier ones.
 
     Raises:
-        RequestError: there is no such message, or it is empty or too long; `param` names where messages come from.
+        RequestError: there is none, or it is empty or too long; `param` names the field of the messages.
     """
     turns = list(turns)
     said = [turn.text for turn in turns if turn.role == "user"]

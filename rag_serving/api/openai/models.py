@@ -70,11 +70,11 @@ def show_model(model: str, request: HttpRequest, service: CurrentService) -> JSO
 
 
 def asked_of(request: HttpRequest, service: Service, tenant: str | None, model: str | None) -> ChosenModel:
-    """Return who asks which model: the tenant is the one that its name has, where it has one.
+    """Return the caller and the requested model; a tenant in the model's name takes precedence.
 
     Raises:
-        AuthError: nobody who may, or of no named tenant.
-        RequestError: the model is none that the caller may ask.
+        AuthError: the caller has no access, or none to the named tenant.
+        RequestError: no such model for this caller.
     """
     name = model or MODEL
     mode: Mode = "selected_text" if name.endswith(_SELECTED_TEXT) else "corpus"
@@ -99,7 +99,7 @@ def _names(request: HttpRequest, service: Service, tenant: str | None) -> list[s
 
 
 def _tenants(request: HttpRequest, service: Service, tenant: str | None) -> list[str]:
-    """Return the tenants that the caller may ask: one, unless nobody here is asked who he is."""
+    """Return the tenants open to the caller: one, unless callers here are anonymous."""
     if service.config.serving.auth == "loopback" and tenant is None:
         return sorted(service.pipelines)
     return [caller_of(request, tenant).tenant]

@@ -110,7 +110,7 @@ class RemoteChat(ABC):
     async def reply_async(
         self, messages: Sequence[PromptMessage], listen: Listen | None = None, seconds: float | None = None
     ) -> Reply:
-        """Return the same, for whoever asks many questions at once in an event loop; within `seconds` instead."""
+        """Return the same asynchronously, for many requests in one event loop; within `seconds` if given."""
         writing = Writing(CHARS_PER_TOKEN * self.settings.max_output_tokens)
         with span(f"{CHAT} {self.model}", self._attributes(messages), "client") as opened:
             try:
@@ -125,7 +125,7 @@ class RemoteChat(ABC):
         return reply
 
     def _attributes(self, messages: Sequence[PromptMessage]) -> Attributes:
-        """Return what a span tells of a request."""
+        """Return the span attributes of a request."""
         said = message_text([vars(message) for message in messages])
         return {
             OPERATION: CHAT,
@@ -138,10 +138,10 @@ class RemoteChat(ABC):
         }
 
     def check(self) -> str:
-        """Return one line of what was found, without asking the model to write.
+        """Return the state of the model in one line, without generating text.
 
         Raises:
-            ModelError: the model is of no use; the message says how to mend it.
+            ModelError: the model is unusable; the message says how to fix it.
         """
         return run_in_own_loop(self._checked(), 2 * self.settings.connect_timeout_s + _GRACE_S, self._too_late)
 
@@ -151,14 +151,14 @@ class RemoteChat(ABC):
 
     @abstractmethod
     async def models(self) -> list[str] | None:
-        """Return the names of the models that the server has, or None where it does not tell."""
+        """Return the names of the server's models, or None if it does not list them."""
 
     @abstractmethod
     def missing(self) -> str:
         """Return the line for a model that the server does not have."""
 
     def client_options(self) -> dict[str, Any]:
-        """Return what an httpx client is opened with, so that its server cannot hold or flood this process."""
+        """Return the options of an httpx client whose server can neither block nor flood this process."""
         limit = max(_BYTES_AT_LEAST, _BYTES_PER_TOKEN * self.settings.max_output_tokens)
 
         async def guard(response: httpx.Response) -> None:
@@ -190,7 +190,7 @@ class RemoteChat(ABC):
             self._give_up(error)
 
     async def _once(self, messages: Sequence[PromptMessage], writing: Writing, listen: Listen | None) -> None:
-        """One try: the reply begins anew."""
+        """Try once, with an empty reply."""
         writing.begin()
         loop, patience_s = asyncio.get_running_loop(), self.settings.first_token_timeout_s
         async with asyncio.timeout(patience_s) as patience, aclosing(_generator(self.stream(messages))) as pieces:
@@ -285,7 +285,7 @@ def run_in_own_loop(
 
 
 def _attributes_of(reply: Reply) -> Attributes:
-    """Return what a span tells of a reply."""
+    """Return the span attributes of a reply."""
     return {
         INPUT_TOKENS: reply.prompt_tokens,
         OUTPUT_TOKENS: reply.completion_tokens,

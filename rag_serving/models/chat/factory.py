@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def open_chat(
     provider: Literal["ollama", "openai"], settings: ChatModel, section: str, schema: Schema | None = None
 ) -> RemoteChat:
-    """Open the configured language model; it is not yet asked for anything. Its replies are JSON of this schema, where
-    its server keeps to one.
+    """Open the configured language model without contacting it. Replies are JSON of this schema, if its server supports
+    that.
 
     Raises:
         ModelError: no model is named, or a named API key is not set.

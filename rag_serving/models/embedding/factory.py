@@ -25,9 +25,9 @@ OPENED_AT_ONCE = 2
 
 
 def open_embedder(config: Embedding, graphs: GraphCache | None = None) -> Embedder:
-    """Open the configured embedding model: about 0.3 s for the local one; a remote one is not yet asked for anything.
+    """Open the configured embedding model: about 0.3 s for a local one; a remote one is not contacted yet.
 
-    `graphs`: where the local model's graph, and the digests of its files, are kept between starts.
+    `graphs`: the cache of the local model's graph and file digests between starts.
 
     Raises:
         ModelError: the local model's files are missing or wrong, or a named API key is not set.

@@ -241,10 +241,10 @@ class Bert:
 
 
 def provider_of(device: Device) -> str:
-    """Return the execution provider that a device stands for on this machine.
+    """Return the execution provider for a device on this machine.
 
     Raises:
-        ModelError: CUDA is demanded and onnxruntime does not offer it.
+        ModelError: CUDA is required and onnxruntime does not offer it.
     """
     import onnxruntime as ort
 
@@ -496,7 +496,7 @@ def _first(graph: _Graph, x: str) -> str:
 
 
 def _linear(graph: _Graph, pooled: str, dense: Path, shape: Shape) -> str:
-    """Return the vectors behind the layer of a file of its own, which stands in the graph itself (1 MB)."""
+    """Return the vectors after the dense layer of a separate file, which is embedded in the graph (1 MB)."""
     layer = _Graph(read_header(dense), dense)
     if shape.pooling == "mean":  # a bias is added to the mean, not to the sum
         lengths = graph.op("Cast", "lengths", to=onnx_format.FLOAT)

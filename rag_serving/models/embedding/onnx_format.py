@@ -34,7 +34,7 @@ def node(kind: str, inputs: Sequence[str], output: str, domain: str = "", **attr
 
 
 def tensor(name: str, values: NDArray[Any]) -> bytes:
-    """Return an array that stands in the model itself."""
+    """Return an array embedded in the model."""
     return _message({1: values.shape, 2: _TYPES[values.dtype.name], 8: name, 9: values.tobytes()})
 
 

@@ -44,16 +44,16 @@ class RecentVectors:
             self._vectors.clear()
 
     def of(self, user: str | None) -> Embedder:
-        """Return the model as one user asks it; None is a caller without a user name."""
+        """Return the model for one user; None is a caller without a user name."""
         kept = self._limit > 0 and (user is not None or self._anonymous)
         asker = "" if user is None else f"user:{user}"
         return _Remembering(self, self._embedder, asker if kept else None)
 
     def name(self) -> str:
-        """Return the model's name; while the model is down, the last one that it had.
+        """Return the model's name; while the model is down, the last known one.
 
         Raises:
-            ModelError: it is down and was never asked.
+            ModelError: it is down and its name unknown.
         """
         try:
             self._name = self._embedder.name
@@ -113,7 +113,7 @@ def normalized(text: str) -> str:
 
 
 def _key(*parts: str) -> bytes:
-    """Return the digest of some texts, so that no question stands in memory for longer than it is answered."""
+    """Return the digest of some texts, so that no question stays in memory after its answer."""
     digest = hashlib.sha256()
     for part in parts:
         encoded = part.encode("utf-8", "surrogatepass")

@@ -76,12 +76,12 @@ class RemoteEmbedder(ABC):
         return bearer(self._config.api_key_env, "embedding.api_key_env")
 
     def revision(self) -> str:
-        """Return the model's name with whatever tells one state of its weights from another."""
+        """Return the model's name with whatever identifies the state of its weights."""
         return self.model
 
     @property
     def dimension(self) -> int:
-        """Length of a vector; the server is asked once."""
+        """Length of a vector; one request to the server."""
         if self._known_dimension is None:
             self.embed_query("dimension")
         assert self._known_dimension is not None

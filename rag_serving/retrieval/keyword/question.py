@@ -132,7 +132,7 @@ class QuestionReader:
         return tuple(word for word in words if word not in _LEFT_OUT)
 
     def _phrase(self, words: Words) -> tuple[Words, bool]:
-        """Return what a title may hold: the words, or those behind a verb where a title has these and not all."""
+        """Return the words that a title may contain: all, or those after a verb if only these are in a title."""
         rest = _behind(words, _ACTIONS)
         if rest == words or not rest or self._is_named(words) or not self._is_named(rest):
             return words, False
@@ -190,7 +190,7 @@ def _rewritten(words: Words, synonyms: Mapping[Words, Words]) -> tuple[Words, di
 
 
 def _without_frame(words: Words) -> tuple[Words, bool]:
-    """Return words without what stands around the thing that is asked for, and whether anything did."""
+    """Return words without the frame around the topic, and whether there was one."""
     rest = words
     while (behind := _behind(rest, _FRAMES)) != rest:
         rest = behind
@@ -201,7 +201,7 @@ def _without_frame(words: Words) -> tuple[Words, bool]:
 
 
 def _behind(words: Words, phrases: Sequence[Words]) -> Words:
-    """Return what stands behind the first of some phrases that the words begin with; all where they begin with none."""
+    """Return the words after the first phrase that they begin with; all of them without one."""
     for phrase in phrases:
         if len(phrase) < len(words) and words[: len(phrase)] == phrase:
             return words[len(phrase) :]

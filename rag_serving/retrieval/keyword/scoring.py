@@ -30,7 +30,7 @@ Numbers = NDArray[Any]
 
 
 def final_scores(raw: Numbers, lengths: Numbers, has_phrase: Numbers) -> NDArray[np.float64]:
-    """Return the scores [n] of sums of points, given the words of content and whether the title holds the phrase."""
+    """Return the scores [n] of sums of points, given the words of content and whether the title has the phrase."""
     normalized = raw / np.sqrt(np.maximum(lengths, 1).astype(np.float64))
     return np.where(has_phrase, raw - (raw - normalized) / 2, normalized)
 
@@ -86,8 +86,8 @@ class Scored:
 
     @cached_property
     def named_page(self) -> int | None:
-        """The one page whose title a question frame asks for by its name; None where no frame does, or several are
-        called so."""
+        """The one page whose title is the topic of a question frame; None without a frame, or if several have that
+        title."""
         whole = self._whole_pages
         if not self._question.is_framed or len(whole) != 1 or not len(self._among_of(int(whole[0]))):
             return None
@@ -125,10 +125,10 @@ class Scored:
         return final_scores(raw, self._keywords.lengths[rows], self._has_phrase[pages])
 
     def pages(self, count: int) -> list[tuple[int, float]]:
-        """Return the best documents with their scores, best first: their own, or each one's best chunk's.
+        """Return the best documents with their scores, best first: their own, or those of their best chunks.
 
-        The one document whose title a question frame asks for comes first: who asks what home is means the page of
-        that name.
+        The one document whose title is the topic of a question frame comes first: "What is home?" means the page
+        `Home`.
         """
         pages, scores = self.documents if self.by == "documents" else self._by_best_chunk()
         found = best_first(pages, scores, count)
@@ -199,13 +199,13 @@ def best_first(values: Rows, scores: NDArray[np.float64], count: int) -> list[tu
 
 
 def _starts(ascending: Numbers) -> Rows:
-    """Return where each value of sorted numbers stands first."""
+    """Return the first position of each value in sorted numbers."""
     is_first = np.ones(len(ascending), np.bool_)
     np.not_equal(ascending[1:], ascending[:-1], out=is_first[1:])
     return np.flatnonzero(is_first)
 
 
 def _any(ascending: Rows, first: int, last: int) -> bool:
-    """Return whether some value stands between two, both included."""
+    """Return whether a value lies between two, both included."""
     place = int(ascending.searchsorted(first))
     return place < len(ascending) and int(ascending[place]) <= last

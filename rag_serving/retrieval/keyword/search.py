@@ -29,7 +29,7 @@ MIN_MATCHED_TERMS = 2  # words of the question in the best document; an exact ph
 
 
 def confidence_of(best: Sequence[Best]) -> float:
-    """Return (best score - second score) / best score; 0 where nothing was found."""
+    """Return (best score - second score) / best score; 0 without results."""
     if not best or best[0].score <= 0:
         return 0.0
     second = best[1].score if len(best) > 1 else 0.0
@@ -37,12 +37,12 @@ def confidence_of(best: Sequence[Best]) -> float:
 
 
 def decided(best: Sequence[Best], chunks: Sequence[Chunk], asked_for: str = "") -> Decision:
-    """Return what is done with a question by its best documents, the best first.
+    """Return the decision on a question by its best documents, the best first.
 
     Args:
         best: the documents.
-        chunks: of each document the one that speaks for it.
-        asked_for: what the question asks for the first one by, so that no rule is needed; empty where it does not.
+        chunks: the representative chunk of each document.
+        asked_for: how the question names the first document, which then needs no rule; empty if it does not.
     """
     contenders = tuple(contender_of(each, chunk) for each, chunk in zip(best, chunks, strict=True))
     if asked_for:
@@ -101,11 +101,11 @@ class KeywordRun:
         return _ranking(self.scored.openings(pages, self.settings.max_per_document)[:k] if pages else [])
 
     def decision(self, passages: Passages, holders: Mask | None = None, page: str | None = None) -> Decision:
-        """Return what is done with the question.
+        """Return the decision on the question.
 
         Args:
-            passages: reads the chunks that speak for the documents.
-            holders: the rows that hold what the question quotes: only their documents are meant.
+            passages: reads the documents' representative chunks.
+            holders: the rows with the question's quotes, which restrict the documents.
             page: the title of the document that the question or its conversation names.
         """
         scored = self._holding(holders)
@@ -122,7 +122,7 @@ class KeywordRun:
         return decision
 
     def _holding(self, holders: Mask | None) -> Scored:
-        """Return the scores of the documents that hold what is quoted; of all where none does."""
+        """Return the scores of the documents with the quotes; of all if none has them."""
         among = self.scored.among
         held = holders if holders is None or among is None else holders & among
         if held is None or not held.any():
@@ -130,7 +130,7 @@ class KeywordRun:
         return Scored(self.keywords, self.question, self.scored.by, held)
 
     def _chunks(self, k: int) -> list[tuple[int, float]]:
-        """Return the best chunks; those of the page that is asked for by its name first."""
+        """Return the best chunks, those of the page named by its title first."""
         rows, scores = self.scored.chunks
         named = self.scored.named_page
         if named is None:

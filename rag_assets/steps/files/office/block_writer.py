@@ -96,7 +96,7 @@ _NUMBER = re.compile(r"[-+−(]?[^\w\s]?\s?\d[\d.,'’/:\u00a0\u202f-]*\s?(?:[^\
 
 
 def headed(rows: Sequence[Sequence[Cell]], header: Header, repeats: Repeats) -> tuple[str, list[list[Cell]]]:
-    """Return a caption that stands in the first row, and the rows without spans under one row of headers.
+    """Return the caption in the first row, if any, and the rows without spans under one row of headers.
 
     A header of several lines becomes one: each column's words from top to bottom.
     """
@@ -190,7 +190,7 @@ class BlockWriter:
 
     @property
     def cells_left(self) -> int:
-        """How many cells of tables may still be written."""
+        """The number of table cells that may still be written."""
         return self._left["cells"]
 
     @property
@@ -199,7 +199,7 @@ class BlockWriter:
         return self._inside > 0
 
     def count(self, name: str, outcome: Outcome, number: int = 1) -> None:
-        """Count what is not written as it stands in the document."""
+        """Count what is not written as in the document."""
         if number:
             self.ledger[name, outcome] += number
 

@@ -172,11 +172,11 @@ class _WordReader:
         (write_chart if what == "chart" else write_diagram)(self.writer, tree)
 
     def count(self, name: str, outcome: Outcome, number: int = 1) -> None:
-        """Count what is not written as it stands in the document."""
+        """Count what is not written as in the document."""
         self.writer.count(name, outcome, number)
 
     def _count_parts(self) -> None:
-        """Count what stands beside the text: comments, headers and footers, macros."""
+        """Count the parts beside the text: comments, headers and footers, macros."""
         comments = self._part("comments")
         if comments is not None:
             self.count("comment", "hidden", sum(1 for _ in comments.iterchildren(f"{W}comment")))
@@ -261,7 +261,7 @@ def _is_gone(document: _WordReader, properties: Element) -> bool:
 
 
 def _switch(properties: Element, name: str) -> str | None:
-    """Return the value of a switch; "on" where it stands without one, None where it does not stand."""
+    """Return the value of a switch; "on" without a value, None without the switch."""
     node = properties.find(f"{W}{name}")
     return None if node is None else node.get(f"{W}val", "on")
 

@@ -99,7 +99,7 @@ class Package:
         return content
 
     def chunks(self, name: str) -> Iterator[bytes]:
-        """Yield the bytes of a part, at most `STREAM_MAX`, without holding all of them.
+        """Yield the bytes of a part, at most `STREAM_MAX`, in pieces.
 
         Raises:
             FileError: it is broken.
@@ -185,7 +185,7 @@ def pulled(package: Package, name: str, *tags: str) -> Iterator[Element]:
     """Yield the elements of these tags of a part as they end, each freed before the next one.
 
     Raises:
-        FileError: the part is no XML; what stands before the fault was yielded.
+        FileError: the part is no XML; elements before the fault were yielded.
     """
     from lxml import etree
 

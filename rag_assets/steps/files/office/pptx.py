@@ -140,7 +140,7 @@ class _Slide:
         self._writer.count("figure", "rendered" if described else "lost")
 
     def _frame(self, node: Element) -> None:
-        """Write a table, a chart or a diagram; what else a frame holds is another program's."""
+        """Write a table, a chart or a diagram; other frames belong to other programs."""
         table, chart, diagram = (next(node.iter(tag), None) for tag in (f"{A}tbl", f"{C}chart", f"{DGM}relIds"))
         if table is not None:
             self._text.table(table)
@@ -172,7 +172,7 @@ class _Slide:
         return None if relation is None or relation.external else self._package.xml(relation.target)
 
     def _layout(self) -> Mapping[tuple[str, str], tuple[float, float, float]]:
-        """Return where placeholders stand that the slide does not place: by their index, and by their kind."""
+        """Return the boxes of placeholders that the slide does not place itself: by their index, and by their kind."""
         boxes: dict[tuple[str, str], tuple[float, float, float]] = {}
         relations: Mapping[str, Relation] = self._relations
         for kind in ("slideLayout", "slideMaster"):

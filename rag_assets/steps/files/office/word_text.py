@@ -160,7 +160,7 @@ class TextReader:
         self._line.link(mark, f"{address}#{anchor}" if anchor else address)
 
     def _control(self, node: Element) -> None:
-        """Read what stands in a control; of an empty one only the place where its value would be."""
+        """Read the content of a control; of an empty one only the place of its value."""
         if is_empty_control(node):
             self._page.count("placeholder", "hidden")
             self._line.write(OMISSION)
@@ -227,7 +227,7 @@ class TextReader:
         self._parts(node, next(filter(None, described), ""), node.iter(f"{V}imagedata"))
 
     def _parts(self, node: Element, description: str, pictures: Iterable[Element]) -> None:
-        """Write what of a drawing is text; its boxes, charts and diagrams stand after the paragraph."""
+        """Write the text of a drawing; its boxes, charts and diagrams follow the paragraph."""
         boxes = [box for box in node.iter(f"{W}txbxContent") if not _within(box, node)]
         charts = [each.get(f"{R}id", "") for each in node.iter(f"{C}chart")]
         diagrams = [each.get(f"{R}dm", "") for each in node.iter(f"{DGM}relIds")]
@@ -250,7 +250,7 @@ class TextReader:
 
 
 def _nothing(_node: Element) -> None:
-    """Nothing of this element is text."""
+    """Skip an element without text."""
 
 
 def is_empty_control(node: Element) -> bool:
@@ -280,7 +280,7 @@ def _description(node: Element) -> str:
 
 
 def _within(box: Element, node: Element) -> bool:
-    """Return whether a text box stands in another one of the same drawing, or is its older form."""
+    """Return whether a text box is inside another one of the same drawing, or is its older form."""
     above = box.getparent()
     while above is not None and above is not node:
         if above.tag in (f"{W}txbxContent", f"{MC}Fallback"):

@@ -144,7 +144,7 @@ class _Workbook:
         return names
 
     def _beside(self, name: str) -> None:
-        """Write what stands on a sheet beside its cells: charts, boxes of text; count comments and figures."""
+        """Write the objects on a sheet beside its cells: charts, boxes of text; count comments and figures."""
         for relation in self._package.relations(name).values():
             tree = self._package.xml(relation.target) if relation.kind in ("drawing", "comments") else None
             if tree is not None and relation.kind == "drawing":
@@ -235,7 +235,7 @@ class _SheetRows:
 
 
 def _merged(package: Package, name: str) -> Iterator[MergedCell]:
-    """Yield the merged cells of a sheet, which stand behind its rows: found without reading those."""
+    """Yield the merged cells of a sheet, which follow its rows, without parsing those."""
     before = b""
     for chunk in package.chunks(name):
         piece = before + chunk
@@ -440,7 +440,7 @@ def _date_part(tokens: list[str], place: int, moment: datetime, is_clock: bool, 
 
 
 def _is_minutes(tokens: list[str], place: int) -> bool:
-    """Return whether an `m` stands after hours or before seconds."""
+    """Return whether an `m` follows hours or precedes seconds."""
     units = [(at, token.strip("[").lower()[:1]) for at, token in enumerate(tokens) if _DATE.fullmatch(token)]
     index = [at for at, _ in units].index(place)
     before = units[index - 1][1] if index else ""

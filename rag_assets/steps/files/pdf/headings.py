@@ -256,7 +256,7 @@ def _levels(
 ) -> Mapping[_Style, int]:
     """Return the level of each style: that of its entries in the outline, else its rank below larger ones.
 
-    Styles that only the first page has are a cover's: they stand on the first level.
+    Styles that only the first page has are a cover's: they are on the first level.
     """
     by_outline: defaultdict[_Style, list[int]] = defaultdict(list)
     pages: defaultdict[_Style, set[int]] = defaultdict(set)
@@ -285,8 +285,8 @@ def _outlined(candidates: Sequence[HeadingCandidate], outline: Sequence[Outlined
 
 
 def unseen_parents(candidates: Sequence[HeadingCandidate], outline: Sequence[Outlined]) -> list[Outlined]:
-    """Return the entries that others stand below and that no paragraph says: a part of the document without a heading
-    of its own."""
+    """Return the outline's parent entries that no paragraph has: parts of the document without a heading of their
+    own."""
     seen = set(map(id, _matched(candidates, outline).values()))
     parents = (entry for entry, below in pairwise(outline) if below.level > entry.level)
     return [entry for entry in parents if id(entry) not in seen]

@@ -83,9 +83,9 @@ def without_furniture(pages: Sequence[PageRows]) -> tuple[list[PageRows], int]:
 
 
 def _outer(page: PageRows, share: float) -> list[tuple[int, PdfRow, str]]:
-    """Return the lines in the margins, a share of the height each: their places on the page, and which margin it is.
+    """Return the lines in the margins, a share of the height each: their places on the page, and the margin.
 
-    The header of a table that goes on is none of them: it stands right above its rows.
+    The header of a continued table is none of them: it is directly above its rows.
     """
     order = sorted(range(len(page.rows)), key=lambda place: page.rows[place].y0)
     top = [place for place in order[:_OUTER] if page.rows[place].y1 < share * page.height]
@@ -96,7 +96,7 @@ def _outer(page: PageRows, share: float) -> list[tuple[int, PdfRow, str]]:
 
 
 def _heads_table(rows: Sequence[PdfRow], place: int, order: Sequence[int]) -> bool:
-    """Return whether a line of several cells, or of one over the later cells, stands right above another one."""
+    """Return whether a line of several cells, or of one over the later cells, is directly above another one."""
     at = order.index(place)
     if at + 1 == len(order):
         return False
@@ -117,10 +117,10 @@ def _counting(pages: Sequence[PageRows]) -> set[tuple[str, int]]:
 
 
 def _ends(page: PageRows) -> Iterator[tuple[int, tuple[str, int]]]:
-    """Yield the place of the last line of a page, its words and by how much its number differs from the page; nothing
-    where it ends with none.
+    """Yield the place of the last line of a page, its words and the offset of its number from the page; nothing if it
+    does not end with a number.
 
-    A number that stands apart counts alone, whatever the words before it are: they may name the chapter.
+    A detached number counts alone, whatever the words before it are: they may name the chapter.
     """
     if not page.rows:
         return
@@ -135,8 +135,8 @@ def _ends(page: PageRows) -> Iterator[tuple[int, tuple[str, int]]]:
 
 
 def _repeated(pages: Sequence[PageRows], share: float) -> tuple[set[_Key], set[tuple[str, int]]]:
-    """Return the lines that stand in the same margin of several pages, and by how much numbers there differ from the
-    pages that they count."""
+    """Return the lines repeated in the same margin of several pages, and the offsets of numbers there from the page
+    numbers."""
     seen: defaultdict[_Key, set[int]] = defaultdict(set)
     offsets = Counter[tuple[str, int]]()
     for page in pages:
@@ -234,7 +234,7 @@ def blocks_of(
 
 
 def _is_past(part: _Part, entry: Outlined, heights: Mapping[int, float]) -> bool:
-    """Return whether a part of a page stands below the place that an entry of the outline leads to."""
+    """Return whether a part of a page is below the target of an outline entry."""
     down = heights.get(entry.page, 0.0) - entry.up
     return part.page > entry.page or (part.page == entry.page and part.place[3] > down)
 
@@ -291,7 +291,7 @@ def _parts(page: PageRows, usual: float, vocabulary: WordVocabulary) -> Iterator
 
 
 def _ruled_places(page: PageRows) -> Iterator[tuple[int, RuledTable]]:
-    """Yield the tables with lines, and before which line of the page each is read: the first that stands below it."""
+    """Yield the ruled tables, and the line of the page before which each is read: the first one below it."""
     place = 0
     for table in page.ruled:
         x0, _, x1, y1 = table.box
@@ -414,7 +414,7 @@ class _Blocks:
         self._in_list = False
 
     def _with_unit(self, part: _Part, grid: Grid, goes_on: bool) -> Sequence[str]:
-        """Return the header of a table; where it names no rows, the line above that tells the unit does."""
+        """Return the header of a table; if it does not name the rows, take the unit from the line above."""
         above = self.done[-1] if self.done else None
         if not grid.header or grid.header[0] or goes_on or above is None or above.page != part.page:
             return grid.header

@@ -168,8 +168,8 @@ def pdf_text(
     Args:
         content: the file's bytes.
         budget: the most that is kept of it.
-        pages_done: told how many pages have been read.
-        recognized: what OCR read, by page from 1; blocks on these pages say how sure it was.
+        pages_done: receives the number of pages read.
+        recognized: the OCR text, by page from 1; blocks on these pages have its confidence.
 
     Raises:
         FileError: it is no PDF, encrypted, has too many pages or no text at all.

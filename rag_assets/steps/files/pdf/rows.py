@@ -70,7 +70,7 @@ def _marked(parts: Sequence[NoteCandidate], note: int, mark: str) -> int | None:
 
 
 def _has_glued(text: str, mark: str) -> bool:
-    """Return whether a mark stands in a text behind a word, and is no part of another number or word."""
+    """Return whether a mark is attached to a word, and no part of another number or word."""
     at = text.find(mark, 1)
     while at > 0:
         before, after = text[max(at - 2, 0) : at], text[at + len(mark) : at + len(mark) + 2]
@@ -186,7 +186,7 @@ def _rows(cells: Sequence[PdfCell]) -> Iterator[PdfRow]:
 
 
 def _holds(cell: PdfCell, bullet: PdfCell) -> bool:
-    """Return whether the mark of a list item stands on the line of a cell: marks may be of another font."""
+    """Return whether a list item's bullet is on the line of a cell: bullets may be of another font."""
     middle = (bullet.y0 + bullet.y1) / 2
     return cell.y0 <= middle <= cell.y1
 
@@ -304,7 +304,7 @@ def _bands(cells: Sequence[PdfCell], border: float) -> list[tuple[list[PdfCell],
 
 
 def _is_beside(above: PdfCell, cell: PdfCell) -> bool:
-    """Return whether a cell that begins lower than another stands beside it."""
+    """Return whether a cell that begins lower than another is beside it."""
     return above.y1 - 0.3 * above.size > cell.y0
 
 
@@ -464,7 +464,7 @@ class WordVocabulary:
         return "".join(parts)
 
     def _end(self, before: str, after: str) -> tuple[str, str]:
-        """Return a line's text as the next one goes on with it, and what stands between."""
+        """Return a line's text as continued by the next one, and the separator."""
         if len(before) < 2 or before[-1] not in _HYPHENS or not before[-2].isalnum():
             return before, " "
         head, tail = _last_letters(before[:-1]), _FIRST.match(after)

@@ -34,7 +34,7 @@ _DIGIT = re.compile(r"\d")
 
 
 def is_data(text: str) -> bool:
-    """Return whether a cell holds a value: a number with its signs, a dash or "N/A", and no year."""
+    """Return whether a cell is a value: a number with its signs, a dash or "N/A", and no year."""
     return bool(_DATA.fullmatch(text)) and not _YEAR.fullmatch(text)
 
 
@@ -44,7 +44,7 @@ def is_numbering(text: str) -> bool:
 
 
 def table_cells(cells: Sequence[PdfCell]) -> list[PdfCell]:
-    """Return the cells of a line of a table, each value in one of its own with the signs that stand apart."""
+    """Return the cells of a line of a table, each value in its own cell with its detached signs."""
     mended: list[PdfCell] = []
     sign: PdfCell | None = None
     for cell in _parted(cells):
@@ -84,7 +84,7 @@ def _values(cell: PdfCell) -> Iterator[PdfCell]:
 
 
 def _value_spans(text: str) -> list[tuple[int, int]]:
-    """Return where the values of a text stand that holds values alone; none where it holds something else."""
+    """Return the spans of the values of a text of values alone; none if it has anything else."""
     spans: list[tuple[int, int]] = []
     place = 0
     while (match := _ONE.match(text, place)) is not None:
@@ -163,7 +163,7 @@ def _is_multiple(row: PdfRow) -> bool:
 
 
 def _header_begin(rows: Sequence[PdfRow], place: int, stop: int, least: int) -> int:
-    """Return where the header of a table begins: lines of one cell right above that stand over its later columns."""
+    """Return the first line of a table's header: lines of one cell directly above its later columns."""
     border = min(row.cells[1].x0 for row in rows[place:stop] if _is_multiple(row))
     begin = place
     while begin > least and place - begin < _HEADER_LINES:
@@ -213,7 +213,7 @@ def _is_near(before: PdfRow, row: PdfRow) -> bool:
 
 
 def _is_filler(row: PdfRow, border: float) -> bool:
-    """Return whether a line of one cell may stand between the rows of a table: a label, or a part of a cell."""
+    """Return whether a line of one cell may occur between the rows of a table: a label, or a part of a cell."""
     is_label = row.x1 <= border or row.x0 >= border - row.size
     narrow = row.x1 - row.x0 < 0.45 * (row.right - row.left)
     return len(row.text) <= _LABEL_CHARS and (is_label or narrow)
@@ -330,10 +330,10 @@ def _header(lines: Sequence[_TableLine], columns: Sequence[Column]) -> list[str]
 
 
 def _spans(line: _TableLine, columns: Sequence[Column]) -> Iterator[Sequence[int]]:
-    """Yield the columns that each cell of a header's line stands over.
+    """Yield the columns below each cell of a header's line.
 
-    A name over a group of columns may be shorter than the group: where the groups are equally wide in columns, each
-    name has as many.
+    A name over a group of columns may be shorter than the group: if the groups are equally wide in columns, each name
+    has as many.
     """
     values = range(1, len(columns))
     names = [cell for cell in line.cells if _column_of(cell, columns) or cell.x0 >= columns[0][1]]
@@ -354,13 +354,13 @@ def _spans(line: _TableLine, columns: Sequence[Column]) -> Iterator[Sequence[int
 
 
 def _is_over(cell: PdfCell, columns: Sequence[Column], group: Sequence[int]) -> bool:
-    """Return whether a cell stands over the middle of a group of columns."""
+    """Return whether a cell is over the middle of a group of columns."""
     left, right = columns[group[0]][0], columns[group[-1]][1]
     return abs(cell.x0 + cell.x1 - left - right) / 2 <= 0.15 * (right - left)
 
 
 def _is_between(cell: PdfCell, columns: Sequence[Column], at: int) -> bool:
-    """Return whether a cell stands over the gap between two columns and not over the one it is nearest to."""
+    """Return whether a cell is over the gap between two columns and not over the nearest one."""
     return _overlap(cell, columns[at]) <= 0
 
 
@@ -372,8 +372,8 @@ def _nearest_two(cell: PdfCell, columns: Sequence[Column]) -> list[int]:
 
 
 def _rows(lines: Sequence[_TableLine], columns: Sequence[Column]) -> tuple[list[list[str]], list[tuple[float, float]]]:
-    """Return the rows of a table and where each stands: lines that only go on with cells of the row above are joined to
-    it."""
+    """Return the rows of a table with their vertical ranges: lines that only continue cells of the row above are joined
+    to it."""
     gaps = [after.row.y0 - before.row.y1 for before, after in pairwise(lines)]
     usual = min((gap for gap in gaps), default=0.0)
     middle = (columns[0][0] + columns[-1][1]) / 2

@@ -87,7 +87,7 @@ def as_meant(marked: Sequence[Marked], lines: Sequence[Box], layer: Any, placed:
 
 
 def _box(layer: Any, place: int, is_loose: bool = True) -> Box:
-    """Return where a character stands in the file, as high as its font or as its ink."""
+    """Return the box of a character in the file, as high as its font or as its ink."""
     from pypdfium2 import PdfiumError
 
     try:
@@ -163,8 +163,7 @@ def _mark(box: Box, base: float, high: float) -> Mark:
 
 
 def _with_notes(words: Sequence[Word]) -> list[Word]:
-    """Return words, figures that stand raised beside a larger word as raised ones, and joined to it where no space
-    parts them."""
+    """Return words with raised figures beside a larger word marked as such, and joined to it if no space intervenes."""
     noted: list[Word] = []
     for at, word in enumerate(words):
         if len(word.text) <= _MARK and word.text.isdecimal():
@@ -224,9 +223,9 @@ def is_right_to_left(text: str) -> bool:
 
 
 def in_reading_order(words: Sequence[Word], mirrored: bool) -> list[Word]:
-    """Return words with those that run against the page set where they are read; the order is kept.
+    """Return words with those against the page's direction moved to their reading position; the order is kept.
 
-    `mirrored`: the page goes from right to left, and its words stand mirrored already.
+    `mirrored`: the page goes from right to left, and its words are mirrored already.
     """
     if not mirrored and not any(RIGHT_TO_LEFT.search(word.text) for word in words if not word.text.isascii()):
         return list(words)
@@ -249,7 +248,7 @@ def _kind(text: str) -> str:
 
 
 def _lines(words: Sequence[Word]) -> Iterator[list[int]]:
-    """Yield the places of words that stand beside each other, from left to right."""
+    """Yield the indexes of words side by side, from left to right."""
     rows: list[list[int]] = []
     for at in sorted(range(len(words)), key=lambda at: words[at].y0 + words[at].y1):
         first = words[rows[-1][0]] if rows else words[at]
@@ -269,7 +268,7 @@ def _lines(words: Sequence[Word]) -> Iterator[list[int]]:
 
 
 def _reverse(words: list[Word], places: Sequence[int]) -> None:
-    """Set words that stand beside each other in the reverse order on the same space."""
+    """Reverse words side by side within the same space."""
     ends = min(words[at].x0 for at in places) + max(words[at].x1 for at in places)
     for at in places:
         words[at] = words[at]._replace(x0=ends - words[at].x1, x1=ends - words[at].x0)
@@ -332,7 +331,7 @@ def page_text(page: Any, lines: Sequence[Box] = ()) -> PageText:
 def _part(
     page: Any, layer: Any, marked: Sequence[Marked], manner: int, mirrored: bool, lines: Sequence[Box]
 ) -> PageWords:
-    """Return the words of a page that are turned alike as they stand where these are upright."""
+    """Return the words of a page of one rotation, in coordinates where these are upright."""
     left, bottom, right, top = _bounds(page)
     width, height = (right - left, top - bottom) if manner % 2 == 0 else (top - bottom, right - left)
     placed = _turn(manner % 4, left, bottom, right, top)
@@ -382,7 +381,7 @@ def _sign(code: int) -> str:
 
 
 def _placed(layer: Any, text: str) -> Iterator[tuple[Marked, int]]:
-    """Yield the words in the coordinates of the file, and in which manner their letters stand (`_manner`)."""
+    """Yield the words in the coordinates of the file, and the manner of their letters (`_manner`)."""
     from ctypes import byref, c_int, create_string_buffer
 
     from pypdfium2 import raw
@@ -418,7 +417,7 @@ def _placed(layer: Any, text: str) -> Iterator[tuple[Marked, int]]:
 
 
 def _probed(sign: str, first: int, last: int) -> Iterator[int]:
-    """Yield the places of letters of a word that may stand higher than its first one: the last, ends of numbers."""
+    """Yield the places of letters of a word that may be higher than its first one: the last, ends of numbers."""
     if last > first:
         yield last
         if not sign.isalpha():
@@ -446,7 +445,7 @@ def _bounds(page: Any) -> tuple[float, float, float, float]:
 
 
 def _turn(quarter: int, left: float, bottom: float, right: float, top: float) -> Place:
-    """Return what gives a place from the top left when letters turned by so many quarters stand upright."""
+    """Return a function to coordinates from the top left in which letters turned by so many quarters are upright."""
     match quarter:
         case 1:  # letters run upwards
             return lambda box: (box[1] - bottom, box[0] - left, box[3] - bottom, box[2] - left)
