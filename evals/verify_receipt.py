@@ -392,7 +392,7 @@ def set_faults(stated: Row, corpus: Corpus) -> Iterator[str]:
         yield "set: its digest is another"
 
 def faults_of(receipt: Row, folder: Path, identifier: str | None = None) -> list[str]:
-    """Return what does not hold of a receipt, a line each."""
+    """Return the faults of a receipt, one per line."""
     manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
     chunk_files = sorted(name for name in manifest["files"] if name.rpartition("/")[2] == "chunks.parquet")
     beside = ["page_facts.parquet", "duplicates.parquet"] if "set" in receipt else []

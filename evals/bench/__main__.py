@@ -113,7 +113,7 @@ def measure_quality(collection: BeirCollection, home: Path, report: Report) -> d
 
 
 def _of(mode: Mode, report: Report) -> Report:
-    """Each mode is work of its own, with its own time left."""
+    """Return a report for one mode: work of its own, with its own time left."""
     return lambda what, done, total: report(f"{what}, {mode}", done, total)
 
 

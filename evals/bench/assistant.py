@@ -183,8 +183,8 @@ class JudgedChain:
 
 
 def done_with(answer: Answer) -> Done:
-    """Return what an answer counts as: passages shown without confidence, and a question back that offers nothing it
-    may mean, count as not found."""
+    """Return the category of an answer: unconfident passages, and a clarifying question without the right option, count
+    as not found."""
     if answer.status == "unavailable":
         return "unavailable"
     if answer.status == "refused":

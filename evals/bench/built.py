@@ -42,11 +42,11 @@ class Built:
 
 
 def build(home: Path, size: int, cache: Path, report: Report, sentences: Sequence[Sentence] = ()) -> Built:
-    """Index and publish `size` chunks under `home`; vectors are kept in `cache`. The sentences are those of the data.
+    """Index and publish `size` chunks under `home`; vectors are stored in `cache`. The sentences are those of the data.
 
-    Where there are fewer distinct sentences they are used again: each time with a vector that another sentence's,
-    `_NOISE` long, was added to, which keeps the distribution and makes no two equal. The configuration keeps no vectors
-    of questions: those that are asked again are embedded again.
+    If there are fewer distinct sentences they are reused: each time with a vector to which another sentence's, `_NOISE`
+    long, was added, which preserves the distribution and makes no two equal. The configuration stores no vectors of
+    questions: repeated questions are embedded again.
     """
     config = bench_config(home)
     chosen = _choose(sentences or read_sentences(), size)
@@ -103,7 +103,7 @@ def sentence_table(
 
 
 def _documents(sentences: Sequence[Sentence], start: int) -> list[BeirDocument]:
-    """Return a chunk each; pages are the documents that the sentences stand in, of later passes copies of them."""
+    """Return one chunk per sentence; pages are the sentences' documents, in later passes copies of them."""
     documents = []
     for number, sentence in enumerate(sentences, start):
         page = f"{sentence.document}.{start}" if start else sentence.document

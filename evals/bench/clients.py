@@ -127,7 +127,7 @@ Rates = dict[str, float]
 
 
 def rates(ask: Callable[[int], object], count: int) -> Rates:
-    """Queries a second where `ask` asks `count` queries by so many clients: medians, and the median of the ratios.
+    """Return queries a second if `ask` runs `count` queries by so many clients: medians, and the median of the ratios.
 
     One client and `CLIENTS` take turns, because a shared machine changes its pace.
     """

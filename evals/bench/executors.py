@@ -169,10 +169,10 @@ def measure(bench: ExecutorBench, workers: int, repeat: int, kills: int) -> dict
 
 
 def killed_build(bench: ExecutorBench, cluster: Cluster, kills: int) -> TimedBuild:
-    """Build while workers that have a step are killed, as often as is asked for.
+    """Build while workers with a step are killed `kills` times.
 
     Raises:
-        RuntimeError: the build had ended before.
+        RuntimeError: the build ended first.
     """
     with Killer(cluster, kills, PAUSE_S) as killer:
         made = bench.build(cluster)

@@ -24,10 +24,10 @@ _START_S = 20
 @contextmanager
 def behind_nginx(port: int, tls: Path | None = None, changed: Mapping[str, str] | None = None) -> Iterator[int]:
     """Yield the port of an nginx before a server. `tls`: the folder of its certificate; None: without one; `changed`:
-    directives, and what stands in their place.
+    replacements of directives.
 
     Raises:
-        ValueError: a directive does not stand there once.
+        ValueError: a directive does not occur exactly once.
         RuntimeError: nginx does not start.
     """
     with socket.create_server(("127.0.0.1", 0)) as free:

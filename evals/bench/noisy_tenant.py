@@ -100,7 +100,7 @@ def quiet_clients(port: int, seconds: float, pause_s: float) -> HostileTurn:
 
 @contextmanager
 def flooded(port: int, flood: Flood) -> Iterator[None]:
-    """The tenth tenant asks and uploads as fast as it is answered while the block runs."""
+    """Let the tenth tenant query and upload as fast as it is answered while the block runs."""
     ended = threading.Event()
 
     def ask(number: int) -> None:
@@ -137,7 +137,7 @@ def flooded(port: int, flood: Flood) -> Iterator[None]:
 
 @contextmanager
 def building(config: Path) -> Iterator[None]:
-    """What the tenth tenant uploaded is built again and again while the block runs, with less priority."""
+    """Rebuild the tenth tenant's uploads again and again while the block runs, with less priority."""
     command = [sys.executable, "-c", "import os; os.nice(10); from rag_serving.cli.main import main; main()"]
     ended = threading.Event()
 
@@ -156,7 +156,7 @@ def building(config: Path) -> Iterator[None]:
 
 
 def measure(server: RunningServer, config: Path, chosen: argparse.Namespace) -> dict[str, Any]:
-    """Return what the others had without the flood and with it, what the flood was told, and what of it was lost."""
+    """Return the figures of the others without and with the flood, the flood's responses, and its losses."""
     quiet_clients(server.port, 3, 0)  # every tenant's generation is open
     turns: dict[str, list[HostileTurn]] = {"without": [], "flood": [], "flood_and_build": []}
     flood = Flood()

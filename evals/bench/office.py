@@ -37,7 +37,7 @@ def content_of(kind: str, file: bytes) -> Content:
 
 
 def figures(blocks: Sequence[Block], text: str, cells: Sequence[OfficeCell]) -> OfficeFigures:
-    """Return the share of the words that stand in the blocks in their order, and of the cells in their place."""
+    """Return the share of the words in the blocks in their order, and of the cells in their place."""
     from rapidfuzz.distance import LCSseq
 
     words = _WORD.findall(text)

@@ -84,7 +84,7 @@ def read_pages(corpus: str, data: Path) -> pa.Table | None:
 
 @contextmanager
 def published(corpus: PassageCorpus, home: Path, model: str = MODEL) -> Iterator[Pipeline]:
-    """Yield the pages indexed and published, ready to be asked; vectors are kept in the folder."""
+    """Yield the pipeline over the indexed and published pages; vectors are stored in the folder."""
     config = parse_config({"home": str(home), "tenants": {TENANT: {}}, "embedding": {"model": model}})
     store, tokenizer = Store(home), open_tokenizer(config.embedding)
     embedder = open_embedder(config.embedding)
@@ -103,7 +103,7 @@ def published(corpus: PassageCorpus, home: Path, model: str = MODEL) -> Iterator
 
 
 def ask(pipeline: Pipeline, gold: GoldSet) -> list[JudgedUse]:
-    """Return what the answer to each question is worth, asked by somebody who may read what everyone may."""
+    """Return the value of the answer to each question for a caller with everyone's access."""
     report = BenchProgress()
     judged = []
     for done, question in enumerate(gold.questions, start=1):

@@ -90,8 +90,8 @@ def config_of(home: Path, server: str) -> Config:
 
 
 def build(config: Config, chunks: int, distinct: int) -> None:
-    """Publish a generation on disk: `distinct` sentences, and as many chunks of them as are asked for; vectors of
-    further sentences are left beside it for questions."""
+    """Publish a generation on disk: `distinct` sentences, repeated up to `chunks`; vectors of further sentences are
+    left beside it for questions."""
     store, embedder = Store(config.home), open_embedder(config.embedding)
     chosen = _choose(read_sentences(), distinct + _QUESTIONS)
     cache, report = VectorCache(config.home / "bench-vectors.db", embedder.name), BenchProgress()

@@ -47,7 +47,7 @@ def marked_texts() -> list[MarkedText]:
 
 
 def compare(text: MarkedText) -> tuple[frozenset[tuple[str, str]], frozenset[tuple[str, str]]]:
-    """Return what was missed in a text, and what was found that is not personal."""
+    """Return the personal data missed in a text, and the false positives."""
     found: list[PersonalData] = Redactor(regions=text.regions).find(text.text)
     told = frozenset((one.kind, text.text[one.start : one.end]) for one in found)
     return text.personal - told, told - text.personal

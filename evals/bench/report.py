@@ -116,7 +116,7 @@ def empty_page() -> str:
 
 
 def with_tables(page: str, made: Mapping[str, str]) -> str:
-    """Return the page with what stands between `<!-- begin NAME -->` and `<!-- end NAME -->` replaced."""
+    """Return the page with the parts between `<!-- begin NAME -->` and `<!-- end NAME -->` replaced."""
     for name, table in made.items():
         place = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->\n)", re.DOTALL)
         page = place.sub(lambda found, table=table: f"{found[1]}{table}{found[2]}", page)  # type: ignore[misc]
@@ -247,7 +247,7 @@ def plot(results: Mapping[str, Any], path: Path) -> None:
 
 
 def plot_readers(found: Mapping[str, Any], path: Path) -> None:
-    """Write what `evals.bench.postgres` found: p95 of each reader in the database beside that on disk."""
+    """Plot the results of `evals.bench.postgres`: p95 of each reader in the database beside that on disk."""
     import matplotlib
 
     matplotlib.use("Agg")

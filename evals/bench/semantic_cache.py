@@ -74,8 +74,8 @@ class PairOutcome:
 
 
 def questions(data: Path = DATA) -> list[str]:
-    """Return the questions that people or makers of test sets asked, each once, in a fixed order: those of the gold
-    sets, and of the real data where it is there."""
+    """Return questions by people or makers of test sets, each once, in a fixed order: those of the gold sets, and of
+    the real data if present."""
     found = [*_gold(), *_squad(data), *_beir(data)]
     return list(dict.fromkeys(" ".join(text.split()) for text in found if 12 <= len(text) <= 300))
 
@@ -118,7 +118,7 @@ def true_pairs(asked: Sequence[str], count: int, seed: int = 0) -> list[Question
 
 
 def outcomes(pairs: Sequence[QuestionPair], embedder: Embedder, settings: Cache | None = None) -> list[PairOutcome]:
-    """Return what a cache does with each pair: it holds the answer of the first question when the second is asked."""
+    """Return the outcome of each pair: the cache has the answer to the first question when the second arrives."""
     settings = settings or Cache()
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.first, pair.second)))
     vectors = dict(zip(texts, (embedder.embed_query(text) for text in texts), strict=True))

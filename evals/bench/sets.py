@@ -57,7 +57,7 @@ def read_links(wiki: Path) -> BeirCollection:
 
 
 def read_squad(path: Path) -> BeirCollection:
-    """Return the answerable questions of a SQuAD file, and the paragraphs that they were asked of, each a page."""
+    """Return the answerable questions of a SQuAD file, and their paragraphs, each a page."""
     collection = read_gold_collection(path)
     asked = [question for question in collection.gold.questions if question.answerable]
     return BeirCollection(

@@ -150,7 +150,7 @@ def _nearest(vectors: NDArray[np.float32], vector: NDArray[np.float32]) -> set[i
 
 
 def _serving(config: Config) -> dict[str, float]:
-    """Return what a fresh process takes to open, to answer its first question, and to hold."""
+    """Return a fresh process's times to open and to answer its first question, and its memory."""
     command = [sys.executable, "-m", "evals.bench.serving", str(config.home)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
     found: dict[str, float] = json.loads(done.stdout)

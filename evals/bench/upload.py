@@ -173,10 +173,10 @@ class UploadInstallation:
 
 
 def measure(installation: UploadInstallation, client: httpx.Client, number: int) -> TimedUpload:
-    """Send a document, and look at it until a search finds it.
+    """Send a document, and poll until a search returns it.
 
     Raises:
-        RuntimeError: it is not found in time.
+        RuntimeError: no search returns it in time.
     """
     word = _WORDS[number % len(_WORDS)]
     content = _DOCUMENT.format(number=number, word=word, hours=100 + number)

@@ -243,7 +243,8 @@ def ablate_answers(
     report: Report | None = None,
     variants: Sequence[AnswerVariant] = ANSWER_VARIANTS,
 ) -> list[dict[str, Any]]:
-    """Return the gold set asked of the tenant's published generation with every variant: a row each, defaults first.
+    """Return the results of the gold set on the tenant's published generation with every variant: a row each, defaults
+    first.
 
     Columns: `variant`, the mean of every measure, `p` (paired randomization test of `answerability` against the
     defaults), `total_ms_p50`. A variant that changes nothing of this configuration is not measured: its row has

@@ -92,7 +92,7 @@ def write_run(path: Path, rankings: Mapping[str, Ranking]) -> None:
     (https://github.com/usnistgov/trec_eval): a tied score is lowered to the next smaller number.
 
     Raises:
-        BeirError: an id has white space, which the format cannot hold, or the file cannot be written.
+        BeirError: an id has white space, which the format does not allow, or the file cannot be written.
     """
     lines: list[str] = []
     for query, ranking in rankings.items():
@@ -112,7 +112,7 @@ def read_documents(path: Path) -> Iterator[BeirDocument]:
     """Yield the documents of a `corpus.jsonl`.
 
     Raises:
-        BeirError: it cannot be read, or a document stands twice.
+        BeirError: it cannot be read, or a document is repeated.
     """
     seen: set[str] = set()
     for number, row in json_rows(path):

@@ -156,7 +156,7 @@ def chunk_table(
 ) -> tuple[pa.Table, dict[str, str]]:
     """Return every document as one chunk of GENERATION_CHUNKS that everyone may read, and document ids by chunk id.
 
-    The title is the page's, and stands in the prefix as in any page's. Documents of one file are chunks of one page, in
+    The title is the page's, and part of the prefix as for any page. Documents of one file are chunks of one page, in
     the order of their positions.
     """
     ordered = sorted(documents, key=lambda document: (document.page, document.position))

@@ -110,8 +110,8 @@ class Calibration:
 
 
 def open_gates(config: Config) -> Config:
-    """Return the configuration with every gate open, so that each answer tells how confident the package's weights
-    are."""
+    """Return the configuration with every gate open, so that each answer has the confidence of the package's
+    weights."""
     opened = {
         ASKED: 0.0,
         STATED: 0.0,
@@ -218,7 +218,7 @@ def _seen(judged: Judged) -> CalibrationExample:
 
 
 def _confident(judged: Judged, confidence: float) -> Judged:
-    """Return the same answer told with this confidence."""
+    """Return the same answer with this confidence."""
     return replace(judged, answer=replace(judged.answer, gates={**judged.answer.gates, "confidence": confidence}))
 
 
@@ -265,7 +265,7 @@ class Named:
     is_offered: bool  # a right page is among the first two
 
     def cost(self, min_clear: float) -> float:
-        """Return what it costs where a lead of this much is asked for."""
+        """Return the cost if this much lead is required."""
         if self.lead >= min_clear:
             return 0.0 if self.is_first else 1.0
         return ASKED_BACK if self.is_offered else ASKED_IN_VAIN
@@ -397,8 +397,8 @@ _SURE = 30.0  # beyond it a logistic function is 0 or 1
 
 
 def fit(x: Matrix, y: Matrix, penalty: Matrix, prior: Matrix) -> Matrix:
-    """Return the weights [d] of the columns of x [n, d] that tell y [n], 0 or 1; `penalty` [d] holds each near `prior`
-    [d].
+    """Return the weights [d] of the columns of x [n, d] that predict y [n], 0 or 1; `penalty` [d] pulls each towards
+    `prior` [d].
 
     Newton's method with halved steps on the log-likelihood less ½ Σ penalty (w - prior)² (Hastie, Tibshirani and
     Friedman, "The Elements of Statistical Learning", 4.4).
@@ -436,7 +436,7 @@ _SECTION = re.compile(r"^gates:.*\n?(?:(?:[ \t].*)?\n)*(?=\S|\Z)", re.MULTILINE)
 
 
 def write_calibration(path: Path, found: Calibration, embedding: Embedding) -> None:
-    """Set the gates in the file, with the weights by which confidence was told, in a file beside it.
+    """Set the gates in the file, with the weights of confidence in a file beside it.
 
     Raises:
         ConfigError: the file is no configuration, or cannot be written.

@@ -69,10 +69,10 @@ class Evaluated:
 def evaluate_candidate(
     candidate: CandidateGeneration, override: str | None = None, report: Report | None = None
 ) -> Evaluated:
-    """Ask the gold set, judge the gates, and leave `eval_report.json` in the generation's folder.
+    """Run the gold set, judge the gates, and leave `eval_report.json` in the generation's folder.
 
-    A set that was asked of the same generation with the same settings before is not asked again. `override`: why a
-    person publishes it whatever the gates say.
+    A set that was run on the same generation with the same settings is not run again. `override`: a person's reason to
+    publish whatever the gates say.
 
     Raises:
         GoldError, ConfigError: a gold set or the gates cannot be used.
@@ -161,8 +161,8 @@ def candidate_pipeline(candidate: CandidateGeneration) -> Iterator[Pipeline]:
 
 
 def _evaluated_config(config: Config) -> Config:
-    """Return the configuration that is evaluated: without models behind HTTP unless they were asked for, and in the
-    highest phase of retrieval, whatever is switched off for readers now."""
+    """Return the configuration for the evaluation: without models behind HTTP unless requested, and in the highest
+    phase of retrieval, whatever is switched off for readers now."""
     config = config.searched_in_full()
     if config.evaluation.models == "configured":
         return config

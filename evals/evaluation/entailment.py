@@ -40,7 +40,7 @@ class CitedStatement:
 
 
 def statements(answer: Answer) -> list[CitedStatement]:
-    """Return the claims of an answer with the passages that their marks name; it was asked for with its passages."""
+    """Return the claims of an answer with the passages of their marks; the answer must include its passages."""
     texts = {str(each["chunk_id"]): str(each["text"]) for each in answer.passages or ()}
     passages = {citation.index: texts.get(citation.chunk_id, "") for citation in answer.citations}
     found = []
@@ -126,6 +126,6 @@ def open_judge(settings: AnswerGeneration) -> Entails | None:
 
 
 def question(premise: str, hypothesis: str, fence: Fence) -> str:
-    """Return what the model is asked: both texts, made harmless, between their marks."""
+    """Return the prompt: both texts, neutralized, between their marks."""
     texts = {"premise": premise, "hypothesis": hypothesis}
     return "\n\n".join(fence.around(name, neutralized(text)[0]) for name, text in texts.items())

@@ -44,7 +44,7 @@ class Judged:
 
     @property
     def answered(self) -> bool:
-        """Whether it is told with confidence: the closest passages are no answer."""
+        """Whether the answer is confident: the closest passages are no answer."""
         return self.answer.outcome == "told"
 
     @property
@@ -68,12 +68,12 @@ class Judged:
 
     @property
     def is_precise(self) -> bool:
-        """Whether every citation is of a page that the gold set names."""
+        """Whether every cited page is in the gold set."""
         return self.answered and self.cited_right == len(self.cited)
 
     @cached_property
     def says_it(self) -> bool:
-        """Whether the answer holds a gold quote, or a shown quote is part of one, on a right page."""
+        """Whether the answer contains a gold quote, or a shown quote is part of one, on a right page."""
         if not self.cited_right:
             return False
         shown = [citation.quote for citation in self.answer.citations if page_of(citation) in self.gold.pages]
@@ -81,7 +81,7 @@ class Judged:
 
     @property
     def fault(self) -> str | None:
-        """What is wrong, in words; None where nothing is."""
+        """The fault in words; None without one."""
         if not self.gold.answerable:
             return "answered although there is no answer" if self.answered else None
         if not self.answered:
@@ -94,7 +94,7 @@ class Judged:
         return None if self.says_it or not self.gold.quotes else "the sentence is another one"
 
     def payload(self) -> dict[str, Any]:
-        """Return what was asked, what was answered, and what was wrong with it."""
+        """Return question, answer and faults."""
         return {
             "id": self.gold.id,
             "question": self.gold.question,
@@ -122,8 +122,8 @@ class GoldEvaluation:
 
     @property
     def closest(self) -> dict[str, float | None]:
-        """How often the closest passages were shown instead of an answer, how often there is one, and the share of
-        their citations that are of a right page."""
+        """The number of closest passages shown instead of an answer, of answerable questions among them, and the share
+        of their citations on a right page."""
         shown = [case for case in self.judged if case.closest]
         known = [case for case in shown if case.gold.pages]
         right = sum(case.right_of(case.closest) for case in known)
@@ -218,7 +218,7 @@ def judge(question: GoldQuestion, answer: Answer, anchors: Anchors) -> Judged:
 
 
 def says(text: str, quotes: Iterable[str]) -> bool:
-    """Return whether the text holds one of the quotes or is part of one, white space, case and typography aside."""
+    """Return whether the text contains one of the quotes or is part of one, white space, case and typography aside."""
     said = _plain(_MARKER.sub("", text))
     return bool(said) and any(quote in said or said in quote for quote in map(_plain, quotes))
 

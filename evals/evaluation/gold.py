@@ -62,7 +62,7 @@ class GoldQuestion:
     places: tuple[GoldPlace, ...] = ()
 
     def asker(self, tenant: str) -> Principal:
-        """Return who asks."""
+        """Return the asking principal."""
         return Principal(tenant, self.user, self.groups)
 
 
@@ -245,8 +245,7 @@ def check_gold(gold: GoldSet, pages: Pages) -> list[Stale]:
 
 
 def live(gold: GoldSet, stale: Sequence[Stale]) -> GoldSet:
-    """Return the questions whose quotes still stand in the pages; an anchor that moved does not make an answer
-    wrong."""
+    """Return the questions whose quotes are still in the pages; a moved anchor does not make an answer wrong."""
     gone = {each.question.id for each in stale if each.lacks != "anchor"}
     return GoldSet(tuple(question for question in gold.questions if question.id not in gone), gold.tenant)
 
@@ -265,7 +264,7 @@ def _stale(question: GoldQuestion, pages: Pages) -> Stale | None:
 
 
 def _nearest(question: GoldQuestion, places: Sequence[GoldLocation]) -> Stale:
-    """Return what stands in the pages now that is most like the quote."""
+    """Return the text in the pages now that is most similar to the quote."""
     quote = question.quotes[0]
     best = process.extractOne(quote, [place.text for place in places], scorer=fuzz.partial_ratio, score_cutoff=_NEAR)
     if best is None:

@@ -63,8 +63,8 @@ def read_gold_collection(path: Path, split: str = "train") -> Collection:
 def published(
     collection: Collection, home: Path, config: Config, kind: type[Pipeline] = Pipeline
 ) -> Iterator[Pipeline]:
-    """Yield the documents indexed under `home` with the product's code, ready to be asked; what is there is used
-    again."""
+    """Yield the pipeline over the documents indexed under `home` with the product's code; an existing index is
+    reused."""
     config = config.model_copy(
         update={"home": home, "indexing": config.indexing.model_copy(update={"chroma_url": None})}
     )

@@ -114,7 +114,7 @@ def _templated(chunk: Chunk) -> tuple[str, str] | None:
 
 
 def _asked(chunk: Chunk, ask: Ask) -> tuple[str, str] | None:
-    """Return what a model wrote, if its quote stands in the passage and neither orders an assistant about."""
+    """Return a model's question and quote, if the quote is in the passage and neither addresses an assistant."""
     said, _ = neutralized(f"{' › '.join(chunk.heading_path)}\n\n{chunk.text}")
     reply = ask(_SYSTEM, Fence.new().around("passage", said))
     try:
@@ -202,9 +202,9 @@ _ASKED = re.compile(r"^(?:How do I|What happens when|How long|When|Where|What) |
 
 
 def question_of(sentence: str, context: str = "") -> str | None:
-    """Return the question that a statement answers, None where no pattern fits.
+    """Return the question that a statement answers, None if no pattern matches.
 
-    `context` is text that the statement stands in: it tells names from words that are capitalized as the first.
+    `context` is the surrounding text: it distinguishes names from words capitalized at the start.
     """
     if not sentence.endswith((".", "!")) or sentence.count("(") != sentence.count(")") or _NOT_ALONE.search(sentence):
         return None
@@ -217,7 +217,7 @@ def question_of(sentence: str, context: str = "") -> str | None:
 
 
 def is_plain(question: str) -> bool:
-    """Return whether nothing in a question points to what only the page tells, and no bracket or quote is left open."""
+    """Return whether a question is understandable without its page, and no bracket or quote is left open."""
     words = [word.casefold() for word in re.findall(r"[A-Za-z]+", _ASKED.sub("", question))]
     return _POINTING.isdisjoint(words) and not set(question) & set('()[]{}<>"“”,;:')
 
@@ -228,7 +228,7 @@ def _steps(parts: Mapping[str, str]) -> str | None:
 
 
 def _case(parts: Mapping[str, str]) -> str | None:
-    """A case is a clause of its own: a subject, a finite verb of the present, nothing that is told to somebody."""
+    """Return a case if it is a clause of its own: a subject, a finite verb of the present, no imperative."""
     case, first = parts["case"], parts["case"].split(" ")[0].casefold()
     finite = re.search(r"\b(?:is|are|has|have|does|do|can|cannot|changes|[a-z]{3,}s)\b", case.partition(" ")[2])
     past = re.search(r"\b(?:was|were|had|did|been|would|could)\b", case)
@@ -277,7 +277,7 @@ def _names_something(text: str) -> bool:
 
 
 def _inside(text: str) -> str:
-    """Return a beginning of a sentence as it stands inside one."""
+    """Return the beginning of a sentence as it would continue one."""
     bare = " ".join(text.replace("`", "").replace("**", "").split())
     article, _, rest = bare.partition(" ")
     return f"{article.lower()} {rest}" if article in ("The", "A", "An") else bare
@@ -359,12 +359,12 @@ def complaints(
     questions: Iterable[Mapping[str, Any]],
     receipts: Mapping[str, Mapping[str, Any]],
 ) -> tuple[list[Complaint], int]:
-    """Return what readers complained of, most often first, and how many answers are left out: their question was not
-    kept.
+    """Return the readers' complaints, the most frequent first, and the number of answers left out because their
+    question was not stored.
 
-    `feedback` and `questions` are rows of the telemetry tables, `receipts` those that are still there, opened, by id.
-    Only questions whose text telemetry was allowed to keep are drafted, and those that a reader reported as `missing`:
-    he asks for their answer to be written, and their receipts have the text.
+    `feedback` and `questions` are rows of the telemetry tables, `receipts` the remaining ones, opened, by id. Only
+    questions whose text telemetry may store are drafted, and those reported as `missing`: their reader wants an answer
+    to be written, and their receipts have the text.
     """
     asked = {row["receipt_id"]: row for row in questions if row["receipt_id"]}
     bad: dict[str, list[Mapping[str, Any]]] = {}
@@ -386,9 +386,9 @@ def complaints(
 
 
 def complaints_to_yaml(tenant: str, drafted: Sequence[Complaint]) -> str:
-    """Return a gold set to be completed by hand: what is known of the answer stands in comments.
+    """Return a gold set to be completed by hand: known facts about the answer are comments.
 
-    Texts are written as JSON strings, which YAML reads: nothing that a reader wrote can become a key or a comment.
+    Texts are written as JSON strings, which YAML reads: a reader's words cannot become a key or a comment.
     """
     lines = ["# Drafts from readers' feedback: complete page and quote, or set answerable: false; drop the others."]
     lines += [f"tenant: {_quoted(tenant)}", "questions:" if drafted else "questions: []"]

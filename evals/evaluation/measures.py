@@ -64,13 +64,13 @@ def sentence_precision(judged: Judged) -> float | None:
 def answerability(judged: Judged) -> float:
     """Return whether the question was answered with confidence exactly if there is an answer: the mean is the accuracy.
 
-    What is shown as the closest is no answer, here and in the measures of "not found".
+    The closest passages are no answer, here and in the measures of "not found".
     """
     return float(judged.answered == judged.gold.answerable)
 
 
 def not_found_recall(judged: Judged) -> float | None:
-    """Return whether a question without an answer got none: TN / (TN + FP) of answering, the recall of "not found"."""
+    """Return whether an unanswerable question got no answer: TN / (TN + FP) of answering, the recall of "not found"."""
     return None if judged.gold.answerable else float(not judged.answered)
 
 
@@ -80,24 +80,24 @@ def not_found_precision(judged: Judged) -> float | None:
 
 
 def told_and_right(judged: Judged) -> float | None:
-    """Return whether what the pages tell was told, with its gold quote where one is known, from a right page."""
+    """Return whether an answerable question was answered from a right page, with its gold quote if known."""
     right = judged.cited_right > 0 and (judged.says_it or not judged.gold.quotes)
     return float(judged.answered and right) if judged.gold.answerable else None
 
 
 def told_and_wrong(judged: Judged) -> float:
-    """Return whether something was told with confidence that is not right, or that no page tells."""
+    """Return whether a confident answer is wrong, or on no page."""
     return float(judged.answered and not told_and_right(judged))
 
 
 def closest_and_useful(judged: Judged) -> float | None:
-    """Return whether what the pages tell was shown as the closest, from a right page."""
+    """Return whether the answer was shown among the closest, from a right page."""
     is_useful = not judged.answered and judged.right_of(judged.closest) > 0
     return float(is_useful) if judged.gold.answerable else None
 
 
 def declined_though_there(judged: Judged) -> float | None:
-    """Return whether nothing of a right page was shown of what the pages tell."""
+    """Return whether nothing of a right page was shown for an answerable question."""
     is_declined = not judged.answered and not judged.right_of(judged.closest)
     return float(is_declined) if judged.gold.answerable else None
 
@@ -201,7 +201,7 @@ _OF_CASES = ("id", "question", "answerable", "status", "outcome", "confidence", 
 
 
 def exported(evaluation: GoldEvaluation, gold: GoldSet, pipeline: Pipeline) -> dict[str, Any]:
-    """Return the figures of an evaluation with every measure by question; search is asked for its rankings as well."""
+    """Return the figures of an evaluation with every measure by question, including those of search rankings."""
     rankings = rank_pages(pipeline, gold)
     pages = {question.id: question.pages for question in gold.questions if question.answerable}
     measures = {**of_answers(evaluation.judged), **of_rankings(rankings, pages)}

@@ -56,7 +56,7 @@ def mrr_at_k(ranking: Sequence[str], judgements: Judgements, k: int) -> float:
 
 
 def average_precision(ranking: Sequence[str], judgements: Judgements) -> float:
-    """Mean over the relevant documents of the precision at their ranks, 0 for those not found; its mean is MAP.
+    """Return the mean over the relevant documents of the precision at their ranks, 0 for missing ones; its mean is MAP.
 
     Manning, Raghavan & Schütze, Introduction to Information Retrieval, section 8.4; `map` of trec_eval.
     """

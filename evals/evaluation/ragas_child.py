@@ -29,11 +29,11 @@ Tell = Callable[[Mapping[str, Any]], None]
 
 
 def score(asked: Mapping[str, Any], tell: Tell) -> None:
-    """Tell the names of all metrics, then every score as soon as it is there; the metrics that need no model first.
+    """Emit the names of all metrics, then every score as soon as it is known; metrics without a model first.
 
-    `asked`: `samples` in RAGAS' shape, `model` (base_url, model, api_key, timeout_s) or None, `embedding` settings.
-    A score is told as `metric`, `sample` (its place) and `value`, or a `fault` instead of the value. Of samples that a
-    metric is no longer asked about nothing is told.
+    `asked`: `samples` in RAGAS' shape, `model` (base_url, model, api_key, timeout_s) or None, `embedding` settings. A
+    score is emitted as `metric`, `sample` (its place) and `value`, or a `fault` instead of the value. Samples that a
+    metric gave up on are not emitted.
     """
     from ragas import SingleTurnSample
 
@@ -59,7 +59,7 @@ async def _score_all(metrics: Sequence[tuple[Any, Sequence[Any]]], tell: Tell) -
 
 
 async def _score(metric: Any, samples: Sequence[Any], tell: Tell) -> None:
-    """One metric of every sample, some at the same time, until it fails too often in a row."""
+    """Run one metric on every sample, some at the same time, until it fails too often in a row."""
     in_flight, in_a_row = asyncio.Semaphore(AT_ONCE), 0
 
     async def one(place: int) -> None:
@@ -135,7 +135,7 @@ class _Embeddings:
 
 
 def main() -> None:
-    """What a library prints goes to standard error: standard output is the scores'."""
+    """Send what libraries print to standard error: standard output is for scores."""
     warnings.simplefilter("ignore")
     lines = sys.stdout
     with contextlib.redirect_stdout(sys.stderr):

@@ -44,8 +44,8 @@ class RagasScores:
 def ragas_samples(cases: Sequence[Mapping[str, Any]], pages: Pages) -> dict[str, dict[str, Any]]:
     """Return a sample for every answerable question with a confident answer of `eval_report.json`, by question id.
 
-    Its reference contexts are the sections in which the gold quotes stand; where none is at hand it has none: a short
-    quote is like no passage.
+    Its reference contexts are the sections with the gold quotes; without any it has none: a short quote is like no
+    passage.
     """
     samples = {}
     for case in cases:
@@ -63,9 +63,9 @@ def ragas_samples(cases: Sequence[Mapping[str, Any]], pages: Pages) -> dict[str,
 
 
 def ragas_scores(samples: Mapping[str, Mapping[str, Any]], config: Config, timeout_s: float = TIMEOUT_S) -> RagasScores:
-    """Return what RAGAS says: metrics without a model always, those with one where `generation` names a model.
+    """Return RAGAS' scores: metrics without a model always, those with one if `generation` names a model.
 
-    A child that is late or dies costs the scores that it had not told yet, and no other.
+    A child that is late or dies costs only the scores that it had not sent yet.
     """
     if importlib.util.find_spec("ragas") is None:
         return RagasScores(problem=ABSENT)
@@ -110,7 +110,7 @@ def _lines(output: bytes | None) -> list[dict[str, Any]]:
 
 
 def _gathered(told: Sequence[Mapping[str, Any]], questions: Sequence[str], otherwise: str) -> RagasScores:
-    """Return scores and faults by metric; `otherwise` is why a score is missing of which nothing was told."""
+    """Return scores and faults by metric; `otherwise` is the reason for scores that were never sent."""
     metrics = next(message["metrics"] for message in told if "metrics" in message)
     scores: dict[str, dict[str, float]] = {name: {} for name in metrics}
     reasons: dict[str, str] = {}

@@ -43,7 +43,7 @@ def rows_of_days(
 
 
 def questions_of(engine: Engine, tenant: str, receipt_ids: Collection[str]) -> pd.DataFrame:
-    """Return the rows of QUESTIONS of these receipts, whenever they were asked.
+    """Return the rows of QUESTIONS of these receipts, from any time.
 
     Raises:
         TelemetryError: the database cannot be read.

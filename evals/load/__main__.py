@@ -101,7 +101,7 @@ def _faults(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _target(options: argparse.Namespace, tenants: int) -> Iterator[LoadTarget]:
-    """Yield a server that is ready, and what may be asked of it."""
+    """Yield a ready server with its questions."""
     questions = worded(_questions(options.questions) or gold_questions(), options.wordings)
     if options.url:
         token = {"": sys.stdin.readline().strip()} if options.token else {}

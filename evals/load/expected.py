@@ -23,8 +23,7 @@ _EARLIER = {CACHED, CACHED_OLDER}
 
 
 def substance(payload: Mapping[str, Any]) -> str:
-    """Return a digest of what a reader is told by an answer or a search; times, ids of receipts and flags are left
-    out."""
+    """Return a digest of an answer's or a search's substance; times, ids of receipts and flags are left out."""
     if "results" in payload:
         kept: Any = [result["chunk_id"] for result in payload["results"]]
     else:
@@ -55,7 +54,7 @@ class ExpectedAnswers:
         return False
 
     def verdict(self, asked: Iterable[str], payload: Mapping[str, Any]) -> Verdict:
-        """Return what an answer is. One to a question that the calm server was not asked is unproved."""
+        """Return the verdict on an answer. One to a question that the calm server did not get is unproved."""
         if payload.get("status") == "unavailable":
             return "refused"
         answers, told, missing = self.known.get(_key(asked)), substance(payload), degraded(payload)

@@ -50,7 +50,7 @@ class AskerProofs:
         return "" if _plain(citation["quote"]) in _plain(text) else f"no such words on the page: {citation['quote']!r}"
 
     def _sentence_fault(self, payload: Mapping[str, Any]) -> str:
-        """Return a line of an extractive answer that does not stand in a passage that it cites."""
+        """Return a line of an extractive answer that is missing from the passages that it cites."""
         if payload.get("generator", "extractive") not in ("", "extractive"):
             return ""
         cited = {citation["index"]: citation["chunk_id"] for citation in payload["citations"]}
@@ -73,7 +73,7 @@ class AskerProofs:
 
 
 def _stands(line: str, text: str) -> bool:
-    """Return whether a line stands in a text, or is a row of its table: the names of columns, each with its cell."""
+    """Return whether a line is in a text, or is a row of its table: the names of columns, each with its cell."""
     plain = _plain(text)
     parts = [part for cell in line.split("; ") for part in cell.split(": ", 1)]
     return _plain(line) in plain or all(_plain(part) in plain for part in parts)

@@ -50,7 +50,7 @@ class LoadTarget:
 
     @cached_property
     def expected(self) -> ExpectedAnswers:
-        """Return its answers while nobody else asks, collected before the first load."""
+        """The answers without load, collected before the first load."""
         return calm_answers(self.url, self.installation, self.doors)
 
     def prove(self, results: LoadResults) -> None:
@@ -82,8 +82,8 @@ def run(target: LoadTarget, profile: LoadProfile, seconds: float, requests: int 
 def scaling(
     target: LoadTarget, profile: LoadProfile, clients: int, seconds: float, rounds: int, at_least: float = 0.0
 ) -> tuple[dict[str, Any], bool]:
-    """One client and many in turns, because a shared machine changes its pace: rates, and the median of their ratios;
-    good where that is `at_least` so much and every request was answered."""
+    """Run one client and many in turns, because a shared machine changes its pace; return the rates, the median of
+    their ratios, and whether that is `at_least` so much and every request was answered."""
     pairs: list[tuple[LoadResults, LoadResults]] = []
     run(target, profile.with_clients(clients), min(5, seconds))  # each process opens its model
     for _ in range(rounds):

@@ -41,10 +41,10 @@ def free_port() -> int:
 
 
 def wait_for(is_so: Callable[[], bool], what: str, seconds: float = 600) -> None:
-    """Wait until a condition holds.
+    """Wait until a condition is true.
 
     Raises:
-        RuntimeError: it did not in time.
+        RuntimeError: it was not in time.
     """
     deadline = time.monotonic() + seconds
     while not is_so():

@@ -92,7 +92,7 @@ class FaultFolder:
         return Store(self.home).current(TENANT)
 
     def installation(self, config: Path) -> BuiltInstallation:
-        """Return what is asked: every few of the gold questions."""
+        """Return the installation with some of the gold questions, evenly spaced."""
         questions = gold_questions()
         return BuiltInstallation(config, (TENANT,), {TENANT: TOKEN}, questions[:: max(1, len(questions) // QUESTIONS)])
 

@@ -52,12 +52,12 @@ def html(report: Report) -> str:
 
 
 def _numeric_columns(table: Table) -> set[str]:
-    """Return the columns with a number, whose heads stand to the right, too."""
+    """Return the columns with a number, whose headings are right-aligned, too."""
     return {column for column in table.columns if any(is_number(row.get(column)) for row in table.rows)}
 
 
 def page_url(serving: Serving) -> str:
-    """Return the address of the page that asks: `serving.public_url`, else as this machine's browser finds it."""
+    """Return the address of the web page: `serving.public_url`, else the one for this machine's browser."""
     if serving.public_url:
         return f"{serving.public_url.rstrip('/')}/"
     host = "127.0.0.1" if serving.host in ("0.0.0.0", "::") else serving.host

@@ -41,7 +41,7 @@ def stacked_bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], ti
 
 
 def bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], title: str, xlabel: str) -> str:
-    """For each name a bar for each of its parts, side by side, in the given order; each bar tells its number."""
+    """Draw for each name a bar for each of its parts, side by side, in the given order; each bar has its number."""
     names = list(values)[:MOST_BARS]
     thickness = 0.8 / max(len(parts), 1)
     figure, axes = _axes(1.2 + (0.16 + 0.18 * len(parts)) * len(names))

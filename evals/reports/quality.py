@@ -86,7 +86,7 @@ def trend(history: Sequence[Row]) -> tuple[dict[str, list[float | None]], list[s
 
 
 def pairs_of(runs: Mapping[str, Facts]) -> list[Pair]:
-    """Return every two of the newest runs, the newest first; those that were not asked the same are left out."""
+    """Return every two of the newest runs, the newest first; those with different questions are left out."""
     newest = list(runs.items())[-COMPARED:]
     pairs = []
     for (before, first), (after, second) in combinations(newest, 2):

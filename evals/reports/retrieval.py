@@ -100,7 +100,7 @@ def phase_tables(questions: Sequence[Row]) -> list[Table]:
 
 
 def triggers(found: Measures) -> Table:
-    """Return what asks for another phase, the measure beside its threshold."""
+    """Return the triggers of another phase, each measure beside its threshold."""
     rows = [
         _trigger("phase 2", "match rate", found.match_rate, LEAST_MATCH_RATE, is_least=True),
         _trigger("phase 2", "misspelt questions that are turned away", found.typo_failures, MOST_TYPO_FAILURES),

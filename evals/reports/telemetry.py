@@ -274,9 +274,9 @@ _WHY = {
 
 
 def unanswered(questions: Sequence[Row]) -> list[list[Row]]:
-    """Return rows of QUESTIONS without a confident answer, those of the same question together, the most asked first.
+    """Return rows of QUESTIONS without a confident answer, grouped by question, the most frequent first.
 
-    A question that was answered when it was asked the last time is left out; passages shown as the closest are none.
+    A question answered the last time is left out; passages shown as the closest are no answer.
     """
     asked: dict[str, list[Row]] = {}
     for row in sorted(questions, key=lambda row: float(row["at"])):
@@ -295,7 +295,7 @@ def outcome_of(row: Row) -> Outcome:
 
 
 def unanswered_table(questions: Sequence[Row], title: str = "Questions without an answer") -> Table:
-    """Return a line for each question that was not answered when it was last asked, the most asked first."""
+    """Return a line for each question whose last asking had no answer, the most frequent first."""
     rows = [_line(group) for group in unanswered(questions)]
     without_text = rows and not any(row["question"] for row in questions)
     note = "Their text is not kept: `telemetry.store_questions: true` keeps it from then on." if without_text else ""

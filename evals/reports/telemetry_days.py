@@ -46,7 +46,7 @@ def database(config: Config) -> Iterator[Engine]:
 
 
 def read_day(engine: Engine, tenant: str, day: date) -> Day:
-    """Return the figures of a day, and the answers that readers complained of then, whenever they had asked.
+    """Return the figures of a day, and the answers that readers complained of then, from any day.
 
     Raises:
         TelemetryError: the database cannot be read.

@@ -61,7 +61,7 @@ class Encoded:
         return self._known[text]
 
     def pair(self, question: str, text: Text) -> tuple[list[int], int, list[int]]:
-        """Return the tokens, how many of them are the question's, and where the units' marks stand."""
+        """Return the tokens, the number of the question's, and the positions of the units' marks."""
         tokens = [101, *self.ids(plain(question))[:LONGEST_QUESTION], 102]
         first, marks = len(tokens), []
         tokens += self.ids(text.headings)[-48:]

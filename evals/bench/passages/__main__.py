@@ -84,7 +84,7 @@ class PassageBench:
         self._store, self._embedder, self._tokenizer, self._report = Store(home), embedder, tokenizer, report
 
     def measure(self, questions: Questions, rule: Rule, every: int = 1) -> Measured:
-        """The questions asked of passages made by a rule; of those to be answered every n-th."""
+        """Return the results of the questions on passages made by a rule; of the answerable ones every n-th."""
         merged = merge(questions.corpus.chunks, rule, lambda text: len(self._tokenizer.offsets([text])[0]))
         with self._indexed(merged) as generation:
             rankings = dict(self._rankings(questions, merged, generation))
@@ -122,7 +122,7 @@ class PassageBench:
     def _rankings(
         self, questions: Questions, merged: MergedPassages, generation: Generation
     ) -> Iterator[tuple[str, PassageRanking]]:
-        """For each question the passages found, without the one that it was taken from."""
+        """Yield for each question the ranked passages, without its own origin."""
         view = GenerationView(generation, generation.known_classes)
         tokens = dict(zip(*(merged.table[name].to_pylist() for name in ("chunk_id", "token_count")), strict=True))
         options = SearchOptions(self.config.retrieval, k=_DEPTH, is_word=Words(self.config.embedding))
@@ -142,7 +142,7 @@ class PassageBench:
 
     @contextmanager
     def answering(self, merged: MergedPassages) -> Iterator[Pipeline]:
-        """Yield the passages that were measured last, ready to be asked."""
+        """Yield the pipeline over the passages measured last."""
         retrieval = self.config.retrieval.model_copy(update={"final_passages": _MOST_SECTIONS})
         config = self.config.model_copy(update={"retrieval": retrieval})
         pipeline = SectionsApart.open(config, TENANT, self._embedder)
@@ -164,7 +164,7 @@ class PassageRanking:
 
     @cached_property
     def place(self) -> float:
-        """Where the first right passage stands, from 1; of pages, each counts once; infinity where there is none."""
+        """The position of the first right passage, from 1; of pages, each counts once; infinity without one."""
         units = dict.fromkeys(self.units) if self.of_pages else self.units
         return next((number for number, unit in enumerate(units, start=1) if unit & self.right), math.inf)
 
@@ -234,7 +234,7 @@ _SQUAD = Path("squad2") / "dev-8-articles.json"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure and write; sets that were measured before and are not asked for stay as they were."""
+    """Measure and write; earlier results of sets that are not requested stay."""
     options = _options(arguments)
     path = options.docs / "passages.json"
     results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -283,7 +283,7 @@ def _questions(corpora: Mapping[str, PassageCorpus], data: Path) -> Iterator[Que
 
 
 def _rules(questions: Questions) -> Iterator[Rule]:
-    """Yield the rules that differ: where there are no headings, it does not matter where they stand."""
+    """Yield the rules that differ: without headings, their placement does not matter."""
     for rule in RULES:
         if len(questions.corpus.sections) or (rule.headings == "inline" and not rule.parent):
             yield rule

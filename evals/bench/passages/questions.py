@@ -49,7 +49,7 @@ class Questions:
 
 
 def of_gold(corpus: PassageCorpus) -> Questions:
-    """Return the sample's gold questions; right are the sections of a named page that hold the quote."""
+    """Return the sample's gold questions; right are the sections of a named page with the quote."""
     gold = read_gold(ROOT / "evals" / "gold" / "sample.yaml")
     right: dict[str, set[str]] = defaultdict(set)
     for chunk in corpus.chunks.select(["page_id", "section_id", "text"]).to_pylist():
@@ -62,7 +62,7 @@ def of_gold(corpus: PassageCorpus) -> Questions:
 
 
 def of_page_links(corpus: PassageCorpus, wiki: Path) -> Questions:
-    """Return the known links of a wiki, as `evals.bench.links` asks them."""
+    """Return the known links of a wiki, as used by `evals.bench.links`."""
     pages = set(corpus.chunks["page_id"].to_pylist())
     links = [json.loads(line) for line in (wiki / JUDGEMENTS).read_text(encoding="utf-8").splitlines()]
     asked = {f"l{number}": link for number, link in enumerate(links) if link["target_id"] in pages}
@@ -71,7 +71,7 @@ def of_page_links(corpus: PassageCorpus, wiki: Path) -> Questions:
 
 
 def of_heading_links(corpus: PassageCorpus) -> Questions:
-    """Return the links in paragraphs to headings that stand apart from them, each pair of sections once."""
+    """Return the links in paragraphs to headings elsewhere, each pair of sections once."""
     indexed = set(corpus.chunks["section_id"].to_pylist())
     texts, right, taken_from = {}, {}, {}
     for source, words, target in heading_links(corpus):
@@ -115,7 +115,7 @@ def slug(heading: str) -> str:
 
 
 def _around(section: Row, words: str, heading: str) -> str:
-    """Return the words around a link in its paragraph, masked; empty where it stands in none."""
+    """Return the words around a link in its paragraph, masked; empty if it is in none."""
     text = section["text"]
     for block in section["blocks"]:
         place = text.find(words, block["start"], block["end"]) if block["kind"] == "paragraph" else -1

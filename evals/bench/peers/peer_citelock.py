@@ -83,8 +83,8 @@ class Peer:
         self._pipeline.warm()
 
     def _vectors(self, texts: list[str]) -> NDArray[np.float32]:
-        """Kept from run to run where the harness keeps those of other libraries. Ours differ, for they tell of a long
-        text's end too, and are what the harness then compares the index with."""
+        """Return vectors, stored between runs if the harness stores those of other libraries. Ours differ, since they
+        also cover the end of a long text, and the harness compares the index with them."""
         if not METER.memo:
             return self._embedder.embed_documents(texts)
         cache = VectorCache(Path(SCRATCH) / "citelock", self._embedder.name)
@@ -93,7 +93,7 @@ class Peer:
         return vectors
 
     def prepare(self, k: int) -> None:
-        """Nothing depends on the depth of a search."""
+        """Do nothing: nothing depends on the depth of a search."""
 
     def dense(self, query: str, k: int) -> Found:
         return self._rows(self._generation, self._generation.dense(self._embedder.embed_query(query), k, _CLASSES))

@@ -120,7 +120,7 @@ def command(
 
 
 def _check_saving(name: str, gold: Path | None) -> None:
-    """Refuse what cannot be kept, before anything is asked."""
+    """Refuse a run that cannot be stored, before any question."""
     from evals.evaluation.compare import RunNameError, run_path
     from evals.evaluation.gold_collections import is_collection
 
@@ -133,7 +133,7 @@ def _check_saving(name: str, gold: Path | None) -> None:
 
 
 def _compared(before: Path, after: Path, as_json: bool) -> None:
-    """What two runs differ by."""
+    """Print the differences between two runs."""
     from evals.evaluation.compare import compare, lines_of, read_run
 
     comparison = compare(read_run(before), read_run(after))
@@ -159,7 +159,7 @@ def _ablated(path: Path | None, config: Path | None, tenant: str | None, as_json
 def _asked(
     path: Path | None, config: Path | None, tenant: str | None, index: Path | None, change: Callable[[Config], Config]
 ) -> Iterator[tuple[Pipeline, GoldSet]]:
-    """Yield the questions, and the pipeline that they are asked of: a tenant's, or a collection's own."""
+    """Yield the questions, and their pipeline: a tenant's, or a collection's own."""
     from evals.evaluation.gold_collections import is_collection, published, read_gold_collection
     from rag_serving.ask import Pipeline
 
@@ -178,7 +178,7 @@ def _asked(
 
 
 def _gold(path: Path | None, tenant: str | None, settings: Config) -> tuple[GoldSet, str]:
-    """Return the questions, and the tenant that is asked: the option's, else the gold set's, else the only one."""
+    """Return the questions, and their tenant: the option's, else the gold set's, else the only one."""
     from evals.evaluation.gold import find_gold, read_gold
 
     named = read_gold(path) if path else None
@@ -213,7 +213,7 @@ def _calibration(calibration: Calibration) -> str:
 
 
 def _clarity(calibration: Calibration) -> list[str]:
-    """Return how many questions only named something, and what asking back was worth; nothing without any."""
+    """Return the number of questions that only name a topic, and the gain from asking back; nothing without any."""
     if calibration.clear is None or not calibration.clear.named:
         return []
     told = calibration.clear.payload()

@@ -120,7 +120,7 @@ def from_feedback(
 
 
 def _ask(config: Config) -> Ask | None:
-    """Return how the configured language model is asked; None where there is none."""
+    """Return a function that queries the configured language model; None without one."""
     if config.generation.provider == "extractive":
         return None
     from rag_serving.models.chat.factory import open_chat

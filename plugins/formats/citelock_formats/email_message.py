@@ -62,10 +62,10 @@ def email_text(content: bytes, composed: Composed, _pages_done: PagesDone | None
 
 
 def outlook_text(content: bytes, composed: Composed, _pages_done: PagesDone | None = None) -> FileText:
-    """Return a message in Outlook's own format with what hangs on it.
+    """Return a message in Outlook's own format with its attachments.
 
     Raises:
-        FileError: it is broken, or holds no message.
+        FileError: it is broken, or has no message.
     """
     from citelock_formats.outlook_message import outlook_message  # few builds meet one
 
@@ -123,7 +123,7 @@ class _MailReader:
         self.composed.hidden("quoted mail", count)
 
     def _said_once(self, text: str) -> str:
-        """Return a text without quoted paragraphs that stood in this message, or one inside it, before."""
+        """Return a text without quoted paragraphs that already occurred in this message, or one inside it."""
         kept: list[str] = []
         for paragraph in re.split(r"\n[ \t]*(?:>[ \t]?)*\n", text.replace("\r\n", "\n")):
             lines = paragraph.split("\n")
@@ -219,7 +219,7 @@ def _sorted_parts(
 
 
 def _leaves(part: Message, reader: _MailReader) -> Iterator[Message]:
-    """Yield the parts that hold something; of alternatives the one that says most."""
+    """Yield the parts with content; of alternatives the richest one."""
     stack = [part]
     while stack:
         one = stack.pop()

@@ -39,7 +39,7 @@ class _Title:
 
 
 def epub_text(content: bytes, composed: Composed, pages_done: PagesDone | None = None) -> FileText:
-    """Return the chapters of a book; `pages_done` is told how many are read.
+    """Return the chapters of a book; `pages_done` receives the number of chapters read.
 
     Raises:
         FileError: it is broken, protected against copying, or has no chapter.
@@ -92,7 +92,7 @@ def _titled(content: Content, title: _Title) -> Content:
 
 
 def _opens_with(content: Content, title: str) -> bool:
-    """Return whether a chapter's first heading says what the navigation says; nothing stands before it."""
+    """Return whether a chapter opens with a heading that agrees with the navigation."""
     first = content.blocks[0]
     if first.kind != "heading":
         return False
@@ -189,7 +189,7 @@ def _words(element: Element) -> str:
 
 
 def _chapter_html(text: str) -> str:
-    """Return a chapter without what is no text: notes stay, though they stand aside; pictures without words do not."""
+    """Return a chapter without non-text: notes stay, even outside the flow; pictures without words do not."""
     from lxml import etree
 
     root = _xhtml(text)

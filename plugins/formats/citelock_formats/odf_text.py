@@ -113,7 +113,7 @@ class OpenText:
         self._depth -= 1
 
     def apart(self, element: Element) -> None:
-        """Write the blocks inside an element that stands beside the list around it."""
+        """Write the blocks inside an element, independently of the list around it."""
         item, self._item = self._item, None
         lists, self._lists = self._lists, []
         self.container(element)
@@ -175,7 +175,7 @@ class OpenText:
         self._line = outer
 
     def line(self, paragraph: Element) -> Line:
-        """Return the text of a paragraph of a cell, whose frames stand elsewhere."""
+        """Return the text of a paragraph of a cell, whose frames are written elsewhere."""
         line = Line()
         self._read(paragraph, line)
         self._after.clear()
@@ -215,7 +215,7 @@ class OpenText:
             self.writer.count("hidden text", "hidden")
 
     def _placeholder(self, _node: Element) -> None:
-        """Mark where a value would stand that nobody has filled in."""
+        """Mark the place of a value that nobody has filled in."""
         self.writer.count("placeholder", "hidden")
         self._line.write(OMISSION)
 
@@ -294,13 +294,13 @@ class OpenText:
 
 
 def _only_list(node: Element) -> bool:
-    """Return whether an item is there only to hold a list one level deeper."""
+    """Return whether an item only nests a list one level deeper."""
     first = next(iter(node), None)
     return first is not None and first.tag == f"{TEXT}list"
 
 
 def _nothing(_node: Element) -> None:
-    """Nothing of this element is text."""
+    """Skip an element without text."""
 
 
 def write_table(document: OpenText, table: Element) -> None:
@@ -362,7 +362,7 @@ def write_frame(document: OpenText, frame: Element) -> None:
 
 
 def _write_object(document: OpenText, node: Element, described: bool) -> None:
-    """Write the values of a chart, or the words of a formula, that stand in a document of their own."""
+    """Write the values of a chart, or the words of a formula, from a document of their own."""
     name = normpath(node.get(f"{XLINK}href", "")).lstrip("./")
     tree = document.package.xml(f"{name}/content.xml") if name and "://" not in name else None
     if tree is None:

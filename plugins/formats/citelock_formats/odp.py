@@ -67,8 +67,7 @@ def _write(writer: BlockWriter, text: OpenText, slide: Element, number: int, sty
 
 
 def _placed(slide: Element) -> Iterator[PlacedShape[Element]]:
-    """Yield what stands on a slide and in its groups; one without a place of its own stands where the one before
-    does."""
+    """Yield the shapes on a slide and in its groups; one without a position has the previous one's."""
     y = 0.0
     for node in slide:
         if node.tag == f"{DRAW}g":

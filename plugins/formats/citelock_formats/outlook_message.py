@@ -74,7 +74,7 @@ def outlook_message(content: bytes) -> Message:
     """Return the message of a compound file, messages inside it among its parts.
 
     Raises:
-        FileError: it is broken, or holds no message.
+        FileError: it is broken, or has no message.
     """
     if len(content) < _HEADER_SIZE or _table_size(content) > len(content):
         raise FileError("it is broken: its table of sectors is missing")
@@ -244,7 +244,7 @@ def encoding(code_page: int) -> str:
 
 
 def _fixed(stream: bytes, header: int) -> dict[tuple[int, int], bytes]:
-    """Return the values of eight bytes that a property stream holds, by identifier and type."""
+    """Return the values of eight bytes in a property stream, by identifier and type."""
     entries = struct.iter_unpack("<HHI8s", stream[header : header + (len(stream) - header) // 16 * 16])
     return {(identifier, kind): value for kind, identifier, _, value in entries}
 
@@ -318,7 +318,7 @@ def decompressed(content: bytes) -> bytes:
 
 
 def _unpacked(body: bytes) -> bytes:
-    """Return what runs of eight tokens stand for, each a byte or a place in the last 4,096 bytes and a length."""
+    """Return the expansion of runs of eight tokens, each a byte or a place in the last 4,096 bytes and a length."""
     dictionary = bytearray(_START.ljust(_SIZE, b" "))
     out, write, at = bytearray(), len(_START), 0
     while at < len(body):

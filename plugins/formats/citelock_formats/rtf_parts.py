@@ -170,7 +170,7 @@ class RtfTable:
         return bool(self._rows)
 
     def add(self, shapes: list[CellShape], texts: list[str], is_header: bool) -> None:
-        """Add a row; cells that it does not define have no edge and stand at its end."""
+        """Add a row; undefined cells have no edge and come last."""
         last = shapes[-1].edge if shapes else 0
         more = [CellShape(last + 1000 * number) for number in range(1, len(texts) - len(shapes) + 1)]
         self.headers += is_header and self.headers == len(self._rows)

@@ -43,11 +43,11 @@ from rag_serving.telemetry.usage import METADATA as BUDGETS
 
 
 def count_published(config: Config, tenant: str) -> dict[str, dict[str, int]]:
-    """Return what the database of `index` has of a tenant: {database: {table: rows}}, or in Qdrant {database: {aliases,
-    collections or points: how many}}, in OpenSearch {aliases, indexes or documents}; nothing that there is none of.
+    """Return the contents of `index`'s database for a tenant: {database: {table: rows}}, or in Qdrant {database:
+    {aliases, collections or points: count}}, in OpenSearch {aliases, indexes or documents}; empty ones are left out.
 
     Raises:
-        PublishedError: it cannot be told.
+        PublishedError: the database is unavailable.
     """
     if config.index.kind == "disk":
         return {}
@@ -265,7 +265,7 @@ class TenantErasure:
             raise EraseError(f"running servers cannot be told: {error}; run the command again") from error
 
     def _audit_head(self) -> dict[str, Any] | None:
-        """Return the last head of the tenant's audit log: it tells an export of it from any other."""
+        """Return the last head of the tenant's audit log: it identifies an export."""
         from sqlalchemy import inspect
 
         for _, engine in self._databases():

@@ -77,7 +77,7 @@ def command(
 
 
 def _revoked(settings: Config, tenant: str, user: str) -> int:
-    """Return how many keys asked in the user's name until now; the name goes from those that were revoked, too."""
+    """Return how many valid keys had the user's name; the name is removed from revoked ones, too."""
     from citelock_governance.api_keys.command import event_of
     from citelock_governance.api_keys.store import KeyStore
     from rag_serving.hooks import record

@@ -241,7 +241,7 @@ def _category(tree: SourceTree, name: str) -> Mapping[str, Any]:
 
 
 def _document(tree: SourceTree, name: str, path: str, has_numbers: bool) -> SidebarDocument:
-    """Return a document as its front matter and its path make it; one that cannot be read is told by its path."""
+    """Return a document according to its front matter and its path; an unreadable one by its path alone."""
     try:
         front, _ = split_front_matter(text_of(tree.read(name)))
     except FileError:

@@ -68,18 +68,18 @@ def without_number(name: str) -> tuple[str, float | None]:
 
 
 def is_index(path: str) -> bool:
-    """Return whether a document stands for its folder: `index`, `README`, or named like it."""
+    """Return whether a document represents its folder: `index`, `README`, or named like it."""
     folder, base = posixpath.split(path)
     stem = without_number(posixpath.splitext(base)[0])[0].lower()
     return stem in ("index", "readme") or (bool(folder) and stem == posixpath.basename(folder).lower())
 
 
 def ordered(sidebars: Any, folders: Folders) -> list[SidebarPosition]:
-    """Return the documents of all sidebars in order, each where it stands first.
+    """Return the documents of all sidebars in order, each at its first position.
 
     Args:
         sidebars: as `sidebars.js` exports them; anything but a mapping is one made of all folders.
-        folders: what such sidebars are made of.
+        folders: the material of such sidebars.
     """
     by_id = {document.id: document for document in folders.documents}
     if not isinstance(sidebars, dict):

@@ -33,8 +33,8 @@ class JsError(Exception):
 def exported(text: str) -> Any:
     """Return what a module exports by `module.exports =` or `export default`, else None.
 
-    Objects are dictionaries, strings without expressions in them strings, numbers strings; names stand for the value
-    that they are given in the same file.
+    Objects are dictionaries, strings without expressions in them strings, numbers strings; names are replaced by their
+    value in the same file.
 
     Raises:
         JsError: it has more than 500,000 tokens, or is nested deeper than 100.

@@ -67,8 +67,8 @@ class Mdx:
     _failures: int = 0
 
     def markdown(self, text: str) -> str:
-        """Return the page as Markdown: what components hold is kept, an admonition is a `<blockquote>` that begins with
-        its title in bold, a tab its title in bold before its content."""
+        """Return the page as Markdown: the content of components stays, an admonition is a `<blockquote>` that begins
+        with its title in bold, a tab its title in bold before its content."""
         lines = _flush_left(text.split("\n"))
         parts = [
             (lines[begin:end], None) if is_code else _without_modules(lines[begin:end])
@@ -262,8 +262,7 @@ def _without_modules(lines: Sequence[str]) -> tuple[Sequence[str], str]:
 
 
 def _flush_left(lines: Sequence[str]) -> list[str]:
-    """Return lines none of which is code by its indentation, which MDX does not know: what stands deeper than the list
-    that it is in is moved left."""
+    """Return lines without code by indentation, which MDX does not know: text deeper than its list is moved left."""
     out: list[str] = []
     margins = [0]
     run, shift = "", 0

@@ -61,7 +61,7 @@ class MkdocsSettings:
 
     @property
     def prefix(self) -> str:
-        """What the names of pages begin with."""
+        """The prefix of page names."""
         return f"{self.root}/" if self.root else ""
 
     @property
@@ -71,7 +71,7 @@ class MkdocsSettings:
 
     @property
     def language(self) -> str | None:
-        """Of the theme."""
+        """The language of the theme."""
         theme = self.values.get("theme")
         language = theme.get("language") if isinstance(theme, dict) else None
         return language[:2].lower() if isinstance(language, str) and language[:2].isalpha() else None
@@ -259,7 +259,7 @@ def read_settings(tree: SourceTree) -> tuple[MkdocsSettings, tuple[str, ...]]:
 
 
 def _listed(items: Any, parents: tuple[str, ...], names: Mapping[str, str], category: str | None) -> Iterator[SitePage]:
-    """Yield the pages of the navigation in order; a section's index stands above its other pages."""
+    """Yield the pages of the navigation in order; a section's index is above its other pages."""
     for item in items if isinstance(items, list) else ():
         for label, value in item.items() if isinstance(item, dict) else ((None, item),):
             title = words_of(html_main(label)) if label and "<" in label else label
@@ -281,7 +281,7 @@ def _index_of(item: Any, names: Mapping[str, str]) -> str | None:
 
 
 def _parents(path: str, names: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the indexes of the folders that a page stands in."""
+    """Return the indexes of the folders above a page."""
     above: list[str] = []
     folder = posixpath.dirname(path)
     while True:

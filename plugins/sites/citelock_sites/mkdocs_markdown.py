@@ -34,12 +34,12 @@ _STEP = 4
 
 
 def plain_markdown(text: str, *, has_keys: bool = False, marks: str = "") -> str:
-    """Return a page's Markdown without what only MkDocs' extensions read.
+    """Return a page's Markdown without the syntax of MkDocs' extensions.
 
-    `has_keys`: whether `++ctrl+c++` is keys; `marks`: those that lower (`~`) and raise (`^`) what stands between them.
+    `has_keys`: whether `++ctrl+c++` is keys; `marks`: those that lower (`~`) and raise (`^`) the text between them.
 
     An admonition becomes a `<blockquote>` that begins with its title in bold, a tab its title in bold before its
-    content, code its title in bold before it. Code stays to the letter.
+    content, code its title in bold before it. Code stays verbatim.
     """
     lines = _rewritten(text.split("\n"), 0)
     shown = [(_KEYS, _keys)] * has_keys + [_SHIFTED[mark] for mark in marks]
@@ -78,7 +78,7 @@ def _rewritten(lines: Sequence[str], depth: int) -> list[str]:
 
 
 def _block(lines: Sequence[str], index: int) -> tuple[str, str, bool, int] | None:
-    """Return indentation, title, whether it is an admonition, and the end of a block that is told by indentation."""
+    """Return indentation, title, whether it is an admonition, and the end of a block that is marked by indentation."""
     line = lines[index]
     if tab := _TAB.match(line):
         return tab[1], tab[2], False, _end(lines, index, len(tab[1]) + _STEP)

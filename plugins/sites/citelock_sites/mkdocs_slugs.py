@@ -39,7 +39,7 @@ class MkdocsSlugger:
         self._separator, self._keep_unicode = separator, keep_unicode
 
     def base(self, text: str) -> str:
-        """Return the id of a heading before it is told from others."""
+        """Return the id of a heading before it is made unique."""
         return mkdocs_slug(text, self._separator, keep_unicode=self._keep_unicode)
 
     def slug(self, text: str) -> str:
@@ -58,7 +58,7 @@ class MkdocsSlugger:
 
 
 def _without_tags(text: str) -> str:
-    """Return a text without what stands between `<` and the next `>`."""
+    """Return a text without the parts between `<` and the next `>`."""
     parts, at = [], 0
     while (begin := text.find("<", at)) >= 0 and (end := text.find(">", begin)) >= 0:
         parts.append(text[at:begin])

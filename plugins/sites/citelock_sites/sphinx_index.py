@@ -48,11 +48,11 @@ class PageIndex:
 
 
 def page_index(text: str, section_labels: str | None = None) -> PageIndex:
-    """Return what leads into a page.
+    """Return the index of a page's targets.
 
     Args:
-        text: of the page, with what it includes.
-        section_labels: what stands before the names of its headings as labels; None: they are none.
+        text: of the page, with its includes.
+        section_labels: the prefix of its headings' names as labels; None: they are none.
     """
     found = PageIndex()
     lines = text.splitlines()

@@ -137,7 +137,7 @@ class StaticSite:
 
 
 def _file_values(tree: SourceTree, name: str) -> Value:
-    """Return what a file of settings or data holds (YAML, JSON, TOML, what JavaScript exports).
+    """Return the content of a file of settings or data (YAML, JSON, TOML, JavaScript's exports).
 
     Raises:
         FileError: it cannot be read.

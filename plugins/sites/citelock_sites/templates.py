@@ -141,7 +141,7 @@ class Template:
         return "".join([*out, text[at:]])
 
     def _written(self, text: str, tag: _Tag, inside: Sequence[_Tag], is_paired: bool) -> tuple[str, bool]:
-        """Return what a tag leaves, and whether what stands behind it up to the end of its block is read, too."""
+        """Return a tag's output, and whether the text up to the end of its block is read, too."""
         begin, end, name = tag.begin, inside[-1].end, tag.name
         body = text[tag.end : inside[-1].begin]
         if name == "raw" or name == "verbatim":

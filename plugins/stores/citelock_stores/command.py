@@ -172,7 +172,7 @@ def _signed_claims(
 
 
 def _require_storable(name: str | None) -> None:
-    """Refuse a name that no reader class of the database can hold: its claims would open less than they say."""
+    """Refuse a name that the database cannot store in a reader class: its claims would open less than they say."""
     from citelock_stores.postgres.claims import is_storable
 
     if name is not None and not (name and is_storable(name) and name.isprintable()):

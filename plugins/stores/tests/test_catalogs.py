@@ -72,7 +72,7 @@ class _Reader:
 
 @pytest.fixture(scope="module")
 def config(backends: Backends, tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """Sixty chunks in the stand-in of a Qdrant server, every second page for staff alone."""
+    """Return sixty chunks in the substitute of a Qdrant server, every second page for staff alone."""
     home = tmp_path_factory.mktemp("catalogs")
     backend = backends.get("qdrant")
     config = parse_config({"home": str(home), "tenants": {TENANT: {}}, **backend.settings(home)})
@@ -298,8 +298,7 @@ def test_recent_values_stay_within_their_bytes() -> None:
 def test_a_question_asks_the_database_once_for_all_its_words(
     config: Config, spied: Spied, question: str, requests: int
 ) -> None:
-    """A word that no page has is asked for once more, with all that it may have been meant to be; what it was meant to
-    be, once for all."""
+    """An unknown word costs one more request, with all its possible corrections; a correction, one for all."""
     view = opened(config, spied).for_reader(STAFF)
     before = spied.asked.count("postings")
     read = QuestionReader(KeywordSettings(), view.keywords).read(question)

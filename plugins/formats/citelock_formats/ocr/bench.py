@@ -106,7 +106,7 @@ class TimedEngine(Tesseract):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the figures of each file and of all, and of the questions where they are asked for."""
+    """Print the figures of each file and of all, and of the questions if requested."""
     options = _options(arguments)
     files = sorted(options.data.glob("*.pdf"))
     if not files:

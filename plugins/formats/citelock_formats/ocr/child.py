@@ -36,7 +36,7 @@ class PdfChild:
         return self._answer({"do": "image_pdf", "dpi": dpi}, content).content
 
     def document(self, content: bytes) -> PdfFile:
-        """Return a PDF that questions can be asked about; nothing is sent yet."""
+        """Return a PDF to query; nothing is sent yet."""
         return PdfFile(self, content)
 
     def ask(self, name: str, content: bytes, facts: Mapping[str, Any]) -> Frame:

@@ -142,7 +142,7 @@ def _resolution(image: Any, dpi: int) -> float:
 def saved(document: Any) -> bytes:
     """Return the document as a file whose identifier is made from its content.
 
-    ISO 32000-1, 14.4, asks for an identifier that two files hardly share; the digest of the rest is one.
+    ISO 32000-1, 14.4, wants an identifier that two files hardly share; the digest of the rest is one.
     """
     target = io.BytesIO()
     document.save(target)

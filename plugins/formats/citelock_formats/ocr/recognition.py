@@ -211,7 +211,7 @@ def first_languages(installed: Sequence[str], script: str) -> tuple[str, ...]:
 
 
 def language_of(text: str, installed: Sequence[str]) -> tuple[str, ...]:
-    """Return the installed language that a text is in; nothing where that is none of them, or cannot be told."""
+    """Return the installed language of a text; nothing if it is none of them, or unknown."""
     likeliest = next(iter(shares_of_languages([text])), "")
     return tuple(name for name in _CODES.get(likeliest, ()) if name in installed)
 

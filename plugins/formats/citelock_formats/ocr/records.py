@@ -70,7 +70,7 @@ class RecognizedPage(NamedTuple):
 
 
 def words_of_json(payload: Any) -> RecognizedPage:
-    """Return what JSON made of page words. Raises ValueError where it holds something else."""
+    """Return page words from JSON. Raises ValueError for anything else."""
     try:
         width, height, turn, words = payload
         read = tuple(RecognizedWord(str(text), *map(int, numbers)) for text, *numbers in words)

@@ -112,7 +112,7 @@ def _placed(page: Any, read: RecognizedPage) -> Iterator[tuple[OcrWord, float]]:
 
 
 def _without_own(page: Any, words: Sequence[tuple[OcrWord, float]]) -> list[tuple[OcrWord, float]]:
-    """Return the words that do not stand on the page as text already: of a stamp, or of a page number."""
+    """Return the words that are not on the page as text already: of a stamp, or of a page number."""
     own = [*_own_boxes(page)]
     if not own:
         return list(words)

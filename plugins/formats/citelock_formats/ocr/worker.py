@@ -41,7 +41,7 @@ class OcrWorker:
         self._document: Any = None
 
     def answer(self, request: Frame, requests: IO[bytes]) -> Frame:
-        """Return what was asked; a fault of one document is a reason."""
+        """Return the answer; a fault of one document is a reason."""
         facts = request.facts
         try:
             with within_limits(Limits(*facts["limits"]), requests):

@@ -111,7 +111,7 @@ def shades(content: bytes, page: int) -> Any:
 
 
 def engine(folder: Path, body: str, answers: bool = True, languages: str = "eng osd") -> Path:
-    """Return a program that stands in for tesseract: `body` in shell, for pictures; $TESSERACT is the real one."""
+    """Return a substitute for tesseract: `body` in shell, for pictures; $TESSERACT is the real one."""
     path = folder / "engine"
     told = {"--version": "echo tesseract 5.3.0", "--list-langs": f"echo x:; printf '%s\\n' {languages}"}
     asked = "\n".join(f'[ "$1" = {option} ] && {{ {answer}; exit; }}' for option, answer in told.items())

@@ -116,7 +116,7 @@ def test_broken_and_hostile_files_are_left_to_their_reader(opened: Opened) -> No
 
 
 def _glyphs_without_unicode(text: str) -> bytes:
-    """Return a page whose font tells no characters: as programs write that embed parts of fonts carelessly."""
+    """Return a page whose font maps to no characters: written by programs that embed parts of fonts carelessly."""
     from ctypes import byref, c_ubyte, c_uint, create_string_buffer
 
     from fontTools.ttLib import TTFont

@@ -45,7 +45,7 @@ class ApiKey:
 
     @property
     def principal(self) -> Principal:
-        """Who asks with the key."""
+        """The principal behind the key."""
         return Principal(self.tenant, self.user, self.groups, READER | self.roles)
 
     def is_in_force(self, now: float) -> bool:

@@ -60,10 +60,10 @@ class KeyLookup:
         return _in_force(await self.find(identifier))
 
     async def find(self, identifier: str) -> ApiKey | None:
-        """Return a key, which may be over; None where there is none.
+        """Return a key, possibly an expired one; None if there is none.
 
         Raises:
-            KeyStoreError: it cannot be told, because the database does not answer.
+            KeyStoreError: the database does not answer.
         """
         kept = self._found.get(identifier)
         if kept is not None and self._clock() - kept.at < FRESH_S:
@@ -97,7 +97,7 @@ class KeyLookup:
             self._under_way.pop(identifier, None)
 
     def _keep(self, identifier: str, key: ApiKey | None) -> None:
-        """Keep what was found; made-up ids take no room from keys."""
+        """Cache a result; made-up ids take no room from keys."""
         if key is None:
             self._found.pop(identifier, None)
             return

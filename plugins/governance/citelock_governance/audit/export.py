@@ -28,7 +28,7 @@ _MAX_LINE = 4 << 20
 
 
 def exported(verifier: Verifier, home: Path, tenant: str, is_opened: bool = False) -> Iterator[str]:
-    """Yield the lines of an export. `is_opened`: rows also say who acted and what was asked, where that is kept.
+    """Yield the lines of an export. `is_opened`: rows include actor and query, if these are stored.
 
     Raises:
         AuditError: there is no log, or it cannot be read.
@@ -91,7 +91,7 @@ def _proof_fault(proof: Mapping[str, Any], home: Path, digest: str, rows: int) -
 
 
 def _opened(connection: Connection, persons: Persons, tenant: str, row: Row) -> dict[str, Any] | None:
-    """Return who acted and what was asked; None where that was forgotten."""
+    """Return actor and query; None if they were forgotten."""
     known = persons.known(connection, row["actor"])
     if known is None:
         return None

@@ -90,7 +90,7 @@ class NameFinder:
 
     @property
     def _is_mine(self) -> bool:
-        """Whether this thread is opening the model: what the libraries log meanwhile is read by the same thread."""
+        """Whether this thread is opening the model: it also reads what the libraries log meanwhile."""
         return self._opener == threading.get_ident()
 
 
@@ -176,7 +176,7 @@ class _Model:
         self._window = min(limit for limit in limits if limit > 0)
 
     def tokens(self, text: str) -> list[Span]:
-        """Return where the tokens of names stand in a text, in its order.
+        """Return the spans of the tokens of names in a text, in its order.
 
         Raises:
             NamesError: the model failed.
@@ -189,7 +189,7 @@ class _Model:
             raise NamesError(f"the model of names failed ({type(error).__name__})") from error
 
     def _labelled(self, text: str) -> Iterator[Span]:
-        """Yield the tokens of names, window by window; what stands in two windows is a name if either says so."""
+        """Yield the tokens of names, window by window; in overlapping windows one vote suffices."""
         with self._tokenizing:
             encoded = self._tokenizer(
                 text,

@@ -85,8 +85,8 @@ def _is_written_as(candidate: str, region: str) -> bool:
 
 
 def _is_possible(number: str) -> bool:
-    """Return whether a number that begins with + has a country and as many digits as numbers there have; numbers that
-    are kept for examples are told, too."""
+    """Return whether a number that begins with + has a country and as many digits as numbers there have; numbers
+    reserved for examples count, too."""
     from phonenumbers import NumberParseException, is_possible_number, parse
 
     try:

@@ -235,7 +235,7 @@ def test_several_processes_append_to_one_chain(engine: Engine, url: str | None, 
 
 
 def test_a_process_that_is_killed_leaves_a_chain_that_holds(engine: Engine, url: str | None, tmp_path: Path) -> None:
-    """What `record` returned for is there, and the chain goes on."""
+    """Rows that `record` returned for are stored, and the chain continues."""
     assert engine
     process = started(tmp_path, url, 100_000)
     assert process.stdout is not None

@@ -276,7 +276,7 @@ def test_texts_of_several_threads_are_read_at_the_same_time(model: Path) -> None
 def test_who_would_wait_too_long_for_the_model_lets_no_text_through(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread that holds the lock of the log waits for one that needs it."""
+    """A thread with the log's lock waits for one that needs it."""
     monkeypatch.setattr("citelock_governance.privacy.names._LONGEST_OPENING_S", 0.05)
     finder = NameFinder(model)
     with finder._opening, pytest.raises(NamesError, match="is being opened"):

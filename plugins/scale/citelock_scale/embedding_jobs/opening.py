@@ -42,10 +42,10 @@ from rag_serving.models.protocols import Embedder, ModelError
 
 
 def open_worker(config: Config, queue: JobQueue, embedder: Embedder, tenant: str | None = None) -> Worker:
-    """Return a worker on an installation's queue; `tenant`: whose jobs alone it takes.
+    """Return a worker on an installation's queue; `tenant`: take only this one's jobs.
 
     Raises:
-        ModelError: the model's name is a server's to tell, which does not answer.
+        ModelError: the server that gives the model's name does not answer.
         ObjectHomeError: the store of a shared home cannot be used.
     """
     budgets = open_budgets(config, config.tenants if tenant is None else [tenant])

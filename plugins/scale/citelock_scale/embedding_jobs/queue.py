@@ -181,7 +181,7 @@ class JobQueue:
         return [batch.id for batch in new]
 
     def claim(self, worker: str, model: str, tenant: str | None = None) -> JobClaim | None:
-        """Return the job whose turn it is, held for `lease_s`; None where none is due for this model.
+        """Return the next job, leased for `lease_s`; None if none is due for this model.
 
         `tenant`: only jobs of this one, whatever its limits are.
         """
@@ -289,7 +289,7 @@ class JobQueue:
         )
 
     def _has_due(self, model: str) -> bool:
-        """Return whether a claim may find a job: workers that are idle hold up no writer."""
+        """Return whether a claim may succeed: idle workers block no writer."""
         now = self.clock()
         waits = and_(JOBS.c.state == "waiting", JOBS.c.model == model, JOBS.c.not_before <= now)
         is_lost = and_(JOBS.c.state == "running", JOBS.c.lease_until < now)
@@ -335,7 +335,7 @@ class JobQueue:
         return connection.execute(select(JOBS).where(*due).order_by(JOBS.c.created_at, JOBS.c.id).limit(1)).first()
 
     def _change(self, connection: Connection, claim: JobClaim, **values: Any) -> bool:
-        """Change a job that is held by a claim; return False where it was lost."""
+        """Change a claimed job; return False if the claim was lost."""
         held = JOBS.c.id == claim.id, JOBS.c.fence == claim.fence, JOBS.c.state == "running"
         return connection.execute(update(JOBS).where(*held).values(values)).rowcount == 1
 

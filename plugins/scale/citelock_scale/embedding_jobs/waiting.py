@@ -52,12 +52,12 @@ class Pending:
 
     @property
     def done(self) -> int:
-        """How many texts no job has any more: embedded, or put aside."""
+        """The number of texts without a job: embedded, or put aside."""
         return len(self._over)
 
     @property
     def left(self) -> int:
-        """How many texts were not enqueued yet."""
+        """The number of texts not enqueued yet."""
         return len(self._unasked)
 
     @property
@@ -66,7 +66,7 @@ class Pending:
 
     @property
     def is_held_up(self) -> bool:
-        """Whether the bound of the queue keeps texts out."""
+        """Whether the bound of the queue delays texts."""
         return bool(self._unasked)
 
     @property
@@ -135,7 +135,7 @@ class WorkerVectors:
         tell: Tell,
         observer: EmbeddingObserver | None = None,
     ) -> None:
-        """`helper`: does the jobs of the tenant in this process where there is no worker; `tell`: the run's log."""
+        """`helper`: does the tenant's jobs in this process if there is no worker; `tell`: the run's log."""
         self._queue, self._cache, self._payloads, self._results = queue, cache, helper.payloads, helper.results
         self._helper, self._tell, self._observer = helper, tell, observer
         self._workers = WorkerRegister(queue)
@@ -290,7 +290,7 @@ class _WorkerPatience:
 
     @property
     def unmoved_s(self) -> float:
-        """How long nothing was done."""
+        """The time without progress."""
         return time.monotonic() - self._moved_at
 
     def lacks_workers(self, has_worker: bool) -> bool:

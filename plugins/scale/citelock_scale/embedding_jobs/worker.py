@@ -91,9 +91,9 @@ class IsolatedVectors(NamedTuple):
 
 
 def embed_isolated(embedder: Embedder, items: Sequence[EmbeddingText]) -> IsolatedVectors:
-    """Return the vectors of a batch; one that fails is halved until the texts are found that the model refuses.
+    """Return the vectors of a batch; a failing one is halved until the refused texts are isolated.
 
-    Of n texts with p that are refused, about 2 p log2(n) calls are made, each beside one for a harmless text.
+    With p refused texts of n, about 2 p log2(n) calls are made, each beside one for a harmless text.
 
     Raises:
         ModelAwayError: it does not embed a harmless text either.
@@ -203,10 +203,10 @@ class Worker:
     """One worker, which has one job at a time. Several of them share a queue and a home, in processes of their own."""
 
     def __init__(self, queue: JobQueue, shelf: JobShelf, model: MeteredModel, tenant: str | None = None) -> None:
-        """`tenant`: whose jobs alone it takes; None: those of all, in turn.
+        """`tenant`: take only this one's jobs; None: those of all, in turn.
 
         Raises:
-            ModelError: the model's name is a server's to tell, which does not answer.
+            ModelError: the server that gives the model's name does not answer.
         """
         self.name, self.model, self.tally = new_name(), model.embedder.name, Tally()
         self.payloads, self.results = shelf.payloads, shelf.results
@@ -216,7 +216,7 @@ class Worker:
         self.tenant = tenant
 
     def run(self, stop: Event, until_idle: bool = False) -> Tally:
-        """Work until it is told to stop, or until nothing is due; a job that was begun is ended first."""
+        """Work until stopped, or until nothing is due; a job under way is completed first."""
         try:
             while not stop.is_set():
                 try:

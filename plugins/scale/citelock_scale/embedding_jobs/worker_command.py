@@ -62,7 +62,7 @@ def command(
 
 
 def _opened(config: Config, queue: JobQueue, stop: Event) -> Worker | None:
-    """Return the worker; a server of models that does not answer yet is waited for, until the worker is told to end."""
+    """Return the worker; wait for a model server that does not answer yet, until the worker is stopped."""
     while not stop.is_set():
         try:
             return open_worker(config, queue, open_embedder(config.embedding))

@@ -126,5 +126,5 @@ _SETTINGS = {"task_track_started": True, "broker_connection_retry_on_startup": T
     requirements=dg.multiple_process_executor_requirements(),
 )
 def celery_steps(context: dg.InitExecutorContext) -> dg.Executor:
-    """Each step a task of Celery workers that share home, configuration and the storage of Dagster."""
+    """Run each step as a task of Celery workers that share home, configuration and the storage of Dagster."""
     return WatchedCeleryExecutor(dict(context.executor_config))

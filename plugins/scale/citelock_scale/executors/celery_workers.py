@@ -39,7 +39,7 @@ class TaskWatch:
         self._looked_at = self._seen_at = self._clock()
 
     def is_lost(self, result: AsyncResult) -> bool:
-        """Return whether nobody had the task for so long; while the broker is away nobody can tell."""
+        """Return whether no worker had the task for so long; unknown while the broker is away."""
         now = self._clock()
         if now - self._looked_at < self._lost_after_s / LOOKS:
             return False
@@ -54,7 +54,7 @@ class TaskWatch:
 
 
 def has_worker(app: Celery, result: AsyncResult) -> bool:
-    """Return whether a worker says that it has the task; one that began it is asked alone."""
+    """Return whether a worker reports the task; if one began it, only that one is queried."""
     told = result.backend.get_task_meta(result.id).get("result")
     host = told.get("hostname") if isinstance(told, dict) else None
     replies = app.control.inspect([host] if host else None, timeout=REPLY_S).query_task(result.id)

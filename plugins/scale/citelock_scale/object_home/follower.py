@@ -148,7 +148,7 @@ class FollowedFolder:
         self._home, self._needs, self._number = home, needs, -1
 
     def is_behind(self, seen: Seen) -> bool:
-        """Return whether a head is another one than that which this process fetched, or found fetched."""
+        """Return whether a head differs from the one fetched last by this process."""
         return seen.head.number != self._number
 
     def is_older(self, seen: Seen | None) -> bool:
@@ -223,7 +223,7 @@ def _published(folder: SharedFolder, head: FolderHead) -> str:
 
 
 def _is_told_of(path: str) -> bool:
-    """Return whether a file of a source tells of its last sync, or of its groups' members."""
+    """Return whether a file of a source records its last sync, or its groups' members."""
     return path.endswith(".json") or path.startswith("group_members")
 
 
@@ -244,7 +244,7 @@ class StoreFollower:
 
     @property
     def problem(self) -> str | None:
-        """What keeps a folder from being what was published last, None where nothing does."""
+        """Why a folder is not what was last published; None if it is."""
         return next((folder.problem for folder in self._folders.values() if folder.problem), None)
 
     @property

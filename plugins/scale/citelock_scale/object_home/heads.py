@@ -263,7 +263,7 @@ class Lease:
         )
 
     def note_sweep(self) -> bool:
-        """Note that a sweep begins. Return whether the lease is still held.
+        """Record the start of a sweep. Return whether the lease is still valid.
 
         Raises:
             ObjectHomeError: the store does not answer.

@@ -115,18 +115,18 @@ class ObjectHome:
         return remaining(self.folder(name), self.heads)
 
     def erase(self, name: str) -> Erased:
-        """Erase a folder in the store, and tell all machines to delete their copies.
+        """Erase a folder in the store, and have all machines delete their copies.
 
         Raises:
-            ObjectHomeError: the store cannot be used; what is left is deleted by the next try.
+            ObjectHomeError: the store cannot be used; the next try deletes the rest.
         """
         return erase(self.folder(name), self.heads)
 
     def writing(self, name: str, wait_s: float = 0.0) -> AbstractContextManager[None]:
-        """Hold the right to write a folder: at the beginning it is what was shared last, at the end it is shared.
+        """Reserve a folder for writing: fetch what was shared last, and share it at the end.
 
-        Within a process it may be taken again, by other threads, too. What was done before an error is shared, too, as
-        it is kept in a folder; what a process did that is killed, or told to end, stays on this machine.
+        Within a process it may be reserved again, by other threads, too. Work done before an error is shared, too, as
+        in a local folder; that of a process that is killed, or told to end, stays on this machine.
 
         Raises:
             HeldError: another machine writes there.

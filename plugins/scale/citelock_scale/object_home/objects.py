@@ -171,10 +171,10 @@ class Objects:
             return
 
     def check_conditions(self, name: str, content: bytes) -> None:
-        """See that the store refuses a write whose condition does not hold, with an object that is there as it is.
+        """Verify with an existing object that the store refuses a conditional write whose condition is false.
 
         Raises:
-            ObjectHomeError: it does not, so two builds could put different things in force at once.
+            ObjectHomeError: it does not, so two builds could publish different things at once.
         """
         if self.create(name, content) is not None or self.replace(name, content, _NEVER) is not None:
             raise ObjectHomeError(
@@ -194,7 +194,8 @@ class Objects:
             return self._version(content, made)
 
     def _put_in_folder(self, folder: Path, name: str, content: bytes, version: Version) -> Version | None:
-        """A folder has no conditional writes: a lock file beside the objects stands in for them."""
+        """Replace an object in a folder, which has no conditional writes: a lock file beside the objects replaces
+        them."""
         from filelock import FileLock
 
         with FileLock(folder / ".lock", fallback_to_soft=False):
@@ -205,7 +206,7 @@ class Objects:
             return self._version(content, {})
 
     def _version(self, content: bytes, told: Mapping[str, Any]) -> Version:
-        """Return the version that a store told with a content; a folder's is the digest."""
+        """Return the version that a store gave with a content; a folder's is the digest."""
         if self._heads is not None:
             return {"e_tag": hashlib.sha256(content).hexdigest()}
         return {key: str(told[key]) for key in ("e_tag", "version") if told.get(key)}

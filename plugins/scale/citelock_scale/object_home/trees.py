@@ -65,7 +65,7 @@ class Tree:
         return blob_name(folder, digest, self.editions.get(digest, ""))
 
     def blobs(self, folder: str) -> Iterator[tuple[str, FileFact]]:
-        """Yield the objects that the tree needs, each once, with what they hold."""
+        """Yield the objects that the tree needs, each once, with their facts."""
         for fact in {fact.digest: fact for fact in self.files.values()}.values():
             yield self.blob(folder, fact.digest), fact
 

@@ -103,9 +103,9 @@ class WritingRight:
 
     @contextmanager
     def of(self, name: str, wait_s: float) -> Iterator[None]:
-        """Hold the right to write a folder; whoever enters while it is held joins, and the last one shares.
+        """Reserve a folder for writing; later entrants join, and the last one shares.
 
-        What was done before an error is shared, too; what a process did that is told to end stays on this machine.
+        Work done before an error is shared, too; that of a process that is told to end stays on this machine.
 
         Raises:
             HeldError: another machine writes there, or took over.

@@ -46,7 +46,7 @@ def many_pages(wiki: Wiki, model: str) -> None:
 
 
 def texts_of(server: StandIn) -> Counter[str]:
-    """Return how often each text was asked for; a model's name and dimension are found out by a text of their own."""
+    """Return the number of requests for each text; a model's name and dimension are probed with a text of their own."""
     bodies = [body["input"] for path, body, _ in list(server.requests) if path == "/v1/embeddings"]
     return Counter(text for texts in bodies for text in texts if "Valve" in text)
 

@@ -29,7 +29,7 @@ COMMAND = [sys.executable, "-c", "from rag_serving.cli.main import main; main()"
 
 @contextmanager
 def worker(wiki: Wiki) -> Iterator[list[str]]:
-    """`citelock worker` while the block runs; it is told to end then, and the list has its lines."""
+    """Run `citelock worker` during the block, then end it; the list has its lines."""
     command = [*COMMAND, "worker", "--config", str(wiki.config_path)]
     lines: list[str] = []
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:

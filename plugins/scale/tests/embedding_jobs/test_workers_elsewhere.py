@@ -90,7 +90,7 @@ class Refused(Counting):
 
 
 def embed(machine: Installation, lines: list[str] | None = None, embedder: Counting | None = None) -> EmbeddedTexts:
-    """Embed as a build does, which holds the tenant meanwhile."""
+    """Embed as a build does, under the tenant's lock."""
     tell, model = (lines if lines is not None else []).append, embedder or Refused()
     with (
         locked(machine.config, machine.store.tenant("large")),

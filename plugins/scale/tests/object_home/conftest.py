@@ -48,7 +48,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     params=[pytest.param("s3", marks=pytest.mark.nightly), "file", *(["az"] if azure_server.AZURITE else [])]
 )
 def settings(request: pytest.FixtureRequest, s3: str, tmp_path: Path) -> dict[str, Any]:
-    """Of an empty store; `lease_s` is short."""
+    """Return the settings of an empty store; `lease_s` is short."""
     quick = {"lease_s": 1, "retry_s": 5, "timeout_s": 10}
     if request.param == "file":
         return {"url": f"file://{tmp_path / 'store'}", **quick}

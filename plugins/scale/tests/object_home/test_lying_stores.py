@@ -127,7 +127,7 @@ def texts(home: ObjectHome) -> dict[str, str]:
 @pytest.mark.parametrize("settings", ["s3"], indirect=True)
 @pytest.mark.parametrize(("every", "lie"), [(2, "empty list"), (3, "first of list"), (5, "old list")])
 def test_a_store_that_fails_and_lies_loses_nothing(machine: Any, s3: str, every: int, lie: str) -> None:
-    """Every so many requests fail, without an answer half the time; lists are empty, partial, or of an older state."""
+    """Every so many requests fail, half of them without an answer; lists are empty, partial, or of an older state."""
     fresh = machine("fresh")
     with faulty(s3) as proxy:
         home = machine("a", endpoint=proxy.url, retry_s=0, sweep_after=2, lease_s=0.5)

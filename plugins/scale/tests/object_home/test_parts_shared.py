@@ -32,7 +32,7 @@ def published(home: ObjectHome, table: pa.Table) -> Manifest:
 
 
 def edited(table: pa.Table) -> pa.Table:
-    """One chunk has another text, whose vector stays."""
+    """Return the table with another text in one chunk, whose vector stays."""
     rows = table.to_pylist()
     rows[50] |= {"text": chunk_row(rows[50]["page_id"], 2, "a crane that nobody knew")["text"]}
     return GENERATION_CHUNKS.table(rows)

@@ -33,7 +33,7 @@ def tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def config_of(name: str, settings: dict[str, Any], tmp_path: Path) -> Config:
-    """Return the configuration of a machine of that name; it looks at the store when it is told to."""
+    """Return the configuration of a machine of that name; it polls the store only on request."""
     store = {"poll_s": 3600, **settings}
     url = store.pop("url")
     return configuration(url, object_store={**store, "cache": str(tmp_path / name)}, serving={"auth": "tokens"})

@@ -116,7 +116,7 @@ def test_a_list_that_lies_leaves_nothing_that_a_state_named(machine: Any, s3: st
 
 @pytest.mark.parametrize("settings", ["s3"], indirect=True)
 def test_an_erasure_that_is_cut_off_goes_on(machine: Any, s3: str) -> None:
-    """The head says erased at once; what is left is found again by the head's tree, though the store lists nothing."""
+    """The head says erased at once; the head's tree locates the rest, though the store lists nothing."""
     home, reader = machine("a"), machine("b")
     publish(home, "1")
     publish(home, "2")

@@ -130,7 +130,7 @@ def test_one_that_stalled_shares_nothing_after_another_took_over(machine: Any) -
 
 @pytest.mark.parametrize("settings", ["s3", "file"], indirect=True)
 def test_of_two_that_publish_at_once_one_wins_and_is_whole(machine: Any) -> None:
-    """Both take the folder as it is, write many files, and put them in force: the loser is told so."""
+    """Both take the folder as it is, write many files, and publish them: the loser gets an error."""
     for race in range(RACES):
         homes = {name: machine(f"{name}{race}", url=f"{machine('x').settings.url}/race{race}") for name in "ab"}
         told: dict[str, str] = {}
@@ -324,7 +324,7 @@ def test_a_folder_is_erased_with_all_its_objects_and_no_other(machine: Any) -> N
 
 
 def test_tenants_share_no_object(machine: Any) -> None:
-    """What one has cannot be told from what sending it costs another."""
+    """A tenant's content must not be revealed by the cost of another's upload."""
     home = machine("a")
     for name in (NAME, "tenants/other"):
         with home.writing(name):

@@ -46,11 +46,11 @@ class RstContext:
     left: int = INCLUDED_MAX
 
     def file(self, name: str, source: str = "") -> tuple[str, str] | None:
-        """Return name and text of a file that the page includes; None where there is none or it would not end.
+        """Return name and text of a file that the page includes; None if there is none or it would not end.
 
         Args:
             name: as the page names it.
-            source: name of the file that the line stands in, where its lines are read as markup.
+            source: name of the file with the line, if its lines are read as markup.
         """
         found = self.around.file(name, self.name)
         if found is None or found[0] == self.name or found[0] in self._above(source):

@@ -25,7 +25,7 @@ class Unknown(Lenient):
     """A directive that nobody here knows: its words stay."""
 
     def run(self) -> list[Any]:
-        """Return the words of the argument and what stands inside."""
+        """Return the words of the argument and the content."""
         context_of(self.state.document).lost[f"directive {self.name}"] += 1
         words = [nodes.paragraph("", "", *self.words(self.argument))] if self.argument else []
         return [*words, *self.inner()]
@@ -120,7 +120,7 @@ class Only(Lenient):
     """Content for some builders only: that of HTML stays."""
 
     def run(self) -> list[Any]:
-        """Return the content where its condition holds for HTML."""
+        """Return the content if its condition is true for HTML."""
         return self.inner() if _holds(self.argument) else []
 
 
@@ -154,7 +154,7 @@ class Math(Lenient):
 
 
 def _holds(condition: str) -> bool:
-    """Return whether a condition of `only` holds for HTML: its tags joined by `and`, `or`, `not`."""
+    """Return whether a condition of `only` is true for HTML: its tags joined by `and`, `or`, `not`."""
     words = re.findall(r"\w+|[()]", condition)
     return any(all(_tag(part) for part in _split(either, "and")) for either in _split(words, "or"))
 
@@ -228,7 +228,8 @@ _DIRECTIVES: Mapping[str, type[Directive]] = MappingProxyType(_table())
 
 
 def directive_of(name: str, context: RstContext, known: Callable[[str], Any]) -> Any:
-    """Return the class of a directive and messages, as docutils asks for them; `known` asks docutils itself."""
+    """Return the class of a directive and messages, as docutils expects them; `known` looks it up in docutils
+    itself."""
     lowered = name.lower()
     if (own := _DIRECTIVES.get(lowered)) is not None:
         return own, []

@@ -145,7 +145,7 @@ class TreeCsvTable(CSVTable):  # type: ignore[misc]
     """`csv-table` whose file lies in the tree."""
 
     def run(self) -> list[Any]:
-        """Return the table; a file's lines stand for its content."""
+        """Return the table, with a file's lines as its content."""
         context = context_of(self.state.document)
         name = self.options.pop("file", None)
         if self.options.pop("url", None) is not None:
@@ -214,7 +214,7 @@ def _numbered(lines: list[str], options: dict[str, str]) -> list[str]:
 
 
 def _between(text: str, options: dict[str, str], whole_lines: bool = False) -> str:
-    """Return what stands between the marks that the options name; with `whole_lines` a mark takes its line."""
+    """Return the text between the marks named by the options; with `whole_lines` a mark takes its line."""
     for name in ("start-after", "start-at"):
         mark = options.get(name)
         if mark and (at := text.find(mark)) >= 0:

@@ -130,7 +130,7 @@ def _overrides() -> dict[str, Any]:
 
 @contextmanager
 def _dispatched(context: RstContext) -> Iterator[None]:
-    """Let docutils find our directives and roles first, as Sphinx does; it has no other way to be told of them."""
+    """Let docutils look up our directives and roles first, like Sphinx; it offers no other way."""
     from docutils.parsers.rst import directives, roles
 
     from citelock_sites.rst.directives import directive_of

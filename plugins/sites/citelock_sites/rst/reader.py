@@ -37,7 +37,7 @@ class BoundSubstitutions(Transform):  # type: ignore[misc]
     default_priority = 210  # before docutils substitutes
 
     def apply(self, **_options: Any) -> None:
-        """Add up what stands for all references. Raises MarkupError where it is too much."""
+        """Add up the replacements of all references. Raises MarkupError if they are too large."""
         document = self.document
         lengths = {name: len(node.astext()) for name, node in document.substitution_defs.items()}
         inner = {

@@ -28,7 +28,7 @@ _DOMAINS = frozenset(names("py js c cpp rst std http rust go java rb php"))
 
 
 def role_of(name: str, context: RstContext, known: Callable[[str], Any]) -> Any:
-    """Return the function of a role and messages, as docutils asks for them; `known` asks docutils itself."""
+    """Return the function of a role and messages, as docutils expects them; `known` looks it up in docutils itself."""
     lowered = name.lower()
     if not lowered:
         return _default(context, known)

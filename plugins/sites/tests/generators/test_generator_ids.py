@@ -104,7 +104,7 @@ def variant(folder: Path, toc: str, further: str) -> None:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Where MkDocs and Sphinx built the corpora: their copies, with the site in `built`."""
+    """Return the corpora built by MkDocs and Sphinx: copies, with the site in `built`."""
     folder = tmp_path_factory.mktemp("sites")
     for name in ("markdown", "pymdown", "sphinx", "myst"):
         shutil.copytree(CORPUS / name, folder / name)

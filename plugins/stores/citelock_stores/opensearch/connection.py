@@ -112,7 +112,7 @@ def found(client: OpenSearch, index: str, body: Mapping[str, Any]) -> list[Hit]:
 
 
 def counted(client: OpenSearch, index: str, query: Mapping[str, Any]) -> int:
-    """Return how many documents a query has; errors as those of `found`."""
+    """Return the number of documents that match a query; errors as those of `found`."""
     answer = client.count(index=index, body={"query": query})
     if answer["_shards"]["failed"]:
         raise PartialError("some shards did not answer")

@@ -41,7 +41,7 @@ SPACE = "innerproduct"
 
 
 def class_id(readers: str) -> str:
-    """Return what a reader class is found by."""
+    """Return the key of a reader class."""
     return blake2b(readers.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -84,7 +84,7 @@ def readable(
     """Return the query of those documents of a kind whose reader class is one of `classes`.
 
     Raises:
-        ValueError: there is no class, and so nothing that may be asked for.
+        ValueError: there is no class, and so nothing to query.
     """
     if not classes:
         raise ValueError("nothing may be read without a reader class")
@@ -104,7 +104,7 @@ def of_tenant(tenant: str, kind: str | None = None) -> Query:
 
 
 def of_kind(kind: str) -> Query:
-    """Return the query of documents of a kind of all tenants: for whoever counts what the quota has to hold."""
+    """Return the query of documents of a kind of all tenants, for the quota."""
     return {"bool": {"filter": [_is(POINT, kind)]}}
 
 

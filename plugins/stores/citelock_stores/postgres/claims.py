@@ -85,7 +85,7 @@ class ClaimSigner:
 
 
 def is_storable(name: str) -> bool:
-    """Return whether the database can hold a name; one that it cannot is in no reader class there."""
+    """Return whether the database can store a name; others are in no reader class there."""
     return "\0" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 

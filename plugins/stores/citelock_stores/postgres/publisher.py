@@ -38,7 +38,7 @@ class GenerationPlace:
 
     @property
     def key(self) -> tuple[UUID, UUID, str]:
-        """What every statement narrows its rows by: tenant, placement, generation."""
+        """The tenant, placement and generation that narrow every statement."""
         return self.tenant_id, self.placement, self.id
 
 
@@ -225,7 +225,7 @@ def count_of_tenant(publisher: Publisher) -> dict[str, int]:
 
 
 def remove_tenant(publisher: Publisher) -> None:
-    """Remove all that the database holds of the publisher's tenant, in one transaction: all of it, or nothing.
+    """Remove all of the publisher's tenant from the database, in one transaction: all of it, or nothing.
 
     Raises:
         RemoteError: the database refuses, is gone, or somebody keeps reading.

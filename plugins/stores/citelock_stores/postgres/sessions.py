@@ -131,7 +131,7 @@ class DatabaseSessions:
             pool.check()
 
     def _opened(self) -> ConnectionPool[Any]:
-        """Return the pool; where the database was away, or was not asked yet, only if it is there.
+        """Return the pool; after a failure, or the first time, only if the database answers.
 
         Raises:
             RemoteConnectionError: it was away a moment ago; psycopg.OperationalError: it is.
@@ -182,7 +182,7 @@ def open_pool(url: str, connections: int) -> ConnectionPool[Any]:
 
 
 def configure(connection: Any) -> None:
-    """Let names be found in the schemas of this program and of pgvector, wherever that is."""
+    """Add the schemas of this program and of pgvector to the search path."""
     connection.execute(
         "SELECT set_config('search_path', 'pg_catalog, citelock' || coalesce((SELECT ', ' || quote_ident(n.nspname) "
         "FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'), ''), false)"

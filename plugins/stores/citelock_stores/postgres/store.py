@@ -270,7 +270,7 @@ class PostgresReader:
         return self._catalog("chunks", REMOTE_CHUNKS.columns, ["row"])
 
     def places(self) -> pa.Table:
-        """Return REMOTE_PLACES of every place that may be told of, by `row` and `place`."""
+        """Return REMOTE_PLACES of every readable place, by `row` and `place`."""
         return self._catalog("places", REMOTE_PLACES.columns, ["row", "place"])
 
     def originals(self) -> pa.Table:
@@ -358,7 +358,7 @@ class PostgresReader:
 
     @cached_property
     def _chunks_of_classes(self) -> dict[str, int]:
-        """How many chunks each of the satisfied classes has."""
+        """The number of chunks in each of the satisfied classes."""
         if self._principal.tenant != self._stored.tenant:
             return {}
         found = self._rows(

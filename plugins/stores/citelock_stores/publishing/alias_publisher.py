@@ -125,7 +125,7 @@ class GenerationPoints(ABC):
 
     @cached_property
     def _seals(self) -> list[CatalogBlock]:
-        """What shows that nobody altered the rows of a reader class, in parts."""
+        """The seals that prove the rows of a reader class unaltered, in parts."""
         return [*seal_blocks(self.files, self._home)]
 
     @cached_property
@@ -151,7 +151,7 @@ class GenerationPoints(ABC):
 
     @cached_property
     def _pieces(self) -> list[tuple[str, int, list[str]]]:
-        """Digest, place and reader classes of every part of a file; a file that several pages have stands once."""
+        """Digest, place and reader classes of every part of a file; a file shared by pages is listed once."""
         files: dict[str, tuple[int, set[str]]] = {}
         for row in self._originals:
             files.setdefault(row["sha256"], (row["bytes"], set()))[1].add(row["readers"])
@@ -251,8 +251,8 @@ class GenerationUpload(ABC, Generic[Points]):
         self._put("manifest", [(0, RawPoint(self._points.manifest_payload(complete=True), {}))])
 
     def check(self) -> float:
-        """Return recall@10 of sample queries, 0 to 1: every kind of point is there as often as it should be, and chunks
-        are found by their vectors and terms.
+        """Return recall@10 of sample queries, 0 to 1, after verifying that every kind of point has its count, and that
+        chunks are found by their vectors and terms.
 
         Raises:
             RemoteDataError: something is missing, or recall is too low.

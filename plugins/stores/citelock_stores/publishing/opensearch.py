@@ -87,7 +87,7 @@ class OpenSearchDocuments(GenerationPoints):
         return int(vectors + texts + (vectors + tables + postings + sentences + self.original_bytes) * 4 // 3)
 
     def of(self, kind: str, numbers: Sequence[int]) -> Iterator[RawPoint]:
-        """Yield the documents of a kind with some numbers, each under the reader classes that are found."""
+        """Yield the documents of a kind with some numbers, each under the keys of its reader classes."""
         for number, point in zip(numbers, super().of(kind, numbers), strict=True):
             readers = point.payload[READERS]
             named = readers if isinstance(readers, list) else [readers]
@@ -242,7 +242,7 @@ class OpenSearchUpload(GenerationUpload[OpenSearchDocuments]):
                 self._requests.wait(tried)
 
     def _send(self, documents: Sequence[Document], at_once: bool) -> Mapping[str, str]:
-        """Send some documents; return those that the server asks to send later, by id, and why.
+        """Send some documents; return those that the server wants to get later, by id, with its reason.
 
         Raises:
             RemoteDataError: it refuses some for good.

@@ -108,7 +108,7 @@ class GenerationRows:
 
     @cached_property
     def classes(self) -> ReaderClasses:
-        """Who may read each row."""
+        """The readers of each row."""
         return classes_of_chunks(self.files)
 
     @cached_property
@@ -241,7 +241,7 @@ class GenerationRows:
 
     @cached_property
     def _vector_places(self) -> tuple[Any, Any]:
-        """Where the vectors of each row begin, and how many it has."""
+        """The start and number of each row's vectors."""
         windows = self.files.vectors.windows
         counts = np.ones(len(self.files.table), np.int64) if windows is None else windows.counts
         return np.cumsum(counts) - counts, counts
@@ -253,14 +253,14 @@ def document_id(page_id: str) -> UUID:
 
 
 def clean(text: str | None) -> str | None:
-    """Return a text as the database can hold it."""
+    """Return a text that the database can store."""
     if text is None or is_storable(text):
         return text
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def cleaned(value: Any) -> Any:
-    """Return a value of JSON whose texts the database can hold."""
+    """Return a value of JSON with texts that the database can store."""
     if isinstance(value, datetime):
         return value.isoformat()
     return [clean(one) for one in value] if isinstance(value, list) else clean(value)

@@ -68,7 +68,7 @@ class TermCounts(NamedTuple):
 
     @classmethod
     def of(cls, terms: Sequence[str], starts: Any, rows: Any, counts: Any, chunks: int) -> TermCounts:
-        """Return the counts of a list of rows for every term: those of term n stand from `starts[n]`."""
+        """Return the counts of a list of rows for every term: those of term n begin at `starts[n]`."""
         order = np.argsort(rows, kind="stable")
         numbers = np.repeat(np.arange(len(terms), dtype=np.int64), np.diff(starts))
         borders = np.zeros(chunks + 1, np.int64)
@@ -125,7 +125,7 @@ class QdrantPoints(GenerationPoints):
 
     @cached_property
     def size(self) -> int:
-        """What is stored, in bytes: vectors, texts and other columns, counts of terms, sentences, files."""
+        """The stored size, in bytes: vectors, texts and other columns, counts of terms, sentences, files."""
         postings = sum(len(counts.numbers) for counts in self.term_counts.values())
         sentences = len(self.files.sentences or ()) * record_type(self.manifest.embedder.dimension).itemsize
         vectors = 4 * self.manifest.vector_count * self.manifest.embedder.dimension

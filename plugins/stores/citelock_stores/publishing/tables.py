@@ -96,7 +96,7 @@ def place_table(files: GenerationFiles) -> pa.Table:
 
 
 def original_files(files: GenerationFiles) -> list[OriginalFile]:
-    """Return the files of pages, each with the readers of all that its page holds, dropped duplicates included."""
+    """Return the files of pages, each with the readers of all of its page's text, dropped duplicates included."""
     if not files.originals:
         return []
     readers = dict.fromkeys(files.originals, EVERYONE)

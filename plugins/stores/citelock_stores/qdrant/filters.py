@@ -22,7 +22,7 @@ def readable(tenant: str, generation: str, kind: str, classes: Sequence[str], co
     """Return the filter of those points of a kind whose reader class is one of `classes`.
 
     Raises:
-        ValueError: there is no class, and so nothing that may be asked for.
+        ValueError: there is no class, and so nothing to query.
     """
     if not classes:
         raise ValueError("nothing may be read without a reader class")
@@ -43,7 +43,7 @@ def of_tenant(tenant: str, kind: str | None = None) -> Filter:
 
 
 def of_kind(kind: str) -> Filter:
-    """Return the filter of the points of a kind of all tenants: for whoever counts what the quota has to hold."""
+    """Return the filter of the points of a kind of all tenants, for the quota."""
     from qdrant_client.models import Filter
 
     return Filter(must=[_is(POINT, kind)])

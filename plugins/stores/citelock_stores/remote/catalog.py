@@ -240,7 +240,7 @@ class Catalogs:
         return self._fetched(key, fetch, mine)
 
     def _fetched(self, key: CatalogKey, fetch: Callable[[], Catalog], outcome: Future[Catalog]) -> Catalog:
-        """Return what `fetch` gives, and tell it to those who wait for it."""
+        """Return the result of `fetch`, and hand it to waiting callers."""
         try:
             catalog = fetch()
         except BaseException as error:

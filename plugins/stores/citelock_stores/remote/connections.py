@@ -90,7 +90,7 @@ class ServerConnection(ABC, Generic[Client]):
 
     @abstractmethod
     def _answer(self, client: Client, request: Callable[[Client], Result]) -> Result:
-        """Return what a client is told; its errors become RemoteError."""
+        """Return a client's response; its errors become RemoteError."""
 
     def _open(self) -> Client:
         with self._opening:
@@ -163,8 +163,8 @@ class RepeatedRequests(Generic[Client]):
         return self._connection.ask(request)
 
     def wait(self, tried: int, asked_s: float | None = None) -> None:
-        """Wait before sending again what was sent `tried` times: as long as the server asks, else twice as long with
-        every try; a minute at most."""
+        """Wait before sending again what was sent `tried` times: as long as the server requests, else twice as long
+        with every try; a minute at most."""
         self.repeats += 1
         doubled = BACKOFF_S * 2 ** (tried - 1) * (0.5 + random.random())
         time.sleep(min(doubled if asked_s is None else float(asked_s), LONGEST_WAIT_S))

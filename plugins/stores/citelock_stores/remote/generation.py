@@ -73,13 +73,13 @@ class DatabaseGeneration:
 
     @property
     def degraded(self) -> tuple[str, ...]:
-        """Return what was found to be altered since it was opened, in a line."""
+        """Return a line on passages altered since it was opened."""
         count = len(self._altered)
         return (f"{count} altered passages of the database are not used; {RESEND}",) if count else ()
 
     @property
     def newest(self) -> Mapping[str, datetime]:
-        """When the newest page of each source was made."""
+        """The time of each source's newest page."""
         return self._remote.manifest.newest
 
     def for_reader(self, principal: Principal) -> ReaderView:
@@ -99,7 +99,7 @@ class DatabaseGeneration:
 
     @cached_property
     def sets(self) -> SetTablesOfReaders:
-        """What queries over sets read: of the generation's folder, where this machine has it."""
+        """The tables for queries about sets: of the generation's folder, if this machine has it."""
         return sets_in_home(Store(self._home), self.manifest)
 
     def classes_for(self, principal: Principal) -> frozenset[str]:
@@ -113,8 +113,8 @@ class DatabaseGeneration:
         return self._classes(principal.user, principal.groups)
 
     def hides(self, view: ReaderView, chunk_id: str) -> bool:
-        """Return whether a chunk that `view` does not show may be here nevertheless: true unless its page is there in
-        another version, because what is hidden cannot be told from what is not there."""
+        """Return whether a chunk outside `view` may exist nevertheless: true unless its page is visible in another
+        version, because hidden and missing chunks are indistinguishable."""
         if view.row_of(chunk_id) is not None:
             return False
         page_id, version, _ = chunk_id.rsplit(":", 2)
@@ -233,7 +233,7 @@ class DatabaseSource:
         return DatabaseGeneration(self._home, self._tenant, generation_id, remote, shared.catalogs)
 
     def narrows(self, old: str, new: str) -> bool:
-        """Return whether they differ: who may read what in each is not told to whoever serves them."""
+        """Return whether they differ: the servers do not know the readers of each."""
         return old != new
 
     def before(self, _: str) -> list[str]:

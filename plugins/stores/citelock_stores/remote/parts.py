@@ -117,17 +117,17 @@ class RecentPostings:
         self.recent: Recent[str, Occurrences] = Recent(self._fetch, _size, POSTINGS_LIMIT)
 
     def of(self, terms: Collection[str]) -> dict[str, Occurrences]:
-        """Return where each of some terms stands; those that are not kept are asked for together."""
+        """Return the occurrences of each term; missing ones are fetched together."""
         return self.recent.of(terms)
 
     @cached_property
     def terms(self) -> dict[str, int]:
-        """The terms, and how many chunks hold each."""
+        """The terms, and the number of chunks with each."""
         table = self._reader.vocabulary(self._kind)
         return dict(zip(table["term"].to_pylist(), table["chunks"].to_pylist(), strict=True))
 
     def counts_if_known(self) -> dict[str, int] | None:
-        """Return `terms` where they were asked for before."""
+        """Return `terms` if they were fetched before."""
         return vars(self).get("terms")
 
     def _fetch(self, terms: list[str]) -> Mapping[str, Occurrences]:
@@ -153,12 +153,12 @@ class RemoteLexical(Bm25):
         return self._postings.terms.keys()
 
     def frequency(self, term: str, allowed: Allowed | None = None) -> int:
-        """Return how many chunks hold an analyzed term; of a catalog every chunk is allowed."""
+        """Return the number of chunks with an analyzed term; of a catalog every chunk is allowed."""
         known = self._postings.counts_if_known()
         return super().frequency(term, allowed) if known is None or allowed is not None else known.get(term, 0)
 
     def occurrences(self, terms: Iterable[str]) -> Mapping[str, Occurrences]:
-        """Return where each of some terms stands."""
+        """Return the occurrences of each term."""
         return self._postings.of(list(terms))
 
 
@@ -260,7 +260,7 @@ class RemoteKeywords(KeywordIndex):
         self.titles = lru_cache(maxsize=4)(lambda left_out: self._named.titles(left_out))
 
     def expect(self, words: Iterable[str]) -> None:
-        """Fetch where some words stand, those that there are, in one request."""
+        """Fetch the occurrences of the existing words in one request."""
         self._content.of([self.spelt(number) for number in self._named.numbers(words)])
 
     def expect_stems(self, stems: Iterable[str]) -> None:
@@ -280,7 +280,7 @@ class RemoteKeywords(KeywordIndex):
         return self._named.spelt(number)
 
     def rows(self, number: int) -> Numbers:
-        """Return the rows that hold a word in their content, ascending."""
+        """Return the rows with a word in their content, ascending."""
         word = self.spelt(number)
         return self._content.of([word])[word].rows
 

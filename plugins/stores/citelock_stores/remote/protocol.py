@@ -138,7 +138,7 @@ class RemoteReader(Protocol):
 
     def places(self) -> pa.Table:
         """Return REMOTE_PLACES of every place whose own `readers` the principal satisfies, by `row` and `place`,
-        ascending. `row` may name a chunk that is hidden: it is then told to nobody."""
+        ascending. `row` may name a hidden chunk: it is then revealed to nobody."""
         ...
 
     def originals(self) -> pa.Table:
@@ -164,11 +164,11 @@ class RemoteReader(Protocol):
         ...
 
     def nearest(self, vector: Vector, k: int, among: Rows | None = None) -> Nearest:
-        """Return the k chunks nearest to `vector` [d], fewer only where fewer may be read, of those in `among`
-        (ascending; up to all rows).
+        """Return the k chunks nearest to `vector` [d], fewer only if fewer may be read, of those in `among` (ascending;
+        up to all rows).
 
-        Scores are cosines of the stored float32 vectors, to 1e-6, also where an approximate index or halfvec found
-        them: candidates are compared again. Several windows of one chunk count once.
+        Scores are cosines of the stored float32 vectors, to 1e-6, even for candidates of an approximate index or
+        halfvec: they are compared again. Several windows of one chunk count once.
         """
         ...
 

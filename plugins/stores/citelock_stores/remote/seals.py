@@ -87,12 +87,12 @@ def original_digest(row: Mapping[str, Any]) -> bytes:
 def checked_texts(
     seals: GenerationSeals, stored: pa.Table, classes: frozenset[str], tables: tuple[pa.Table, pa.Table, pa.Table]
 ) -> Digests:
-    """Compare what was handed out with its seals; return the digest of the text of each chunk, in their order.
+    """Verify the returned tables by their seals; return the digest of the text of each chunk, in their order.
 
-    `stored`: REMOTE_SEALS of `classes`; `tables`: chunks, places and originals as they were handed out.
+    `stored`: REMOTE_SEALS of `classes`; `tables`: the returned chunks, places and originals.
 
     Raises:
-        RemoteDataError: a seal is missing or does not hold.
+        RemoteDataError: a seal is missing or does not match.
     """
     chunks, places, originals = tables
     by_class = _by_class(stored)

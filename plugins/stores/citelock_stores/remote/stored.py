@@ -66,12 +66,12 @@ def unpack_tables(packed: Iterable[bytes], schema: pa.Schema, order: Sequence[st
 
 
 def term_hash(term: str) -> int:
-    """Return the number that a term is found by: 64 bits with a sign."""
+    """Return the key of a term: 64 bits with a sign."""
     return int.from_bytes(blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True)
 
 
 def text_of(content: bytes) -> str:
-    """Return bytes as JSON can hold them."""
+    """Return bytes as a JSON string."""
     return base64.b64encode(content).decode("ascii")
 
 
@@ -158,27 +158,27 @@ class StoredGeneration:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it is there."""
+        """Whether all of it is stored."""
         return self.manifest is not None and self.manifest.complete
 
     @property
     def chunks(self) -> int:
-        """How many chunks it has."""
+        """The number of its chunks."""
         return self.manifest.points.get("chunk", 0) if self.manifest else 0
 
     @property
     def left_at(self) -> datetime | None:
-        """When the alias left it; None where it did not, or never came."""
+        """The time when the alias left it; None if it did not, or never came."""
         return self.manifest.left_at if self.manifest else None
 
     @property
     def published_at(self) -> datetime | None:
-        """When the alias came to it last; None where it never did."""
+        """The time when the alias came to it last; None if it never did."""
         return self.manifest.published_at if self.manifest else None
 
     @property
     def created_at(self) -> datetime:
-        """When it was built."""
+        """The time of its build."""
         return self.manifest.created_at if self.manifest else datetime.min.replace(tzinfo=UTC)
 
 
@@ -286,11 +286,11 @@ class CollectionNames:
 
     @classmethod
     def of(cls, settings: Index) -> CollectionNames:
-        """Return the layout that the configuration asks for."""
+        """Return the configured layout."""
         return cls(settings.collection, settings.collections == "shared")
 
     def collection(self, tenant: str, generation: str) -> str:
-        """Return the collection that holds a generation. Names of tenants and generations have no dot."""
+        """Return the collection of a generation. Names of tenants and generations have no dot."""
         return self.base if self.shared else f"{self.base}.{tenant}.{generation}"
 
     def alias(self, tenant: str, generation: str) -> str:

@@ -152,7 +152,7 @@ def test_hybrid_search_finds_what_an_exact_search_finds_whoever_asks(
 
 
 def scans(config: Config) -> Counter[str]:
-    """How often each index of the chunks was used so far, and how often they were read one by one (`seq`)."""
+    """Return how often each index of the chunks was used so far, and how often they were scanned (`seq`)."""
     with psycopg.connect(config.index.owner_url or "") as connection:
         indexes = connection.execute(
             "SELECT substring(indexrelname FROM '_(ann|pkey|[a-z_]*idx)$'), sum(idx_scan)::int "
@@ -165,7 +165,7 @@ def scans(config: Config) -> Counter[str]:
 
 
 def used_by(config: Config, who: Principal, words: str) -> Counter[str]:
-    """What a call of the function used, as a program with signed claims makes it."""
+    """Return the indexes used by a call of the function, as a program with signed claims makes it."""
     tenant, vector = signer_of(config).tenant_id(TENANT), vector_text(clustered_vectors(1, DIMENSION)[0])
     before = scans(config)
     with connected(config, APP, signer_of(config).for_reader(who, 300)) as connection:

@@ -99,7 +99,7 @@ def relations(config: Config) -> set[str]:
 
 
 def rows_by_generation(config: Config) -> dict[str, set[str]]:
-    """Which tables have rows of which generation."""
+    """Return the tables with rows of each generation."""
     claims = signer_of(config).for_role(TENANT, "publisher", 30)
     found: dict[str, set[str]] = {}
     with connected(config, WRITER, claims) as connection:
@@ -158,7 +158,7 @@ class TestKilled:
 
     @pytest.fixture
     def expected(self, config: Config, generations: list[str]) -> Iterator[tuple[str, int, int]]:
-        """What answers before, and after every publication that did not end well."""
+        """Return the answers before, and after every failed publication."""
         publish(config, generations[0])
         before = relations(config)
         answered = answers(config)

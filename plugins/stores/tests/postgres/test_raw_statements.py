@@ -228,7 +228,7 @@ def test_what_would_open_more_is_refused(attacked: Attacked) -> None:
 
 
 def test_no_function_of_the_callers_sees_a_row_before_the_policies(attacked: Attacked) -> None:
-    """A cheap function that tells what it is given, and names that shadow those of the policies."""
+    """A cheap function that reveals its arguments, and names that shadow those of the policies."""
     with connected(attacked.config, APP, attacked.signer.for_reader(OPEN_TO["anybody"][0], 30)) as connection:
         told: list[str] = []
         connection.add_notice_handler(lambda notice: told.append(notice.message_primary))

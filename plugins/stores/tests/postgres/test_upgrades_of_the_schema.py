@@ -57,7 +57,7 @@ def old(request: pytest.FixtureRequest, server: IndexServer, tmp_path: Path) -> 
 
 
 def counts(config: Config) -> dict[str, int]:
-    """The rows of every table that holds any."""
+    """Return the rows of every table with any."""
     with connected(config, OWNER) as connection:
         names = connection.execute(
             "SELECT relname FROM pg_class WHERE relnamespace = 'citelock'::regnamespace AND relkind = 'r' "

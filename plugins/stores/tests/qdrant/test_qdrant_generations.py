@@ -68,7 +68,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def readers_of(case: Case) -> Iterator[tuple[QdrantReader, frozenset[str], np.ndarray]]:
-    """Every principal's reader, its classes and the rows that it may read."""
+    """Yield every principal's reader, its classes and the rows that it may read."""
     for principal in PRINCIPALS:
         classes = satisfied_classes(principal, TENANT, case.disk.known_classes)
         yield case.remote.reader(principal), classes, np.flatnonzero(case.disk.readable_mask(classes))
@@ -204,7 +204,7 @@ def test_a_principal_of_another_tenant_asks_for_nothing(case: Case) -> None:
 
 
 def test_filters_are_made_in_one_module() -> None:
-    """What a request leaves out would be answered with every tenant's points."""
+    """A request without the filter would return every tenant's points."""
     folders = [Path(qdrant.__file__).parent, Path(publishing.__file__).parent]
     makers = set()
     for path in (path for folder in folders for path in folder.glob("*.py")):

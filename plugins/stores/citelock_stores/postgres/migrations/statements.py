@@ -13,8 +13,8 @@ from citelock_stores.postgres.migrations import versions
 
 
 def schema_names(connection: Any) -> dict[str, str]:
-    """Return what stands for `{name}` in the files: `ext`, the schema of pgvector; `match`, the operator that finds
-    words, by an index where the database has one that row policies let it use."""
+    """Return the values of `{name}` in the files: `ext`, the schema of pgvector; `match`, the operator that matches
+    words, by an index if the database has one that row policies let it use."""
     extension = connection.exec_driver_sql(
         "SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
         "WHERE e.extname = 'vector'"
