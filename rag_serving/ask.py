@@ -1,12 +1,12 @@
 """The life of a question on one page: access → read → search → lock → select → complete → check → render → receipt.
 
 A kind of question is a list of stages: of all pages (`QUESTION`), of books (`BOOK`), in a conversation
-(`in_conversation`), of a selected text (`SELECTION`), a search that nobody answers (`SEARCH`), or a text that is
-compared with the pages (`CHECK`). A stage gets the inquiry and leaves in it what the stages after it need; it may put
-others in the place of those that are left.
+(`in_conversation`), of a selected text (`SELECTION`), a search without an answer (`SEARCH`), or a text compared with
+the pages (`CHECK`). A stage gets the inquiry and adds to it what later stages need; it may replace the remaining
+stages.
 
-Belongs here: the lists, and what each stage calls. Does not belong here: how passages are found (`retrieval`), what a
-lock says to a question (`answering.answerer`), what a tenant's questions share (`pipeline.tenant`).
+Belongs here: the lists, and the calls of each stage. Does not belong here: retrieval (`retrieval`), answering from a
+lock (`answering.answerer`), the state shared by a tenant's questions (`pipeline.tenant`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""How many searches run at once: as many as there are cores; others wait for their turn.
+"""The limit of concurrent searches: the number of cores; others wait for their turn.
 
-Belongs here: the number of cores, the limit, and for which configurations it holds. Does not belong here: searching
+Belongs here: the number of cores, the limit, and the configurations that it applies to. Does not belong here: searching
 (`pipeline`).
 
-A search is many short calls of numpy, each of which hands the interpreter lock over where somebody waits for it. With
-more threads than cores most of the time goes into that: eight clients of two cores are answered a fifth faster in
-turns. Requests that wait for a server use no core, so searches that ask servers are not limited.
+A search is many short calls of numpy, each of which yields the interpreter lock to waiting threads. With more threads
+than cores most of the time goes into that: eight clients of two cores are answered a fifth faster in turns. Requests
+that wait for a server use no core, so searches that ask servers are not limited.
 """
 
 from __future__ import annotations

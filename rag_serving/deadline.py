@@ -1,10 +1,9 @@
-"""When the work for a request has to end: at its deadline, when nobody waits for it any more, or when the server ends.
+"""The end of a request's work: at its deadline, when nobody waits for it any more, or when the server ends.
 
-The deadline is found by the context, so that no stage hands it on. Work in a thread of its own takes it along with
+The deadline is a context variable, so that no stage passes it on. Work in a thread of its own inherits it by
 `contextvars.copy_context`.
 
-Belongs here: the deadline, looking whether it is over, waiting no longer. Does not belong here: requests
-(`api.turns`).
+Belongs here: the deadline, checking it, limiting waits. Does not belong here: requests (`api.turns`).
 """
 
 from __future__ import annotations

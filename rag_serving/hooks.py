@@ -36,7 +36,7 @@ Kind = Literal[
 
 
 class AuditUnavailableError(Exception):
-    """What was asked for cannot be logged, and is refused for that (`audit.mode: required`)."""
+    """The act cannot be logged, and is refused for that (`audit.mode: required`)."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the audit log cannot be written, and nothing is answered without it ({reason})")
@@ -205,11 +205,11 @@ class BudgetError(Exception):
 
 
 class BudgetsAwayError(Exception):
-    """What was used cannot be looked up, and nothing that is limited is done without (`budgets.strict`)."""
+    """Usage is unavailable, and limited acts are refused without it (`budgets.strict`)."""
 
 
 class TenantBudget(Protocol):
-    """What one tenant may use, and what it used. Safe to use from several threads; processes share it."""
+    """One tenant's limits and usage. Safe to use from several threads; processes share it."""
 
     def take(self, measure: Measure, part: Part) -> Sequence[object]:
         """Count one question, or one document, that is about to be worked on; return the soft limits that are reached.

@@ -1,6 +1,6 @@
-"""What plug-ins bring: packages of their own that join by entry points.
+"""Plug-ins: packages of their own that join by entry points.
 
-Belongs here: finding it. Does not belong here: what a group of entry points is for (whoever names the group).
+Belongs here: finding them. Does not belong here: the use of a group of entry points (its caller).
 """
 
 from __future__ import annotations

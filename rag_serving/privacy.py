@@ -1,14 +1,14 @@
-"""Texts without personal data: what is found is replaced by the name of its kind.
+"""Texts without personal data: each finding is replaced by the name of its kind.
 
-Belongs here: finding addresses, cards, accounts and what may be a telephone number; overlaps, what takes the place of
-what was found; the redactor of this process's log. Does not belong here: telling numbers by their countries, names of
-people (`citelock_governance.privacy`), credentials (`escaping.redaction`).
+Belongs here: finding addresses, cards, accounts and possible telephone numbers; overlaps, replacements; the redactor of
+this process's log. Does not belong here: telephone numbers by country, names of people (`citelock_governance.privacy`),
+credentials (`escaping.redaction`).
 
-A text in which names were to be looked for, and could not be, is withheld as a whole.
+If the search for names fails, the text is withheld as a whole.
 
-Addresses: no list of domains is asked; those on reserved names (RFC 2606) and in a company's own network are addresses,
+Addresses: no list of domains is used; those on reserved names (RFC 2606) and in a company's own network are addresses,
 too. Cards are grouped as they are embossed, or not at all, begin with a known issuer's digits (ISO/IEC 7812) and fulfil
-Luhn's formula; accounts are IBANs (ISO 13616) whose check digits and country's length hold.
+Luhn's formula; accounts are IBANs (ISO 13616) whose check digits and country's length are right.
 """
 
 from __future__ import annotations

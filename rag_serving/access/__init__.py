@@ -1,1 +1,1 @@
-"""Who asks, and what they may read."""
+"""Callers, and what they may read."""

@@ -31,7 +31,7 @@ FETCHED_ALGORITHMS = ("RS256", "ES256")
 
 @dataclass(frozen=True)
 class Bearer:
-    """Whose a token is, which key signed it, and when it ends (seconds since 1970)."""
+    """A token's principal, the key that signed it, and its end (seconds since 1970)."""
 
     principal: Principal
     key: str

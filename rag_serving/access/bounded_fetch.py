@@ -1,7 +1,7 @@
-"""What an issuer publishes of itself (OpenID Connect Discovery 1.0, RFC 8414, RFC 7517), and one request for it.
+"""An issuer's published documents (OpenID Connect Discovery 1.0, RFC 8414, RFC 7517), and one request for each.
 
 Belongs here: JSON documents over HTTP, each within a time and a size; whether metadata are the issuer's own. The one
-module of this room with a socket. Does not belong here: signing in (`provider`), how long keys serve (`key_sets`).
+module of this room with a socket. Does not belong here: signing in (`provider`), the lifetime of keys (`key_sets`).
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class KeysDownError(RedactedError):
 
 @dataclass(frozen=True)
 class Ages:
-    """How long fetched keys serve, in seconds: without asking again, and while they cannot be fetched."""
+    """Lifetimes of fetched keys, in seconds: without a refresh, and while they cannot be fetched."""
 
     fresh_s: float
     kept_s: float

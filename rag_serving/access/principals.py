@@ -1,9 +1,9 @@
-"""Who may read what: a principal becomes the set of reader classes it satisfies, before anything is scored.
+"""Read access: a principal becomes the set of reader classes it satisfies, before anything is scored.
 
-A reader class is a conjunction of clauses, each a set of principals of which one must match:
-`group:staff|user:alice & group:ops` may be read by whoever is in ops and is alice or in staff.
-`everyone` is the empty conjunction; `nobody` is what unknown or unreadable restrictions become.
-Effective readers of a page = space readers ∩ its own restrictions ∩ those of every ancestor.
+A reader class is a conjunction of clauses, each a set of principals of which one must match: `group:staff|user:alice &
+group:ops` may be read by members of ops who are alice or in staff. `everyone` is the empty conjunction; `nobody` is
+what unknown or unreadable restrictions become. Effective readers of a page = space readers ∩ its own restrictions ∩
+those of every ancestor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOBODY = "nobody"
 
 @dataclass(frozen=True)
 class Principal:
-    """Who asks: a tenant's user with groups; without identity only what everyone may read.
+    """The caller: a tenant's user with groups; without identity only what everyone may read.
 
     `roles` open functions, such as reports to an operator, and no page.
     """

@@ -49,7 +49,7 @@ class SignInError(RedactedError):
 
 @dataclass(frozen=True)
 class ProviderMetadata:
-    """What discovery tells."""
+    """Metadata from discovery."""
 
     authorization: str
     token: str
@@ -60,7 +60,7 @@ class ProviderMetadata:
 
 
 class Provider:
-    """One provider, as configured."""
+    """A configured provider."""
 
     def __init__(self, settings: Oidc, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings

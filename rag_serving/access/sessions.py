@@ -1,10 +1,10 @@
-"""Who is signed in, as a cookie says it: encrypted and authenticated, so that every process of a server reads it.
+"""The signed-in reader in a cookie: encrypted and authenticated, so that every process of a server can read it.
 
-Belongs here: what a session holds, when it ends, its sealed form. Does not belong here: cookies and headers
+Belongs here: the contents of a session, its end, its sealed form. Does not belong here: cookies and headers
 (`api.cookies`), who may have one (`api.auth`), the cipher (`artifacts.sealing`).
 
-Nothing is stored: a session ends with its time, with its token, or with the settings that it was begun under. A copied
-cookie is good until then, signed out or not.
+Nothing is stored: a session ends with its time, with its token, or with the settings in force at its beginning. A
+copied cookie is good until then, signed out or not.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RENEWED_AFTER = 0.25
 
 
 class SessionTooLongError(Exception):
-    """What is to be kept of somebody does not go into a cookie."""
+    """The session is too large for a cookie."""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
-"""Whether a JSON Web Token is genuine and for us: RFC 7519, RFC 8725, OpenID Connect Core 1.0, section 3.1.3.7.
+"""Validation of JSON Web Tokens: RFC 7519, RFC 8725, OpenID Connect Core 1.0, section 3.1.3.7.
 
 Belongs here: signature, issuer, audience, times, nonce. Does not belong here: where keys come from (`key_sets`), what
 claims mean (`claims`).
 
-Which algorithm counts is decided by the configuration and the key, never by the token alone; keys and addresses that a
-token itself names (`jwk`, `jku`, `x5u`, `x5c`) are not looked at. Nothing but the header is read before the signature.
+The configuration and the key decide the algorithm, never the token alone; keys and addresses that a token itself names
+(`jwk`, `jku`, `x5u`, `x5c`) are not looked at. Nothing but the header is read before the signature.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ExpiredTokenError(TokenError):
 
 @dataclass(frozen=True)
 class Expected:
-    """What a token must say; one of `audiences`."""
+    """The requirements on a token; one of `audiences`."""
 
     issuer: str
     audiences: Sequence[str]

@@ -1,12 +1,12 @@
-"""From the lock to the answer: gates, generation, verification, what the reader sees.
+"""From the lock to the answer: gates, generation, verification, the visible text.
 
 Nothing here knows an index or a generation: whatever a model writes, nothing can be retrieved any more, and nothing
 outside the lock can be cited.
 
-Belongs here: the order of these stages, statuses, what is answered when nothing stands; the note on passages that do
-not agree or are no longer in force. Nothing of a page is repeated in a note but its number, a word of a fixed list and
+Belongs here: the order of these stages, statuses, the answer without a verified claim; the note on passages that
+disagree or are no longer in force. Nothing of a page is repeated in a note but its number, a word of a fixed list and
 the number of what took its place.
-Does not belong here: how passages are found (`pipeline`), what a stage does.
+Does not belong here: retrieval (`pipeline`), the stages themselves.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Answering:
 
 @dataclass(frozen=True)
 class Answerer:
-    """One question with the passages that it is answered from."""
+    """One question with the passages that answer it."""
 
     by: Answering
     trace: StageTrace

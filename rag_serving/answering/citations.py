@@ -1,4 +1,4 @@
-"""What the reader sees: the answer with its markers, and a citation whose link lands on the quoted words.
+"""The visible answer with its markers, and citations whose links lead to the quoted words.
 
 Belongs here: quotes cut at word borders, the text of an answer, links that scroll to the quoted words.
 Does not belong here: whether a quote is true (`answering.verification`), an answer as Markdown (`answering.markdown`).

@@ -1,4 +1,4 @@
-"""What an asker is told beside an answer, or in place of one: what can be asked, which page comes closest.
+"""Clarifying questions and suggestions beside an answer, or in place of one.
 
 Belongs here: the wording and the options. Does not belong here: when they are shown (`pipeline`, `answering.gates`),
 their shape (`records.refusal`).

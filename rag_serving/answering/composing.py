@@ -1,6 +1,6 @@
-"""The outcomes of a draft: an answer told with confidence, what the pages come closest with, or nothing.
+"""The outcomes of a draft: a confident answer, the closest passages, or nothing.
 
-Belongs here: what a reader gets of a draft and its verdicts.
+Belongs here: the answer made of a draft and its verdicts.
 Does not belong here: thresholds (`gates`), reasons (`refusals`), the order of writing and verifying (`answerer`).
 """
 
@@ -30,7 +30,7 @@ NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more prec
 
 @dataclass(frozen=True)
 class AnswerTrace:
-    """An answer with what it was made of. `question` and `filters`: what its receipt says was asked."""
+    """An answer with its sources. `question` and `filters`: the question according to its receipt."""
 
     answer: Answer
     draft: Draft
@@ -72,11 +72,11 @@ class VerifiedDraft:
 
 @dataclass(frozen=True)
 class Composition:
-    """What was written for a question, and what is shown of it.
+    """The draft for a question, and the part of it that is shown.
 
     Attributes:
         written: by the configured writer.
-        tried: extraction's draft, where what was written is doubted; else the same.
+        tried: extraction's draft, if `written` is doubtful; else the same.
         doubt: why there is no confident answer.
         is_shown: whether readers see what was tried.
     """

@@ -1,9 +1,9 @@
-"""Gates: whether a question is one, whether the passages can hold its answer, whether the best sentence gives it.
+"""Gates: whether a text is a question, whether the passages can answer it, whether the best sentence does.
 
-Belongs here: what is asked before something is written and after, statuses and messages of what is withheld; what a
-question names by an identifier or by a number in a role (`max.poll.records`, `ERR-4012`, `pump number 42`).
-Does not belong here: thresholds (`config.sections`), choosing them (`evals.evaluation.calibrate`), whether quotes
-are true (`answering.verification`).
+Belongs here: the checks before and after writing, statuses and messages of withheld answers; identifiers and numbered
+things in a question (`max.poll.records`, `ERR-4012`, `pump number 42`).
+Does not belong here: thresholds (`config.sections`), choosing them (`evals.evaluation.calibrate`), whether quotes are
+true (`answering.verification`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _STEM = 6  # letters of a mark by which a question asks for it: reject, deprec, 
 
 @dataclass(frozen=True)
 class Stop:
-    """Why a question is not answered."""
+    """The reason not to answer a question."""
 
     status: Status
     message: str

@@ -1,6 +1,6 @@
 """An answer as Markdown: its text, then each source once with all of its quotes.
 
-Belongs here: Markdown for terminals and chat clients, where its markers stand. Does not belong here: what is cited
+Belongs here: Markdown for terminals and chat clients, the positions of its markers. Does not belong here: what is cited
 (`answering.citations`), how foreign text is escaped (`escaping.markdown`).
 """
 

@@ -1,10 +1,10 @@
-"""Where a quote stands in a text.
+"""The position of a quote in a text.
 
 Exactly, once white space and typography are folded away; or nearly (RapidFuzz partial ratio), and then every figure,
 negation and opposite must be the same, and every other word but for slips.
 
-Belongs here: looking for a quote; the words of a unit that are quoted. Does not belong here: what a claim with that
-quote is worth (`answering.verification`).
+Belongs here: searching for a quote; choosing the words of a unit to quote. Does not belong here: the verdict on its
+claim (`answering.verification`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WORD = re.compile(r"\w")
 
 
 class Focus(Protocol):
-    """What a window is chosen by: the kind of answer that is asked for, the question's words, weights of its terms."""
+    """The criteria for a window: the expected kind of answer, the question's words, weights of its terms."""
 
     @property
     def kind(self) -> Kind: ...
@@ -130,7 +130,7 @@ MIN_QUOTE_BYTES = 8
 
 @dataclass(frozen=True)
 class QuoteSpan:
-    """Where a quote stands in a text."""
+    """The span of a quote in a text."""
 
     start: int
     end: int

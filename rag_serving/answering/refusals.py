@@ -1,4 +1,4 @@
-"""What a reader is told of a question without a confident answer: which gate decided, by how much, what came nearest.
+"""Reasons for an unconfident answer: the deciding gate, the margin, the nearest sentence.
 
 Belongs here: the wording of reasons, the best sentence that was not good enough.
 Does not belong here: deciding (`answering.gates`), statuses and messages (`answering.answerer`).

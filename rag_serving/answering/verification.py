@@ -1,12 +1,12 @@
-"""Every quote is checked against the text it claims to come from, and every sentence against the page's own words.
+"""The verification of every quote against its source text, and of every sentence against the page's own words.
 
-A claim stands if its quote stands in the passage it cites; a quote that stands in another locked passage is swapped to
-it; everything else is dropped with a reason. What readers see of a claim that stands is the page's words: those that
-were selected, or the units that its quote stands in. The sentence of a model is `verbatim` where it is such a unit word
-for word, else it is `quoted`: replaced by the unit.
+A claim is verified if its quote is in the passage it cites; a quote from another locked passage is moved to that one;
+everything else is dropped with a reason. Readers see a verified claim in the page's words: those that were selected, or
+the units with its quote. A model's sentence is `verbatim` if it is such a unit word for word, else it is `quoted`:
+replaced by the unit.
 
-Belongs here: the verdict on each claim. Does not belong here: how quotes are looked for (`quotes`), how claims
-are shown (`answering.citations`).
+Belongs here: the verdict on each claim. Does not belong here: searching for quotes (`quotes`), showing claims
+(`answering.citations`).
 """
 
 from __future__ import annotations
@@ -86,13 +86,13 @@ _STEM = 5
 
 @dataclass(frozen=True)
 class VerificationRules:
-    """What verdicts are reached with, beside the question; receipts keep it.
+    """The rules of verdicts, apart from the question; part of a receipt.
 
     Attributes:
-        fuzzy_min: the least `partial_ratio` of a quote that does not stand to the letter, 0 to 100.
-        max_citations: how many places are cited at most.
+        fuzzy_min: the least `partial_ratio` of a quote that is not verbatim, 0 to 100.
+        max_citations: the most places cited.
         require_quotes: whether a claim needs a quote; else one without is its own: nothing is cited unchecked.
-        quote_max_words: of a longer quote that stands, the words that say most of the claim are cited.
+        quote_max_words: of a longer quote, the words with most of the claim are cited.
     """
 
     fuzzy_min: float = 90.0

@@ -1,9 +1,9 @@
-"""ASGI middleware before everything else: who may ask, and how often, is decided by a request's headers alone.
+"""ASGI middleware before everything else: admission and rate limits, decided by a request's headers alone.
 
-Belongs here: refusing before a body is read; the role that each route asks of its caller: one that is not in the table
-is refused to everybody; which responses count, for the tenant of each caller that is known. Does not belong here:
-tokens (`auth`), counting (`rates`), waiting for a turn (`turns`), forged requests (`origins`), bodies (`wire`), the
-counter of responses (`telemetry.metrics`).
+Belongs here: refusing before a body is read; the role that each route requires: a route that is not in the table is
+refused to everybody; which responses count, for the tenant of each caller that is known. Does not belong here: tokens
+(`auth`), counting (`rates`), waiting for a turn (`turns`), forged requests (`origins`), bodies (`wire`), the counter of
+responses (`telemetry.metrics`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The HTTP API: shapes, limits, status codes.
 
-Belongs here: the routes of questions, also of those to a book (`POST /chat`), and of probes; what goes over the wire.
-Does not belong here: answering (`ask`), how a book is read (`pipeline.book`), who asks (`auth`).
+Belongs here: the routes of questions, also of those to a book (`POST /chat`), and of probes; their formats. Does not
+belong here: answering (`ask`), reading a book (`pipeline.book`), authentication (`auth`).
 """
 
 from __future__ import annotations

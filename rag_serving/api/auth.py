@@ -1,8 +1,8 @@
-"""Who a request comes from.
+"""Authentication of requests.
 
 Belongs here: credentials, sessions and the loopback demo as principals, for an address and a tenant.
-Does not belong here: whom credentials name (`credentials`), what a principal may read (`access.principals`), what a
-session holds (`access.sessions`).
+Does not belong here: resolving credentials (`credentials`), a principal's access (`access.principals`), the contents of
+a session (`access.sessions`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_USER_CHARS = 500
 
 @dataclass(frozen=True)
 class Request:
-    """What authentication looks at."""
+    """The parts of a request that matter to authentication."""
 
     client: str | None  # address of the peer
     host: str | None  # `Host` header

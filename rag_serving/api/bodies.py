@@ -1,4 +1,4 @@
-"""What request bodies are made of: texts and lists with bounds.
+"""The types of request bodies: texts and lists with bounds.
 
 Belongs here: types that the request models share. Does not belong here: the models of one route (`api.app`,
 `openai.completions`, `history`), the size of a whole body (`wire`).

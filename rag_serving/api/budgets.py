@@ -1,7 +1,7 @@
-"""What a request is answered that a budget refuses.
+"""The response to a request that a budget refuses.
 
-Belongs here: status, code, when to come back. Does not belong here: limits (`config.sections`), which error has which
-answer (`errors`).
+Belongs here: status, code, when to retry. Does not belong here: limits (`config.sections`), the mapping of errors
+(`errors`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""`/proxy/v1`: another server's chat completions as they are, and below each answer what the pages say of it.
+"""`/proxy/v1`: another server's chat completions as they are, with a check of each answer against the pages below it.
 
-Belongs here: what of an answer is checked, and where the evidence stands. Does not belong here: checking
-(`checking.check`), its words (`checking.report`), asking the upstream (`models.upstream`).
+Belongs here: the parts of an answer to check, and the placement of the evidence. Does not belong here: checking
+(`checking.check`), its words (`checking.report`), requests to the upstream (`models.upstream`).
 
-Deltas go on at once; what ends an answer is held back until it was checked. Not checked are tool calls, several
-choices, JSON that the request asks for, and clients' own prompts (`openai.exchange`).
+Deltas pass at once; the end of an answer is held back until the check is done. Not checked are tool calls, several
+choices, requested JSON, and clients' own prompts (`openai.exchange`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def pass_on(request: HttpRequest, caller: Caller, service: CurrentService)
 
 
 class _Proxied(Response):
-    """The upstream's answer to one request; it holds a slot, and ends when nobody waits for it any more."""
+    """The upstream's answer to one request; it takes a slot, and ends once nobody waits for it."""
 
     def __init__(self, request: HttpRequest, body: bytes, proxy: CheckProxy, check: Callable[[str], Checked]) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ class _Proxied(Response):
 
 @dataclass
 class _Said:
-    """What an answer says, as far as it came."""
+    """The received text of an answer."""
 
     words: list[str] = field(default_factory=list)
     head: dict[str, Any] = field(default_factory=dict)

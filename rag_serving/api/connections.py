@@ -1,7 +1,7 @@
-"""How long a client may leave unread what it is sent: then its request ends, and frees the turn and thread that it has.
+"""The time limit for a client to read a response: after it the request ends, and frees its turn and thread.
 
-Belongs here: sending. Does not belong here: bodies (`wire`, `uploads`), the request's own deadline (`turns`), headers
-that do not come, idle and too many connections (the proxy: `deploy/proxy/nginx.conf`).
+Belongs here: sending. Does not belong here: bodies (`wire`, `uploads`), the request's own deadline (`turns`), slow
+headers, idle and too many connections (the proxy: `deploy/proxy/nginx.conf`).
 """
 
 from __future__ import annotations

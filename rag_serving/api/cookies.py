@@ -1,6 +1,6 @@
 """Cookies: their names, their attributes, reading them from a request's headers.
 
-Belongs here: what goes over the wire. Does not belong here: what a session's cookie holds (`access.sessions`).
+Belongs here: the headers. Does not belong here: the contents of a session's cookie (`access.sessions`).
 """
 
 from __future__ import annotations

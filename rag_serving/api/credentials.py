@@ -1,10 +1,10 @@
-"""Whom the credentials of a request name: static tokens, keys, JSON Web Tokens, sessions.
+"""The identities behind a request's credentials: static tokens, keys, JSON Web Tokens, sessions.
 
-Belongs here: telling the kinds apart, what each is counted by, whether it still holds. Does not belong here: what a
-request may do with it (`auth`), each kind's own rules (`static_tokens`, `hooks`, `access.bearer_tokens`,
+Belongs here: distinguishing the kinds, the key for counting each, whether it is still valid. Does not belong here: the
+rights of a request (`auth`), each kind's own rules (`static_tokens`, `hooks`, `access.bearer_tokens`,
 `access.sessions`).
 
-Used by the event loop alone: keys of an issuer and rows of the database are waited for here, once for a request.
+Used by the event loop alone: keys of an issuer and rows of the database are awaited here, once per request.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The routes of uploaded documents: put in, list, look at, take away, for editors.
+"""The routes of uploaded documents: upload, list, show, delete, for editors.
 
 Belongs here: shapes and status codes; `GET /v1/events`, a stream of changes. Does not belong here: receiving a file
-(`uploads`), what becomes of it (`rag_serving.documents`), reading it (the build), answers as streams (`streams`).
+(`uploads`), its life (`rag_serving.documents`), reading it (the build), answers as streams (`streams`).
 
-A document that is not there and one that the caller may not read are the same answer.
+A missing document and one that the caller may not read get the same response.
 
-A stream ends with the deadline of its request, or when the server is told to end, and its reader connects again: who he
-is, and what he may read, is then looked at again.
+A stream ends with the deadline of its request, or when the server ends, and its reader connects again, which renews his
+authentication and access.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def events(request: HttpRequest, caller: Caller, service: CurrentService) -> Res
 
 
 class DocumentStream(StreamingResponse):
-    """The response; it holds a slot until it ends."""
+    """The response; it takes a slot until it ends."""
 
     def __init__(self, events: AsyncIterator[str], slots: Slots) -> None:
         super().__init__(events, media_type=MEDIA_TYPE, headers=HEADERS)

@@ -1,6 +1,6 @@
-"""What a request that cannot be served is answered: a status, a code, one line; nothing of the server's inside.
+"""Error responses: a status, a code, one line; nothing internal.
 
-Belongs here: which error has which status. Does not belong here: the shape of an error (`wire`), routes.
+Belongs here: the status of each error. Does not belong here: the shape of an error (`wire`), routes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ErrorResponse:
-    """What is answered to errors of a class, and how the log has them."""
+    """The response to errors of a class, and their log level."""
 
     status: int
     code: str

@@ -1,8 +1,8 @@
-"""What is kept of answers for their readers: receipts, sessions, feedback.
+"""Records of answers for their readers: receipts, sessions, feedback.
 
-Belongs here: routes, the shapes of requests and answers, which answers may be judged. Does not belong here: who may see
-a receipt and whether it holds (`receipts.proofs`), keeping sessions (`conversations.sessions`) and verdicts
-(`telemetry`), who is signed in (`api.session`).
+Belongs here: routes, the shapes of requests and answers, which answers may be judged. Does not belong here: access to a
+receipt and its proof (`receipts.proofs`), storing sessions (`conversations.sessions`) and verdicts (`telemetry`),
+signing in (`api.session`).
 """
 
 from __future__ import annotations

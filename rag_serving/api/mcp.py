@@ -1,9 +1,9 @@
 """`POST /mcp`: the MCP server behind the same door as the API, with the same callers, limits and deadlines.
 
-Belongs here: who calls over HTTP, which of the two servers answers, its life beside the app's. Does not belong here:
-tools (`mcp.server`), standard input (`cli.mcp`), limits (`admission`, `turns`, `stream_slots`).
+Belongs here: callers over HTTP, the choice between the two servers, their lifetime beside the app's. Does not belong
+here: tools (`mcp.server`), standard input (`cli.mcp`), limits (`admission`, `turns`, `stream_slots`).
 
-A request stands for itself (protocol 2026-07-28; older clients without a session): any worker answers it.
+Each request is self-contained (protocol 2026-07-28; older clients without a session): any worker answers it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def add_mcp(app: FastAPI, config: Path | None) -> None:
 
 @dataclass(frozen=True)
 class _HttpCaller:
-    """What a request leaves for the tools that it calls."""
+    """The parts of a request that its tools need."""
 
     principal: Principal
     pipeline: Pipeline

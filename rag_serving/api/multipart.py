@@ -36,7 +36,7 @@ def boundary_of(content_type: str) -> bytes:
 
 
 class FileForm:
-    """One form with a part `file` and some fields; `feed` it what comes, and take `pending` in between."""
+    """One form with a part `file` and some fields; `feed` it with chunks, and take `pending` in between."""
 
     def __init__(self, content_type: str, fields: Collection[str]) -> None:
         """`fields`: the names that a form may have beside `file`.

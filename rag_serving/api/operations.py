@@ -1,13 +1,13 @@
-"""What operators of a tenant see and do over HTTP: its state, its reports, rollback, the phase of retrieval.
+"""The operators' view of a tenant over HTTP: its state, its reports, rollback, the phase of retrieval.
 
-Belongs here: the routes, which refusals follow from what this machine may not do; how a browser is asked for a token,
-the headers under which a report may run its own script and nothing else, the list of reports. Does not belong here: who
-may call (`admission`), the state (`tenant_status`), which reports there are (`rag_serving.indexes.reports`), moving
-pointers (`indexes.catalog`), phases (`degradation.tenant_phases`).
+Belongs here: the routes, refusals of acts that this machine may not do; a browser's prompt for a token, the headers
+that let a report run its own script and nothing else, the list of reports. Does not belong here: admission
+(`admission`), the state (`tenant_status`), finding reports (`rag_serving.indexes.reports`), moving pointers
+(`indexes.catalog`), phases (`degradation.tenant_phases`).
 
-Each act stands in the audit log before it is done; with `audit.mode: required` it is refused where it cannot be logged.
+Each act is logged before it is done; with `audit.mode: required` it is refused if that fails.
 
-A browser cannot be made to send a bearer token, but asks for a password where the server says `Basic`: the token is the
+A browser cannot be made to send a bearer token, but prompts for a password if the server says `Basic`: the token is the
 password, whatever the name.
 """
 
@@ -161,7 +161,7 @@ _MEASURES = {
 
 @dataclass(frozen=True)
 class _Row:
-    """One report; `means` and `failed` gates are those of an evaluation, None where it has none."""
+    """One report; `means` and `failed` gates are those of an evaluation, None without one."""
 
     report: ReportFile
     url: str

@@ -1,9 +1,9 @@
-"""Which site a browser's request was made by: what other sites' pages send in a reader's name is refused.
+"""The site behind a browser's request: requests by other sites' pages in a reader's name are refused.
 
 Belongs here: `Origin`, `Sec-Fetch-Site` and the token against forged requests (CSRF), judged by headers alone.
-Does not belong here: who asks (`auth`), when this is looked at (`admission`).
+Does not belong here: authentication (`auth`), the order of checks (`admission`).
 
-A cookie, and in loopback mode the machine itself, speaks for whoever has the browser open, whatever page sent the
+A cookie, and in loopback mode the machine itself, authenticates the user of the browser, whatever page sent the
 request. A bearer token is attached by a program on purpose, and so its requests may come from anywhere.
 """
 

@@ -1,7 +1,6 @@
-"""How often callers may ask, and how often tokens may be guessed.
+"""Rate limits of callers, and of guesses at tokens.
 
-Belongs here: counting by key, how long to wait. Does not belong here: who asks (`auth`), what is
-answered (`admission`).
+Belongs here: counting by key, the waiting time. Does not belong here: authentication (`auth`), responses (`admission`).
 
 Used by the event loop alone, and so without locks.
 """
@@ -63,8 +62,8 @@ class Rates:
 class TenantRates:
     """A token bucket for each tenant that its callers share fairly.
 
-    While more than half of a minute's worth is left, whoever asks takes one. Below that a caller who took more than
-    its share of the last minute waits until the others had theirs: who floods drives nobody else out.
+    While more than half of a minute's worth is left, every caller may take one. Below that a caller who took more than
+    its share of the last minute waits until the others had theirs: a flood drives nobody out.
     """
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
@@ -109,10 +108,9 @@ def _until_fair(taken: float, share: float, half_full_s: float) -> float:
 
 
 class Refusals:
-    """How soon a caller is told to wait.
+    """The delay of a caller's refusals.
 
-    One that asks again before the time that it was told is told so later: who does not wait by itself is made to, and
-    costs nothing meanwhile.
+    A caller that retries too early gets its refusal later: it is made to wait, and costs nothing meanwhile.
     """
 
     def __init__(self, clock: Clock = time.monotonic) -> None:

@@ -1,12 +1,11 @@
-"""Whether a process may be sent questions: `GET /readyz`.
+"""Readiness of a process for questions: `GET /readyz`.
 
 Belongs here: the rule, and its answer; threads of their own for probes and metrics, beside those that answer questions,
-which may all be waiting. Does not belong here: what keeps a tenant from being answered (`pipeline`,
-`shared_home`), the route (`app`).
+which may all be waiting. Does not belong here: the problems of a tenant (`pipeline`, `shared_home`), the route (`app`).
 
 At its start a process waits for every tenant that has a published generation, so that a replica which takes the place
-of another can answer what that one could. Once it was ready, it is while any tenant can be answered: all replicas see
-the same new tenant, or the same damaged generation, at the same time, and none of that may take them all away.
+of another can answer what that one could. Once it was ready, it is while any tenant has answers: all replicas see the
+same new tenant, or the same damaged generation, at the same time, and none of that may take them all away.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ LEAVING = "this server ends; send questions to another one"
 
 
 class TenantState(NamedTuple):
-    """Why a tenant cannot be answered, None where it can, and what it waits for: fetching, or opening."""
+    """Why a tenant cannot be answered, None if it can, and whether it is fetching or opening."""
 
     problem: str | None
     fetching: str | None = None

@@ -29,7 +29,7 @@ _Stamp = tuple[int, int, int] | None
 
 
 class ServiceHolder(Protocol):
-    """Where requests find the service."""
+    """The current service, for requests."""
 
     service: Service
 
@@ -96,10 +96,10 @@ class Changes:
 
 
 class Reload:
-    """Follows the configuration file, and reads it again when it is told to. What is asked meanwhile is answered by the
-    old service; a file that cannot be used changes nothing.
+    """Follow the configuration file, and reread it on request. Meanwhile the old service answers; an unusable file
+    changes nothing.
 
-    `problem` says why it is not used, `waiting` what of it needs a restart.
+    `problem` is why it is not used, `waiting` the changes that need a restart.
     """
 
     def __init__(

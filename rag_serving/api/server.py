@@ -196,7 +196,7 @@ def on_hangup(reload: Callable[[], object]) -> None:
 
 
 class Configuration(Protocol):
-    """What the processes serve by."""
+    """The configuration of the server's processes."""
 
     def is_new(self) -> bool:
         """Return whether it changed, so that processes are to be replaced."""

@@ -1,7 +1,7 @@
-"""What the routes of the API share: the service, who asks, requests that cannot be served.
+"""The common parts of the API's routes: the service, authentication, refusals.
 
-Belongs here: dependencies of routes. Does not belong here: routes (`api.app`, `openai.completions`), deciding who asks
-(`auth`).
+Belongs here: dependencies of routes. Does not belong here: routes (`api.app`, `openai.completions`), authentication
+itself (`auth`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FORWARDED = frozenset({"forwarded", "x-forwarded-for", "x-real-ip"})
 
 @dataclass(frozen=True, eq=False)
 class Service:
-    """What requests share. Another one takes its place where the configuration is read again (`reload`)."""
+    """The state shared by requests. A reread configuration replaces it (`reload`)."""
 
     config: Config
     authenticator: Authenticator

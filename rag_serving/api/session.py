@@ -1,7 +1,7 @@
-"""`/v1/session`: signing in on the web page with a token, who is signed in, signing out.
+"""`/v1/session`: signing in on the web page with a token, the current reader, signing out.
 
-Belongs here: what the page is told of its reader. Does not belong here: what a session holds (`access.sessions`),
-whether a request is forged (`origins`), signing in at a provider (`sign_in`).
+Belongs here: the reader's data for the page. Does not belong here: the contents of a session (`access.sessions`),
+forged requests (`origins`), signing in at a provider (`sign_in`).
 """
 
 from __future__ import annotations

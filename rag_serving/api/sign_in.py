@@ -1,10 +1,10 @@
 """`/v1/session/oidc`: signing in on the web page at an OpenID Connect provider, there and back.
 
-Belongs here: the two routes, what a browser is told. Does not belong here: the provider (`access.provider`), what
-becomes of claims (`access.claims`), cookies (`cookies`).
+Belongs here: the two routes and their responses. Does not belong here: the provider (`access.provider`), the meaning of
+claims (`access.claims`), cookies (`cookies`).
 
-What is kept between there and back lies in a cookie of the browser that began: a way back that somebody else began is
-not taken, and any process can take it.
+The state in between is in a cookie of the browser that began: a return begun by another is refused, and any process can
+handle it.
 """
 
 from __future__ import annotations

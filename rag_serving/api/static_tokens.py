@@ -22,7 +22,7 @@ from rag_serving.plugins import HOOKS, loaded, missing
 
 
 class TokenHolder(BaseModel):
-    """Whose a token is, as `serving.tokens_env` says."""
+    """The principal of a token, according to `serving.tokens_env`."""
 
     tenant: str
     user: str | None = None

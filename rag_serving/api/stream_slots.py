@@ -1,6 +1,6 @@
-"""How many answers may be streamed at once: by one caller, and by all of them.
+"""The limit of concurrent streams: per caller, and in all.
 
-Belongs here: counting, who is refused. Does not belong here: streaming (`streams`), who asks (`auth`).
+Belongs here: counting and refusing. Does not belong here: streaming (`streams`), authentication (`auth`).
 
 Used by the event loop alone, and so without locks.
 """

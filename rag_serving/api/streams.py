@@ -58,8 +58,8 @@ Events = Callable[[AsyncIterator[StreamItem]], AsyncIterator[str]]
 
 
 class EventStream(StreamingResponse):
-    """A response that answers in a thread of its own while it streams; it holds a slot from its
-    beginning until response and thread have both ended."""
+    """A response that answers in a thread of its own while it streams; it takes a slot from its beginning until
+    response and thread have both ended."""
 
     def __init__(self, answer: Callable[[Listen], Answer], events: Events, slots: Slots) -> None:
         super().__init__(iter(()), media_type=MEDIA_TYPE, headers=HEADERS)

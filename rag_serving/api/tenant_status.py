@@ -1,8 +1,8 @@
-"""What an operator learns of a tenant: what is published, how fresh its sources are, what does not work.
+"""The operator's view of a tenant: publication, freshness of its sources, problems.
 
-Belongs here: putting it together in words, and as series for Prometheus that are read when they are asked for and that
-operators alone see. Does not belong here: routes (`operations`), whether a source is overdue (`config.freshness`), what
-processes count (`telemetry.metrics`).
+Belongs here: composing it in words, and as Prometheus series that are read on demand and visible to operators alone.
+Does not belong here: routes (`operations`), overdue sources (`config.freshness`), counters of processes
+(`telemetry.metrics`).
 
 Nothing here names a page, an address or a credential.
 """
@@ -128,7 +128,7 @@ def published_at(store: Store, tenant: str, generation_id: str) -> str | None:
 
 @dataclass(frozen=True)
 class SourceState:
-    """When a source was synced as a whole; None where that is not known here."""
+    """The time of a source's last full sync; None if it is unknown here."""
 
     last_sync: datetime | None
     overdue: bool | None

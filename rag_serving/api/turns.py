@@ -220,7 +220,7 @@ class Deadlines:
 
 
 class _Request:
-    """One request, whose client and clock are watched while it is answered."""
+    """One request, whose client and deadline are watched while it is answered."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, deadline: Deadline, body: Message) -> None:
         self._scope, self._receive, self._send, self._deadline = scope, receive, send, deadline

@@ -1,4 +1,4 @@
-"""What the HTTP servers of this package have in common.
+"""The common parts of this package's HTTP servers.
 
 Belongs here: errors and their shape, the limit of a body, bearer tokens, which addresses are this machine's own.
 Does not belong here: routes (`api.app`, `rerank_service.api`).

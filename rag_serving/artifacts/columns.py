@@ -2,14 +2,14 @@
 
 Belongs here: the types of GENERATION_CHUNKS. Does not belong here: which rows are read (`indexes.generation`).
 
-A column may be in several chunks, which are never joined where they hold texts: all texts of a large generation do not
-fit the 32 bits of Arrow's offsets.
+A column may be in several chunks, which are never joined if they are texts: all texts of a large generation do not fit
+the 32 bits of Arrow's offsets.
 
 pyarrow's own conversions (`pa.array`, `pa.scalar`, `to_numpy`) import pandas, which takes as long as a question; those
 here do not.
 
-What a question shows is some ten rows of a memory-mapped table. pyarrow's `take` and `to_pylist` cost 25 µs a column
-before they have read one, and a chunk has twenty columns: together as much as searching does.
+A question needs some ten rows of a memory-mapped table. pyarrow's `take` and `to_pylist` cost 25 µs a column before
+they have read one, and a chunk has twenty columns: together as much as searching does.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The bytes of a folder's files, each compared with its digest before anybody sees it: held in memory, or mapped.
+"""The bytes of a folder's files, each compared with its digest before any use: in memory, or mapped.
 
-Belongs here: reading and comparing in one pass, several files at a time. Does not belong here: what the bytes mean,
-remembering what was compared before (`digests`).
+Belongs here: reading and comparing in one pass, several files at a time. Does not belong here: the meaning of the
+bytes, remembering earlier comparisons (`digests`).
 
-Bytes held in memory are those that were compared, whatever becomes of the file. A mapped file can be written to, and to
-read one that was truncated ends the process: `MappedContent.stamp` tells whether it is still what it was.
+Bytes in memory are those that were compared, whatever happens to the file. A mapped file can be written to, and to read
+one that was truncated ends the process: `MappedContent.stamp` detects changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _THREADS = 4
 
 
 class Hasher(Protocol):
-    """What hashlib makes."""
+    """The interface of hashlib's hashes."""
 
     def update(self, data: bytes | memoryview, /) -> None: ...
     def hexdigest(self) -> str: ...

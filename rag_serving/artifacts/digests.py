@@ -1,7 +1,7 @@
-"""Which files were compared with their digests before, so that what did not change is not hashed twice.
+"""A memory of files compared with their digests, so that unchanged ones are not hashed twice.
 
-Belongs here: what tells a file from another, remembering what was compared.
-Does not belong here: comparing (`contents`), what a manifest says (`manifest`).
+Belongs here: identifying a file, remembering comparisons.
+Does not belong here: comparing (`contents`), manifests (`manifest`).
 
 A digest is remembered by inode, size and both times of its file, in memory and in a file that is authenticated by the
 installation's secret. The time of the last change of an inode cannot be set back as that of its content can.
@@ -32,7 +32,7 @@ class ChangedError(StoreError):
 
 
 class Stamp(NamedTuple):
-    """What tells a file from every other and from what it was before."""
+    """The identity and state of a file."""
 
     inode: int
     size: int

@@ -73,7 +73,7 @@ class FileFacts(Record):
 
 
 class Manifest(Record):
-    """What a generation is made of. `id` covers the fields named in `IDENTITY`."""
+    """The contents of a generation. `id` covers the fields named in `IDENTITY`."""
 
     id: str
     format: int = FORMAT

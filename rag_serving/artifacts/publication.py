@@ -1,7 +1,7 @@
-"""Which generation is published, and which were: the record beside the pointer, signed by the installation.
+"""The published generation, and earlier ones: the record beside the pointer, signed by the installation.
 
-Belongs here: what the record says and whether it is authentic.
-Does not belong here: its file (`store`), opening what it names (`indexes.current`).
+Belongs here: the record and its authenticity.
+Does not belong here: its file (`store`), opening the generation (`indexes.current`).
 
 The pointer is for people and scripts. Whoever can write it, but does not know the secret, cannot bring an older
 generation back, which would show pages that were restricted since.
@@ -28,7 +28,7 @@ class PublicationError(Exception):
 
 @dataclass(frozen=True)
 class Publication:
-    """What is published. `number` only grows: an older record that was put back has a lower one."""
+    """The published generation. `number` only grows: an older record that was put back has a lower one."""
 
     current: str
     number: int

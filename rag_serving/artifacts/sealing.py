@@ -1,7 +1,7 @@
-"""Texts encrypted for one place: AES-256-GCM, bound to what stands beside them.
+"""Texts encrypted for one place: AES-256-GCM, bound to their context.
 
 Belongs here: the sealed form and opening it.
-Does not belong here: keys (`secret`), what is sealed and beside what (`receipts.secrecy`, `access.sessions`).
+Does not belong here: keys (`secret`), sealed texts and their context (`receipts.secrecy`, `access.sessions`).
 
 A sealed text is `v1:` and, in base64, 8 bytes that name the key, a random nonce [12 bytes] and the ciphertext with its
 tag [16 bytes]. For one key a nonce repeats with a chance below 2^-32 in 2^32 texts (NIST SP 800-38D, 8.3).

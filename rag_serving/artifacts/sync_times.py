@@ -1,6 +1,6 @@
-"""When a source was last looked at as a whole: a signed file in its folder, which the server reads, too.
+"""The time of a source's last full sync: a signed file in its folder, which the server reads, too.
 
-Belongs here: the file. Does not belong here: whether a source is overdue (`config.freshness`), what else a sync leaves
+Belongs here: the file. Does not belong here: overdue sources (`config.freshness`), other files of a sync
 (`rag_assets.state`).
 """
 

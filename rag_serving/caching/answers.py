@@ -1,26 +1,26 @@
-"""Answers that one tenant's questions had, in the memory of this process: given again, and for when search fails.
+"""One tenant's answers in the memory of this process: reused for equivalent questions, and for when search fails.
 
-An answer is given again only in the scope that it was made in: the same generation, the same reader classes of it, the
-same settings and filters and, unless answers are shared, the same user. Of a question only digests and its vector are
-kept.
+An answer is reused only in the scope that it was made in: the same generation, the same reader classes of it, the same
+settings and filters and, unless answers are shared, the same user. Of a question only digests and its vector are
+stored.
 
-For when search fails, an answer is shown again to the same question only, to whoever had the same reader classes in the
-generation it was made of: nobody gets what was found for somebody who may read more, or less. While that generation is
-published, nothing more is asked. Of another generation's answer every page that was locked for it must still be open to
-the reader as a whole, by what is published now; where that cannot be told, it is not shown.
+For when search fails, an answer is shown again to the same question only, to callers who had the same reader classes in
+its generation: nobody gets the result of a caller with more access, or less. While that generation is published, this
+suffices. Of another generation's answer every page that was locked for it must still be open to the reader as a whole,
+by what is published now; if that is unknown, it is not shown.
 
 Nothing is written to a disk, and nothing outlives the process.
 
-Neighbourhood of vectors does not tell 2.8 from 3.8, billing from payments or enable from disable: such pairs are as
-near to each other as honest rewordings (`python -m evals.bench.semantic_cache`). So a question's signature keeps, in
-order, whatever can change an answer: figures with their units, names and codes, negations and opposites, question
-words, tense, prepositions, every other word. Folded away is what cannot: greetings and polite openings, case,
-punctuation, articles, contractions, regular plurals, some pairs of words that are one, "the Y's X" for "the X of the
-Y". A doubt is a miss, which costs a search, and never a wrong answer.
+Vectors do not distinguish 2.8 from 3.8, billing from payments or enable from disable: such pairs are as close as honest
+rewordings (`python -m evals.bench.semantic_cache`). So a question's signature keeps, in order, whatever can change an
+answer: figures with their units, names and codes, negations and opposites, question words, tense, prepositions, every
+other word. Ignored is what cannot: greetings and polite openings, case, punctuation, articles, contractions, regular
+plurals, some pairs of words that are one, "the Y's X" for "the X of the Y". A doubt is a miss, which costs a search,
+and never a wrong answer.
 
-Belongs here: which answers are kept, under which key, how many, to whom one may be shown again, and how that is said;
-what must be equal in two wordings. Does not belong here: receipts and rows of an answer that is given again, who may
-read a page now (`memory`), what words mean to the search (`query.parsing`).
+Belongs here: which answers are stored, their keys and number, who may see one again, and its wording; the equality of
+two questions. Does not belong here: receipts and rows of a reused answer, current access to a page (`memory`), the
+meaning of words to the search (`query.parsing`).
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ MayRead = Callable[[frozenset[str]], bool]
 
 @dataclass(frozen=True)
 class Asking:
-    """A question whose answer is kept, or looked for: who asks, and all that the answer depends on beside the pages."""
+    """A question whose answer is cached: the asker, and all inputs of the answer apart from the pages."""
 
     principal: Principal
     text: str
@@ -253,8 +253,8 @@ class Asking:
 
 @dataclass(frozen=True)
 class AnswerSource:
-    """What an answer was made of: the reader classes of its generation, those that its asker satisfies, the pages of
-    its passages."""
+    """The sources of an answer: the reader classes of its generation, those that its asker satisfies, the pages of its
+    passages."""
 
     known: frozenset[str]
     classes: frozenset[str]

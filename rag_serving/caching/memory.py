@@ -1,14 +1,13 @@
-"""What one tenant's questions leave in the memory of a process: answers, vectors; and when it is dropped.
+"""One tenant's state in the memory of a process: answers, vectors; and its invalidation.
 
-Before a question is answered, and again after it, the marks are looked at: what a question that began earlier has put
-there meanwhile goes as well. A mark is a file in the home folder, which costs one look at its facts. Servers with a
-home of their own see it in the installation's database, where `telemetry.url` names one: they look every `FRESH_S`. A
-mark says nothing but that it is another one, so clocks of several machines need not agree, and whoever forges one has
-only made a server ask anew.
+Before a question is answered, and again after it, the marks are checked: what an earlier question has stored meanwhile
+is dropped as well. A mark is a file in the home folder, which costs one `stat`. Servers with a home of their own see it
+in the installation's database, if `telemetry.url` names one: they poll every `FRESH_S`. A mark only says that it has
+changed, so clocks of several machines need not agree, and a forged one only makes a server compute anew.
 
-Belongs here: what there is: answers that are given again, and earlier ones for when search fails; who may read a whole
-page of the published generation, though it cannot be opened; the marks, and dropping all of it when something was
-forgotten. Does not belong here: which answers are kept (`answers`).
+Belongs here: the state: reused answers, and earlier ones for when search fails; the readers of a whole page of the
+published generation, though it cannot be opened; the marks, and dropping everything when something was forgotten. Does
+not belong here: the choice of answers (`answers`).
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CachePlace:
-    """Where one question's answer is looked for and kept."""
+    """The cache key of one question's answer."""
 
     scope: AnswerScope
     question: str
@@ -143,7 +142,7 @@ _NOT_ASKED = frozenset({"principal", "text", "original", "explain"})
 
 
 class EarlierAnswers:
-    """What one tenant was answered, in the memory of this process. Safe to use from several threads."""
+    """One tenant's answers, in the memory of this process. Safe to use from several threads."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""One line of `citelock doctor`, as whoever looks at something gives it.
+"""One line of `citelock doctor`.
 
-Belongs here: its shape. Does not belong here: looking (`doctor`, and what joins it by entry points `citelock.checks`).
+Belongs here: its shape. Does not belong here: the checks (`doctor`, and entry points `citelock.checks`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ State = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What was looked at and what was found; `mend` says what to do where something is wrong."""
+    """A check and its result; `mend` is the remedy of a problem."""
 
     name: str
     state: State

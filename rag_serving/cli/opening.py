@@ -1,8 +1,8 @@
-"""The pipeline and the principal that a command's options name.
+"""The pipeline and the principal of a command's options.
 
-Belongs here: opening and closing what a command asks; how much of what is published its user may read, as a note below
-an answer. Does not belong here: options (`cli.options`), commands, HTTP: whoever uses the terminal can read the whole
-home folder anyway; a caller of the API never learns how many passages there are that he may not read.
+Belongs here: opening and closing them; the readable share of the publication, as a note below an answer. Does not
+belong here: options (`cli.options`), commands, HTTP: a user of the terminal can read the whole home folder anyway; a
+caller of the API never learns the number of passages hidden from him.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`citelock phase`: the phase of retrieval that each tenant's questions are asked in, why, and which ones answered.
+"""`citelock phase`: the retrieval phase of each tenant, its reason, and the phases that answered.
 
-Belongs here: the command, what it says of a tenant. Does not belong here: what is in force in a running server
-(`api.tenant_status`, which has it under `GET /v1/status`), deciding it (`degradation`).
+Belongs here: the command and its lines. Does not belong here: the phase in a running server (`api.tenant_status`, which
+has it under `GET /v1/status`), deciding it (`degradation`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A question read in its conversation, before it is searched: by rules, and by a language model if there is one.
+"""A question resolved by its conversation before the search: by rules, and by a language model if there is one.
 
 The model gets one call, bounded in time and length. It reads the conversation as data; what it writes is used only if
-it keeps the question's own words and brings in none that was not said.
+it keeps the question's own words and adds none from elsewhere.
 
-Belongs here: asking earlier questions again by extraction alone; the prompt, what is accepted of a model. Does not
-belong here: what the question takes from them, which questions are rewritten (`reading`).
+Belongs here: repeating earlier questions by extraction alone; the prompt, accepting a model's reply. Does not belong
+here: resolving the question, choosing questions to rewrite (`reading`).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _found(answer: Answer, lock: Lock) -> FoundAgain:
 
 
 class RewriteError(Exception):
-    """The model could not be asked, or did not answer in time."""
+    """The model was unavailable, or did not answer in time."""
 
 
 class Rewriter:

@@ -1,11 +1,11 @@
-"""What a question means in its conversation: an option that was offered, a question completed, a page that is meant.
+"""The meaning of a question in its conversation: a chosen option, a completed question, a page in context.
 
-Nothing of earlier answers is believed: what they offered and cited is found again, by asking the earlier question as
-who asks now may. What a client or a store says was answered only chooses among that.
+Earlier answers are not trusted: their options and citations are recomputed, by repeating the earlier question with the
+asker's current access. Recorded answers only choose among these.
 
-Belongs here: the order in which a question is read, and its rules: telling a pick ("yes", "2", "the second one") and a
-question that leans on others from whole ones, what it takes from their words. Does not belong here: what options there
-are (`answering.clarifying`), a language model's reading (`conversing`), asking (`ask`).
+Belongs here: the order of rules, and the rules: distinguishing a pick ("yes", "2", "the second one") and a follow-up
+from complete questions, completing a follow-up. Does not belong here: the options (`answering.clarifying`), a language
+model's reading (`conversing`), running a question (`ask`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TITLE_WORDS = 30
 
 @dataclass(frozen=True)
 class FoundPage:
-    """A page that an earlier question found, as who asks may read it now."""
+    """A page from an earlier question, within the asker's current access."""
 
     title: str
     url: str
@@ -41,7 +41,7 @@ class FoundPage:
 
 @dataclass(frozen=True)
 class FoundAgain:
-    """What an earlier question comes to when it is asked again."""
+    """The result of an earlier question that was repeated."""
 
     is_told: bool = False  # whether it is answered with confidence
     confidence: float = 0.0
@@ -71,14 +71,14 @@ class Reading:
 
 @dataclass(frozen=True)
 class _Subject:
-    """What the turns before a question were about.
+    """The subject of the turns before a question.
 
     Attributes:
-        base: the last question that stands alone.
-        last: the last question as it was read.
-        latest: the same, a remark included: what offered options.
-        filters: what that one was narrowed to.
-        answer: what the client says it was answered.
+        base: the last complete question.
+        last: the last question as resolved.
+        latest: the same, a remark included: the one with options.
+        filters: its filters.
+        answer: its answer according to the client.
         may_offer: whether options may have been offered.
     """
 

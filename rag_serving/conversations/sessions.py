@@ -133,7 +133,7 @@ class SessionLine:
 
 @dataclass(frozen=True)
 class StoredTurn:
-    """A question with its answer as they were stored; who may see the answer is to be asked."""
+    """A question with its answer as stored; access to the answer must be checked."""
 
     question: str
     context: str | None

@@ -1,7 +1,7 @@
-"""A question as its caller puts it, and the conversation so far: what was asked, what a client says was answered.
+"""A question as its caller sends it, and the conversation so far, with answers according to the client.
 
-Belongs here: plain immutable records, and reading them from messages. Does not belong here: what a question takes from
-them (`reading`), the wire (`api`).
+Belongs here: plain immutable records, and reading them from messages. Does not belong here: resolving a question
+(`reading`), HTTP (`api`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _ANSWER_CHARS = 4_000  # that are looked at of what a client says was answered
 
 @dataclass(frozen=True)
 class QuestionRequest:
-    """What a caller asks, and who the caller is.
+    """A caller's question, and the caller.
 
     Attributes:
         text: the question as it is searched, completed from the conversation before it.
-        original: as it was typed, where that is something else.
+        original: as it was typed, if different.
         page: the title of a page that the conversation is about, whose passages are preferred.
-        occasion: what it is asked of and beside.
+        occasion: the mode and circumstances.
     """
 
     principal: Principal

@@ -1,1 +1,1 @@
-"""When retrieval goes down a phase by itself, and when it comes back."""
+"""Automatic changes of the retrieval phase, down and up."""

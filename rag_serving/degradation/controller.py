@@ -1,11 +1,11 @@
-"""Which phase of retrieval is in force: the configured one, or one below it while that fails or is too slow.
+"""The retrieval phase in force: the configured one, or a lower one while that fails or is too slow.
 
-Belongs here: deciding by the questions of a sliding window, the steps down and up, what they are told by. A pure
-machine of states: time comes from the clock that it is given.
-Does not belong here: falling through within one question (`rag_serving.degradation.phases`), what a phase searches.
+Belongs here: deciding by the questions of a sliding window, the steps down and up, their figures. A pure state machine:
+time comes from its clock argument.
+Does not belong here: falling through within one question (`rag_serving.degradation.phases`), the search of a phase.
 
 Each process of a server has its own controllers, one for each tenant, so that processes may be in different phases for
-a while. Nothing is kept over a restart.
+a while. Nothing survives a restart.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Sample:
         latency_ms: from the question to its passages.
         is_error: the phase in force failed it, whether or not another one answered.
         is_lost: no phase answered it.
-        asker: who asked; None: a caller without a name, who may be several.
+        asker: the caller; None: one without a name, who may be several.
     """
 
     at: float
@@ -47,7 +47,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Figures:
-    """What the samples of a window add up to; a share is 0 and a time None where there are none."""
+    """The totals of a window's samples; without any, a share is 0 and a time None."""
 
     questions: int = 0
     error_rate: float = 0.0
@@ -129,7 +129,7 @@ class Change:
 
 @dataclass(frozen=True)
 class PhaseTurn:
-    """What one question is asked in; `number` tells whether the phase changed meanwhile."""
+    """The phase of one question; `number` detects a change of phase meanwhile."""
 
     phase: int
     is_probe: bool
@@ -139,7 +139,7 @@ class PhaseTurn:
 
 @dataclass(frozen=True)
 class PhaseState:
-    """How it stands."""
+    """The controller's state."""
 
     configured: int
     in_force: int

@@ -130,7 +130,7 @@ class Searches:
 
 
 class Attempt:
-    """One search in one phase: its own trace, so that what is left behind changes nothing of the question's."""
+    """One search in one phase: its own trace, so that an abandoned one changes nothing of the question's."""
 
     def __init__(self, listen: Listen | None, abandoned: list[Future[Any]], clock: Callable[[], float]) -> None:
         self.trace = StageTrace(self._heard, watch=self._watched)
@@ -170,12 +170,12 @@ class Phases:
     """The phases of one question, from the one in force down. For one question, not for several threads.
 
     Attributes:
-        first: the phase that it begins in; `OFF` where retrieval is left.
-        mode: what is searched in place of any phase, without a chain; None: what the phase says.
-        configured: the phase that an operator set; below it, the answer says so.
+        first: the phase to begin in; `OFF` outside retrieval.
+        mode: the mode of the search in place of any phase, without a chain; None: by the phase.
+        configured: the phase that an operator set; below it, the answer is flagged.
         searches: runs them in threads; None: they run in this one, for as long as they take.
-        asker: who asks; None: a caller without a name.
-        features: switches that differ for this question, on which something is tried out.
+        asker: the caller; None: one without a name.
+        features: switches that differ for this question, as part of a trial.
         phase: the phase that answered; None as long as none did.
     """
 

@@ -46,12 +46,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ChosenPhase:
-    """What an operator chose.
+    """An operator's choice.
 
     Attributes:
         phase: the phase of every question; None: as configured.
         enabled: False switches retrieval off. True does not switch on what the configuration switches off.
-        at: when it was chosen, ISO 8601.
+        at: the time of the choice, ISO 8601.
     """
 
     phase: int | None
@@ -131,7 +131,7 @@ def is_chosen(canary: Canary, tenant: str, user: str | None, spaces: Sequence[st
 
 @dataclass(frozen=True)
 class Watched:
-    """What a server watches of a tenant's questions; each is of this process alone."""
+    """The watched state of a tenant's questions, of this process alone."""
 
     searches: Searches
     control: PhaseController

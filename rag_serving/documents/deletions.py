@@ -1,7 +1,7 @@
-"""What proves that a deleted document is gone: a signed record, written when a generation without it was published.
+"""The proof that a deleted document is gone: a signed record, written when a generation without it was published.
 
-Belongs here: the record, and for whom it is there. Does not belong here: marking a document as deleted (`inbox`),
-finding out that it is gone (`rag_assets.publishing.documents`).
+Belongs here: the record and its readers. Does not belong here: marking a document as deleted (`inbox`), detecting the
+removal (`rag_assets.publishing.documents`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Who may be let read an uploaded document: an editor gives no more than he has.
+"""Grants of read access to an uploaded document: an editor grants no more than he has.
 
-Belongs here: what a caller may grant, and reading the `readers` of an upload.
+Belongs here: the caller's possible grants, and parsing the `readers` of an upload.
 Does not belong here: reader classes (`access.principals`).
 
 An editor may grant everyone of the tenant, each of his own groups, and himself; not other groups and users, whose names
-he would have to know. A list is of alternatives: who is one of them may read.
+he would have to know. A list is of alternatives: each of them may read.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class TooManyDocumentsError(Exception):
 
 @dataclass(frozen=True)
 class Upload:
-    """What was received: a closed or open spool, the name that the sender gave, and what he asked for."""
+    """A received file: a closed or open spool, the sender's name for it, and his options."""
 
     spool: Spool
     name: str

@@ -1,4 +1,4 @@
-"""What is kept of an uploaded document: its versions, who may read it, and what the build made of it.
+"""The record of an uploaded document: its versions, readers, and the state of the build.
 
 Belongs here: the records and the status that follows from both. Does not belong here: files
 (`artifacts.document_files`), changing records (`inbox`).
@@ -50,7 +50,7 @@ class UploadedDocument(_Record):
 
 
 class ReadState(_Record):
-    """How far the build is with one version of a document. `shown`: the version that is published, or None.
+    """The build's progress with one version of a document. `shown`: the published version, or None.
 
     Of one that is being read, `page` of `of` pages; of one that is being embedded, `embedded` of `texts` texts.
     """

@@ -1,11 +1,11 @@
-"""BM25 over the terms of chunks, whatever holds them.
+"""BM25 over the terms of chunks, independent of their storage.
 
-Belongs here: the formula, adding scores up, rows that hold terms. Does not belong here: where the terms stand: files
-(`lexical`), what a term is (`text.analyzer`).
+Belongs here: the formula, adding scores up, rows with terms. Does not belong here: occurrences: files (`lexical`), the
+analysis into terms (`text.analyzer`).
 
-Document frequencies and the mean length are counted over the rows that a reader may see: whoever may not read all of
-them would see the others in the scores. The formula and the order of rounding are those of bm25s (Lü, "BM25S",
-arXiv:2407.03618), to the last bit those that it gives for an index of nothing else.
+Document frequencies and the mean length are counted over the rows that a reader may see: otherwise scores would reveal
+the hidden ones. The formula and the order of rounding are those of bm25s (Lü, "BM25S", arXiv:2407.03618), to the last
+bit those of an index of these rows alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Allowed = NDArray[np.bool_]
 
 
 class Occurrences(NamedTuple):
-    """The rows that hold a term, each once, and how often each does."""
+    """The rows with a term, each once, and its frequency in each."""
 
     rows: Numbers
     counts: Numbers

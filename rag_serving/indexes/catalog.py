@@ -24,7 +24,7 @@ EVAL_REPORT = "eval_report.json"  # beside the manifest, which does not cover it
 
 @dataclass(frozen=True)
 class GenerationInfo:
-    """One generation on disk. `problem` says why it cannot be used, and then the rest is unknown."""
+    """One generation on disk. `problem` is why it cannot be used; then the rest is unknown."""
 
     id: str
     created_at: datetime | None

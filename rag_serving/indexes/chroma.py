@@ -4,13 +4,13 @@ Belongs here: connections to Chroma, a tenant's collections, searching the shard
 here: writing collections (`rag_assets.publishing.shard_writer`), Chroma's files (`shard_files`), exact search
 (`exact`).
 
-Chroma is embedded in the tenant's folder, or a server; one client per process and place, with nothing that phones
-home. A collection never changes once it has its name.
+Chroma is embedded in the tenant's folder, or a server; one client per process and place, with its telemetry off. A
+collection never changes once it has its name.
 
-Who may read what is decided before anything is scored. With `auto` up to `EXACT_ROWS` rows that a caller may read are
-searched exactly: with `codes` that is faster than asking Chroma, needs less memory, and does not show what else a shard
-holds in what an approximate search misses. Above that, and always with `chroma`, Chroma's graphs are walked, which were
-made of all chunks; where one cannot be, search is exact again. Chroma is loaded when it is first asked.
+Access is decided before anything is scored. With `auto` up to `EXACT_ROWS` rows that a caller may read are searched
+exactly: with `codes` that is faster than asking Chroma, needs less memory, and does not reveal the rest of a shard by
+the misses of an approximate search. Above that, and always with `chroma`, Chroma's graphs are walked, which were made
+of all chunks; if one is unusable, search is exact again. Chroma is loaded with the first search.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ RowOf = Callable[[str], int | None]
 
 @dataclass(frozen=True)
 class ShardRows:
-    """Where a shard stands in the chunk table: its collection's name, its rows (ascending), the classes among them."""
+    """A shard's place in the chunk table: its collection's name, its rows (ascending), the classes among them."""
 
     collection: str
     rows: Rows
@@ -215,7 +215,7 @@ class DenseIndex:
 
 
 class OpenShard:
-    """One shard and its collection, which is opened when it is first asked."""
+    """One shard and its collection, which is opened with the first search."""
 
     def __init__(self, place: ChromaLocation, shard: ShardRows, row_of: RowOf, windows: WindowMap | None) -> None:
         self.classes = shard.classes
@@ -301,7 +301,7 @@ class DenseError(RedactedError):
 
 @dataclass(frozen=True)
 class ChromaLocation:
-    """Where a tenant's collections are: a folder, or a database of the server at `url`."""
+    """The location of a tenant's collections: a folder, or a database of the server at `url`."""
 
     folder: Path
     tenant: str

@@ -34,7 +34,7 @@ class RemoteConnectionError(RemoteError):
 
 
 class BusyError(RemoteConnectionError):
-    """The server asks to come back later: 408, 429 or 5xx. `retry_after_s`: when, if it says so."""
+    """The server wants a later retry: 408, 429 or 5xx. `retry_after_s`: when, if given."""
 
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class RemoteTimeoutError(RemoteError):
 
 
 class RemoteDataError(RemoteError):
-    """What the database holds is missing, damaged, or of another version."""
+    """The database's data is missing, damaged, or of another version."""
 
 
 class PublishedError(RedactedError):

@@ -25,7 +25,7 @@ Vectors = NDArray[np.float32]
 
 
 class JoinedVectors:
-    """Arrays of vectors [n, d], one after the other; none is copied until it is asked for."""
+    """Arrays of vectors [n, d], one after the other; copied only on demand."""
 
     def __init__(self, parts: Sequence[Vectors]) -> None:
         """`parts`: at least one."""

@@ -1,8 +1,8 @@
 """An opened generation on disk: the immutable chunk table with both of its indexes.
 
-Belongs here: opening a generation, what only a build, a check or the doctor asks of it.
-Does not belong here: reading a generation's folder (`generation_files`), searching (`indexed_chunks`),
-building (`rag_assets.publishing`).
+Belongs here: opening a generation, calls of a build, a check or the doctor alone.
+Does not belong here: reading a generation's folder (`generation_files`), searching (`indexed_chunks`), building
+(`rag_assets.publishing`).
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ _LEXICAL_FILES = {name: f"{LEXICAL_FOLDER}/{name}" for name in lexical.FILES}
 
 
 class GenerationFiles(NamedTuple):
-    """What a generation is searched by. `mapped`: the files that are not in memory, as they were when compared."""
+    """The searchable contents of a generation. `mapped`: the files that are not in memory, as they were when
+    compared."""
 
     manifest: Manifest
     table: pa.Table

@@ -25,7 +25,7 @@ MAPPED_FILE = "chunks.arrow"  # the same rows, as they are searched
 
 
 class GenerationPart(NamedTuple):
-    """One part. `prefix`: what the names of its files begin with, below the generation's folder."""
+    """One part. `prefix`: the common prefix of its files' names, below the generation's folder."""
 
     prefix: str
     chunks: int

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 class Hit(NamedTuple):
-    """A chunk found by an index: its row in the generation's chunk table, and the index's score."""
+    """A chunk in an index's results: its row in the generation's chunk table, and the index's score."""
 
     row: int
     score: float

@@ -1,7 +1,7 @@
-"""Whether a generation on disk is what its manifest says: what is damaged, part by part.
+"""The integrity of a generation on disk: damage relative to its manifest, part by part.
 
 Belongs here: finding damage, by sizes, by opening, or by every digest and every collection.
-Does not belong here: mending it (`rag_assets.publishing.repair`), answering from it (`generation`).
+Does not belong here: repairing it (`rag_assets.publishing.repair`), answering from it (`generation`).
 """
 
 from __future__ import annotations

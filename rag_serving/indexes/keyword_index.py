@@ -78,7 +78,7 @@ class _Titles:
 
 
 class KeywordIndex:
-    """The opened index of a generation, whoever asks. Safe to use from several threads."""
+    """The opened index of a generation, for all readers. Safe to use from several threads."""
 
     def __init__(self, words: pa.Table, rows: pa.Table, pages: pa.Table) -> None:
         """Tables of KEYWORD_WORDS, KEYWORD_ROWS and KEYWORD_PAGES."""

@@ -39,7 +39,7 @@ FILES = (FACTS_FILE, VOCABULARY_FILE, *ARRAYS.values(), IDS_FILE)
 
 
 class LexicalError(Exception):
-    """The folder does not hold a lexical index that this program can search."""
+    """The folder has no lexical index that this program can search."""
 
 
 class LexicalIndex(Bm25):

@@ -1,7 +1,7 @@
-"""The pages of a generation: their reading order, where their texts stand as well, what there is to filter by.
+"""The pages of a generation: their reading order, other occurrences of their texts, values to filter by.
 
-Belongs here: reading a generation's table by page; the places of chunks that were dropped as near-duplicates. Does not
-belong here: who may read what (`view`), chunks as records (`generation`), what a duplicate is (the build says).
+Belongs here: reading a generation's table by page; the places of chunks dropped as near-duplicates. Does not belong
+here: access (`view`), chunks as records (`generation`), detecting duplicates (the build).
 
 A place is shown only to callers who may read it, whatever they may read of the chunk itself. Books are read from cover
 to cover, other pages by themselves.

@@ -1,7 +1,7 @@
-"""Who may read each page of a generation, in a small file of its own.
+"""The readers of each page of a generation, in a small file of its own.
 
-Belongs here: telling by that file whether one generation narrows the readers of another, without opening either.
-Does not belong here: making it (`rag_assets.publishing.workspace`), when it matters (`current`).
+Belongs here: comparing by that file whether one generation narrows the readers of another, without opening either.
+Does not belong here: making it (`rag_assets.publishing.workspace`), its use (`current`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _log = logging.getLogger(__name__)
 
 
 class ReaderComparison:
-    """Whether one generation of a tenant may answer in place of another. Safe to use from several threads."""
+    """The comparison of two generations of a tenant: whether one may answer in place of the other. Safe to use from
+    several threads."""
 
     def __init__(self, store: Store, tenant: str) -> None:
         self._store, self._tenant = store, tenant

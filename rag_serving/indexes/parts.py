@@ -1,4 +1,4 @@
-"""What the chunks of a generation are searched by, wherever it is kept: files, or a database.
+"""The searchable parts of a generation's chunks, in files or a database.
 
 Belongs here: the protocols of the parts that `IndexedChunks` is made of. Does not belong here: a part.
 """
@@ -64,7 +64,7 @@ class SentenceSearch(Protocol):
 
 
 class Parts(NamedTuple):
-    """What the rows of one chunk table are searched and shown by."""
+    """The parts for searching and showing the rows of one chunk table."""
 
     dense: VectorSearch
     lexical: Bm25

@@ -1,6 +1,6 @@
-"""What a question's stages may ask of an index: one reader's view, which returns nothing else.
+"""The interface of an index to a question's stages: one reader's view, which returns nothing else.
 
-Belongs here: the protocol that every index backend fulfils. Does not belong here: a backend (`indexes.view`).
+Belongs here: the protocol of every index backend. Does not belong here: a backend (`indexes.view`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Terms = Iterable[str] | Mapping[str, float]  # analyzed terms, or weights by ter
 
 
 class HiddenRowError(LookupError):
-    """A stage asked for a row that its reader may not see: a fault of the program, never of the question."""
+    """A stage requested a row hidden from its reader: a fault of the program, never of the question."""
 
 
 class ReaderView(Protocol):
-    """One generation as one reader may see it. Row numbers are opaque, and of this view alone: that of another reader
-    may count only what that one may see.
+    """One generation as visible to one reader. Row numbers are opaque, and of this view alone: another reader's may
+    count only rows visible to that one.
 
-    Methods that take rows raise HiddenRowError where a row is hidden from the reader, or is none of this view. Safe to
-    use from several threads.
+    Methods that take rows raise HiddenRowError if a row is hidden from the reader, or not of this view. Safe to use
+    from several threads.
     """
 
     @property

@@ -1,13 +1,13 @@
-"""Vectors as bytes: for every row the bounds between which its similarity lies, at a fraction of the cost.
+"""Vectors as bytes: bounds on the similarity of every row, at a fraction of the cost.
 
 Belongs here: opening the codes, bounds on similarities.
 Does not belong here: coding vectors (`rag_assets.publishing.workspace`), choosing rows by these bounds (`exact`).
 
 A code is the vector divided by its own largest component, rounded to one byte each (per-vector scalar quantization).
-How far a code lies from its vector is stored beside it, so by Cauchy and Schwarz a similarity differs from that of the
-codes by no more than this distance. A row whose upper bound is below the k-th best lower bound cannot be among the k
-best: what is left is compared in full precision, and the search is exact. A bound depends on its own row alone, so
-nothing of a result tells of other rows.
+The distance of a code from its vector is stored beside it, so by Cauchy and Schwarz a similarity differs from that of
+the codes by no more than this distance. A row whose upper bound is below the k-th best lower bound cannot be among the
+k best: what is left is compared in full precision, and the search is exact. A bound depends on its own row alone, so
+that a result reveals nothing of other rows.
 
 100,000 vectors of 384 numbers take 38 MB and 1.5 ms on one core, 153 MB and 5 ms as float32.
 """

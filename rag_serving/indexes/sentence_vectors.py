@@ -1,11 +1,11 @@
 """Vectors of the sentences that answers are extracted from, made when a generation is published: a byte a component.
 
 Belongs here: their files, the similarity of a chunk's own sentences to a question.
-Does not belong here: which sentences there are (`answering.selection`), embedding them (`rag_assets.publishing`).
+Does not belong here: splitting into sentences (`answering.selection`), embedding them (`rag_assets.publishing`).
 
-Each different text stands once, under a digest of it; a chunk has the numbers of its own, so that nothing is compared
-but what stands in chunks that were asked for; the first of a chunk is its heading path. A code is the vector divided by
-its largest component and rounded; its scale gives it length one again, so that a similarity is a cosine.
+Each different text is stored once, under its digest; a chunk has the numbers of its own, so that only sentences of
+requested chunks are compared; the first of a chunk is its heading path. A code is the vector divided by its largest
+component and rounded; its scale gives it length one again, so that a similarity is a cosine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a server holds open to answer questions from, wherever it is kept, and which sources it was made of.
+"""The generation that a server has open, in a folder or a database, and its sources.
 
-Belongs here: the protocol; pages and newest page of each source, for those who run it. Does not belong here: what one
-reader may ask of it (`protocols`), opening it (`sources`), when a source was synced (`artifacts.sync_times`).
+Belongs here: the protocol; pages and newest page of each source, for operators. Does not belong here: one reader's view
+(`protocols`), opening it (`sources`), times of syncs (`artifacts.sync_times`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rag_serving.indexes.set_tables import SetTablesOfReaders
 
 @dataclass(frozen=True)
 class DatedPages:
-    """What a generation has of one source."""
+    """A source's part of a generation."""
 
     pages: int
     newest: datetime | None  # when the version of its newest page was made

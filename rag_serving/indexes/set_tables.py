@@ -1,7 +1,7 @@
-"""The two tables that queries over sets read, as one reader may see them.
+"""The two tables for queries about sets, as visible to one reader.
 
-Belongs here: reading the facts of pages and the texts that dedup left out, which rows reader classes open, leaving out
-what a row tells of hidden pages.
+Belongs here: reading the facts of pages and the texts that dedup left out, the rows of reader classes, removing what a
+row reveals of hidden pages.
 Does not belong here: making the files (`rag_assets.publishing.page_facts`), queries (`sets`).
 """
 
@@ -55,7 +55,7 @@ def read_facts(store: Store, manifest: Manifest) -> Facts | None:
 
 class SetTablesOfReaders:
     """The tables of a generation for each set of reader classes. Safe to use from several threads; the files are read
-    when they are first asked for."""
+    on first use."""
 
     def __init__(self, chunks: pa.Table, read: Callable[[], Facts | None]) -> None:
         """`chunks`: GENERATION_CHUNKS; `read`: its facts."""

@@ -1,8 +1,8 @@
-"""Where the generations of a tenant come from that questions are answered from: their folders, or a database.
+"""The sources of the generations that answer a tenant's questions: folders, or a database.
 
-Belongs here: the protocol of what opens them, the folders, the record of what is published and the pointer beside it,
-which is never followed back to an older one.
-Does not belong here: which generation answers when (`current`), the database (`databases`).
+Belongs here: the protocol for opening them, the folders, the publication record and the pointer beside it, which is
+never followed back to an older one.
+Does not belong here: switching generations (`current`), the database (`databases`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _log = logging.getLogger(__name__)
 
 
 class FollowedPublication:
-    """Which generation is published for a tenant. Safe to use from several threads; costs two looks at a file's facts.
+    """The generation published for a tenant. Safe to use from several threads; costs two `stat` calls.
 
-    The record that the installation signed is what counts. Without a pointer nothing is published; one that names
-    another generation than the record is reported and has no effect.
+    The record signed by the installation decides. Without a pointer nothing is published; one that names another
+    generation than the record is reported and has no effect.
     """
 
     def __init__(self, store: Store, tenant: str) -> None:

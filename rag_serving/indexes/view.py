@@ -38,7 +38,7 @@ _READ_AT_MOST = 1000
 
 
 class GenerationView:
-    """The chunks of a generation whose reader classes a reader satisfies. Costs nothing until it is asked."""
+    """The chunks of a generation whose reader classes a reader satisfies. Costs nothing until used."""
 
     def __init__(
         self,

@@ -1,10 +1,10 @@
-"""Which vectors belong to which row: a passage that is longer than its model reads at once has one for each window.
+"""The vectors of each row: a passage longer than its model's input has one for each window.
 
 Belongs here: the map, made of the signed chunk table; the best value of each row's windows; names of windows in Chroma.
-Does not belong here: where windows begin and end (`rag_assets.steps.contexts.contextualize`), comparing (`exact`).
+Does not belong here: the borders of windows (`rag_assets.steps.contexts.contextualize`), comparing (`exact`).
 
-Vectors stand in the order of the rows, those of one row in the order of its windows. A window has its passage's
-readers: whoever may not read a row never has one of its vectors compared.
+Vectors are in the order of the rows, those of one row in the order of its windows. A window has its passage's readers:
+for others none of its vectors is compared.
 """
 
 from __future__ import annotations

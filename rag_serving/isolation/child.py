@@ -1,7 +1,7 @@
-"""A process that reads documents, kept for many of them and replaced when one of them ended it.
+"""A process that reads documents, reused for many of them and replaced after a crash.
 
-Belongs here: starting it, asking it, ending it whatever it does.
-Does not belong here: what it does (`rag_assets.parsing.worker`, `rag_serving.rendering.worker`).
+Belongs here: starting it, requests to it, ending it in any state. Does not belong here: its work
+(`rag_assets.parsing.worker`, `rag_serving.rendering.worker`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ParseError(Exception):
 
 
 class Child:
-    """One process at a time; it starts with the first question. Threads ask in turns."""
+    """One process at a time, started by the first request. Threads take turns."""
 
     def __init__(self, limits: Limits, command: Sequence[str]) -> None:
         """`command`: what answers frames on its standard output; see `module_command`."""

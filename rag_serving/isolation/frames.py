@@ -1,6 +1,6 @@
-"""What goes between a process and its child: frames of JSON and bytes.
+"""Messages between a process and its child: frames of JSON and bytes.
 
-Belongs here: reading and writing them. Does not belong here: processes (`child`), what is said in them.
+Belongs here: reading and writing them. Does not belong here: processes (`child`), their contents.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Frame(NamedTuple):
 
 
 class WireError(Exception):
-    """What was read is no frame, or more than may be read."""
+    """The bytes read are no frame, or more than allowed."""
 
 
 def write_frame(stream: IO[bytes], frame: Frame) -> None:

@@ -1,7 +1,7 @@
-"""What a child runs: it answers frames, one document after the other, within its limits.
+"""The program of a child: it answers frames, one document after the other, within its limits.
 
-Belongs here: the loop, the limits of one document, ending when nobody asks any more.
-Does not belong here: what is done with a document (`rag_assets.parsing.worker`, `rag_serving.rendering.worker`).
+Belongs here: the loop, the limits of one document, ending with its input.
+Does not belong here: the work on a document (`rag_assets.parsing.worker`, `rag_serving.rendering.worker`).
 
 The process opens no file and no socket. It ends when its standard input is at its end, or, while it works, when the
 system signals that the other side has closed it (SIGIO) or that a limit is reached.

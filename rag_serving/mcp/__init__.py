@@ -1,1 +1,1 @@
-"""What agents and chat clients ask over the Model Context Protocol: tools, resources, prompts."""
+"""The Model Context Protocol for agents and chat clients: tools, resources, prompts."""

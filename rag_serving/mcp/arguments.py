@@ -1,7 +1,7 @@
-"""What tools are called with: texts with bounds, filters, turns of a conversation.
+"""The arguments of tools: texts with bounds, filters, turns of a conversation.
 
-Belongs here: types of arguments with the words that models read about them. Does not belong here: what a tool returns
-(`mcp.results`), what is asked of HTTP (`api.bodies`).
+Belongs here: types of arguments with their descriptions for models. Does not belong here: results (`mcp.results`),
+bodies of HTTP (`api.bodies`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who calls a tool, and what the call may use.
+"""The callers of tools, and their limits.
 
-Belongs here: a caller, the caller of a process of one's own. Does not belong here: tokens of HTTP (`api.mcp`), what a
-principal may read (`access.principals`).
+Belongs here: a caller, the caller of a process of one's own. Does not belong here: tokens of HTTP (`api.mcp`), a
+principal's access (`access.principals`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _unlimited() -> Release:
 
 @dataclass(frozen=True)
 class Caller:
-    """Who calls, and the tenant that answers."""
+    """A caller, and its tenant."""
 
     principal: Principal
     pipeline: Pipeline
@@ -35,7 +35,7 @@ class Caller:
 
 
 class Callers(Protocol):
-    """Who calls, by what the transport knows of a request."""
+    """Callers, by the transport's data on a request."""
 
     def __call__(self, request: Any) -> Caller:
         """Return the caller. `request`: the HTTP request, None on standard input.
@@ -48,7 +48,7 @@ class Callers(Protocol):
 
 @dataclass(frozen=True)
 class OneCaller:
-    """The one caller of a process that somebody started: whoever started it."""
+    """The one caller of a process: whoever started it."""
 
     principal: Principal
     pipeline: Pipeline

@@ -1,6 +1,6 @@
 """One call of a tool: work in a thread that ends with its deadline, progress on the way, errors in one line.
 
-Belongs here: running, cancelling, what a failure is called. Does not belong here: what the tools do (`mcp.reading`,
+Belongs here: running, cancelling, the wording of failures. Does not belong here: the tools (`mcp.reading`,
 `mcp.server`).
 """
 
@@ -78,7 +78,7 @@ class Calls:
 
 
 class _Progress:
-    """Stages as a thread passes them, told to the client as notifications."""
+    """Stages as a thread passes them, sent to the client as notifications."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

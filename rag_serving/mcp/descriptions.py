@@ -1,6 +1,6 @@
-"""What models are told of the server and its tools: constants, so that no page can change them.
+"""Descriptions of the server and its tools for models: constants, so that no page can change them.
 
-Belongs here: these texts. Does not belong here: what a tool does (`mcp.reading`, `mcp.server`).
+Belongs here: these texts. Does not belong here: the tools (`mcp.reading`, `mcp.server`).
 """
 
 from __future__ import annotations

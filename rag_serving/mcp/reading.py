@@ -1,8 +1,8 @@
-"""The tools that find and show stored text: search, fetch, get_passage, search_book, list_sources and the search of
+"""The tools that search and show stored text: search, fetch, get_passage, search_book, list_sources and the search of
 contextual retrieval.
 
-Belongs here: what each of them looks up. Does not belong here: answering (`mcp.server`), the shapes (`mcp.results`),
-what models are told of a tool (`mcp.descriptions`).
+Belongs here: their lookups. Does not belong here: answering (`mcp.server`), the shapes (`mcp.results`), descriptions
+for models (`mcp.descriptions`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What tools return, as models that become each tool's output schema.
+"""The results of tools, as models that become each tool's output schema.
 
-Belongs here: shapes, and making them of records. Does not belong here: finding what they show (`mcp.reading`,
-`mcp.server`).
+Belongs here: shapes, and making them of records. Does not belong here: the lookups (`mcp.reading`, `mcp.server`).
 
-Page text stands in fields of its own and never in a description: it is data, whatever it says.
+Page text has fields of its own and never in a description: it is data, whatever it says.
 """
 
 from __future__ import annotations

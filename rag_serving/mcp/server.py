@@ -1,8 +1,7 @@
-"""The MCP server: which tools there are, and what clients are told of each.
+"""The MCP server: its tools and their registration.
 
-Belongs here: the tools that answer, the card that shows an answer, pages as resources, prompts; putting them together
-with the tools that others bring. Does not belong here: tools that read (`mcp.reading`), transports (`cli.mcp`,
-`api.mcp`).
+Belongs here: the tools that answer, the card that shows an answer, pages as resources, prompts; combining them with the
+tools of others. Does not belong here: tools that read (`mcp.reading`), transports (`cli.mcp`, `api.mcp`).
 """
 
 from __future__ import annotations

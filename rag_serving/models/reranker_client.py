@@ -49,7 +49,7 @@ def open_reranker(features: Features, settings: Reranker) -> RemoteReranker | No
 
 @dataclass(frozen=True)
 class SidecarState:
-    """What a sidecar says of itself."""
+    """A sidecar's description of itself."""
 
     model: str
     state: str  # ok, or what it is doing instead
@@ -193,7 +193,7 @@ class _BusyError(Exception):
 
 
 class _Loop:
-    """An event loop in a thread of its own, so that threads that wait can be given a deadline that holds."""
+    """An event loop in a thread of its own, so that waiting threads can be given a firm deadline."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

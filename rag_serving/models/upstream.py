@@ -1,7 +1,7 @@
-"""Another model server, to which requests are passed on as they are (`serving.check_proxy`).
+"""Another model server, which gets requests unchanged (`serving.check_proxy`).
 
-Belongs here: one request on its way there and back, within bounds. Does not belong here: what is read of the answer
-(`api.check_proxy`), models that Citelock itself asks (`chat`).
+Belongs here: one request on its way there and back, within bounds. Does not belong here: checking the answer
+(`api.check_proxy`), models for Citelock itself (`chat`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_BYTES = 20_000_000
 
 
 class UpstreamError(RedactedError):
-    """It cannot be reached, falls silent, or breaks off; `status`: what whoever asked is answered."""
+    """It cannot be reached, falls silent, or breaks off; `status`: of the response to the caller."""
 
     def __init__(self, message: str, status: int = 502) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class UpstreamError(RedactedError):
 
 @dataclass(frozen=True)
 class UpstreamAnswer:
-    """What it answers, while it comes."""
+    """Its response, while it arrives."""
 
     status: int
     headers: Mapping[str, str]

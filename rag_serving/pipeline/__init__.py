@@ -1,1 +1,1 @@
-"""The life of a question, from who asks to the answer with its receipt."""
+"""The life of a question, from the caller to the answer with its receipt."""

@@ -1,5 +1,4 @@
-"""Questions to the books of a tenant alone: which sources they are asked of, which passages are read, when nothing is
-told.
+"""Questions to the books of a tenant alone: their sources, their passages, their refusals.
 
 Ten candidates are raised by those beside them in their sections, five of them are read in the order of the book; a
 passage that is not near, or an answer that is not sure, is refused in one sentence.

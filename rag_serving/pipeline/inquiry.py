@@ -1,7 +1,7 @@
-"""One question on its way through its stages: what it is asked of, and what each stage leaves for those after it.
+"""One question on its way through its stages: its inputs, and each stage's results for later ones.
 
-Belongs here: what stages leave. Does not belong here: the stages and their order (`ask`), what all questions of a
-tenant share (`tenant`).
+Belongs here: results of stages. Does not belong here: the stages and their order (`ask`), the state shared by a
+tenant's questions (`tenant`).
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ Stages = Sequence[Callable[["Inquiry"], None]]
 
 @dataclass
 class Inquiry:
-    """One question. A stage that reads what no stage before it has left fails with an `AttributeError`.
+    """One question. A stage that reads a result of no earlier stage fails with an `AttributeError`.
 
     Attributes:
-        stages: those that are left.
+        stages: the remaining ones.
         count: results of a search.
-        is_read: whether it was read in its conversation, if it has one.
+        is_read: whether it was resolved in its conversation, if it has one.
         within: filters of every question of its conversation that has none of its own.
-        lease: what is closed when the pages have been read.
-        mode: what is searched; stages before the search do not read it.
+        lease: resources to close when the pages have been read.
+        mode: the mode of the search; stages before it do not read this.
         known: reader classes of the generation.
-        place: where its answer is kept in memory.
-        places: finds quotes on the pages of PDF files; None: nobody does.
-        cited: what was written, with its citations as readers see them.
-        instead: status and text in place of what was written.
-        embedder: embeds its text; None: that of its tenant, which may know it.
+        place: its key in the answer cache.
+        places: locates quotes on the pages of PDF files; None: not available.
+        cited: the answer, with its citations as readers see them.
+        instead: status and text in place of the answer.
+        embedder: embeds its text; None: that of its tenant, with cached vectors.
     """
 
     tenant: TenantServices

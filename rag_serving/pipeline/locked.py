@@ -1,9 +1,8 @@
-"""A question with the passages that were locked for it, or for both of two things that it asks for.
+"""A question with the passages locked for it, or for both of its topics.
 
-Belongs here: what the stages after the lock are given; whether a question is answered as two, the lock of both. Does
-not belong here: searching and locking (`ask`), deciding what is meant (`retrieval.clarity`), telling two questions
-apart (`query.intents`), what is written for each (`answering.selection.selector`), the closing question
-(`answering.clarifying`).
+Belongs here: the input of the stages after the lock; whether a question is answered as two, the lock of both. Does not
+belong here: searching and locking (`ask`), resolving ambiguity (`retrieval.clarity`), splitting two questions
+(`query.intents`), the text for each (`answering.selection.selector`), the closing question (`answering.clarifying`).
 """
 
 from __future__ import annotations
@@ -43,15 +42,15 @@ _AROUND = " \t\r\n.,;:!?"
 
 @dataclass(frozen=True)
 class Locked:
-    """A question with the passages that were locked for it.
+    """A question with the passages locked for it.
 
     Attributes:
-        request: as it was put, both things in one.
-        is_foreign: it is in a language that the pages are not in.
-        parts: what is asked of some of the passages, apart from the others.
-        told: the two things that it asks for, where it asks for two.
+        request: as sent, both topics in one.
+        is_foreign: its language is not one of the pages'.
+        parts: the question's parts, each with its own passages.
+        told: its two topics, if it has two.
         gates: None: those of the configuration.
-        second: the search for the second of two things; its passages are those of the second part.
+        second: the search for the second topic; its passages are those of the second part.
     """
 
     request: QuestionRequest

@@ -1,8 +1,9 @@
-"""What the questions of one tenant share: the published generation, models, memory, receipts, telemetry and logs.
+"""The state shared by the questions of one tenant: the published generation, models, memory, receipts, telemetry and
+logs.
 
-Belongs here: opening, switching and closing it; the pages as one asker may see them, what a question leaves written
-down. Does not belong here: the order of a question's stages (`ask`), which generation is published (`indexes.current`),
-fetching it from an object store (`shared_home`), what logs keep (`hooks`, `telemetry.events`).
+Belongs here: opening, switching and closing it; the pages visible to one asker, the records of a question. Does not
+belong here: the order of a question's stages (`ask`), the published generation (`indexes.current`), fetching it from an
+object store (`shared_home`), contents of logs (`hooks`, `telemetry.events`).
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class NotKeptError(ValueError):
 
 @dataclass(frozen=True)
 class Services:
-    """What a tenant uses beside the published generation."""
+    """A tenant's resources beside the published generation."""
 
     embedder: Embedder
     receipts: ReceiptStore
@@ -150,9 +151,9 @@ def open_sessions(config: Config, tenant: str) -> SessionStore | None:
 
 
 class TenantServices:
-    """What the questions of one tenant share. Safe to use from several threads.
+    """The state shared by the questions of one tenant. Safe to use from several threads.
 
-    A newer generation is picked up between questions; a question keeps the generation it began with.
+    A newer generation is picked up between questions; a question stays with the generation it began with.
     """
 
     def __init__(self, config: Config, tenant: str, published: CurrentGeneration, services: Services) -> None:

@@ -1,1 +1,1 @@
-"""How a question is read: operators, scopes, spelling, and what the asker may be told of."""
+"""The reading of a question: operators, scopes, spelling, and notes to the asker."""

@@ -1,6 +1,6 @@
-"""What a caller narrows a question to: spaces, sources, kinds of page, categories, labels, words of the title.
+"""A caller's filters: spaces, sources, kinds of page, categories, labels, words of the title.
 
-Belongs here: parsing and matching of filters. Does not belong here: who may read what (`access.principals`).
+Belongs here: parsing and matching of filters. Does not belong here: access (`access.principals`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Two things asked in one question: "leave and expenses", "open notes + quick links", "difference between a hold and a
-lock", "what is a berth and how do I book one?".
+"""Two topics in one question: "leave and expenses", "open notes + quick links", "difference between a hold and a lock",
+"what is a berth and how do I book one?".
 
-Belongs here: telling them apart by the words alone, each as a question that can be searched alone.
+Belongs here: splitting them by the words alone, each into a question of its own.
 Does not belong here: whether different pages answer them (`pipeline.locked`).
 """
 

@@ -1,6 +1,6 @@
-"""Questions in a language that the pages are not in, or that the embedding model does not know.
+"""Questions in a language other than the pages', or unknown to the embedding model.
 
-Belongs here: which models know English alone, what their askers are told. Does not belong here: telling languages apart
+Belongs here: the models for English alone, notes to their askers. Does not belong here: detecting languages
 (`models.language_detector`).
 """
 

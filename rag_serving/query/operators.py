@@ -1,6 +1,6 @@
-"""What is written into a query in signs: `space:ENG`, `label:howto`, `title:"…"`, and quoted phrases.
+"""Operators of a query: `space:ENG`, `label:howto`, `title:"…"`, and quoted phrases.
 
-Belongs here: finding and removing them. Does not belong here: what they mean for a search (`filters`,
+Belongs here: finding and removing them. Does not belong here: their meaning for a search (`filters`,
 `retrieval.hybrid`).
 """
 

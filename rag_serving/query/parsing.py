@@ -1,8 +1,8 @@
-"""What a question asks for, before anything is searched: terms with weights, phrases, identifiers, filters, scope.
+"""A query before the search: terms with weights, phrases, identifiers, filters, scope.
 
-Belongs here: reading a query, and a note for each decision, which a person can check; places that it names in words,
-believed only where they name something that exists.
-Does not belong here: searching (`retrieval.hybrid`), who may read what (`access.principals`).
+Belongs here: reading a query, and a note for each decision, which a person can check; places named in words, used only
+if they exist.
+Does not belong here: searching (`retrieval.hybrid`), access (`access.principals`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ IsWord = Callable[[str], bool]
 
 
 class Corpus(Protocol):
-    """What whoever asks may know of the passages."""
+    """The asker's view of the passages' vocabulary."""
 
     @property
     def names(self) -> Names: ...

@@ -1,11 +1,11 @@
 """Misspelt words of a query, read as words of the pages.
 
-A word that no passage holds is read as one that stands there and is one edit away (Damerau-Levenshtein: insertion,
-deletion, substitution, transposition), from eight letters on two; among equals as the more frequent one. Terms are
-stems, and an edit can break the ending by which a word is stemmed (`configuraton`): so it is the edited word that is
-stemmed and looked up, not the stem that is edited.
+A word that is in no passage is read as one that is, at one edit's distance (Damerau-Levenshtein: insertion, deletion,
+substitution, transposition), from eight letters on two; among equals as the more frequent one. Terms are stems, and an
+edit can break a word's ending (`configuraton`): so the edited word is stemmed and looked up, rather than the stem
+edited.
 
-Belongs here: candidates and their order. Does not belong here: which words a caller may be told of (`indexes.view`).
+Belongs here: candidates and their order. Does not belong here: words visible to a caller (`indexes.view`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a question only names, without saying what about it is asked: `rollback`, `explain home`, `what are widgets?`.
+"""The topic of a question that only names it: `rollback`, `explain home`, `what are widgets?`.
 
 Belongs here: reading the topic between question frames; the frames, in lower case and without punctuation, `s` for
-`'s`. Does not belong here: which page is about a topic (`retrieval.clarity`), questions that ask for something of
-their own (they are answered as they are).
+`'s`. Does not belong here: the page of a topic (`retrieval.clarity`), questions with a predicate (they are answered as
+they are).
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ _MEAN = re.compile(r" (?:mean|stand for|do)\Z", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Topic:
-    """What a question names.
+    """The topic of a question.
 
     Attributes:
-        text: the name as it was typed, without what stands around it.
+        text: the name as it was typed, without the question's frame.
         terms: its analyzed terms, each once.
     """
 

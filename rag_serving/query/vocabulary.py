@@ -1,7 +1,6 @@
-"""The names that pages go by: their spaces, labels and titles.
+"""The names of pages: their spaces, labels and titles.
 
-Belongs here: collecting them from tables. Does not belong here: which rows a caller may be told of
-(`indexes.generation`).
+Belongs here: collecting them from tables. Does not belong here: rows visible to a caller (`indexes.generation`).
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Duplicate:
 
 @dataclass(frozen=True)
 class Page:
-    """What a reader may see of a page: at least one passage."""
+    """The visible part of a page: at least one passage."""
 
     passages: tuple[Chunk | Duplicate, ...]  # in order
     original: Original | None

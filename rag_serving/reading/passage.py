@@ -1,6 +1,6 @@
-"""A passage as it is read: its text in blocks, what stands around it, where else it stands.
+"""A passage for reading: its text in blocks, its context, its other occurrences.
 
-Belongs here: one passage of a page. Does not belong here: the page (`page`), HTTP, who may read what (`ReaderView`).
+Belongs here: one passage of a page. Does not belong here: the page (`page`), HTTP, access (`ReaderView`).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What travels between the stages of a question: queries, passages, claims, answers. Plain immutable records."""
+"""The records passed between the stages of a question: queries, passages, claims, answers. Plain and immutable."""

@@ -120,7 +120,7 @@ class SearchResults:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the reader gets."""
+    """The answer for the reader."""
 
     status: Status
     answer: str

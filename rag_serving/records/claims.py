@@ -40,7 +40,7 @@ class RejectedCandidate:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a reply of a model took."""
+    """The usage of a model's reply."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -52,7 +52,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Draft:
-    """What a generator wrote, before anything is believed. No claim, or declined: it found nothing."""
+    """A generator's draft, before verification. No claim, or declined: no answer in the passages."""
 
     claims: tuple[Claim, ...]
     model: str
@@ -68,7 +68,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What verification said of one claim's quote."""
+    """The verdict on one claim's quote."""
 
     claim: Claim
     outcome: Literal["exact", "fuzzy", "swapped", "dropped"]

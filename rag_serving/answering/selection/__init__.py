@@ -1,1 +1,1 @@
-"""Which units of the locked passages answer, and what is shown with them."""
+"""The selection of units of the locked passages that answer, and of their context."""

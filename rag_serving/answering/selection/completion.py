@@ -1,14 +1,13 @@
-"""How much of a passage is shown for a chosen unit: a short passage whole, else what the unit needs to be understood.
+"""The excerpt shown for a chosen unit: a short passage whole, else as much as makes the unit understandable.
 
 The closed list: the introduction of a list, the columns of a row, the steps of a procedure, code with its sentence, the
 sentence that a pronoun points back to, the exception that follows, the paragraph around.
 
 Belongs here: the range of a passage that is shown together. Does not belong here: which unit answers (`selector`), how
-a single unit is put so that it is understood alone (`layout`), the check of what is shown
-(`answering.verification`).
+a single unit is made understandable alone (`layout`), the check of what is shown (`answering.verification`).
 
-Whatever is shown is one verbatim range of the passage wherever it can be, without units that are meant for an
-assistant and without those that lack a part.
+Whatever is shown is one verbatim range of the passage wherever it can be, without units addressed to an assistant and
+without incomplete ones.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""How a chosen unit is told so that it is understood alone: a row with its columns, an item with what leads it in, a
-step with all steps, a line of code with its block.
+"""Excerpts in which a chosen unit is understandable alone: a row with its columns, an item with its lead-in, a step
+with all steps, a line of code with its block.
 
-Belongs here: which verbatim parts of the passage are told together.
-Does not belong here: which unit answers (`selector`), what a passage is made of
-(`text.structure`), the check of parts (`answering.verification`).
+Belongs here: the verbatim parts of the passage that are shown together.
+Does not belong here: which unit answers (`selector`), the structure of a passage (`text.structure`), the check of parts
+(`answering.verification`).
 
-Whatever is told beside the quoted words is handed on as `parts`, which verification looks for one by one.
+All text beside the quoted words is passed on as `parts`, which verification checks one by one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_ITEMS = 12
 
 @dataclass(frozen=True)
 class Excerpt:
-    """What is said, the unit that is quoted for it, and the other verbatim parts of the passage it is made of."""
+    """The text, the unit quoted for it, and its other verbatim parts of the passage."""
 
     text: str
     quoted: Unit
@@ -38,7 +38,7 @@ class Excerpt:
 
 @dataclass(frozen=True)
 class Layout:
-    """A passage whose units are told."""
+    """A passage and the layout of its units."""
 
     chunk: Chunk
 

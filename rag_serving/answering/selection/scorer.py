@@ -1,6 +1,6 @@
-"""What each sign counts for: the weights that the package carries, and an installation's own confidence.
+"""The weight of each sign: those of the package, and an installation's own confidence.
 
-Belongs here: the two linear models, the files they are kept in, what such a file must say.
+Belongs here: the two linear models, their files and the format of these.
 Does not belong here: the signs themselves (`signs`), learning (`evals/training/train_answers.py`,
 `evals.evaluation.calibrate`).
 """

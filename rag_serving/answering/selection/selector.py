@@ -1,11 +1,11 @@
 """The selection: which units of the locked passages answer, best first, and with what confidence. It needs no model.
 
 Each unit is scored by its signs (`signs`, `scorer`); a passage is as good as its best unit. A question of two parts
-gets the best unit of each. Who states a claim gets the units that bear on it.
+gets the best unit of each. A claim gets the units that bear on it.
 
 Belongs here: which units answer, as claims of the page's own words.
-Does not belong here: which units there are (`statements`), what is shown with one (`completion`), what is quoted
-(`answering.quotes`), when an answer is withheld (`answering.gates`), and whether all of it stands in the pages
+Does not belong here: the candidates (`statements`), their context (`completion`), the quoted words
+(`answering.quotes`), withholding an answer (`answering.gates`), and whether all of it is in the pages
 (`answering.verification`).
 """
 
@@ -35,7 +35,7 @@ StoredSimilarity = Callable[[Sequence[str]], Sequence[float | None]]
 
 @dataclass(frozen=True)
 class QuestionPart:
-    """What is asked of some passages of the lock, apart from the others.
+    """The part of a question that some locked passages answer.
 
     Attributes:
         weights: of its terms.
@@ -112,11 +112,11 @@ _MOST_BESIDE = 60  # words of such a passage: three whole ones had 220 words at 
 
 @dataclass(frozen=True)
 class Selecting:
-    """How units are chosen and quoted.
+    """The settings for choosing and quoting units.
 
     Attributes:
         similarity: compares units with the question by meaning; without it words alone decide.
-        tables: what signs weigh; without them the package's.
+        tables: the weights of signs; without them the package's.
     """
 
     similarity: Similarity | None = None
@@ -139,7 +139,7 @@ DEFAULTS = Selecting()
 
 @dataclass(frozen=True)
 class Quoting:
-    """What the words of a quote are chosen by.
+    """The criteria for the words of a quote.
 
     Attributes:
         analyze: gives the terms of a text as the question has them.

@@ -1,7 +1,7 @@
-"""What speaks for a unit of a passage as the answer to a question: fifteen signs, as numbers.
+"""The fifteen numeric signs that a unit of a passage answers a question.
 
 Belongs here: the question as it is compared, the signs of a unit in its passage.
-Does not belong here: what each counts (`scorer`), which units there are (`statements`), which are chosen (`selector`).
+Does not belong here: their weights (`scorer`), the candidates (`statements`), the choice (`selector`).
 
 A sign counts only in its own direction: more of the question covered never makes an answer less likely.
 """

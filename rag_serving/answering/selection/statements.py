@@ -1,8 +1,7 @@
-"""The units of the locked passages that could answer a question, with the terms of what stands around them.
+"""The units of the locked passages that could answer a question, with the terms of their context.
 
-Belongs here: which units of a passage say something, what is compared with a question by meaning.
-Does not belong here: what speaks for a unit (`signs`), which one answers (`selector`), what is shown of it
-(`completion`).
+Belongs here: the meaningful units of a passage, the text compared with a question by meaning.
+Does not belong here: the signs of a unit (`signs`), the choice (`selector`), the excerpt (`completion`).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _MOST_CARRIED = 200
 
 @dataclass(frozen=True)
 class Statement:
-    """A unit of a locked passage with the terms of what stands around it."""
+    """A unit of a locked passage with the terms of its context."""
 
     index: int  # of the passage in the lock, from 1
     unit: Unit

@@ -1,1 +1,1 @@
-"""Answers by a language model: what it is told, and how what it wrote is read."""
+"""Answers by a language model: its prompt, and the parsing of its reply."""

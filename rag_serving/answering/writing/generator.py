@@ -1,8 +1,8 @@
-"""Writing an answer: the configured model writes a draft from the locked passages; where it cannot, extraction does.
+"""Writing an answer: the configured model drafts it from the locked passages; if it fails, extraction does.
 
-Belongs here: choosing who writes, asking again with less when the prompt was too long, flags and notes of a draft.
-Does not belong here: the extractive generator (`answering.selection.selector`), the wire (`models`), belief in what
-was written (`answering.verification`).
+Belongs here: choosing the writer, trying again with less when the prompt was too long, flags and notes of a draft.
+Does not belong here: the extractive generator (`answering.selection.selector`), the wire (`models`), checking the draft
+(`answering.verification`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Cite = Callable[[int, Unit], Sequence[Claim]]
 
 @dataclass(frozen=True)
 class Selection:
-    """What answers without a model: a draft, and the claims that show a unit."""
+    """The writer without a model: a draft, and the claims that show a unit."""
 
     draft: Callable[[], Draft]
     cite: Cite

@@ -1,9 +1,9 @@
-"""What a model wrote, read as claims: a sentence, the passage it cites, the words it quotes.
+"""Claims in a model's reply: a sentence, the passage it cites, the words it quotes.
 
-A citation may stand before or behind the full stop, before its sentence, or with its quote in a sentence, a line or a
-block of their own. A sentence that quotes nothing is a claim without a quote.
+A citation may be before or after the full stop, before its sentence, or with its quote in a sentence, a line or a block
+of their own. A sentence that quotes nothing is a claim without a quote.
 
-Belongs here: what a reply says. Does not belong here: whether that is true (`answering.verification`).
+Belongs here: parsing a reply. Does not belong here: checking it (`answering.verification`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _LONGEST_RANGE, _LONGEST_NAME, _LONGEST_TAIL = 5, 80, 200
 
 
 class Marks:
-    """What was replaced by private characters."""
+    """Text replaced by private characters."""
 
     def __init__(self) -> None:
         self._found: dict[int, list[tuple[str, str]]] = {_QUOTES: [], _CODES: [], _MARKERS: []}
@@ -158,7 +158,7 @@ _SHORTEST_CODE = 8
 
 @dataclass(frozen=True)
 class Parsed:
-    """What a reply says."""
+    """A parsed reply."""
 
     claims: tuple[Claim, ...]
     declined: bool  # it says that nothing was found
@@ -168,7 +168,7 @@ class Parsed:
 
 @dataclass
 class _ReplyPart:
-    """A sentence with the marks in it, and those that stand behind it as its evidence."""
+    """A sentence with the marks in it, and those after it as its evidence."""
 
     shown: str
     evidence: str = ""

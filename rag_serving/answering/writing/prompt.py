@@ -1,16 +1,15 @@
 """The prompt: the strict rules, the locked passages as `[1..N]`, fenced as data, within the model's budget of tokens.
 
-The rules stand first and know no fence, so that servers keep them in their prompt caches; the word of the fence is told
-behind them, with the passages, which differ from question to question anyway. Before the passages stand the sentences
-that extraction would answer with: a small model finds by them what it is asked for.
+The rules come first and mention no fence, so that servers can cache them as a prefix; the word of the fence follows
+with the passages, which differ from question to question anyway. Before the passages come the sentences that extraction
+would answer with: they guide a small model.
 
-Belongs here: what a model is told, which passages it gets to see, and what beside them, each part within its budget:
-concepts, what the application shows, and of earlier turns the questions alone, since an answer may hold text of a page
-that its reader may read no more. Nothing of that can be quoted: claims are verified against the passages. Pointing:
-a model names the units of the passages that answer, shown as numbered lines, and writes nothing; whatever it says, only
-whole units of the pages can come of it.
-Does not belong here: sending it (`models`), what it makes of it (`parsing`), what is locked (`answering.lock`), what a
-fence is (`text.fences`).
+Belongs here: the prompt's rules, the passages shown, and the parts beside them, each within its budget: concepts, the
+application's state, and of earlier turns the questions alone, since an answer may hold text of a page that its reader
+may read no more. Nothing of that can be quoted: claims are verified against the passages. Pointing: a model names the
+answering units of the passages, shown as numbered lines, and writes nothing; whatever its reply, the result is whole
+units of the pages.
+Does not belong here: sending it (`models`), the reply (`parsing`), the lock (`answering.lock`), fences (`text.fences`).
 """
 
 from __future__ import annotations
@@ -130,8 +129,8 @@ The most relevant sentences of the passages, each with a quote and its passage a
 
 @dataclass(frozen=True)
 class Material:
-    """What an answer is written from: the question, the locked passages, what extraction would answer of them, and what
-    the question is asked beside."""
+    """The input of an answer: the question, the locked passages, extraction's answer from them, and the
+    circumstances."""
 
     question: str
     lock: Lock
@@ -141,7 +140,7 @@ class Material:
 
 @dataclass(frozen=True)
 class AnswerPrompt:
-    """What is sent, and what was done to the passages for it."""
+    """A prompt, and what was done to the passages for it."""
 
     messages: tuple[PromptMessage, ...]
     shown: tuple[int, ...]  # the passages of the lock that the model sees
@@ -332,7 +331,7 @@ _FENCED_JSON = re.compile(r"\{[^{}]{0,2000}\}")
 
 @dataclass(frozen=True)
 class Pointing:
-    """What is sent, and which unit each number stands for."""
+    """A prompt, and the unit of each number."""
 
     messages: tuple[PromptMessage, ...]
     units: tuple[tuple[int, Unit], ...]  # (passage of the lock from 1, unit), the first has number 1

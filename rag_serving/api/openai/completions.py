@@ -3,8 +3,7 @@
 The last message of the user is the question; the answer comes as Markdown with its sources, and as annotations.
 Streamed or not, nothing is sent that was not verified. https://platform.openai.com/docs/api-reference/chat
 
-Belongs here: the shapes of that format. Does not belong here: what is asked, and the reply's text
-(`exchange`).
+Belongs here: the shapes of that format. Does not belong here: the question, and the reply's text (`exchange`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A conversation in OpenAI's format as what Citelock can be asked, and what a chat client is shown of the answer.
+"""The question in a conversation of OpenAI's format, and the answer as a chat client sees it.
 
-Belongs here: which message is the question, what the others are used for, asking; an answer's Markdown, where its
-citations stand in it, how long it is; prompts that chat clients send on their own. Does not belong here: the shapes of
+Belongs here: choosing the question among the messages, the use of the others, running it; an answer's Markdown, the
+positions of its citations, its length; prompts that chat clients send on their own. Does not belong here: the shapes of
 requests and answers (`completions`, `responses`).
 
-Clients ask for a title, tags, questions to go on with, behind the conversation. Such prompts ask nothing of the pages:
-they are answered here, at once, from the conversation that they quote, and cite nothing. Known are the prompts of Open
+Clients request a title, tags or follow-up questions behind the conversation. Such prompts are not about the pages: they
+are answered here, at once, from the conversation that they quote, and cite nothing. Supported are the prompts of Open
 WebUI (`### Task:` … `<chat_history>`, an answer in JSON) and of LibreChat and others (a title for the conversation, in
 plain text).
 """

@@ -38,7 +38,7 @@ Mode = Literal["corpus", "selected_text"]
 
 
 class ChosenModel(NamedTuple):
-    """Who asks which model."""
+    """A caller and the requested model."""
 
     caller: Principal
     mode: Mode

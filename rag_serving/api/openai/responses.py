@@ -1,9 +1,9 @@
-"""`POST /v1/responses`: the format that newer clients speak in place of chat completions.
+"""`POST /v1/responses`: the format of newer clients, in place of chat completions.
 
 https://platform.openai.com/docs/api-reference/responses
 
-Belongs here: its shapes, whole and streamed. Does not belong here: what is asked, and the reply's
-text (`exchange`). Nothing is stored: a client sends the conversation with each request.
+Belongs here: its shapes, whole and streamed. Does not belong here: the question, and the reply's text (`exchange`).
+Nothing is stored: a client sends the conversation with each request.
 """
 
 from __future__ import annotations

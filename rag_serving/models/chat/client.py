@@ -1,11 +1,11 @@
-"""What chat servers have in common: patience with a deadline, retries, limits on what comes back.
+"""The common parts of chat servers' clients: patience with a deadline, retries, limits on replies.
 
 A server is never trusted to end: the whole reply has a deadline, so has its first token and every next one, its bytes
 and characters are limited, and a loop is cut. All of it runs in an event loop of its own thread, because only there
 can a request be abandoned at any point, a name look-up included.
 
-Belongs here: what is asked of any chat server, the reply, tokens, when to give up.
-Does not belong here: what goes over the wire (`providers`), prompts, what a reply means.
+Belongs here: requests to any chat server, the reply, tokens, giving up. Does not belong here: wire formats
+(`providers`), prompts, the meaning of a reply.
 """
 
 from __future__ import annotations

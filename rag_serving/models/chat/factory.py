@@ -1,6 +1,6 @@
-"""The language model that the configuration asks for.
+"""The configured language model.
 
-Belongs here: which class answers for which provider.
+Belongs here: the class of each provider.
 Does not belong here: the classes; the extractive generator, which is no model (`answering.selection.selector`).
 """
 

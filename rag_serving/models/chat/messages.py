@@ -16,7 +16,7 @@ _LOOP_PART, _LOOP_WINDOW, _LOOP_TIMES = 48, 1600, 8
 
 @dataclass(frozen=True)
 class PromptMessage:
-    """One turn of a conversation."""
+    """One message of a prompt."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -24,7 +24,7 @@ class PromptMessage:
 
 @dataclass(frozen=True)
 class Piece:
-    """What one event of a stream says: more text, or why the text ends, or the tokens that were counted."""
+    """One event of a stream: more text, the reason for its end, or the counted tokens."""
 
     text: str = ""
     finish: str | None = None
@@ -35,7 +35,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model wrote; `cut` where it did not come to its own end."""
+    """A model's reply; `cut` if it did not come to its own end."""
 
     text: str
     prompt_tokens: int

@@ -1,6 +1,6 @@
-"""The embedding model that the configuration asks for.
+"""The configured embedding model.
 
-Belongs here: which class answers for which provider.
+Belongs here: the class of each provider.
 Does not belong here: the classes.
 """
 

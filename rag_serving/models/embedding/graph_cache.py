@@ -1,9 +1,8 @@
-"""What opening needs, kept between starts: graphs of encoders, whose making takes as long as opening one does, and the
+"""Inputs of opening a model, cached between starts: graphs of encoders, which take as long to make as to open, and the
 digests of a model's files.
 
-Belongs here: a file for each, named by what it is made from and signed by the installation.
-Does not belong here: the graphs (`local`), the weights, which stay in their own file
-(`weights`).
+Belongs here: a file for each, named by its inputs and signed by the installation.
+Does not belong here: the graphs (`local`), the weights, which stay in their own file (`weights`).
 """
 
 from __future__ import annotations

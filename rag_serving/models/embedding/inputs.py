@@ -1,7 +1,7 @@
-"""What an encoder is given: texts with their prompts, in batches that are bounded by their tokens, padded.
+"""The input of an encoder: texts with their prompts, in batches bounded by their tokens, padded.
 
-Belongs here: pure decisions over lengths, padding, how prompts show in a model's name. Does not belong here: tokens,
-models, the prompts themselves (configuration).
+Belongs here: pure decisions over lengths, padding, prompts in a model's name. Does not belong here: tokens, models, the
+prompts themselves (configuration).
 
 The padding of transformers walks through every token in Python: with a fast GPU that took longer than the model.
 """

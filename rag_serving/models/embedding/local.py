@@ -50,7 +50,7 @@ _Batch = Sequence[_Window]
 
 
 class LocalSettings(NamedTuple):
-    """How texts are embedded; see `embedding` in the configuration."""
+    """Settings of an embedding model; see `embedding` in the configuration."""
 
     query_prompt: str = ""
     document_prompt: str = ""
@@ -64,7 +64,7 @@ _DEFAULTS = LocalSettings()
 
 
 class LocalEmbedder:
-    """A BERT sentence encoder in float32, for passages on a GPU where there is one; for questions in int8 if asked for.
+    """A BERT sentence encoder in float32, for passages on a GPU if there is one; for questions in int8 if configured.
 
     A text longer than the encoder reads at once is cut into contiguous windows of equal size, whose vectors are
     averaged by their token counts and normalized again, so that it is not judged by its beginning alone; passages that
@@ -269,7 +269,7 @@ def _kept_graph(
 
 @dataclass(frozen=True)
 class Tensor:
-    """Where a tensor's bytes are in its file."""
+    """A tensor's byte range in its file."""
 
     shape: list[int]
     offset: int
@@ -386,8 +386,8 @@ class _Graph:
 
 
 class _ByteGraph(_Graph):
-    """A graph that multiplies bytes: weights of 7 bits, on a scale for each output; what they are multiplied with of 8,
-    on one scale for all tokens, found as they come.
+    """A graph that multiplies bytes: weights of 7 bits, on a scale for each output; activations of 8, on one scale for
+    all tokens, computed on the fly.
 
     Two things bring the vectors much nearer to those of float32, for a few hundredths of the time: value projections,
     which go straight into the sentence's vector, stay as they are, and tokens are levelled before each product.

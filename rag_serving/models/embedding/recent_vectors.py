@@ -1,12 +1,12 @@
-"""Vectors of recent questions, kept in memory for whoever asked them.
+"""Vectors of recent questions, in memory, for their askers.
 
-Belongs here: what is kept, for whom, and how much. Does not belong here: vectors of passages, a model
-that fails (`models.lazy_embedder`).
+Belongs here: the cache, its owners, its size. Does not belong here: vectors of passages, a failing model
+(`models.lazy_embedder`).
 
-A question that comes back within the last `limit` is answered without the model, even while the model is down. How
-fast an answer comes would tell whether somebody else asked the same before, so a vector serves only the user who asked;
-callers without a user name are not told apart, and nothing is kept for them unless `anonymous` says that they are one
-person.
+A question that comes back within the last `limit` is answered without the model, even while the model is down. The
+speed of an answer would reveal whether somebody else asked the same before, so a vector serves only its own user;
+callers without a user name are indistinguishable, and nothing is cached for them unless `anonymous` says that they are
+one person.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class RecentVectors:
 
 
 class _Remembering:
-    """An `Embedder` that asks for questions in the name of one asker; of none (None) it keeps nothing."""
+    """An `Embedder` for the questions of one asker; for none (None) it caches nothing."""
 
     def __init__(self, recent: RecentVectors, embedder: Embedder, asker: str | None) -> None:
         self._recent, self._embedder, self._asker = recent, embedder, asker

@@ -1,9 +1,9 @@
-"""What embedding servers have in common: batches, patience, and distrust of what comes back.
+"""The common parts of embedding servers' clients: batches, patience, and distrust of responses.
 
-Belongs here: prompts, batching, retries, checks of the answered vectors.
-The wire: `/api/embed` and `/api/tags` of Ollama (https://github.com/ollama/ollama/blob/main/docs/api.md) by its
-package, and `POST {base_url}/embeddings` (https://platform.openai.com/docs/api-reference/embeddings/create) of LM
-Studio, vLLM, llama.cpp and OpenAI itself. Does not belong here: what every model server does (`http`).
+Belongs here: prompts, batching, retries, checks of the answered vectors. The wire: `/api/embed` and `/api/tags` of
+Ollama (https://github.com/ollama/ollama/blob/main/docs/api.md) by its package, and `POST {base_url}/embeddings`
+(https://platform.openai.com/docs/api-reference/embeddings/create) of LM Studio, vLLM, llama.cpp and OpenAI itself. Does
+not belong here: the parts common to all model servers (`http`).
 """
 
 from __future__ import annotations

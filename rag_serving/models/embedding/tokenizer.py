@@ -1,4 +1,4 @@
-"""Tokens and where they stand in the text.
+"""Tokens and their positions in the text.
 
 Belongs here: the tokenizer file, character offsets for chunking, token ids for the local encoder.
 Does not belong here: chunk borders, batches.

@@ -1,6 +1,6 @@
-"""What the local model's tokenizer says of texts: which words are whole in its vocabulary, how many tokens a text has.
+"""The local model's vocabulary: which words are whole in it, and the number of tokens of a text.
 
-Belongs here: asking the tokenizer. Does not belong here: corrections (`query.spelling`), what a language model's server
+Belongs here: calls of the tokenizer. Does not belong here: corrections (`query.spelling`), a language model's own
 counts.
 """
 
@@ -42,7 +42,7 @@ class TokenCount:
 
 
 class Words:
-    """The words of the local model's vocabulary, opened when first asked. Safe to use from several threads."""
+    """The words of the local model's vocabulary, opened on first use. Safe to use from several threads."""
 
     def __init__(self, config: Embedding, graphs: GraphCache | None = None) -> None:
         self._config, self._graphs = config, graphs

