@@ -29,6 +29,7 @@ from rag_assets.runs import ProjectJobs
 from rag_assets.sensors import (
     alert_when_a_build_fails,
     ingest_uploads,
+    notify_followers,
     publish_when_sources_changed,
     register_partitions,
     report_when_published,
@@ -197,6 +198,7 @@ def build_defs(config_path: Path | None = None, **resources: Any) -> dg.Definiti
             publish_when_sources_changed,
             report_when_published,
             watch_sources,
+            notify_followers,
             alert_when_a_build_fails,
         ],
         resources={**usual, **resources},

@@ -26,6 +26,7 @@ from rag_assets.monitoring.alerts import (
     send,
     write_memory,
 )
+from rag_assets.monitoring.notices import notify
 from rag_assets.partitions import SOURCES, TENANTS, changes, limit_pools, partitions_in_flight
 from rag_assets.publishing.documents import note_stopped
 from rag_assets.resources import Installation
@@ -38,6 +39,9 @@ from rag_assets.uploads import JOB as ADD_DOCUMENTS
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.escaping.redaction import redacted
+from rag_serving.indexes.current import UnpublishedError
+from rag_serving.indexes.databases import RemoteError
+from rag_serving.receipts.receipt import ReceiptError
 
 Decision: TypeAlias = dg.SensorResult | dg.SkipReason
 Decide: TypeAlias = Callable[[dg.SensorEvaluationContext, Config], Decision]
@@ -205,6 +209,33 @@ def watch_sources(context: dg.SensorEvaluationContext, config: Config) -> Decisi
     )
 
 
+@configured_sensor(
+    name="notify_followers",
+    minimum_interval_seconds=30,
+    description="After each publication, and while a notice is not delivered: tells users who follow an answer that "
+    "its pages say something else now. `published_generation` shows how many answers no longer match their pages.",
+)
+def notify_followers(context: dg.SensorEvaluationContext, config: Config) -> Decision:
+    store, seen, done, told = Store(config.home), read_marks(context.cursor), dict[str, str](), list[str]()
+    for tenant in sorted(config.tenants) if config.monitoring.sends_notices else ():
+        mark = f"{store.current(tenant)}:{_publication_number(store, tenant)}"
+        if seen.get(tenant) != mark:
+            try:
+                counts = notify(config, tenant)
+            except (ReceiptError, UnpublishedError, RemoteError) as error:
+                told.append(f"{tenant}: {redacted(str(error))}")
+                continue
+            told.append(f"{tenant}: {counts.line}")
+            if counts.followed:
+                observed = dg.AssetObservation("published_generation", partition=tenant, metadata=vars(counts))
+                context.instance.report_runless_asset_event(observed)
+            if counts.undelivered:
+                continue
+        done[tenant] = mark
+    reason = "; ".join(told) or "nothing was published since"
+    return dg.SensorResult(skip_reason=dg.SkipReason(reason), cursor=json.dumps(done))
+
+
 @dg.run_failure_sensor(
     name="alert_when_a_build_fails",
     minimum_interval_seconds=15,
@@ -309,6 +340,14 @@ def configured(installation: Installation) -> Config | dg.SkipReason:
         return installation.config()
     except ConfigError as error:
         return dg.SkipReason(str(error))
+
+
+def read_marks(cursor: str | None) -> dict[str, str]:
+    """Return the publications that the last tick saw; nothing where that cannot be read."""
+    try:
+        return {str(tenant): str(mark) for tenant, mark in json.loads(cursor or "{}").items()}
+    except (ValueError, AttributeError):
+        return {}
 
 
 def read_uploads_seen(cursor: str | None) -> dict[str, tuple[str, float]]:

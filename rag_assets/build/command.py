@@ -153,6 +153,7 @@ class BuildRun:
             else:
                 summary.tenants = self._publish(tenants, full, retry_contexts, summary)
                 self._count_searched(tenants, summary)
+                self._notify(tenants)
         finally:
             if self._runner is not None:
                 self._runner.close()
@@ -175,6 +176,21 @@ class BuildRun:
             keys = [key for key in summary.sources if self._config.sources[key].tenant == tenant]
             for key, pages in searched_pages(self._store, tenant, keys).items():
                 summary.sources[key]["pages_searched"] = pages
+
+    def _notify(self, tenants: Collection[str]) -> None:
+        """Send notices of changed answers, whether Dagster runs or not."""
+        if not self._config.monitoring.sends_notices:
+            return
+        from rag_assets.monitoring.notices import notify
+        from rag_serving.indexes.current import UnpublishedError
+        from rag_serving.indexes.databases import RemoteError
+        from rag_serving.receipts.receipt import ReceiptError
+
+        for tenant in tenants:
+            try:
+                notify(self._config, tenant)
+            except (ReceiptError, UnpublishedError, RemoteError) as error:
+                print(for_log(f"{tenant}: no notices of changed answers were sent ({error})"), file=sys.stderr)
 
     def _note_unchanged(self, keys: Iterable[str]) -> None:
         """A source that was looked at and had nothing new counts as synced, unless another build is at it."""

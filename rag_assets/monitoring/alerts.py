@@ -165,7 +165,7 @@ def send(event: Event, monitoring: Monitoring) -> list[str]:
     if monitoring.alert_command:
         results.append(f"command {monitoring.alert_command[0]}: {_run(monitoring.alert_command, body, limit)}")
     if monitoring.alert_url_env:
-        results.append(f"webhook of {monitoring.alert_url_env}: {_post(monitoring.alert_url_env, body, limit)}")
+        results.append(f"webhook of {monitoring.alert_url_env}: {post(monitoring.alert_url_env, body, limit)}")
     return results
 
 
@@ -190,23 +190,23 @@ def _run(command: list[str], body: str, limit: float) -> str:
     return "taken" if process.returncode == 0 else f"failed with status {process.returncode}"
 
 
-def _post(variable: str, body: str, limit: float) -> str:
-    """Post to the address in a variable; the address is a secret, and kept out of messages."""
+def post(variable: str, body: str, limit: float, headers: Mapping[str, str] | None = None) -> str:
+    """Post JSON to the address in a variable and return the result; the address is a secret, and kept out of it."""
     url = os.environ.get(variable, "").strip()
     if not url:
         return "the variable is empty"
     results: list[str] = []
     # A server that answers one byte a second stays below every limit of the client.
-    thread = threading.Thread(target=lambda: results.append(_posted(url, body, limit)), daemon=True)
+    thread = threading.Thread(target=lambda: results.append(_posted(url, body, limit, headers or {})), daemon=True)
     thread.start()
     thread.join(limit)
     return results[0] if results else f"did not answer within {limit:g} s"
 
 
-def _posted(url: str, body: str, limit: float) -> str:
+def _posted(url: str, body: str, limit: float, more: Mapping[str, str]) -> str:
     import httpx
 
-    headers = {"content-type": "application/json"}
+    headers = {"content-type": "application/json", **more}
     try:
         with httpx.Client(timeout=limit) as client, client.stream("POST", url, content=body, headers=headers) as reply:
             return "taken" if reply.is_success else f"answered {reply.status_code}"

@@ -276,6 +276,8 @@ ROUTES: Mapping[str, Access] = {
     "GET /v1/receipts/{identifier}": "reader",
     "POST /v1/receipts/{identifier}/share": "reader",
     "DELETE /v1/receipts/{identifier}/share": "reader",
+    "POST /v1/receipts/{identifier}/subscription": "reader",
+    "DELETE /v1/receipts/{identifier}/subscription": "reader",
     "POST /v1/receipts/{identifier}/verify": "reader",
     "POST /v1/feedback": "reader",
     "POST /v1/sessions": "reader",

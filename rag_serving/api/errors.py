@@ -21,6 +21,7 @@ from rag_serving.api.streams import INTERNAL
 from rag_serving.api.traced import HEADER, trace_of_request
 from rag_serving.api.wire import RequestError, error_response, first_fault
 from rag_serving.ask import RETRIEVAL_DOWN, RETRIEVAL_OFF
+from rag_serving.checking.guarantee import NoChannelError
 from rag_serving.conversations.sessions import SessionError
 from rag_serving.degradation.phases import RetrievalOffError
 from rag_serving.hooks import AUDIT_DOWN, AuditUnavailableError, BudgetError, BudgetsAwayError
@@ -28,6 +29,7 @@ from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.databases import RemoteError
 from rag_serving.query.filters import FilterError
 from rag_serving.receipts.receipt import NotTheAskerError, ReceiptError, ReceiptsAwayError
+from rag_serving.receipts.subscriptions import TooManyError
 from rag_serving.retrieval.hybrid import RetrievalError
 
 RETRY_AFTER_S = 30
@@ -57,6 +59,8 @@ _REFUSALS: dict[type[Exception], ErrorResponse] = {
     FilterError: ErrorResponse(400, "BAD_REQUEST"),
     ReceiptError: ErrorResponse(404, "NOT_FOUND", "there is no such receipt", level=logging.INFO),
     NotTheAskerError: ErrorResponse(403, "FORBIDDEN", "only who asked, or an operator, may share an answer"),
+    NoChannelError: ErrorResponse(501, "NOTICES_OFF"),
+    TooManyError: ErrorResponse(409, "TOO_MANY"),
     ReceiptsAwayError: _AWAY("UNAVAILABLE", "receipts cannot be read at the moment", level=logging.ERROR),
     AuditUnavailableError: _AWAY("AUDIT_UNAVAILABLE", AUDIT_DOWN, level=logging.ERROR),
     SessionError: _AWAY("UNAVAILABLE", "sessions cannot be read at the moment", level=logging.ERROR),

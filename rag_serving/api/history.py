@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter
@@ -19,7 +20,9 @@ from rag_serving.api.bodies import Body, Name, Text
 from rag_serving.api.service import Caller, CurrentService
 from rag_serving.api.wire import RequestError
 from rag_serving.ask import Pipeline
+from rag_serving.checking.guarantee import follow
 from rag_serving.conversations.sessions import SessionStore
+from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.telemetry.events import MAX_COMMENT_CHARS, FeedbackVerdict
 
 router = APIRouter()
@@ -62,8 +65,12 @@ def receipt(identifier: str, caller: Caller, service: CurrentService) -> JSONRes
 
 @router.post("/v1/receipts/{identifier}/share")
 def share(identifier: str, caller: Caller, service: CurrentService) -> JSONResponse:
-    """Show a receipt to everybody who may read all of its passages; its asker or an operator may."""
-    service.pipelines[caller.tenant].proofs.share(caller, identifier)
+    """Show a receipt to everybody who may read all of its passages; its asker or an operator may. Who shares it follows
+    it, where notices are sent."""
+    pipeline = service.pipelines[caller.tenant]
+    pipeline.proofs.share(caller, identifier)
+    with suppress(ReceiptError):
+        follow(pipeline, caller, identifier)
     return JSONResponse({"receipt_id": identifier, "shared": True, "path": f"/a/{identifier}"})
 
 
@@ -71,6 +78,20 @@ def share(identifier: str, caller: Caller, service: CurrentService) -> JSONRespo
 def unshare(identifier: str, caller: Caller, service: CurrentService) -> Response:
     """Show a receipt to its asker and operators alone again."""
     service.pipelines[caller.tenant].proofs.share(caller, identifier, is_shared=False)
+    return Response(status_code=204)
+
+
+@router.post("/v1/receipts/{identifier}/subscription")
+def subscribe(identifier: str, caller: Caller, service: CurrentService) -> JSONResponse:
+    """Subscribe a caller, who may see the receipt, to changes of the answer."""
+    follow(service.pipelines[caller.tenant], caller, identifier)
+    return JSONResponse({"receipt_id": identifier, "subscribed": True})
+
+
+@router.delete("/v1/receipts/{identifier}/subscription", status_code=204)
+def unsubscribe(identifier: str, caller: Caller, service: CurrentService) -> Response:
+    """End the caller's subscription; the reply is the same if there is none."""
+    service.pipelines[caller.tenant].subscriptions.remove(caller, identifier)
     return Response(status_code=204)
 
 

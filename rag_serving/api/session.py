@@ -139,6 +139,10 @@ def _answer(config: Config, reader: dict[str, Any] | None, session: Session | No
             "selection_chars": MAX_SELECTION_CHARS,
             "document_bytes": config.serving.max_document_bytes,
         },
-        "features": {"feedback": config.telemetry.enabled, "documents": _may_upload(config, reader)},
+        "features": {
+            "feedback": config.telemetry.enabled,
+            "documents": _may_upload(config, reader),
+            "notices": config.monitoring.sends_notices,
+        },
     }
     return JSONResponse(content, headers=_NO_STORE)

@@ -269,6 +269,35 @@ def receipt_verify(
         raise typer.Exit(FAILED)
 
 
+@receipt_app.command("watch")
+def receipt_watch(
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="The answer's receipt_id.")],
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    user: User = None,
+    group: Groups = None,
+    stop: Annotated[bool, typer.Option("--stop", help="Send no more notices.")] = False,
+) -> None:
+    """Send a user notices when the pages of an answer say something else than the answer.
+
+    \b
+    citelock receipt watch 3f9c2a71d05e4b8896aa10c47d2be6f3 --user ann@acme.example
+    citelock receipt watch 3f9c2a71d05e4b8896aa10c47d2be6f3 --user ann@acme.example --stop
+
+    After each publication the cited pages are compared as the user may read them then. A notice has the words before
+    and now, and goes to `monitoring.notice_folder` and `monitoring.notice_url_env`.
+    """
+    from rag_serving.checking.guarantee import follow
+
+    with open_pipeline(config, tenant) as pipeline:
+        principal = principal_of(pipeline, user, group)
+        if stop:
+            pipeline.subscriptions.remove(principal, identifier)
+        else:
+            follow(pipeline, principal, identifier)
+    typer.echo("no more notices are sent" if stop else "notices are sent when the answer changes")
+
+
 def filters_of(space: list[str] | None, labels: list[str] | None, title: str | None) -> Filters | None:
     """Return the filters that these options say; None without any."""
     from rag_serving.query.filters import parse_filters

@@ -415,6 +415,18 @@ class Monitoring(Section):
     alert_url_env: str | None = None
     """Environment variable with a webhook for alerts. Slack and Mattermost show its `text`. null: none."""
     alert_timeout_s: ClassVar[float] = 5  # seconds after which an alert that was not accepted is abandoned
+    notice_folder: Path | None = None
+    """Folder for e-mails (.eml) to users who follow an answer that changed. A mail server collects them. null: none."""
+    notice_url_env: str | None = None
+    """Environment variable with a webhook for the same notices. It passes each to its `user` alone: a notice quotes
+    pages that others may not read. null: none."""
+    notice_secret_env: str = Field("CITELOCK_NOTICE_SECRET", min_length=1)
+    """Environment variable with the secret that signs notices to the webhook (`X-Hub-Signature`). Required for it."""
+
+    @property
+    def sends_notices(self) -> bool:
+        """Return whether users can be told that an answer changed."""
+        return bool(self.notice_folder or self.notice_url_env)
 
 
 class Prompt(Section):

@@ -42,6 +42,7 @@ from rag_serving.receipts.proofs import Chunks, Proof, Proofs
 from rag_serving.receipts.recording import ReceiptWriter, telemetry_of
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
+from rag_serving.receipts.subscriptions import Subscriptions
 from rag_serving.records.answers import Answer, SearchResults
 from rag_serving.records.claims import EXTRACTIVE
 from rag_serving.records.flags import NEARLY_SPENT
@@ -164,6 +165,7 @@ class TenantServices:
         self.log = QuestionLog(services.telemetry)
         self.secrecy = Secrecy(config.home, config.telemetry.store_questions)
         self.proofs = Proofs(config, tenant, published, services.receipts, self.secrecy)
+        self.subscriptions = Subscriptions(config, tenant)
         self.sessions = open_sessions(config, tenant)
         self.sidecar = services.reranker
         self.mode: Mode | None = None  # what is searched in place of any phase

@@ -21,6 +21,7 @@ from rag_serving.artifacts.store import Store, make_private
 from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError, canonical, receipt_id, signature
 from rag_serving.receipts.rows import KEY_PURPOSE as SHARES
 from rag_serving.receipts.rows import ReceiptTable, StoredReceipt, StoredShare, asker_mark
+from rag_serving.receipts.subscriptions import forget_subscriber
 
 if TYPE_CHECKING:
     from rag_serving.config.loading import Config
@@ -173,11 +174,12 @@ class ReceiptStore:
         return row.id
 
     def forget(self, tenant: str, asker: str) -> int:
-        """Delete the receipts of an asker; return how many there were.
+        """Delete the receipts of an asker, and what he follows; return how many receipts there were.
 
         Raises:
             ReceiptError: a database cannot be written.
         """
+        forget_subscriber(self._home, tenant, asker)
         return sum(table.remove(tenant, asker, None) for table in self._tables)
 
     def _expire(self) -> None:

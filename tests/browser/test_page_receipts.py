@@ -40,7 +40,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def address(home: Path) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CITELOCK_TOKENS", json.dumps(TOKENS))
-        with running(create_app(configuration(home, serving={"auth": "tokens"}))) as address:
+        with running(
+            create_app(configuration(home, serving={"auth": "tokens"}, monitoring={"notice_folder": "mail"}))
+        ) as address:
             yield address
 
 
@@ -150,6 +152,16 @@ def test_a_shared_answer_opens_for_those_who_may_read_its_pages(page_of: PageOf)
     expect(absent.get_by_role("alert")).to_have_text(str(stranger.get_by_role("alert").text_content()))
     assert "euros" not in stranger.content()
     assert axe_violations(stranger) == []
+
+
+def test_who_asked_is_told_when_the_answer_changes_or_not(page_of: PageOf) -> None:
+    turn = ask(page_of("bob"), QUESTION)
+    button = turn.get_by_role("button", name="Tell me when this changes")
+    button.click()
+    expect(turn.get_by_text("You will be told when the pages say something else.")).to_be_visible()
+    expect(button).to_have_attribute("aria-pressed", "true")
+    button.click()
+    expect(turn.get_by_text("You will not be told of changes any more.")).to_be_visible()
 
 
 def test_an_answer_that_was_not_shared_opens_for_nobody_else(page_of: PageOf, address: str) -> None:

@@ -2,7 +2,7 @@
 
 import { lazy } from "../ui/lazy";
 import { useState } from "preact/hooks";
-import { load } from "../api/client";
+import { load, send } from "../api/client";
 import type { Answer } from "../api/types";
 import { t } from "../i18n";
 import type { Key } from "../i18n/en";
@@ -19,6 +19,7 @@ const Verify = lazy(() => import("../views/Verify").then(({ Verify }) => Verify)
 /** Show the buttons below an answer and what they open. */
 export function Actions({ question, answer }: { question: string; answer: Answer }) {
   const [panel, setPanel] = useState<"why" | "verify" | null>(null);
+  const [isFollowed, setFollowed] = useState(false);
   const [message, setMessage] = useState<Key | null>(null);
   const { receipt_id: receiptId, citations, outcome } = answer;
   if (answer.status === "clarify" || answer.status === "refused") return null;
@@ -51,6 +52,21 @@ export function Actions({ question, answer }: { question: string; answer: Answer
             {t("share")}
           </Button>
         )}
+        {receiptId && citations.length > 0 && session.value?.features.notices && (
+          <Button
+            kind="quiet"
+            icon="flag"
+            aria-pressed={isFollowed}
+            onClick={() =>
+              void follow(receiptId, !isFollowed).then((key) => {
+                if (key !== "follow.failed") setFollowed(!isFollowed);
+                tell(key);
+              })
+            }
+          >
+            {t("follow")}
+          </Button>
+        )}
         <span class="gap" />
         {receiptId && session.value?.features.feedback !== false && (
           <Feedback receiptId={receiptId} isAnswer={outcome === "told"} />
@@ -70,6 +86,15 @@ export async function copy(text: string, done: Key = "copied"): Promise<Key> {
     return done;
   } catch {
     return "copy.failed";
+  }
+}
+
+async function follow(receiptId: string, isFollowed: boolean): Promise<Key> {
+  try {
+    await send(`/v1/receipts/${encodeURIComponent(receiptId)}/subscription`, { method: isFollowed ? "POST" : "DELETE" });
+    return isFollowed ? "followed" : "follow.ended";
+  } catch {
+    return "follow.failed";
   }
 }
 

@@ -137,7 +137,7 @@ export interface Session {
   csrf: string | null;
   expires_at: string | null;
   limits: { question_chars: number; selection_chars: number; document_bytes?: number };
-  features: { feedback: boolean; documents: boolean };
+  features: { feedback: boolean; documents: boolean; notices: boolean };
 }
 
 export interface FilterChoices {

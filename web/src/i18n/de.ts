@@ -99,6 +99,10 @@ export const de: Record<Key, string> = {
   "copy.failed": "Der Browser hat das Kopieren nicht erlaubt.",
   share: "Teilen",
   shared: "Link kopiert. Öffnen kann ihn, wer die Quellen lesen darf.",
+  follow: "Bei Änderung benachrichtigen",
+  followed: "Sie erfahren es, wenn die Seiten etwas anderes sagen.",
+  "follow.ended": "Sie erfahren von Änderungen nichts mehr.",
+  "follow.failed": "Das hat nicht geklappt. Versuchen Sie es gleich noch einmal.",
   "share.failed": "Die Antwort ließ sich nicht teilen.",
 
   "feedback.helpful": "Hilfreich",

@@ -98,6 +98,10 @@ export const en = {
   "copy.failed": "The browser did not allow copying.",
   share: "Share",
   shared: "Link copied. Anyone who may read the sources can open it.",
+  follow: "Tell me when this changes",
+  followed: "You will be told when the pages say something else.",
+  "follow.ended": "You will not be told of changes any more.",
+  "follow.failed": "This did not work. Try again in a moment.",
   "share.failed": "The answer could not be shared.",
 
   "feedback.helpful": "Helpful",
