@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, localcontext
+from functools import lru_cache
 from itertools import islice
 from typing import get_args
 
@@ -56,6 +57,7 @@ _OPERATIONS = {"sum": "sum of {}", "average": "average of {}", "min": "least of 
 _ADDED = ("number", "money", "duration", "size")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS = 60  # of sums
+_JSON = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 class _PageFields:
@@ -84,11 +86,29 @@ class _PageFields:
         """Return some of them."""
         return _PageFields(self._tables, self._places[list(at)])
 
+    def foremost(self, query: SetQuery) -> _PageFields:
+        """Return those of them that may be the first by a number or a date."""
+        name, is_greatest = query.order or ("", False)
+        if name not in ("updated", "words") or query.first is None:
+            return self
+        values = self._tables.pages[COLUMNS[name]].take(pa.array(self._places))
+        values = pc.cast(values, pa.date32() if name == "updated" else values.type)
+        way = "descending" if is_greatest else "ascending"
+        is_first = np.asarray(pc.rank(values, sort_keys=way, tiebreaker="min")) <= query.first
+        return _PageFields(self._tables, self._places[is_first])
+
+    def _shown(self, name: str) -> Sequence[str]:
+        """Return what is shown of a field of each page."""
+        if name.startswith(PROPERTY) or name == "label":
+            return [", ".join(texts) for texts in self.texts(name)]
+        shown: list[str] = pc.fill_null(_text_column(name, self._tables.pages, self._places), "").to_pylist()
+        return shown
+
     def members(self, query: SetQuery) -> list[SetMember]:
         """Return them as members."""
         fields = _shown_fields(query)
         names = [name.removeprefix(PROPERTY) for name in fields]
-        rows: Iterable[tuple[str, ...]] = zip(*(map(", ".join, self.texts(name)) for name in fields), strict=True)
+        rows: Iterable[tuple[str, ...]] = zip(*map(self._shown, fields), strict=True)
         columns = map(self.column, ("page_id", "title", "url"))
         moments = self._tables.pages["updated_at"].take(pa.array(self._places))
         times = pc.cast(moments, pa.int64()).to_pylist()  # ten times as fast as times of Arrow
@@ -159,8 +179,7 @@ def digest_of(query: SetQuery, members: Sequence[SetMember], value: str | None) 
 
 def sha256_of(shape: object) -> str:
     """Return the SHA-256 of the one JSON text of a shape: keys sorted, no white space."""
-    written = json.dumps(shape, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(written.encode()).hexdigest()
+    return hashlib.sha256(_JSON.encode(shape).encode()).hexdigest()
 
 
 def _check(query: SetQuery) -> None:
@@ -180,6 +199,7 @@ def _pages(query: SetQuery, tables: SetTables) -> _PageFields:
     """Return the pages that fit, by title."""
     pages = _PageFields(tables, pages_of(query.where, tables))
     if query.first is not None:  # the first few are known before all are in order
+        pages = pages.foremost(query)
         pages = pages.kept(_order(query, pages))
     keys = list(zip(map(normalized, pages.column("title")), pages.column("page_id"), strict=True))
     return pages.kept(sorted(range(len(keys)), key=keys.__getitem__))
@@ -196,20 +216,23 @@ def _is_shown(name: str) -> bool:
 
 def _page_texts(name: str, tables: SetTables, places: np.ndarray) -> Iterator[Sequence[str]]:
     """Yield the texts of a field of pages."""
-    few = tables.pages.take(pa.array(places))
     if name.startswith(PROPERTY):
-        ids = few["page_id"].to_pylist()
+        ids = tables.pages["page_id"].take(pa.array(places)).to_pylist()
         found = properties(tables, name.removeprefix(PROPERTY), ids)
         yield from ([part.cells[0][1] for part in found.get(page, ())] for page in ids)
         return
     if not _is_shown(name):
         raise SetError(f"pages have no field {name!r} that could be shown")
-    column = few[COLUMNS[name]]
+    values = _text_column(name, tables.pages, places).to_pylist()
+    yield from (() if value is None else value if name == "label" else (value,) for value in values)
+
+
+def _text_column(name: str, pages: pa.Table, places: np.ndarray) -> pa.ChunkedArray:
+    """Return a field of some pages as texts, labels as lists of them."""
+    column = pages[COLUMNS[name]].take(pa.array(places))
     if name == "updated":
-        column = pc.strftime(column, "%Y-%m-%d")
-    elif name != "label":
-        column = pc.cast(column, pa.string())
-    yield from (() if value is None else value if name == "label" else (value,) for value in column.to_pylist())
+        column = pc.cast(column, pa.date32())  # ten times as fast as `strftime`
+    return column if name == "label" else pc.cast(column, pa.string())
 
 
 def _parts(query: SetQuery, tables: SetTables) -> _Sections:
@@ -345,10 +368,11 @@ def _groups(query: SetQuery, rows: _Rows) -> Iterator[SetGroup]:
     """Yield the groups, the one with the greatest value or the most members first."""
     names: dict[str, str] = {}
     places: dict[str, list[int]] = {}
+    plain = lru_cache(normalized)
     for place, texts in enumerate(rows.texts(query.group or "")):
-        for text in {normalized(text): text for text in texts or [""]}.values():
-            names.setdefault(normalized(text), text)
-            places.setdefault(normalized(text), []).append(place)
+        for key, text in {plain(text): text for text in texts or [""]}.items():
+            names.setdefault(key, text)
+            places.setdefault(key, []).append(place)
     made = {name: _group_value(query, rows.kept(at)) for name, at in places.items()}
     for name in sorted(places, key=lambda name: (-made[name][0], -len(places[name]), name)):
         yield SetGroup(names[name], len(places[name]), made[name][1])

@@ -39,6 +39,12 @@ class Phrase:
             raise SetError("no words are asked for")
         self._exact = re.compile(rf"(?<!\w){re.escape(self.normalized)}(?!\w)")
         self._word = max(re.findall(r"[^\W_]+", self.normalized), key=len, default="")
+        self._root = re.sub("(?<=...)(?:ies|y|s)$", "", self._word)  # so that both numbers of a noun share a sieve
+
+    @property
+    def sieve(self) -> str:
+        """A pattern that finds whatever has the phrase, and more."""
+        return re.escape(self._root)
 
     def is_in(self, text: str) -> bool:
         """Return whether a text has the phrase with no letter, digit or underscore directly before or after."""
@@ -61,11 +67,14 @@ class Phrase:
 
     def sieved(self, texts: pa.ChunkedArray | pa.Array) -> np.ndarray:
         """Return the places of the texts that may have the phrase, in order: all that have it, and a few more."""
+        return _once(texts, f"{self._root}…", lambda: self._sieve(texts))
+
+    def _sieve(self, texts: pa.ChunkedArray | pa.Array) -> np.ndarray:
         if not self._word:
             return np.flatnonzero(pc.is_valid(texts))
         may = np.zeros(len(texts), bool)
         if self._word.isascii():
-            may = np.array(pc.fill_null(pc.match_substring(texts, self._word, ignore_case=True), False))
+            may = np.array(pc.fill_null(pc.match_substring(texts, self._root, ignore_case=True), False))
         odd = _odd(texts)
         odd = odd[~may[odd]]
         may[odd] = _has(texts.take(pa.array(odd)), self._loose_pattern) if len(odd) > _FEW else True
@@ -94,8 +103,8 @@ class Phrase:
         """The longest word in every spelling that is normalized to it, and characters that may hide a part of it."""
         spellings, hiding = _spellings()
         removed = _class(spellings["*"] | spellings["`"] | {"*", "`"})
-        letters = f"{removed}*".join(_class(spellings[letter] | {letter}) for letter in self._word)
-        hidden = {character for character, made in hiding.items() if _may_overlap(made, self._word)}
+        letters = f"{removed}*".join(_class(spellings[letter] | {letter}) for letter in self._root)
+        hidden = {character for character, made in hiding.items() if _may_overlap(made, self._root)}
         return letters + (f"|{_class(hidden)}" if hidden else "") + ("" if self._word.isascii() else f"|{_MARKS}")
 
 

@@ -7,7 +7,6 @@ items and headings (`tables`), what is made of the pages (`execute`).
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -73,20 +72,23 @@ def passages_at(tables: SetTables, places: Array) -> list[MemberPassage]:
 
 
 def page_rows(tables: SetTables, page_id: str) -> range:
-    """Return the places of a page's passages in their table, which is sorted."""
-    ids, sides = tables.texts["page_id"], (bisect_left, bisect_right)
-    return range(*(side(range(len(ids)), page_id, key=lambda row: ids[row].as_py()) for side in sides))
+    """Return the places of a page's passages in their table."""
+    rows: range = _PAGE_ROWS.of(tables).get(page_id, range(0))
+    return rows
 
 
 def first_passages(tables: SetTables, pages: Sequence[str]) -> dict[str, int]:
     """Return the place of the first passage of each of some pages that has one."""
+    return {page: rows.start for page in pages if (rows := page_rows(tables, page))}
+
+
+def _page_rows(tables: SetTables) -> dict[str, range]:
+    """Return the places of each page's passages in their table, which is sorted."""
     ids = tables.texts["page_id"]
-    if len(pages) * _FAR <= len(ids):
-        return {page: rows.start for page in pages if (rows := page_rows(tables, page))}
     changes = np.flatnonzero(_mask(pc.not_equal(ids.slice(1), ids.slice(0, max(len(ids) - 1, 0))))) + 1
     starts: Array = np.concatenate([np.arange(min(len(ids), 1)), changes])
-    wanted = starts[_mask(pc.is_in(ids.take(pa.array(starts)), value_set=pa.array(pages, pa.string())))]
-    return dict(zip(ids.take(pa.array(wanted)).to_pylist(), wanted.tolist(), strict=True))
+    ranges = map(range, starts.tolist(), [*changes.tolist(), len(ids)])
+    return dict(zip(ids.take(pa.array(starts)).to_pylist(), ranges, strict=False))
 
 
 def properties(tables: SetTables, key: str, pages: Sequence[str]) -> dict[str, list[Part]]:
@@ -339,4 +341,5 @@ class PerTables:
 
 
 _HEADINGS = PerTables(_headings)
+_PAGE_ROWS = PerTables(_page_rows)
 _PROPERTIES = PerTables(lambda _: {})  # of all pages, by key

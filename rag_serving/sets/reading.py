@@ -21,6 +21,7 @@ from rapidfuzz.distance import DamerauLevenshtein
 from rag_serving.records.sets import Condition, SetQuery, SetTables
 from rag_serving.sets.building import ChangeQuestion, change_of, query_of
 from rag_serving.sets.dates import date_at
+from rag_serving.sets.doubts import is_doubtful
 from rag_serving.sets.phrases import Fact, Step, covers, phrase, words_of_phrases
 from rag_serving.sets.row_reading import read_rows
 from rag_serving.sets.vocabulary import QuestionWords, Vocabulary, vocabulary_of
@@ -53,7 +54,7 @@ def read_set(question: str, tables: SetTables, today: date | None = None) -> Set
     queries = reader.queries()
     if not queries and not reader.has_series():
         queries = read_rows(reader.words, tables)
-    if len(queries) != 1 or not reader.vocabulary.decides(queries[0]) or reader.is_vague(queries[0]):
+    if len(queries) != 1 or is_doubtful(queries[0], reader.vocabulary) or reader.is_vague(queries[0]):
         return None
     return queries[0]
 

@@ -26,7 +26,7 @@ from rag_serving.sets.pages import PerTables, passages_of
 from rag_serving.sets.phrases import Fact, Step, covers, phrase, words_of_phrases
 from rag_serving.sets.tables import items_of, rows_of
 from rag_serving.sets.vocabulary import KINDS, QuestionWords, Values, stemmed
-from rag_serving.text.analyzer import stems
+from rag_serving.text.analyzer import STOP_WORDS, stems
 
 _FEWEST_HEADINGS = 5
 _HANGING = r"(?m)^\s*(?:\||[-*+] |\d{1,3}[.)] )"
@@ -100,11 +100,11 @@ class _Containers:
             return []
         said = set(words.stems)
         asked = {stem for _, stem in content}
-        whole = (  # what hangs under `Committers and their duties` is no committer; a column may be in many tables
+        whole = (  # what hangs under `Setting log levels` is no log level; a column may be in many tables
             each
             for each in named.values()
             if (
-                each.entity - (known if len(each.sections) == 1 else set()) <= said and not self._lists_pages(each)
+                each.entity - (_UNSAID if len(each.sections) == 1 else set()) <= said and not self._lists_pages(each)
                 if each.kind == "items"
                 else each.kind == "headings" or each.names & asked
             )
@@ -349,5 +349,6 @@ _PLAIN: Mapping[str, tuple[Fact, ...]] = {
     "ROW_FILL": (("gap", True),),
     "ROW_NOUN": (),
 }
+_UNSAID = frozenset(stems(sorted(STOP_WORDS)))
 _COMPARED = {"MORE_THAN": "gt", "AT_LEAST": "ge", "LESS_THAN": "lt", "AT_MOST": "le"}
 _CONTAINERS = PerTables(_Containers)

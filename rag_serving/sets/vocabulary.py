@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rag_serving.records.sets import Operator, SetQuery, SetTables
+from rag_serving.records.sets import Operator, SetTables
 from rag_serving.sets.cells import normalized
 from rag_serving.sets.mentions import Phrase
-from rag_serving.sets.pages import PerTables, headed, pages_of, passages_at
+from rag_serving.sets.pages import PerTables, passages_at
 from rag_serving.sets.tables import properties_of
 from rag_serving.text.analyzer import stems
 from rag_serving.text.patterns import patterns
@@ -40,6 +40,7 @@ _KIND = re.compile(r"\w+ ?[-:#–\d]")
 _ISO_DATE = re.compile(r"\b\d{4}-\d\d-\d\d\b")
 KINDS = ("page", "document")
 """Of pages that questions are about: their comments and attachments have names of their own."""
+_MOST_NAMED = 1_000  # pages that words name together: of more, none is meant
 _LONGEST_NAME = 12  # words of a question that are looked up as one name
 _SHORTEST_PLURAL = 3  # letters of a word without its last one
 
@@ -156,7 +157,9 @@ class Vocabulary:
         self._ancestors = {str(page_id) for ids in pages["ancestors"].to_pylist() for page_id in ids or ()}
         self._properties: dict[str, tuple[Values, frozenset[str]]] = {}
         self._holding: dict[str, set[NamedPage]] = defaultdict(set)
+        self._titled: dict[tuple[str, ...], set[NamedPage]] = defaultdict(set)
         for page in self.pages:
+            self._titled[page.stems].add(page)
             for stem in page.stems:
                 self._holding[stem].add(page)
 
@@ -167,8 +170,9 @@ class Vocabulary:
             said = tuple(words.stems[start:end])
             if not all(stem in self._holding for stem in said):
                 continue
-            holding = set.intersection(*(self._holding[stem] for stem in said))
-            whole = {page for page in holding if page.stems == said}
+            whole, holding = self._titled.get(said), set.intersection(*(self._holding[stem] for stem in said))
+            if not whole and len(holding) > _MOST_NAMED:
+                return start, []
             named = whole or {page for page in holding if _has_run(page.stems, said)} or holding
             if named and (whole or (_tells(said) and not words.goes_on(end))):
                 return end, sorted(named)
@@ -252,46 +256,6 @@ class Vocabulary:
     def are_dated(self, label: str) -> bool:
         """Return whether the titles of all pages with a label have a date."""
         return all(_ISO_DATE.search(page.title) for page in self._labelled[label])
-
-    def decides(self, query: SetQuery) -> bool:
-        """Return whether it is plain which pages have the phrases that a query looks for, and which are the longest."""
-        phrases = [each.value for each in query.where if each.field == "mentions"]
-        is_by_words = query.order is not None and query.order[0] == "words"
-        return all(map(self._is_mentioned, phrases)) and (not is_by_words or self._are_extreme(query))
-
-    def _is_mentioned(self, phrase: str) -> bool:
-        """Return whether it is plain which pages have a phrase: no others have it in the other number, or with a hyphen
-        in place of a space, which may be meant, too; and some have it. One word
-        may be on none; of a plural, its singular, too."""
-        *before, last = re.split(r"[\s-]+", phrase)
-        one = last[:-1] if len(last) > _SHORTEST_PLURAL and last.endswith("s") else last
-        one = re.sub("ie$", "y", one) if one != last else one
-        numbers = (one, f"{one}s", re.sub("y$", "ies", one))
-        forms = {joint.join([*before, form]) for joint in (" ", "-") for form in numbers} - {phrase}
-        texts = self.tables.texts
-
-        def having(form: str) -> set[str]:
-            rows = texts["page_id"].take(pa.array(Phrase(form).rows(texts["text"])))
-            return {*pc.unique(rows).to_pylist(), *headed(self.tables, Phrase(form))} & self.by_id.keys()
-
-        found = having(phrase)
-        if not found and (before or one == last):
-            return not before
-        return all(having(form) <= found for form in forms)
-
-    def _are_extreme(self, query: SetQuery) -> bool:
-        """Return whether the longest, or shortest, pages are the same by words and by characters."""
-        texts = self.tables.texts
-        sizes = pa.table({"page": texts["page_id"], "size": pc.utf8_length(texts["text"])}).group_by("page")
-        summed = sizes.aggregate([("size", "sum")])
-        size_of = dict(zip(summed["page"].to_pylist(), summed["size_sum"].to_pylist(), strict=True))
-        places = pa.array(pages_of(query.where, self.tables))
-        few = self.tables.pages.select(["page_id", "words"]).take(places).to_pylist()
-        by_words, by_size = (
-            {row["page_id"] for row in sorted(few, key=size, reverse=query.order == ("words", True))[: query.first]}
-            for size in (lambda row: row["words"] or 0, lambda row: size_of.get(row["page_id"], 0))
-        )
-        return by_words == by_size
 
     def author_of(self, page: NamedPage) -> str:
         """Return who made the version of a page; empty where the source does not tell."""
