@@ -121,6 +121,45 @@ def test_a_question_after_pages_is_read(question: str, pages: str | None) -> Non
         assert sorted(members(question)) == list(pages)
 
 
+DOUBTFUL = set_tables(
+    {
+        "1": [Piece("1. Click\n2. Choose", ("Setting log levels",)), "See [it](https://jira.example/x) and the mail."],
+        "2": ["[JIRA](https://jira.example/x) and [that](/OPS/Gate+concepts) or by mail."],
+        **{str(number): ["The mail."] for number in range(3, 8)},
+    },
+    **{
+        "3": {"title": "Protecting environments"},
+        "4": {"title": "Setting up an environment"},
+        "5": {"title": "Gate concepts"},
+        "2": {"title": "Desk", "links": [{"page_id": None, "url": "/OPS/Gate+concepts"}]},
+        **{page: {"title": title} for page, title in (("1", "Logs"), ("6", "Mail"), ("7", "Harbour"))},
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        ("which pages mention jira", "page 1 has it in the address of a link alone"),
+        ("which pages have environment in the title", "or environments?"),
+        ("which pages link to Gate concepts", "an address ends so, and leads to no page"),
+        ("which page was changed most recently", "the day of all is that of their copying"),
+        ("list the log levels", "steps of setting them"),
+    ],
+)
+def test_a_set_that_may_lack_what_was_meant_is_left(question: str, reason: str) -> None:
+    assert read_set(question, DOUBTFUL, TODAY) is None, reason
+
+
+def test_a_set_of_which_nothing_is_doubtful_is_taken() -> None:
+    for near in (
+        "pages with setting in the title",
+        "which pages link to Protecting environments",
+        "pages that mention mail",
+    ):
+        assert read_set(near, DOUBTFUL, TODAY), near
+
+
 def test_what_hangs_under_a_longer_heading_is_something_else() -> None:
     tables = set_tables(
         {
