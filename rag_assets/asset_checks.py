@@ -1,11 +1,10 @@
-"""Asset checks: what must hold, declared once, and the results that assets return with their materialization.
+"""Asset checks: conditions declared once, and the results that assets return with their materialization.
 
 Belongs here: specs and results. A check on a partitioned asset that took the value would load every partition, so each
 result is made by the step that has the table in hand. Every check has the partitions of its asset, and with them a
-history for each source and each tenant. Only `synced_on_time` also runs alone, when the sensor `watch_sources` finds a
+history for each source and each tenant. Only `synced_on_time` also runs alone, when the sensor `watch_sources` has a
 new verdict.
-Does not belong here: how a generation is checked (`rag_assets.publishing`), when a source is overdue
-(`rag_serving.config.freshness`).
+Does not belong here: checking a generation (`rag_assets.publishing`), overdue sources (`rag_serving.config.freshness`).
 """
 
 import warnings

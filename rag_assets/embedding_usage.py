@@ -1,7 +1,7 @@
-"""What gives a build its vectors, and what that takes: tokens and cost of texts, page by page and day by day.
+"""The vectors of a build, and their usage: tokens and cost of texts, page by page and day by day.
 
-Belongs here: embedding in this process, counting, the rows of the database; which plug-in has workers embed.
-Does not belong here: workers and their queue (the plug-in for scale), what is remembered (`state.content_cache`).
+Belongs here: embedding in this process, counting, the rows of the database; choosing the plug-in with workers.
+Does not belong here: workers and their queue (the plug-in for scale), caching (`state.content_cache`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class DeadTextsError(ModelError):
 
 @dataclass
 class WaitFigures:
-    """What a build had of the queue."""
+    """A build's figures of the queue."""
 
     jobs: int = 0  # that it enqueued
     waited_s: float = 0.0
@@ -63,7 +63,7 @@ class WaitFigures:
 
 @dataclass(frozen=True)
 class PageUsage:
-    """What was embedded of a page, in one go or in all."""
+    """The embedding usage of a page, in one go or in all."""
 
     page_id: str
     texts: int
@@ -283,7 +283,7 @@ class UsageLog:
 
 @dataclass
 class BuildVectors:
-    """What a build embeds with, and what that took. `waits` is None where the build embeds itself."""
+    """A build's embedder, and its usage. `waits` is None if the build embeds itself."""
 
     vectors: TextVectors
     usage: Callable[[], dict[str, PageUsage]]

@@ -1,6 +1,6 @@
-"""How far a long step is, for people: in Dagster's log, on a terminal, or as plain lines.
+"""Progress of a long step, for people: in Dagster's log, on a terminal, or as plain lines.
 
-Belongs here: who is told, how often, and the rate and remaining time that are told.
+Belongs here: the listener, the frequency, and the reported rate and remaining time.
 Does not belong here: the steps.
 """
 
@@ -67,7 +67,7 @@ class SilentReporter:
 
 
 class BarReporter:
-    """One line that is rewritten, with a bar where a step can be counted."""
+    """One line that is rewritten, with a bar if the step can be counted."""
 
     def __init__(self) -> None:
         from rich.console import Console

@@ -1,7 +1,6 @@
-"""What assets, checks and sensors are given: the configuration, the store, and somebody to report to.
+"""The resources of assets, checks and sensors: the configuration, the store, and a reporter.
 
-Belongs here: Dagster resources, and turning our errors into Dagster failures.
-Does not belong here: what is done with them.
+Belongs here: Dagster resources, and turning our errors into Dagster failures. Does not belong here: their use.
 """
 
 from collections.abc import Collection, Iterator
@@ -42,7 +41,7 @@ _FOR_GOOD = (
 
 
 class Installation(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """One configuration file and the home folder it names."""
+    """One configuration file and its home folder."""
 
     config_path: str = ""  # empty: CITELOCK_CONFIG, else config/app.yaml
 

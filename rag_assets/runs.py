@@ -73,7 +73,7 @@ NO_RETRY = {"dagster/max_retries": "0"}
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """One run of a job: the metadata of every asset it materialized, how long each took, and why it failed."""
+    """One run of a job: the metadata and duration of every materialized asset, and the reason of a failure."""
 
     error: str | None
     metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class RunOutcome:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What may differ from run to run. `only`: the assets of the job to make; empty: all."""
+    """The options of a run. `only`: the assets of the job to make; empty: all."""
 
     tags: Mapping[str, str] = field(default_factory=dict)
     only: Sequence[str] = ()

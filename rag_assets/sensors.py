@@ -1,7 +1,7 @@
-"""What events start: partitions that the configuration has, tenants whose sources changed, reports of what is new.
+"""Sensors for events: partitions in the configuration, tenants whose sources changed, reports on news.
 
-Belongs here: sensors, all RUNNING by default, because a publish with nothing new is never started.
-Does not belong here: the decisions (`rag_assets.state.planning`), what the clock starts (`jobs`).
+Belongs here: sensors, all RUNNING by default, because a publish without news is never started.
+Does not belong here: the decisions (`rag_assets.state.planning`), schedules (`jobs`).
 """
 
 import json

@@ -32,7 +32,7 @@ _TAGS = {STARTED_BY: JOB}
 
 @dataclass(frozen=True)
 class InboxBuild:
-    """One upload inbox or wiki, and the jobs that publish what is new in it."""
+    """One upload inbox or wiki, and the jobs that publish its news."""
 
     config: Config
     source: str
@@ -80,7 +80,7 @@ class InboxBuild:
 
 
 class InboxConfig(dg.Config):
-    """Which upload inbox or wiki is read."""
+    """The upload inbox or wiki to read."""
 
     source: str
 

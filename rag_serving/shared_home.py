@@ -29,7 +29,7 @@ class HeldError(ObjectHomeError):
 
 
 class Erased(NamedTuple):
-    """What was deleted of a folder in the store, and how it was found."""
+    """The deleted contents of a folder in the store, and how they were listed."""
 
     number: int
     """Of the head that says so; 0: nothing was ever shared."""

@@ -1,10 +1,10 @@
-"""`python -m evals.bench.answers`: how fast a built home answers: in the process, from a cold start, over HTTP.
+"""`python -m evals.bench.answers`: the speed of a built home's answers: in the process, from a cold start, over HTTP.
 
-Belongs here: asking a gold set's questions all three ways, times and processor time. Does not belong here: searching
-(`speed`), how good the answers are (`evals.evaluation`).
+Belongs here: running a gold set's questions all three ways, times and processor time. Does not belong here: searching
+(`speed`), the quality of the answers (`evals.evaluation`).
 
-Processor time tells what wall time does not on a machine that others use: of a cold start, that of its process; over
-HTTP, that of the server's processes for each answer. No vector of a question is kept: each is embedded.
+On a shared machine processor time is more reliable than wall time: of a cold start, that of its process; over HTTP,
+that of the server's processes for each answer. No vector of a question is cached: each is embedded.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Measure whether the right thing is done (`python -m evals.bench.assistant`) with what people ask an assistant.
+"""Measure the right action (`python -m evals.bench.assistant`) on questions to an assistant.
 
-Belongs here: reading the questions, building the samples, asking in the phase that is named, judging what was done,
-shares by kind of question. Does not belong here: the questions (`evals/gold/assistant`), questions that are judged by
-what their answers say (`evals.evaluation.gold`).
+Belongs here: reading the questions, building the samples, running them in the named phase, judging the action, shares
+by kind of question. Does not belong here: the questions (`evals/gold/assistant`), questions judged by the text of their
+answers (`evals.evaluation.gold`).
 
-The tenants are built by `citelock build` under their own configuration, in a home of the bench. A chain is asked as one
-conversation. Of the half that is only measured no question is printed.
+The tenants are built by `citelock build` under their own configuration, in a home of the bench. A chain is one
+conversation. Questions of the held-out half are not printed.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _OF_QUESTION = frozenset({"id", "tenant", "kind", "user", "groups"})
 
 @dataclass(frozen=True)
 class AssistantTurn:
-    """One turn: what is typed, and what should come of it.
+    """One turn: the typed text, and the expected outcome.
 
     Attributes:
-        actions: what a reasonable person would do, any of them.
-        pages: to be cited where it is answered, by title.
-        offered: to be among the first two options where it is asked back.
-        never: titles that must not show in anything, since this reader may not read them.
+        actions: the acceptable actions.
+        pages: to be cited by an answer, by title.
+        offered: to be among the first two options of a clarifying question.
+        never: titles that must not appear anywhere, since this reader may not read them.
     """
 
     question: str
@@ -129,15 +129,15 @@ _MEANT = frozenset({"page", "meaning"})  # kinds of an option that says what a q
 
 @dataclass(frozen=True)
 class JudgedTurn:
-    """One judged turn: what was done with it.
+    """One judged turn and its action.
 
     Attributes:
-        is_page: whether all right pages are cited; None where it was not answered, or none is right.
-        is_offered: whether all pages it may mean are among the options; None where it was not asked back.
-        is_shown: whether all right pages are among passages that are shown without confidence.
-        shown: titles of what was cited or offered, in order.
-        is_leak: something shows that this reader may not read.
-        is_closest: passages are shown without confidence, right or not.
+        is_page: whether all right pages are cited; None without an answer, or if none is right.
+        is_offered: whether all pages it may mean are among the options; None without a clarifying question.
+        is_shown: whether all right pages are among unconfident passages.
+        shown: titles cited or offered, in order.
+        is_leak: something hidden from this reader appears.
+        is_closest: unconfident passages are shown, right or not.
     """
 
     turn: AssistantTurn

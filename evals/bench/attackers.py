@@ -1,8 +1,8 @@
-"""Connections that mean no good: each kind holds, wastes or floods in its own way, and begins again when it is closed.
+"""Hostile connections: each kind blocks, wastes or floods in its own way, and reconnects when it is closed.
 
-Belongs here: what each kind sends. Does not belong here: good clients, measuring (`hostile`).
+Belongs here: the traffic of each kind. Does not belong here: good clients, measuring (`hostile`).
 
-Run as a command it attacks a port until it is ended. On Linux it comes from 127.0.0.2, as from another machine.
+Run as a command it attacks a port until it is stopped. On Linux it comes from 127.0.0.2, as from another machine.
 """
 
 from __future__ import annotations

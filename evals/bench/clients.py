@@ -1,6 +1,6 @@
-"""How many questions a second `citelock serve` answers over HTTP: one client, then many.
+"""Questions a second of `citelock serve` over HTTP: one client, then many.
 
-Belongs here: starting the server, clients that ask it. Does not belong here: callers within one process (`speed`).
+Belongs here: starting the server, its clients. Does not belong here: callers within one process (`speed`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""`python -m evals.bench.executors`: what two Celery workers cost and bring over one process, models left out.
+"""`python -m evals.bench.executors`: the costs and gains of two Celery workers over one process, without models.
 
 300 pages of Confluence and a book are ingested and published by each executor, as Dagster does it: a process for each
-run, all sources at once. Vectors stand in the tenant's cache before, so that no model takes part. Processor seconds are
+run, all sources at once. Vectors are in the tenant's cache before, so that no model takes part. Processor seconds are
 those of the runs and of the workers together; workers have been started, and have worked, before they are measured.
 
-Belongs here: the same work by several executors, and what it took. Does not belong here: starting processes
-(`cluster`), indexing at size (`indexing`).
+Belongs here: the same work by several executors, and its cost. Does not belong here: starting processes (`cluster`),
+indexing at size (`indexing`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SECRET = "only for measuring, on this machine"
 
 @dataclass(frozen=True)
 class TimedBuild:
-    """What one build took, and what it made."""
+    """The cost of one build, and its result."""
 
     wall_s: float
     processor_s: float

@@ -1,8 +1,8 @@
-"""`make bench-gpu`: how fast the reranker's and embedder's geometries run on this machine's GPU, against its ceiling,
-and how fast a build embeds passages there.
+"""`make bench-gpu`: the speed of the reranker's and embedder's geometries on this machine's GPU, against its ceiling,
+and of a build's embedding there.
 
 Belongs here: checkpoints of random weights, the sweep, the ceiling, builds with an empty cache, the report. Weights
-tell quality, geometry tells speed. Does not belong here: what is measured (`rerank_service.cross_encoder`,
+decide quality, geometry speed. Does not belong here: the measured code (`rerank_service.cross_encoder`,
 `rerank_service.batches`), retrieval quality.
 """
 
@@ -34,7 +34,7 @@ TENANT = "bench"
 
 @dataclass(frozen=True)
 class EmbeddingRow:
-    """One measurement: a build that embeds so many texts and keeps their vectors."""
+    """One measurement: a build that embeds so many texts and stores their vectors."""
 
     provider: str
     model: str
@@ -145,7 +145,7 @@ EMBEDDER = Geometry("bge-m3", 24, 1024, 16, 4096, positions=8194)
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is run."""
+    """The parameters of a sweep."""
 
     rerankers: Sequence[Geometry] = (BASE, LARGE)
     embedders: Sequence[Geometry] = (EMBEDDER,)

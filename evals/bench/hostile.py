@@ -1,9 +1,9 @@
-"""Measure what 200 hostile connections cost 8 good clients: `python -m evals.bench.hostile` prints JSON.
+"""Measure the cost of 200 hostile connections to 8 good clients: `python -m evals.bench.hostile` prints JSON.
 
-A server of the sample wiki is asked by good clients, in turns with attackers beside them and without, because other
-work on the machine comes and goes. The ratio is that of the medians of the turns' 95th percentiles.
+Good clients query a server of the sample wiki, in turns with and without attackers, because other load on the machine
+varies. The ratio is that of the medians of the turns' 95th percentiles.
 
-Belongs here: the server, good clients, turns, the report. Does not belong here: what attackers do (`attackers`).
+Belongs here: the server, good clients, turns, the report. Does not belong here: the attackers (`attackers`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""`python evals/bench/identity.py`: whether two versions of the code find and answer the same.
+"""`python evals/bench/identity.py`: compare the results and answers of two versions of the code.
 
 Belongs here: recording chunks, results and answers of one version; comparing two records.
-Does not belong here: whether an answer is a good one (`evals.bench.people`, `citelock evaluate`).
+Does not belong here: the quality of an answer (`evals.bench.people`, `citelock evaluate`).
 
-`record CONFIG QUESTIONS OUT` asks what the configuration's built home holds, as nobody in particular and as a member of
-each `--group`; run it by path with PYTHONPATH at the checkout to be recorded. `compare OLD NEW` counts what differs and
-exits with 1 where anything does. QUESTIONS holds one question a line.
+`record CONFIG QUESTIONS OUT` queries the configuration's built home, as nobody in particular and as a member of each
+`--group`; run it by path with PYTHONPATH at the checkout to be recorded. `compare OLD NEW` counts what differs and
+exits with 1 if anything does. QUESTIONS has one question a line.
 """
 
 from __future__ import annotations

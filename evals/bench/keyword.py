@@ -1,7 +1,7 @@
-"""Measure how fast the keyword tier answers, and what its index takes: `python -m evals.bench.keyword`.
+"""Measure the speed of the keyword tier, and the size of its index: `python -m evals.bench.keyword`.
 
 Real text as 5,183 chunks (as many as SciFact has documents) and as 100,000; claims of SciFact, questions of SQuAD and
-names of pages are asked by documents and by chunks. Neither vectors nor a lexical index nor a model exist here.
+names of pages are queried by documents and by chunks, without vectors, lexical index or model.
 
 Belongs here: timing the search from text to ranked rows with a decision. Does not belong here: answers, other indexes
 (`speed`).

@@ -26,7 +26,7 @@ from rag_serving.indexes.lexical import LexicalIndex
 
 
 class Absent:
-    """Raise an error whatever is asked of it: what a search by keywords must not touch."""
+    """Raises an error on any use: a search by keywords must not touch it."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AssertionError(f"{name} was asked for")

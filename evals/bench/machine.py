@@ -1,6 +1,6 @@
-"""Where, when and with what a measurement was made.
+"""The place, time and environment of a measurement.
 
-Belongs here: the machine, its load, versions. Does not belong here: what was measured.
+Belongs here: the machine, its load, versions. Does not belong here: the measurement.
 """
 
 from __future__ import annotations

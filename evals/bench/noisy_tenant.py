@@ -1,10 +1,10 @@
-"""Measure what one tenant that misbehaves costs nine others: `python -m evals.bench.noisy_tenant` prints JSON.
+"""Measure the cost of one misbehaving tenant to nine others: `python -m evals.bench.noisy_tenant` prints JSON.
 
-A server of ten tenants, each with the sample wiki, is asked by one client of each of nine of them, in turns with the
-tenth flooding it and without. The tenth asks on 16 connections without a pause, uploads files on two more, and has
-what it uploaded built meanwhile. The ratio is that of the medians of the turns' 95th percentiles.
+A server of ten tenants, each with the sample wiki, gets queries from one client of each of nine of them, in turns with
+and without a flood by the tenth. The tenth queries on 16 connections without a pause, uploads files on two more, and
+has its uploads built meanwhile. The ratio is that of the medians of the turns' 95th percentiles.
 
-Belongs here: ten tenants, the flood, what was lost. Does not belong here: hostile connections (`hostile`).
+Belongs here: ten tenants, the flood, its losses. Does not belong here: hostile connections (`hostile`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _RSS_WARM = 1_000
 
 @dataclass
 class Flood:
-    """What the tenth tenant sent, by the status of the answers, and what it was promised."""
+    """The requests of the tenth tenant, by the status of the responses, and the promised uploads."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     waits_told: int = 0  # refusals with Retry-After

@@ -1,7 +1,7 @@
-"""Measure how a server reads all heads of a shared home: `python -m evals.bench.object_home --tenants 1000`.
+"""Measure the time to read all heads of a shared home: `python -m evals.bench.object_home --tenants 1000`.
 
-Belongs here: making heads, reading them one after another, at once, and again where none changed. Figures:
-docs/scale.md. With `--s3` moto's server holds them, on the same cores; without it a folder does.
+Belongs here: making heads, reading them one after another, at once, and again without changes. Figures: docs/scale.md.
+With `--s3` they are in moto's server, on the same cores; otherwise in a folder.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def main() -> int:
 
 
 class OfficeCell(NamedTuple):
-    """A cell: the words of its column's header, the first cell of its row, and what stands in it."""
+    """A cell: the words of its column's header, the first cell of its row, and its content."""
 
     header: str
     row: str

@@ -1,7 +1,7 @@
-"""Measure how PDF files are read: `python -m evals.bench.pdf [DIR]`, by default the files of ../shared/data/pdf.
+"""Measure the reading of PDF files: `python -m evals.bench.pdf [DIR]`, by default the files of ../shared/data/pdf.
 
-Told are pages a second on one core, pages accounted for, and of the cells of tables written by hand
-(`tests/pdf/*_cells.yaml`) how many stand in the row of their label and under the words of their column.
+Reported are pages a second on one core, pages accounted for, and the share of hand-written table cells
+(`tests/pdf/*_cells.yaml`) in the row of their label and under the words of their column.
 
 Belongs here: reading the files and counting. Does not belong here: questions about them (`citelock search`), quotes and
 their rectangles (`tests/rendering`).

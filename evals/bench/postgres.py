@@ -1,10 +1,10 @@
 """`python -m evals.bench.postgres`: generations in PostgreSQL beside those on disk: recall, latency, sizes, plans.
 
-Belongs here: a generation of real sentences with restricted pages, published into a database, and asked there and on
-disk by two clients at once. Does not belong here: what is right (`plugins/stores/tests/postgres`), the other databases.
+Belongs here: a generation of real sentences with restricted pages, published into a database, and queried there and on
+disk by two clients at once. Does not belong here: correctness (`plugins/stores/tests/postgres`), the other databases.
 
-Sentences are embedded by the packaged model; where there are fewer than chunks they are used again, each with a vector
-that another's was mixed into (`built`). Graphs on disk are not made: disk is searched exactly.
+Sentences are embedded by the packaged model; if there are fewer than chunks they are reused, each with a vector mixed
+with another's (`built`). Graphs on disk are not made: disk is searched exactly.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Sentences of real text by the hundred thousand: what speed and recall are measured on.
+"""Sentences of real text by the hundred thousand, for measuring speed and recall.
 
-Belongs here: reading the folders of real data, sentences and the passages they stand in.
-Does not belong here: judged collections (`evals.evaluation.beir`), what is measured (`built`).
+Belongs here: reading the folders of real data, sentences and their passages. Does not belong here: judged collections
+(`evals.evaluation.beir`), the measurements (`built`).
 
-A vector of each sentence is made by the product's own model, so vectors lie as those of real text do. A chunk's text is
-the sentence with what stands around it, so that postings are as long as those of real chunks.
+A vector of each sentence is made by the product's own model, so vectors are distributed as those of real text. A
+chunk's text is the sentence with its context, so that postings are as long as those of real chunks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DataError(Exception):
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence, the passage around it, the document it stands in and its number there."""
+    """A sentence, the passage around it, its document and its number there."""
 
     document: str
     number: int

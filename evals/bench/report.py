@@ -1,6 +1,6 @@
-"""What was measured as documents: benchmarks.json, the tables of benchmarks.md made from it, and the plot.
+"""Measurements as documents: benchmarks.json, the tables of benchmarks.md made from it, and the plot.
 
-Belongs here: tables and where they stand in the page, drawing. Does not belong here: measuring.
+Belongs here: tables and their places in the page, drawing. Does not belong here: measuring.
 """
 
 from __future__ import annotations

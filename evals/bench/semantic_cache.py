@@ -1,13 +1,13 @@
-"""Measure how often the answer cache gives the answer of another question, and of the same one in other words.
+"""Measure how often the answer cache returns the answer of another question, and of the same one in other words.
 
     python -m evals.bench.semantic_cache [--pairs 2000] [--json]
 
-Belongs here: pairs of questions made by program from real ones, what the cache does with each, the likeness of their
-vectors. Does not belong here: the cache (`rag_serving.caching`).
+Belongs here: pairs of questions generated from real ones, the cache's result for each, the similarity of their vectors.
+Does not belong here: the cache (`rag_serving.caching`).
 
-Pairs that must not meet differ in one number, one name, one other word that says what is asked about, or in a negation
-or an opposite. Pairs that may meet are other wordings of one question. For both it is told what the vectors alone would
-do at each threshold, and what the cache does.
+Pairs that must not meet differ in one number, one name, one other significant word, or in a negation or an opposite.
+Pairs that may meet are other wordings of one question. For both the report compares the vectors alone at each threshold
+with the cache.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Measure reading of documentation folders: `python -m evals.bench.sites [DIR…]`, by default the Rust book and Kafka's
-documentation of ../shared/data, and a thousand small pages of Markdown that are made here.
+documentation of ../shared/data, and a thousand small generated pages of Markdown.
 
-Told are pages a second of processor time: read from their files, and split into sections afterwards; the seconds of
-processor time of a sync in which nothing changed; and what was lost, by kind.
+Reported are pages a second of processor time: read from their files, and split into sections afterwards; the seconds of
+processor time of a sync without changes; and losses by kind.
 
-Belongs here: reading and counting. Does not belong here: what is found in the text (`passages`, `people`).
+Belongs here: reading and counting. Does not belong here: retrieval (`passages`, `people`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SETTLED_S = 60.0  # as if the files had been written long before
 
 
 class SiteFigures(NamedTuple):
-    """One folder, read; seconds are processor time."""
+    """The figures of one folder; seconds are processor time."""
 
     synced: SyncResult
     sections: SectionsResult

@@ -1,8 +1,8 @@
-"""How fast a published generation answers: one client, eight clients, opening, memory, and the floors beside it.
+"""The speed of a published generation: one client, eight clients, opening, memory, and the floors beside it.
 
-Belongs here: timing. Does not belong here: what is searched (`built`), quality (`evals.evaluation.bench`).
+Belongs here: timing. Does not belong here: the generation (`built`), quality (`evals.evaluation.bench`).
 
-Everything of one call is measured in turns on the same machine, so that ratios hold where the machine is shared.
+Everything in one call is measured in turns on the same machine, so that ratios are valid on a shared one.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ _WORDS = [
 
 @dataclass
 class TimedUpload:
-    """One document on its way: seconds after it was sent, by stage, and what the processes used meanwhile."""
+    """The progress of one document: seconds after it was sent, by stage, and the processes' usage meanwhile."""
 
     number: int
     stages: dict[str, float] = field(default_factory=dict)

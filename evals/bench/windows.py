@@ -1,12 +1,12 @@
-"""`python -m evals.bench.windows`: what a vector for each window of a long passage brings, over the average of windows.
+"""`python -m evals.bench.windows`: the gain from a vector for each window of a long passage, over the average of
+windows.
 
-Belongs here: passages of the profile `book`, indexed by the product's own code either way, and questions whose passage
-is known, asked of the vectors alone and of the whole search.
-Does not belong here: how long passages should be (`passages`), other stages of retrieval (`ablation`).
+Belongs here: passages of the profile `book`, indexed by the product's own code either way, and questions with a known
+passage, run on the vectors alone and on the whole search. Does not belong here: the best length of passages
+(`passages`), other stages of retrieval (`ablation`).
 
 Passages of SQuAD, SciFact and contextual-retrieval are neighbouring paragraphs, abstracts, or parts of a file of code,
-joined up to the same length. Abstracts that are joined share no subject: that is the case which favours a vector for
-each window the most.
+joined up to the same length. Joined abstracts share no subject: this case favours a vector for each window the most.
 """
 
 from __future__ import annotations

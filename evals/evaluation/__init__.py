@@ -1,1 +1,1 @@
-"""How good it is: gold sets, test collections, metrics, thresholds."""
+"""Evaluation: gold sets, test collections, metrics, thresholds."""

@@ -1,10 +1,10 @@
-"""Each stage on and off: what it brings to retrieval and to answers, and what it costs.
+"""Each stage on and off: its gain for retrieval and answers, and its cost.
 
-Belongs here: the variants; a test collection measured with each; a gold set asked with each, the matrix as rows.
+Belongs here: the variants; a test collection measured with each; a gold set run with each, the matrix as rows.
 Does not belong here: the measurement (`bench`), judging (`evaluate`), the stages, printing (`cli.evaluate`).
 
-A variant changes one thing of the defaults, or leaves only what it names. Vectors of questions and sentences are
-computed once for all variants, those of passages come from the tenant's cache.
+A variant changes one default, or leaves only the stages that it names. Vectors of questions and sentences are computed
+once for all variants, those of passages come from the tenant's cache.
 """
 
 from __future__ import annotations

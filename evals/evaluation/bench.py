@@ -1,8 +1,7 @@
-"""How well, and how fast, the product's own retrieval finds what a test collection says it should.
+"""The quality and speed of the product's own retrieval on a test collection.
 
 Belongs here: a collection as a generation, its queries run and measured, the report.
-Does not belong here: reading collections (`beir`), formulas (`metrics`), the retrieval that is measured
-(`retrieval.hybrid`).
+Does not belong here: reading collections (`beir`), formulas (`metrics`), the retrieval itself (`retrieval.hybrid`).
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class BenchRun:
 
 @dataclass(frozen=True)
 class Bench:
-    """What was measured."""
+    """The results of a measurement."""
 
     mode: Mode
     collection: BeirCollection

@@ -1,13 +1,13 @@
-"""Confidence and thresholds learnt on data: from answers given with open gates, and what each threshold makes of them.
+"""Confidence and thresholds learnt from answers given with open gates.
 
-Belongs here: what errors cost, thresholds that cost least, the trade-off curve, halves to learn from and to measure
-with, weights of the signs drawn towards what was seen, when to ask back, writing what was learnt into a configuration.
-Does not belong here: asking and judging (`evaluate`), what the gates do (`answering.gates`), asking back
-(`rag_serving.retrieval.clarity`), the evidence (`answering.selection.signs`).
+Belongs here: the costs of errors, the cheapest thresholds, the trade-off curve, halves to learn from and to measure
+with, weights of the signs drawn towards the data, the threshold for asking back, writing the result into a
+configuration. Does not belong here: running and judging questions (`evaluate`), the gates (`answering.gates`), asking
+back (`rag_serving.retrieval.clarity`), the evidence (`answering.selection.signs`).
 
 Weights are learnt by logistic regression with a Gaussian prior at the package's weights (the maximum a posteriori
-estimate): where few questions are asked, or they say nothing new, little changes. How strong the prior is,
-cross-validation over the parts of the set decides by the likelihood of what was left out.
+estimate): with few or uninformative questions, little changes. Cross-validation over the parts of the set chooses the
+strength of the prior by the likelihood of the part left out.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _STEPS = 200
 
 @dataclass(frozen=True)
 class ErrorCosts:
-    """Weigh each error against a wrong answer that is told with confidence; what is right costs nothing.
+    """The cost of each error relative to a confident wrong answer; right answers cost nothing.
 
-    A wrong answer is still a sentence of a page with its link; who is told that there is nothing has nothing to go on.
+    A wrong answer is still a sentence of a page with its link; a "not found" gives the reader nothing to go on.
 
     Attributes:
-        wrongly_told: what is told with confidence is not the answer.
+        wrongly_told: a confident answer is wrong.
         held_back: a right answer is only shown as the closest, and its reader has to judge it, as after a search.
         not_shown: a right answer is not shown, and its reader believes that there is none.
         shown_in_vain: passages that do not answer are read as the closest.
@@ -257,7 +257,7 @@ _FEWEST_NAMED = 8  # questions that name something, of which any is learnt
 
 @dataclass(frozen=True)
 class Named:
-    """A question that names something: how far the likeliest page is ahead, and where the right one stands."""
+    """A question that only names a topic: the lead of the likeliest page, and the rank of the right one."""
 
     lead: float  # (best - second) / best
     is_asked_back: bool

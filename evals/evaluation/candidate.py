@@ -1,6 +1,6 @@
-"""A candidate generation asked the tenant's gold set, before anybody may read it.
+"""The tenant's gold set on a candidate generation, before anybody may read it.
 
-Belongs here: asking through the product's own pipeline, the gates' verdicts, the report beside the generation.
+Belongs here: running it through the product's own pipeline, the gates' verdicts, the report beside the generation.
 Does not belong here: judging answers (`evaluation.evaluate`), the gates' rules (`evaluation.quality_gates`), Dagster.
 """
 

@@ -1,8 +1,7 @@
 """Two evaluations of the same questions: paired differences, the questions that changed, both as lines of a terminal.
 
-Belongs here: pairing what `evaluate --json` or an `eval_report.json` says by question, evaluations that were kept under
-a name. Does not belong here: how a difference is told from chance (`metrics`), whether one is bad enough to stop a
-candidate (gates).
+Belongs here: pairing results of `evaluate --json` or an `eval_report.json` by question, evaluations stored under a
+name. Does not belong here: significance (`metrics`), stopping a candidate (gates).
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class RunComparison:
-    """What two runs differ by."""
+    """The differences between two runs."""
 
     questions: int
     only_before: tuple[str, ...]

@@ -2,8 +2,8 @@
 
 Gao, Yen, Yu & Chen, "Enabling Large Language Models to Generate Text with Citations", EMNLP 2023, section 3.3.
 
-Belongs here: both formulas over an answer's statements, the question that the judge is asked, its strict reading.
-Does not belong here: quote-based measures (`measures`), asking the gold set (`evaluate`).
+Belongs here: both formulas over an answer's statements, the judge's prompt, the strict parsing of its reply. Does not
+belong here: quote-based measures (`measures`), running the gold set (`evaluate`).
 """
 
 from __future__ import annotations

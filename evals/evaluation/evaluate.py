@@ -1,6 +1,6 @@
-"""How good the answers to a gold set are, asked one by one as people ask.
+"""The quality of answers to a gold set, run one by one.
 
-Belongs here: asking, judging each answer, the figures of all, their JSON shape.
+Belongs here: running and judging each question, the overall figures, their JSON shape.
 Does not belong here: reading gold sets (`gold`), choosing thresholds (`calibrate`), printing (`cli.evaluate`).
 """
 
@@ -110,7 +110,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class GoldEvaluation:
-    """What was measured over a gold set."""
+    """The figures of a gold set."""
 
     judged: tuple[Judged, ...]
 

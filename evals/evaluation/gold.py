@@ -1,9 +1,8 @@
 """Gold sets: questions whose answers, or lack of answers, are known.
 
-Belongs here: reading and checking `evals/gold/*.yaml`, one record per question; whether entries still stand in the
-pages, and what stands there instead.
-Does not belong here: asking the questions (`evaluate`), drafting new ones (`gold_drafts`), other people's test
-collections (`gold_collections`).
+Belongs here: reading and checking `evals/gold/*.yaml`, one record per question; checking that entries are still in the
+pages, and the text there instead. Does not belong here: running the questions (`evaluate`), drafting new ones
+(`gold_drafts`), other people's test collections (`gold_collections`).
 """
 
 from __future__ import annotations
@@ -205,7 +204,7 @@ Pages = Mapping[str, Sequence[GoldLocation]]  # sections by page id
 
 @dataclass(frozen=True)
 class Stale:
-    """An entry that no longer stands in the pages."""
+    """An entry that is no longer in the pages."""
 
     question: GoldQuestion
     lacks: Lack

@@ -1,11 +1,11 @@
-"""Drafts of gold questions, for a person to accept, edit or drop: out of readers' feedback, or the pages' statements.
+"""Drafts of gold questions for review, from readers' feedback or the pages' statements.
 
-Belongs here: which questions are drafted, by template or by a language model; their YAML. Does not belong here:
-reading gold sets (`gold`), the telemetry database (`telemetry_rows`), talking to a model.
+Belongs here: drafting, by template or by a language model; their YAML. Does not belong here: reading gold sets
+(`gold`), the telemetry database (`telemetry_rows`), talking to a model.
 
 Templates are patterns of English: few questions that read well rather than many. A subject is a name or two to five
-plain words without verb, preposition, pronoun or adverb. What points outside of the sentence ("the following", "this
-problem", "it") makes no question, because whoever is asked has not read the page.
+plain words without verb, preposition, pronoun or adverb. References out of the sentence ("the following", "this
+problem", "it") make no question, because its reader has not read the page.
 """
 
 from __future__ import annotations
@@ -337,7 +337,7 @@ BAD = ("not_helpful", "wrong_citation", "missing")
 
 @dataclass(frozen=True)
 class Complaint:
-    """One question that readers were not content with."""
+    """One question with dissatisfied readers."""
 
     receipt_id: str
     question: str

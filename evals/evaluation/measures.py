@@ -1,9 +1,10 @@
-"""One value per question for every figure that generations are compared by, and an evaluation as JSON and CSV.
+"""One value per question for every figure that compares generations, and an evaluation as JSON and CSV.
 
 Belongs here: values from judged answers and rankings, by question id; means with their intervals; the shapes.
-Does not belong here: asking and judging (`evaluate`), formulas over rankings (`metrics`), what a value must be (gates).
+Does not belong here: running and judging questions (`evaluate`), formulas over rankings (`metrics`), thresholds
+(gates).
 
-A question without a value in a measure, such as a ranking where there is no right page, is left out of it.
+A question without a value in a measure, such as a ranking without a right page, is left out of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Whether a candidate's answers are good enough to be published: floors, and drops against what is published.
+"""The gates of a candidate's publication: floors, and drops against the published generation.
 
-Belongs here: the gates as a file says them, and their verdicts. Does not belong here: reading the file, the measures.
+Belongs here: the gates in a file, and their verdicts. Does not belong here: reading the file, the measures.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Measures = Mapping[str, Mapping[str, float]]  # by name, then by question id
 
 
 class GatesError(Exception):
-    """The gates cannot be used; the message says which key, and what may stand there."""
+    """The gates cannot be used; the message names the key, and its valid values."""
 
 
 @dataclass(frozen=True)
 class QualityGates:
-    """What a candidate must reach."""
+    """The thresholds for a candidate."""
 
     floors: Mapping[str, float] = field(default_factory=dict)
     drops: Mapping[str, float] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class QualityGates:
 
 @dataclass(frozen=True)
 class GateVerdict:
-    """What one gate found; `questions` are those that are to blame, the worst first."""
+    """The verdict of one gate; `questions` are those to blame, the worst first."""
 
     gate: str
     passed: bool

@@ -113,7 +113,7 @@ def _with_model(model: Mapping[str, Any], embedding: Mapping[str, Any]) -> list[
 
 
 class _Embeddings:
-    """The configured embedder with the methods that LangChain asks of one."""
+    """The configured embedder with LangChain's interface."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         from rag_serving.config.models import Embedding

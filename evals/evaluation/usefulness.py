@@ -1,7 +1,7 @@
-"""Judge how useful answers are: what is known of a question against what its answer says and cites.
+"""Judge the usefulness of answers: known facts about a question against its answer's text and citations.
 
 Belongs here: judging an answer, the shares by kind of question, their JSON shape and table.
-Does not belong here: asking, reading gold sets (`gold`), whether a quote is the gold set's own (`evaluate`).
+Does not belong here: running questions, reading gold sets (`gold`), whether a quote is the gold set's own (`evaluate`).
 """
 
 from __future__ import annotations

@@ -27,12 +27,12 @@ TIMEOUT_S = 120.0
 
 @dataclass
 class TimedRequest:
-    """One request: when, by the clock that never goes back, and what came of it.
+    """One request: its times, by a monotonic clock, and its outcome.
 
     Attributes:
         asked: tenant, door and question.
-        fault: why there is no answer; empty where there is one.
-        verdict: of `expected`, and `error` where there is no answer.
+        fault: why there is no answer; empty if there is one.
+        verdict: of `expected`, and `error` without an answer.
     """
 
     began: float

@@ -1,6 +1,6 @@
-"""Answers of calm servers to each question, and whether a server under load says the same.
+"""Answers of calm servers to each question, and the comparison with a server under load.
 
-Belongs here: what of an answer must be the same, verdicts. Does not belong here: asking (`users`).
+Belongs here: the parts of an answer that must be the same, verdicts. Does not belong here: requests (`users`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Installations that are asked: the sample wiki as three tenants, or an installation of the caller's own.
+"""Installations under load: the sample wiki as three tenants, or an installation of the caller's own.
 
-Belongs here: configurations, tokens, questions, what the calm server says. Does not belong here: load (`users`).
+Belongs here: configurations, tokens, questions, the calm server's answers. Does not belong here: load (`users`).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ PATHS = {ASK: "/v1/ask", SEARCH: "/v1/search"}
 
 @dataclass(frozen=True)
 class BuiltInstallation:
-    """A configuration that was built, and what may be asked of it.
+    """A built configuration, and its questions.
 
     Attributes:
-        tenants: their names, or one empty name where a server is asked without a token.
-        tokens: by tenant; none where the server wants none.
+        tenants: their names, or one empty name for a server without tokens.
+        tokens: by tenant; none if the server requires none.
     """
 
     config: Path | None

@@ -1,6 +1,6 @@
 """Figures of a fault: wrong answers, errors during it and after it, time to recovery; as JSON and as a table.
 
-Belongs here: counting. Does not belong here: asking (`asking`), causing faults (`faults`).
+Belongs here: counting. Does not belong here: requests (`asking`), causing faults (`faults`).
 """
 
 from __future__ import annotations

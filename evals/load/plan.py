@@ -80,11 +80,11 @@ MOST_UNPROVED = 1_000
 
 @dataclass(frozen=True)
 class Plan:
-    """A profile and what it is asked with.
+    """A profile and its target.
 
     Attributes:
-        requests: after how many it ends; 0: after `seconds` alone.
-        expected: what the calm server said (`expected.Expected.known`).
+        requests: the number after which it ends; 0: after `seconds` alone.
+        expected: the calm server's answers (`expected.Expected.known`).
         results: the file that is written at the end.
     """
 

@@ -1,6 +1,6 @@
-"""The processes of a server, as Linux tells of them.
+"""The processes of a server, as reported by Linux.
 
-Belongs here: which they are. Does not belong here: their memory (`running`), starting servers (`stages`, `services`).
+Belongs here: listing them. Does not belong here: their memory (`running`), starting servers (`stages`, `services`).
 """
 
 from __future__ import annotations

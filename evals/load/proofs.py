@@ -1,7 +1,7 @@
-"""Check that a degraded answer is true: its words stand on pages that the asker may read.
+"""Check that a degraded answer is true: its words are on pages that the asker may read.
 
-Belongs here: comparing quotes, sentences and passages with what the server shows of its pages. Does not belong here:
-comparing with the calm server's answers (`expected`).
+Belongs here: comparing quotes, sentences and passages with the server's own pages. Does not belong here: comparing with
+the calm server's answers (`expected`).
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _ENDS_S = 180
 
 @dataclass
 class LoadTarget:
-    """A server, what is asked of it, and its processes where it was started for the load."""
+    """A server, its questions, and its processes if it was started for the load."""
 
     url: str
     installation: BuiltInstallation

@@ -1,6 +1,7 @@
-"""What faults need beside a server: an S3-compatible store, Postgres, a reranker sidecar, each a process of its own.
+"""The services of faults beside a server: an S3-compatible store, Postgres, a reranker sidecar, each a process of its
+own.
 
-Belongs here: starting them, stopping them, freezing them. Does not belong here: what fails when (`faults`).
+Belongs here: starting them, stopping them, freezing them. Does not belong here: the faults (`faults`).
 """
 
 from __future__ import annotations

@@ -35,12 +35,12 @@ class SkippedError(Exception):
 
 @dataclass
 class FaultStage:
-    """A server that is asked while something fails.
+    """A server under load while something fails.
 
     Attributes:
         inject, heal: begin and end the fault.
-        meanwhile: done while it lasts, beside the clients; the fault is not ended before.
-        facts: looked at when it is over and the clients have ended: what else must hold. False is a failure.
+        meanwhile: runs during the fault, beside the clients; the fault lasts at least as long.
+        facts: checked when it is over and the clients have ended: further conditions. False is a failure.
     """
 
     server: RunningServer

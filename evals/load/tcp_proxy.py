@@ -25,7 +25,7 @@ _AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: close sends RST
 
 
 class TcpProxy:
-    """Listens on a port of its own until `close`; `mode` may be changed at any time and holds for open connections."""
+    """Listens on a port of its own until `close`; `mode` may be changed at any time and applies to open connections."""
 
     def __init__(self, target: int) -> None:
         self.mode: Mode = ""

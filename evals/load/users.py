@@ -27,7 +27,7 @@ _NUMBERS = count()
 
 
 class LoadState:
-    """Of this process: what it was told to do, and what came of it."""
+    """This process's parameters and results."""
 
     plan: Plan
     expected: ExpectedAnswers
@@ -52,7 +52,7 @@ def _end(**_: Any) -> None:
 
 
 class Stages(LoadTestShape):
-    """The profile's stages until its time is over, or enough was asked."""
+    """The profile's stages until its time is over, or enough requests were made."""
 
     def tick(self) -> tuple[int, float] | None:
         plan, passed = LoadState.plan, self.get_run_time()  # type: ignore[no-untyped-call]
@@ -63,7 +63,7 @@ class Stages(LoadTestShape):
 
 
 class Client(FastHttpUser):
-    """One client with one connection: it asks, reads the whole answer, compares it, and waits."""
+    """One client with one connection: it sends a question, reads the whole answer, compares it, and waits."""
 
     connection_timeout = network_timeout = _TIMEOUT_S
 

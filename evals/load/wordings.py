@@ -1,9 +1,9 @@
 """The same question in many texts, so that no cache answers a load.
 
-Belongs here: changes of a question. Does not belong here: what a server answers to them (`installation`, `users`).
+Belongs here: changes of a question. Does not belong here: a server's answers (`installation`, `users`).
 
-The calm server is asked every wording, and its answer is compared. A numbered question has a text that was never asked
-before; its answer is compared with the pages alone (`proofs`).
+The calm server gets every wording, and its answer is compared. A numbered question has a new text; its answer is
+compared with the pages alone (`proofs`).
 """
 
 from __future__ import annotations

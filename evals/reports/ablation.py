@@ -1,6 +1,6 @@
-"""What each stage brings to the answers of a gold set, for analysts.
+"""The gain of each stage for the answers of a gold set, for analysts.
 
-Belongs here: the rows of an ablation as a report. Does not belong here: asking with each variant, drawing plots.
+Belongs here: the rows of an ablation as a report. Does not belong here: running each variant, drawing plots.
 """
 
 from __future__ import annotations

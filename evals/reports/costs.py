@@ -1,7 +1,7 @@
-"""What a tenant's day cost, and which of its documents cost most.
+"""The cost of a tenant's day, and its most expensive documents.
 
 Belongs here: tables of an analyst's report, made of the database of the installation and of the contexts of the newest
-build. Does not belong here: what questions took (`telemetry`), limits (`config.sections`), prices (`config`).
+build. Does not belong here: usage of questions (`telemetry`), limits (`config.sections`), prices (`config`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class BuildCosts:
-    """What builds took: on one day by part, and of all days by page."""
+    """The usage of builds: on one day by part, and of all days by page."""
 
     parts: Mapping[str, Taken]  # contexts, embedding
     pages: Mapping[str, Taken]  # embedding

@@ -1,6 +1,6 @@
-"""What was dropped as a near-duplicate, for analysts: how much, where, and which text stands where.
+"""Dropped near-duplicates, for analysts: how much, where, and the remaining texts.
 
-Belongs here: a dedup map beside its chunks, as a report. Does not belong here: finding duplicates (`steps.dedup`).
+Belongs here: a dedup map beside its chunks, as a report. Does not belong here: detecting duplicates (`steps.dedup`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Pictures of numbers: PNG as base64, for an asset's page and for HTML reports.
+"""Plots: PNG as base64, for an asset's page and for HTML reports.
 
-Belongs here: how plots look. Does not belong here: what is told (`reports.report`), Markdown around a picture
+Belongs here: the style of plots. Does not belong here: the figures (`reports.report`), Markdown around a picture
 (`rag_assets.metadata`).
 """
 

@@ -21,7 +21,7 @@ MARKDOWN_CASES = 10
 
 @dataclass(frozen=True)
 class Figure:
-    """One number with its name; `note` says what it is compared with."""
+    """One number with its name; `note` is the comparison."""
 
     name: str
     value: str
@@ -62,7 +62,7 @@ class Plot:
 class Case:
     """One question, page or pair that can be opened; `parts` are (name, text) in order, shown as they are.
 
-    `before` is what it is compared with, shown beside them; `evidence` stands below both.
+    `before` is the comparison, shown beside them; `evidence` is below both.
     """
 
     title: str

@@ -31,7 +31,7 @@ FLOOR = 0.95
 
 @dataclass(frozen=True)
 class Day:
-    """What one tenant was asked on one day."""
+    """One tenant's questions on one day."""
 
     kpis: Kpis
     complaints: Sequence[Case] = ()

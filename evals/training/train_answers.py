@@ -1,11 +1,11 @@
-"""`python -m evals.training.train_answers`: learn what the signs of a unit count for, and the confidence in the best.
+"""`python -m evals.training.train_answers`: learn the weights of a unit's signs, and the confidence in the best.
 
 It learns from questions of `../shared/data/reader`: the pages of each handbook are written as Markdown, cut, indexed
-and asked by the product's own code. Near misses are unanswerable questions; an answerable question is seen again
+and queried by the product's own code. Near misses are unanswerable questions; an answerable question is seen again
 without the pages that answer it. Forms of questions are weighted (`reader_data`). The confidence also learns from half
-of SQuAD's articles and the development half of people's questions (`evals/gold/people`). What was seen of handbooks is
-kept under `--index`. `--dry-run` prints how well each handbook is answered by weights that the others taught, and
-writes nothing.
+of SQuAD's articles and the development half of people's questions (`evals/gold/people`). Examples from handbooks are
+stored under `--index`. `--dry-run` prints the results on each handbook of weights learnt from the others, and writes
+nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""`python -m evals.training.train_reader`: train the reader, which says whether a passage answers, and by which units.
+"""`python -m evals.training.train_reader`: train the reader, which judges whether a passage answers, and by which
+units.
 
 A cross-encoder from the weights of the default embedder: question, heading path and numbered units in, one logit for
-the passage and one for each unit out. Its word table and first two layers stay as they are, so that its file holds four
+the passage and one for each unit out. Its word table and first two layers stay as they are, so that its file has four
 layers. The loss: cross-entropy of the passage and of its units, and of the right passage against those beside it.
 """
 
@@ -32,7 +33,7 @@ WRONG = 2  # passages of the search beside one that answers
 
 
 class Reader(nn.Module):  # type: ignore[misc]  # torch has no types here
-    """BERT with a logit for the passage (first token) and for each token (read where a unit's mark stands)."""
+    """BERT with a logit for the passage (first token) and for each token (read at a unit's mark)."""
 
     def __init__(self, bert: Any) -> None:
         super().__init__()

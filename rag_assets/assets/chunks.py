@@ -1,4 +1,4 @@
-"""The asset `chunks`: the passages that are embedded, found and cited."""
+"""The asset `chunks`: the passages to embed, search and cite."""
 
 from collections import Counter
 

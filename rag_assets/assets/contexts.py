@@ -1,4 +1,4 @@
-"""The asset `contexts`: what tells each chunk where it comes from."""
+"""The asset `contexts`: each chunk's description of its origin."""
 
 from collections import Counter
 from typing import Any

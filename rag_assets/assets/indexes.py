@@ -1,5 +1,4 @@
-"""The assets `embeddings`, `dense_index` and `lexical_index`: vectors of chunks, and the two ways in which one is
-found.
+"""The assets `embeddings`, `dense_index` and `lexical_index`: vectors of chunks, and their two indexes.
 
 A chunk has one vector, or one for each window of a long one, computed once for every text.
 """

@@ -1,4 +1,4 @@
-"""The asset `pages`: what a source holds now."""
+"""The asset `pages`: the current contents of a source."""
 
 import dagster as dg
 

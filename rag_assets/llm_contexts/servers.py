@@ -1,7 +1,7 @@
-"""The models that write contexts: the first, and the one that is asked when a call to it fails.
+"""The models that write contexts: the first, and the fallback when a call to it fails.
 
-Belongs here: which model a call goes to, and when one is left alone for a while. Does not belong here: prompts, the
-wire (`rag_serving.models.chat.client`), what a failed call means for its passages (`writer`).
+Belongs here: choosing the model of a call, and pausing one after failures. Does not belong here: prompts, HTTP
+(`rag_serving.models.chat.client`), the consequences of a failed call for its passages (`writer`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ NOBODY = ModelName("", "")
 
 @dataclass(frozen=True)
 class ModelReply:
-    """What a model replied, and which one."""
+    """A reply, and its model."""
 
     reply: Reply
     by: ModelName
@@ -59,7 +59,7 @@ class ModelReply:
 
 @dataclass
 class ContextServer:
-    """One model; `shorter` is the same one, asked for fewer tokens."""
+    """One model; `shorter` is the same one with fewer output tokens."""
 
     name: ModelName
     chat: RemoteChat
@@ -89,7 +89,7 @@ class ContextServer:
 
 
 class ContextServers:
-    """Asks the first model that answers; the last one is asked whatever it did before."""
+    """Calls the first model that answers; the last one is always tried."""
 
     def __init__(self, servers: Sequence[ContextServer]) -> None:
         self._servers = servers

@@ -1,9 +1,9 @@
-"""The contexts of one tenant: what its build will ask for, and asking; or of one passage, of which nothing is kept.
+"""The contexts of one tenant: the estimate for its build, and the run; or of one passage, without a cache.
 
-Belongs here: putting cache, model and writer together as configured; calls, tokens, cost and time before any model is
-asked; what a run leaves for the next: what it could not get, how fast it was, the event of failures.
-Does not belong here: Dagster (`assets.contexts`), tools and commands (`build.mcp_tools`), asking (`writer`), delivery
-of the event (`rag_assets.monitoring.alerts`).
+Belongs here: combining cache, model and writer as configured; calls, tokens, cost and time before any model is called;
+a run's results for the next: failures, pace, the event of failures.
+Does not belong here: Dagster (`assets.contexts`), tools and commands (`build.mcp_tools`), calls (`writer`), delivery of
+the event (`rag_assets.monitoring.alerts`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SECONDS_A_CALL = {"ollama": (1.0, 2.0), "openai": (0.5, 1.0)}
 
 @dataclass(frozen=True)
 class ContextEstimate:
-    """What the next run will take; tokens are guessed from characters, as only the model's tokenizer counts them."""
+    """The estimate for the next run; tokens are guessed from characters, as only the model's tokenizer counts them."""
 
     chunks: int
     wanted: int  # passages that have no context; the same passage twice in a page counts once
@@ -164,9 +164,9 @@ MEASURED = 20
 
 
 class LastRun(BaseModel):
-    """How many chunks have no context of the model, the most frequent reason, and the pace by model.
+    """The number of chunks without a model's context, the most frequent reason, and the pace by model.
 
-    `failed_runs`: how many runs in a row left such chunks.
+    `failed_runs`: the number of runs in a row that left such chunks.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -257,7 +257,7 @@ class TenantContexts:
 
 @dataclass(frozen=True)
 class ContextPlan:
-    """What a run is about to do: all passages, and the contexts that they have already."""
+    """The work of a run: all passages, and their existing contexts."""
 
     settings: Context
     cache: ContextCache

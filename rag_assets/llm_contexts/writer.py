@@ -1,12 +1,12 @@
-"""Asks a language model for contexts, many passages at once, and keeps what was good.
+"""Request contexts from a language model, many passages at once, and store the good ones.
 
-A passage is asked about until its context is good enough, `attempts` times at most; the best stays. A context that
-invents a number or a name is none. What failed is told by passage, and costs nobody else anything: when the model does
-not answer several passages in a row, the rest is not asked about at all.
+A passage is retried until its context is good enough, `attempts` times at most; the best stays. A context that invents
+a number or a name is none. Failures are reported by passage, and cost the others nothing: when the model does not
+answer several passages in a row, the rest is skipped.
 
-Belongs here: which passages are asked about together, calls in flight, second tries, what is kept and when, the SQLite
-file of contexts by content, what of it still holds, counts, pace and cost.
-Does not belong here: prompts and scores (`steps.contexts.prompt`), which model a call goes to (`servers`).
+Belongs here: grouping passages into calls, calls in flight, second tries, storing results, the SQLite file of contexts
+by content, its valid entries, counts, pace and cost.
+Does not belong here: prompts and scores (`steps.contexts.prompt`), choosing the model of a call (`servers`).
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ _INSERT = f"INSERT OR REPLACE INTO contexts (key, place, {_COLUMNS}, {_SCORES}, 
 class ContextCache:
     """The contexts of some models in a folder's `contexts.sqlite`, which other models may share.
 
-    A context has two addresses: its `key` covers all that the model was asked, its `place` leaves out the page's title.
-    Of several models' contexts the one of the model named first is taken, and of one model's the newest.
+    A context has two addresses: its `key` covers the whole prompt, its `place` leaves out the page's title. Of several
+    models' contexts the one of the model named first is taken, and of one model's the newest.
     """
 
     def __init__(self, folder: Path, *models: str, seal: Seal | None = None) -> None:
@@ -170,7 +170,7 @@ def _context(row: Sequence[Any]) -> WrittenContext:
 
 @dataclass
 class ContextUsage:
-    """Counts of one run; `total` are the passages that have to be asked about."""
+    """Counts of one run; `total` is the number of passages to request."""
 
     total: int
     done: int = 0
@@ -238,7 +238,7 @@ class ContextUsage:
 
 @dataclass(frozen=True)
 class Call:
-    """Passages of one document that are asked about together."""
+    """Passages of one document in one call."""
 
     document: ContextDocument
     indexes: tuple[int, ...]

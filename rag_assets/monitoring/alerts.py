@@ -31,7 +31,7 @@ ERROR_CHARS, NAMED = 500, 20
 
 
 class WatchedSource(BaseModel):
-    """What is remembered of a source between two looks."""
+    """The memory of a source between two checks."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,7 +1,7 @@
-"""What `citelock doctor` says of sources: whether each can be read now, and how its last sync ended.
+"""The state of sources for `citelock doctor`: whether each can be read now, and the result of its last sync.
 
-Belongs here: asking all of them at once within a bound, judging the last sync, keeping secrets out of what is printed.
-Does not belong here: asking one (`sources.reach`), the doctor itself, which calls this by the entry points
+Belongs here: checking all of them at once within a bound, judging the last sync, keeping secrets out of the output.
+Does not belong here: checking one (`sources.reach`), the doctor itself, which calls this by the entry points
 `citelock.checks`. Dagster is not imported: a machine that only serves looks at the last syncs alone.
 """
 

@@ -1,6 +1,6 @@
-"""What becomes of a document that is read in a process of its own: its result, or the reason of its failure.
+"""The outcome of a document read in a process of its own: its result, or the reason of its failure.
 
-Belongs here: errors as the answer's facts, and back. Does not belong here: what is done (`worker`), limits
+Belongs here: errors as the answer's facts, and back. Does not belong here: the work (`worker`), limits
 (`rag_serving.isolation`).
 """
 

@@ -1,6 +1,6 @@
-"""What a reader of documents asks of those who recognize scanned pages.
+"""The interface between a reader of documents and the recognizers of scanned pages.
 
-Belongs here: the protocol, what becomes of a document that it is asked about, opening what the plug-in brings.
+Belongs here: the protocol, the outcome of a document, opening the plug-in's recognizer.
 Does not belong here: OCR itself, which is a plug-in's.
 """
 

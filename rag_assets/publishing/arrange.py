@@ -1,7 +1,7 @@
-"""The chunk table in the one order and form that does not depend on how its rows came, and where it is divided.
+"""The chunk table in an order and form independent of how its rows came, and its division into parts.
 
-Belongs here: pure functions over chunk tables: order, indexed text, digest, how much a column may hold (Arrow counts
-the bytes of texts in 32 bits), the dense shard of each page, the borders of the parts of a large generation.
+Belongs here: pure functions over chunk tables: order, indexed text, digest, the capacity of a column (Arrow counts the
+bytes of texts in 32 bits), the dense shard of each page, the borders of the parts of a large generation.
 Does not belong here: files, indexes.
 
 A part ends before the page with the smallest hash among those at which it may end: between a quarter of the most chunks

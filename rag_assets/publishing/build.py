@@ -182,7 +182,7 @@ _BLOCK = 65_536  # vectors that are looked at at once
 
 @dataclass(frozen=True)
 class DenseBuild:
-    """What the dense step made."""
+    """The result of the dense step."""
 
     shards: tuple[Shard, ...]
     built: int
@@ -193,7 +193,7 @@ class DenseBuild:
 
 @dataclass(frozen=True)
 class LexicalBuild:
-    """What the lexical step made."""
+    """The result of the lexical step."""
 
     chunks: int
     terms: int

@@ -1,4 +1,4 @@
-"""What must hold of a candidate generation before anybody may read it.
+"""The conditions on a candidate generation before anybody may read it.
 
 Belongs here: the checks and their results. Does not belong here: acting on them (`publish`).
 """
@@ -36,7 +36,7 @@ _THREADS = 4
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One check of a generation: what was looked at, and what was found; `pages`: those at fault, where it is some."""
+    """One check of a generation: its subject, and the result; `pages`: those at fault, if only some are."""
 
     name: str
     passed: bool

@@ -1,8 +1,8 @@
-"""What became of uploaded documents, once it is known, and the files that a generation's pages were read from.
+"""The outcome of uploaded documents, and the original files of a generation's pages.
 
-Belongs here: comparing an inbox with what is published, and removing what was deleted; which files a generation names,
-linking them into the tenant's folder, removing what none names.
-Does not belong here: stages before (`rag_assets.sources.documents.inbox`), the inbox (`rag_serving.documents`), keeping
+Belongs here: comparing an inbox with the publication, and removing deleted documents; the files that a generation
+names, linking them into the tenant's folder, removing those that none names.
+Does not belong here: stages before (`rag_assets.sources.documents.inbox`), the inbox (`rag_serving.documents`), storing
 a file when its page is read (`rag_assets.sources.originals`), rendering.
 """
 
@@ -173,7 +173,7 @@ def begin_embedding(config: Config, tenant: str) -> None:
 
 
 class EmbeddingProgress:
-    """How many of the texts of each uploaded document are embedded, for those who wait for it."""
+    """The number of embedded texts of each uploaded document, for waiting readers."""
 
     def __init__(self, config: Config, tenant: str, pause_s: float = PROGRESS_S) -> None:
         self._inboxes = inboxes_of(config, tenant)

@@ -1,7 +1,7 @@
-"""Which rows of a chunk table stood in an earlier one with the same content: what was made of them is made already.
+"""The rows of a chunk table that an earlier one has with the same content, whose results can be reused.
 
-Belongs here: comparing columns of two tables. Does not belong here: where the earlier table comes from
-(`build`), what is kept of its rows (`lexical_writer`, `keyword_writer`).
+Belongs here: comparing columns of two tables. Does not belong here: the origin of the earlier table (`build`), the
+reused results (`lexical_writer`, `keyword_writer`).
 
 Cells are compared, not their digests, so that nothing rests on a column that something else filled in.
 """
@@ -28,8 +28,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Where the rows of a table stand in an earlier one of `total` rows: [rows], -1 where they are new, else
-    ascending."""
+    """The positions of a table's rows in an earlier one of `total` rows: [rows], -1 for new ones, else ascending."""
 
     earlier: Numbers
     total: int

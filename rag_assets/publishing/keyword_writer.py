@@ -1,9 +1,9 @@
-"""The keyword index of a generation: which words stand where, in content, titles and labels.
+"""The keyword index of a generation: the occurrences of words in content, titles and labels.
 
 Belongs here: making its tables of a chunk table. Does not belong here: searching them
-(`rag_serving.indexes.keyword_index`), what a word is (`rag_serving.text.keyword_words`).
+(`rag_serving.indexes.keyword_index`), splitting into words (`rag_serving.text.keyword_words`).
 
-What an earlier index has of rows that did not change is copied; the bytes are those that all rows would give.
+An earlier index's entries of unchanged rows are copied; the bytes are the same as from all rows.
 """
 
 from __future__ import annotations

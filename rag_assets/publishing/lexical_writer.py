@@ -3,10 +3,9 @@
 Belongs here: building the index. Does not belong here: reading and searching it (`rag_serving.indexes.lexical`), arrays
 of rows by term (`posting_lists`).
 
-Every word is analyzed once for each language that it comes in; the rest is counting numbers. bm25s itself holds all
-documents as lists of Python objects, five times the memory and twice the time. What an earlier index counted of rows
-that did not change is not counted again: the bytes are the same either way. Weights are made anew, because they depend
-on all rows.
+Every word is analyzed once for each language that it comes in; the rest is counting numbers. bm25s itself needs all
+documents as lists of Python objects, five times the memory and twice the time. An earlier index's counts of unchanged
+rows are reused: the bytes are the same either way. Weights are made anew, because they depend on all rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The manifest of a generation is made when everything else of it stands on disk, and signed.
+"""The manifest of a generation is made and signed when everything else of it is on disk.
 
 Belongs here: making, signing and writing it. Does not belong here: its fields and reading it
 (`rag_serving.artifacts.manifest`).

@@ -1,7 +1,7 @@
-"""What queries over sets read beside the chunks: facts of each page, and the texts that dedup left out.
+"""Tables for queries about sets beside the chunks: facts of each page, and the texts that dedup left out.
 
 Belongs here: both tables, made of those of the sources.
-Does not belong here: which texts are left out (`steps.dedup`), who sees which row (`rag_serving.indexes.set_tables`).
+Does not belong here: leaving texts out (`steps.dedup`), the visible rows (`rag_serving.indexes.set_tables`).
 """
 
 from __future__ import annotations

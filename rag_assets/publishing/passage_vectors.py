@@ -47,7 +47,7 @@ VERSION = 2
 
 @dataclass(frozen=True)
 class SentencesPart:
-    """Texts of sentences with the page that each stands on, how many came before them, how many there are in all."""
+    """Texts of sentences with the page of each, the number before them, and the number in all."""
 
     texts: Sequence[str]
     pages: Sequence[str]
@@ -156,7 +156,7 @@ def _chunks(table: pa.Table) -> Iterator[Chunk]:
 
 
 class BudgetedEmbedder:
-    """An `Embedder` that stops when the budget is spent: what was embedded before is kept by whoever asks for it."""
+    """An `Embedder` that stops when the budget is spent: its caller stores the vectors made before."""
 
     def __init__(self, embedder: Embedder, budget: TenantBudget, settings: Embedding) -> None:
         self._embedder, self._budget = embedder, budget

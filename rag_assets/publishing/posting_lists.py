@@ -1,13 +1,13 @@
-"""Which rows hold which terms and how often: counted part by part of the rows, then put together term by term.
+"""Occurrences of terms in rows: counted part by part of the rows, then combined term by term.
 
-Belongs here: arrays and lists of numbers, what was made of each token. Does not belong here: what a term or token is,
-what they are written as (`lexical_writer`, `keyword_writer`), which rows an earlier index had already (`kept_rows`).
+Belongs here: arrays and lists of numbers, the terms of each token. Does not belong here: splitting into terms and
+tokens, their files (`lexical_writer`, `keyword_writer`), rows of an earlier index (`kept_rows`).
 
 A part keeps three bytes for each row of each term; the texts that it was counted from are forgotten. Terms are numbered
-as they come, and by their order among all only when all parts are there. What an earlier index holds of rows that did
-not change is copied under their new numbers. No more than some millions of postings are put together at once. A text is
-split at its spaces, and what is between them is analyzed once: most of it comes again, and looking it up takes a
-quarter of the time that finding its words takes.
+as they come, and by their order among all only when all parts are there. An earlier index's entries of unchanged rows
+are copied under their new numbers. No more than some millions of postings are combined at once. A text is split at its
+spaces, and each run between them is analyzed once: most of them recur, and a lookup takes a quarter of the time of an
+analysis.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class PublishError(Exception):
 
 @dataclass(frozen=True)
 class PublishOutcome:
-    """What `publish` did."""
+    """The result of `publish`."""
 
     generation: str
     previous: str | None
@@ -64,7 +64,7 @@ class PublishOutcome:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What `prune` removed."""
+    """The files removed by `prune`."""
 
     generations: tuple[str, ...]
     collections: tuple[str, ...]

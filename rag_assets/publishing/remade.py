@@ -1,7 +1,7 @@
-"""Whether a generation holds what its parts would be if they were made again now, and how it differs where it does not.
+"""A comparison of a generation with its parts made anew, and the differences.
 
-Belongs here: checks that make a sample again (vectors, terms, anchors, counts) and name the damage they find.
-Does not belong here: checks of a generation against itself (`checks`), how good its answers are (`evals.evaluation`).
+Belongs here: checks that make a sample again (vectors, terms, anchors, counts) and name the damage. Does not belong
+here: checks of a generation against itself (`checks`), the quality of its answers (`evals.evaluation`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def checks_made_again(
 
 @dataclass(frozen=True)
 class _Sample:
-    """Vectors of a generation [n, d], the texts that they should be of, and these without what stands above them."""
+    """Vectors of a generation [n, d], their supposed texts, and these without their prefixes."""
 
     stored: Vectors
     texts: list[str]

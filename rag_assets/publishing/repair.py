@@ -74,7 +74,7 @@ _PARTS = {
 
 @dataclass(frozen=True)
 class Repair:
-    """What was damaged and is as it was written again, and what is not."""
+    """The damage that was repaired to the original bytes, and the rest."""
 
     restored: tuple[str, ...]
     left: tuple[Damage, ...]

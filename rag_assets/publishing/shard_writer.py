@@ -1,14 +1,14 @@
 """Dense shards are built as Chroma collections, named by the digest of their content and never changed afterwards.
 
 Belongs here: building, reusing and removing a tenant's collections, and the notes of their files.
-Does not belong here: searching them (`rag_serving.indexes.chroma`), which pages a shard holds (`arrange`).
+Does not belong here: searching them (`rag_serving.indexes.chroma`), assigning pages to shards (`arrange`).
 
 Deletes and upserts leave live records unreachable in Chroma (chroma-core/chroma#7758, #4275), so a collection is only
 ever added to while it is called `building-…`; renaming it is the commit.
 
-hnswlib writes the whole room of a graph, also what no vector fills, and never clears it: the file would hold whatever
-this process had in its memory before, credentials among it, and the same vectors would give another file each time. So
-memory that C libraries allocate is zeroed meanwhile, by a switch of glibc.
+hnswlib writes a graph's whole allocation, unused parts included, and never clears it: the file would contain the
+process's earlier memory, credentials among it, and the same vectors would give another file each time. So memory that C
+libraries allocate is zeroed meanwhile, by a switch of glibc.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _BUILDING, _SHARD = "building-", "shard-"
 
 @dataclass(frozen=True)
 class ShardContent:
-    """What one collection holds: ids and reader classes [n], vectors [n, d], and the digest of it all."""
+    """The content of one collection: ids and reader classes [n], vectors [n, d], and the digest of it all."""
 
     digest: str
     ids: Sequence[str]

@@ -1,7 +1,7 @@
-"""What the steps of a build leave for each other, and the generation's folder made of it.
+"""The intermediate results of a build's steps, and the generation's folder made of them.
 
-Belongs here: files under `Store.candidate(tenant)`; every part is complete or not there; who may read each page,
-vectors and the codes that bound their similarities. Does not belong here: what is in the parts (`build`), searching
+Belongs here: files under `Store.candidate(tenant)`; every part is complete or absent; readers of each page, vectors and
+the codes that bound their similarities. Does not belong here: the contents of the parts (`build`), searching
 (`rag_serving.indexes`).
 """
 

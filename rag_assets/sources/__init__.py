@@ -1,7 +1,7 @@
-"""Where pages come from: one protocol, one file for each kind of source.
+"""Sources of pages: one protocol, one file for each kind.
 
 Belongs here: reading a space, dump, book or folder into rows of PAGES.
-Does not belong here: what a page says (`rag_assets.steps`), or when it is read (`rag_assets.assets`).
+Does not belong here: the contents of a page (`rag_assets.steps`), or the time of reading (`rag_assets.assets`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Files and comments of pages, as rows of PAGES: their text is found, cited and guarded like a page's.
+"""Files and comments of pages, as rows of PAGES: their text is searched, cited and guarded like a page's.
 
-Belongs here: which files are read and which comments count, what becomes of the others, and what a row takes from its
-page: its readers above all. Does not belong here: where a source keeps its files and comments, or the text of a file
+Belongs here: choosing files and comments, recording the others, and a row's inheritance from its page: its readers
+above all. Does not belong here: a source's storage of files and comments, or the text of a file
 (`rag_assets.steps.files.file_text`).
 
 Comments have a row of their own and are no part of the page's body: a comment makes no version of its page, and a
-citation of a page version has to stay true whatever is said below it later.
+citation of a page version must stay true whatever later comments say.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Textless = list[str | int]
 
 @dataclass
 class AttachmentRows:
-    """What became of the files: each is in one of the three, by page id."""
+    """The outcome of the files: each is in one of the three, by page id."""
 
     rows: dict[str, Row] = field(default_factory=dict)
     excluded: dict[str, str] = field(default_factory=dict)
@@ -157,7 +157,7 @@ def _unwanted(one: Attached, settings: AttachmentSource) -> str | None:
 
 @dataclass(frozen=True)
 class _FileReader:
-    """What reads files, which of them, and where those are kept that serving renders."""
+    """The reader of files, its selection, and the folder of originals for rendering."""
 
     settings: AttachmentSource
     reader: LimitedReader

@@ -1,4 +1,4 @@
-"""What every kind of source promises, and what a sync gives back.
+"""The interface of every kind of source, and the result of a sync.
 
 Belongs here: the `Source` protocol, its records, comparing a sync with the one before, and whether a source may lose
 so much in one sync or a person has to decide. Does not belong here: any kind of source, or files and sockets.
@@ -114,9 +114,9 @@ class SourceError(RedactedError):
 class SyncResult:
     """The pages of a source after a complete sync, and what happened on the way.
 
-    `seen` counts every page the source listed: indexed, excluded or failed. Reasons are (page id, reason); where no id
-    could be read, the file's name stands for it. A page in `failures` keeps its row of the last sync, if it had one.
-    `hidden` pages have a row that nobody may read, because their restrictions could not be known.
+    `seen` counts every page the source listed: indexed, excluded or failed. Reasons are (page id, reason); without a
+    readable id, the file's name replaces it. A page in `failures` keeps its row of the last sync, if it had one.
+    `hidden` pages have a row that nobody may read, because their restrictions are unknown.
     """
 
     pages: pa.Table  # PAGES, complete, by page id
@@ -153,7 +153,7 @@ class SyncResult:
 
 
 class Source(Protocol):
-    """Where pages come from: one space, dump, book or folder."""
+    """A source of pages: one space, dump, book or folder."""
 
     key: str
 

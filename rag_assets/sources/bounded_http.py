@@ -1,7 +1,7 @@
 """HTTP to a site's own hosts only, within a number of bytes and a time for the whole answer.
 
-Belongs here: which hosts and addresses may be asked, redirects included, and where reading stops.
-Does not belong here: signing a request and what an answer means (`confluence.transport`).
+Belongs here: permitted hosts and addresses, redirects included, and limits on reading. Does not belong here: signing a
+request and the meaning of a response (`confluence.transport`).
 
 The limits sit in the adapter of a `requests` session, which sends every hop of a redirect. An address is judged by the
 socket after it was connected and before anything is sent, so a name that changes its address between cannot pass.
@@ -31,12 +31,12 @@ MAX_REDIRECTS = 5
 
 
 class RefusedError(RedactedError):
-    """What this source may not be asked for, or more than it may answer; another try changes nothing."""
+    """A forbidden request to this source, or an oversized response; another try changes nothing."""
 
 
 @dataclass(frozen=True)
 class HttpLimits:
-    """What a source may ask and be answered."""
+    """The limits on a source's requests and responses."""
 
     base_url: str
     download_hosts: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """A Confluence dump: a folder or zip of REST v1 page envelopes, one JSON file a page.
 
-Belongs here: finding and reading the files safely, in place and within limits; what a dump means as a whole: which file
-speaks for a page, what a broken file leaves standing, and who may read pages whose ancestors the dump lacks.
+Belongs here: reading the files safely, in place and within limits; the dump as a whole: the file of each page, the
+remains of a broken file, and the readers of pages whose ancestors the dump lacks.
 Does not belong here: envelopes (`envelope`).
 """
 
@@ -59,7 +59,7 @@ class DumpFile:
 
 @dataclass(frozen=True)
 class DumpFiles:
-    """What a dump holds, by name: envelopes, and files that are attached to pages."""
+    """The contents of a dump, by name: envelopes, and files attached to pages."""
 
     envelopes: list[DumpFile]
     attached: list[DumpFile]
@@ -167,7 +167,7 @@ def _is_hidden(name: str) -> bool:
 
 @dataclass
 class _DumpContent:
-    """What the files of a dump said."""
+    """The data in a dump's files."""
 
     rows: dict[str, Row] = field(default_factory=dict)
     grants: dict[str, Grants] = field(default_factory=dict)

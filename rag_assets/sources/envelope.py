@@ -2,7 +2,7 @@
 
 Belongs here: the shape of `GET /rest/api/content/{id}` with body.storage, version, space, ancestors and labels, and
 every way in which a file can fail to be one.
-Does not belong here: where envelopes come from, or what their restrictions mean (`rag_assets.steps.readers`).
+Does not belong here: the origin of envelopes, or the meaning of their restrictions (`rag_assets.steps.readers`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EnvelopeError(RedactedError):
 
 @dataclass(frozen=True)
 class Origin:
-    """What rows take from their source rather than from the envelope."""
+    """A row's fields from its source rather than from the envelope."""
 
     source: str
     tenant: str

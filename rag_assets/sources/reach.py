@@ -1,7 +1,7 @@
-"""Whether a source can be read now: what `citelock doctor` asks it, for a few requests and within a few seconds.
+"""Reachability of a source for `citelock doctor`, for a few requests and within a few seconds.
 
-Belongs here: one look for each kind of source, and how to mend what it meets. Nothing is changed and no body is read.
-Does not belong here: syncing, what the last sync saw (`rag_assets.monitoring.source_health`).
+Belongs here: one check for each kind of source, and remedies. Nothing is changed and no body is read. Does not belong
+here: syncing, the last sync (`rag_assets.monitoring.source_health`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REQUEST_S = 5.0
 
 @dataclass(frozen=True)
 class Reach:
-    """What a look at a source met; `mend` in the imperative where something is wrong."""
+    """The result of a check of a source; `mend` in the imperative if something is wrong."""
 
     state: Literal["ok", "warn", "fail"]
     detail: str

@@ -1,1 +1,1 @@
-"""What runs leave beside their tables, and what is decided by it."""
+"""State beside the tables of runs, and decisions based on it."""

@@ -192,7 +192,7 @@ Progress = Callable[[int, int, float], None]
 
 
 class EmbeddingObserver(Protocol):
-    """Told of texts that are embedded, each with the page that it stands on."""
+    """Receives embedded texts, each with its page."""
 
     def expect(self, pages: Sequence[str]) -> None:
         """Texts of these pages, one each, are not known and have to be embedded."""

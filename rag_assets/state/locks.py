@@ -1,8 +1,7 @@
 """One writer at a time: a lock file for each source and each tenant, and a home that machines share.
 
-Belongs here: taking and holding a lock between processes, alone or with other steps of the same run; the kernel lets go
-of it when a process dies; fetching what other machines did before something is done or decided.
-Does not belong here: what is written under it.
+Belongs here: locks between processes, alone or with other steps of the same run; the kernel releases them when a
+process dies; fetching other machines' work before acting or deciding. Does not belong here: the files under a lock.
 
 An executor may start a second attempt of a step while the first one still runs, because it cannot reach the first
 worker. The second attempt waits for as long as the first one lives: both would write the same files.
@@ -166,7 +165,7 @@ def locked(
 
 
 class _LockPatience:
-    """How long a lock is waited for: `wait_s`, but `RUN_WAIT_S` while the own run holds it."""
+    """The time limit for a lock: `wait_s`, but `RUN_WAIT_S` while the own run has it."""
 
     def __init__(self, path: Path, run: str, wait_s: float) -> None:
         self._path, self._run, self._wait_s = path, run, wait_s

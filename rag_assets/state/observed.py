@@ -1,8 +1,8 @@
-"""Looking at the world before deciding: what the sources say now, what was built, which documents are left out.
+"""Observations before decisions: the sources' state, existing builds, documents left out.
 
-Belongs here: gathering, from small files only: no table is read and no model is asked for a vector; documents that a
-check found at fault, without which a tenant's builds go on until they are other ones, and how many may be.
-Does not belong here: decisions (`planning`), finding documents at fault (`rag_assets.publishing.checks`).
+Belongs here: gathering, from small files only: no table is read and no model is called; faulty documents, which a
+tenant's builds leave out until they change, and their limit. Does not belong here: decisions (`planning`), detecting
+faulty documents (`rag_assets.publishing.checks`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What there is to do: decisions as pure functions, asked by `citelock build` and by the sensors alike.
+"""Decisions on due work, as pure functions for `citelock build` and for the sensors.
 
 Belongs here: which sources to ingest, which tenants to publish, which partitions to register, and why.
-Does not belong here: looking at the world (`rag_assets.state.observed`), doing it (`rag_assets.build.command`,
+Does not belong here: observations (`rag_assets.state.observed`), the work (`rag_assets.build.command`,
 `rag_assets.sensors`).
 """
 
@@ -48,7 +48,7 @@ class PartitionChanges:
 
 @dataclass(frozen=True)
 class PublishAttempt:
-    """What the sensor remembers of a tenant between two ticks; times in seconds since the epoch."""
+    """The sensor's memory of a tenant between two ticks; times in seconds since the epoch."""
 
     inputs: str | None = None  # what a publish was last started for
     tries: int = 0  # how often, for the same inputs

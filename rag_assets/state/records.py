@@ -1,9 +1,9 @@
-"""What runs leave beside their tables: what they were made from, and what they counted.
+"""Records of runs beside their tables: inputs and counts.
 
 Belongs here: the shape of the small JSON files, reading them with forgiveness (unreadable means "never built"), and
-which settings and versions shape each table: equal digests mean that there is nothing to do.
+digests of the settings and versions that shape each table: equal ones mean that there is nothing to do.
 Does not belong here: the source's own memory of its last sync (see `rag_assets.sources`), the manifest of a generation,
-the decision what to do (`planning`).
+decisions (`planning`).
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ State = TypeVar("State", bound=_State)
 
 
 class PagesState(_State):
-    """What the last sync saw."""
+    """The result of the last sync."""
 
     fingerprint: str | None  # of the source before the sync; None: only a sync can tell
     pages_seen: int
@@ -194,7 +194,7 @@ class PagesState(_State):
 
 
 class SectionsState(_State):
-    """What `sections` were made with."""
+    """The inputs of `sections`."""
 
     settings: str
     failed: dict[str, str]  # page id -> reason
@@ -206,7 +206,7 @@ class SectionsState(_State):
 
 
 class ChunksState(_State):
-    """What `chunks` were made with; written last, so it speaks for the whole source."""
+    """The inputs of `chunks`; written last, so it covers the whole source."""
 
     settings: str  # of the whole source, see `inputs.ingest_settings`
     cut_by: str  # see `inputs.chunks_settings`
@@ -234,7 +234,7 @@ class SourceAccount(_State):
 
 
 class CandidateState(_State):
-    """What a candidate generation is made from, noted when its chunks were selected."""
+    """The inputs of a candidate generation, recorded when its chunks were selected."""
 
     inputs: str  # see `inputs.tenant_inputs`
     embedder: str

@@ -1,8 +1,8 @@
-"""What a sync leaves in its source's folder: the pages, the members of groups, and what became of every page.
+"""The files of a sync in its source's folder: the pages, the members of groups, and the outcome of every page.
 
 Belongs here: writing `pages.parquet`, `group_members.parquet` and `sync_state.json`, reading the last with forgiveness;
-how many passages everyone may read, and how many nobody, where it would surprise.
-Does not belong here: syncing (`sources`), what later steps leave (`state.records`).
+the number of passages for everyone, and for nobody, as a warning. Does not belong here: syncing (`sources`), records of
+later steps (`state.records`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ SYNC_FILE = "sync_state.json"
 
 @dataclass(frozen=True)
 class LastSync:
-    """What the last complete sync saw; page id -> reason."""
+    """The result of the last complete sync; page id -> reason."""
 
     finished_at: datetime | None
     enumerated: int

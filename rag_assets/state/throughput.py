@@ -1,6 +1,6 @@
-"""How fast a stage has been of late, and how long the rest of it will take.
+"""The recent pace of a stage, and its remaining time.
 
-Belongs here: the estimate, as a pure function of what was reported. Does not belong here: who is told (`progress`).
+Belongs here: the estimate, as a pure function of reports. Does not belong here: showing it (`progress`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CLOSEST_S = 0.25  # reports nearer than this are one, so that a window holds so
 
 
 class WorkDone(NamedTuple):
-    """What was done at a moment: `done` in the units that people count, `share` of the stage's work from 0 to 1."""
+    """The work done at a moment: `done` in the units that people count, `share` of the stage's work from 0 to 1."""
 
     at: float  # seconds of a clock that never goes back
     done: int

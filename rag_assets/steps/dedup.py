@@ -1,7 +1,7 @@
-"""Near-duplicates: which chunk is dropped for which, and who may be told where its text stands as well.
+"""Near-duplicates: dropped chunks and their replacements, and the readers of their other places.
 
-Belongs here: shingles, MinHash signatures and their index, the rules for dropping, rows of DEDUP_MAP, the places that a
-kept chunk remembers. Does not belong here: labels and boilerplate (`chunks.select`), remembering fingerprints
+Belongs here: shingles, MinHash signatures and their index, the rules for dropping, rows of DEDUP_MAP, the other places
+of a kept chunk. Does not belong here: labels and boilerplate (`chunks.select`), caching fingerprints
 (`state.content_cache`).
 
 The signature of a set is, for each of 128 permutations, the smallest value; two sets agree in one with the probability
@@ -299,7 +299,7 @@ def without_duplicates(chunks: pa.Table, dedup_map: pa.Table) -> pa.Table:
 
 
 class Effect(NamedTuple):
-    """How many chunks of a space were dropped, by scope, of how many."""
+    """The number of dropped chunks of a space, by scope, and of all."""
 
     space: str
     chunks: int

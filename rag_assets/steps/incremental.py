@@ -1,9 +1,8 @@
-"""Sections and chunks brought up to date: what did not change is kept, the rest is made again.
+"""Sections and chunks brought up to date: unchanged ones are kept, the rest is made again.
 
-Belongs here: telling unchanged pages from changed ones, carrying rows over to a new page version, and the account of a
-source: every page that was enumerated is indexed, excluded or failed, and says why.
-Does not belong here: how a section or a chunk is made, which settings shaped the old table
-(`rag_assets.state.records`).
+Belongs here: distinguishing unchanged pages from changed ones, carrying rows over to a new page version, and the
+account of a source: every enumerated page is indexed, excluded or failed, with its reason. Does not belong here: making
+a section or a chunk, the settings of the old table (`rag_assets.state.records`).
 """
 
 from __future__ import annotations
@@ -130,7 +129,7 @@ Stamp = Callable[[Row], tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Reuse:
-    """What an incremental step starts from."""
+    """The input of an incremental step."""
 
     kept: pa.Table  # previous rows of unchanged pages
     changed: pa.Table  # pages to do again, new ones among them
@@ -232,7 +231,7 @@ def _replaced(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
 
 @dataclass(frozen=True)
 class CompletenessReport:
-    """Where each enumerated page of a source went; ids without a place are `unexplained`."""
+    """The outcome of each enumerated page of a source; ids without one are `unexplained`."""
 
     enumerated: int
     chunked: int

@@ -1,10 +1,10 @@
-"""Who may read a page: the space's readers, narrowed by the page's own restrictions and those of every ancestor.
+"""The readers of a page: the space's readers, narrowed by the page's own restrictions and those of every ancestor.
 
-Belongs here: turning what Confluence says of permissions into reader classes, failing closed; why somebody may read a
-page or may not, level by level, from what its sync wrote down.
-Does not belong here: fetching it, or deciding who a caller is (`rag_serving.access.principals`).
+Belongs here: turning Confluence's permissions into reader classes, failing closed; explaining a page's readers, level
+by level, from its sync's records. Does not belong here: fetching them, or identifying a caller
+(`rag_serving.access.principals`).
 
-An empty list of restrictions is "no restriction at this level", not "nobody". What is not understood lets nobody in.
+An empty list of restrictions is "no restriction at this level", not "nobody". Unknown restrictions let nobody in.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RestrictionError(Exception):
 
 @dataclass(frozen=True)
 class Grants:
-    """What one page says of its own readers."""
+    """One page's own restrictions."""
 
     ancestors: tuple[str, ...] | None  # ids, root first; None: not said
     own: str | None  # reader class of its own read restrictions; None: not said
@@ -41,7 +41,7 @@ class Grants:
 
 @dataclass(frozen=True)
 class ReaderOrigins:
-    """What narrowed the readers of pages: kept beside them, so that it can be explained who may read a page."""
+    """The origins of pages' reader restrictions: stored beside them for explanations."""
 
     space: str  # reader class of the space
     levels: Mapping[str, tuple[str, str | None]]  # page id -> its own reader class but everyone, and why if nobody
@@ -250,7 +250,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class RestrictionLevel:
-    """One thing that narrows who may read a page."""
+    """One restriction of a page's readers."""
 
     where: Where
     readers: str  # reader class
@@ -265,7 +265,7 @@ class RestrictionLevel:
 
 @dataclass(frozen=True)
 class Explained:
-    """Who may read a page, by what, and whether a principal may."""
+    """The readers of a page, the restrictions behind them, and whether a principal may read it."""
 
     page_id: str
     readers: str

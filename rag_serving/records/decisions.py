@@ -1,4 +1,4 @@
-"""What is done with a question once its passages are ranked: answered, or asked back which of several things is meant.
+"""The decision on a question once its passages are ranked: an answer, or a clarifying question.
 
 Belongs here: plain immutable records. Does not belong here: deciding (`retrieval`), wording (`answering.clarifying`).
 """
@@ -27,13 +27,13 @@ class Contender:
 
 @dataclass(frozen=True)
 class Decision:
-    """What is done with a question, and between what it was decided.
+    """The decision on a question, and its candidates.
 
     Attributes:
         contenders: the likeliest first.
         confidence: (top score - second score) / top score, 0 to 1.
         reason: in one line, for explain and logs.
-        is_several: the question asks for two things that different contenders tell: both are answered.
+        is_several: the question has two topics with different contenders: both are answered.
     """
 
     action: Action

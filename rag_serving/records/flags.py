@@ -1,7 +1,6 @@
-"""Flags of an answer: what the pages hold, or what was degraded; and each of them in words.
+"""Flags of an answer: findings in the pages, or degradations; and each of them in words.
 
-Belongs here: names of those that say what the pages hold, a sentence for every flag there is.
-Does not belong here: when one is raised.
+Belongs here: names of the findings, a sentence for every flag. Does not belong here: raising one.
 """
 
 from __future__ import annotations

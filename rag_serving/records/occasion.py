@@ -1,7 +1,7 @@
-"""What a question is asked of and beside: books alone, the state of an application, earlier questions.
+"""The circumstances of a question: books alone, the state of an application, earlier questions.
 
-Belongs here: plain immutable records. Does not belong here: who asks and what (`receipts.recording`), earlier turns
-(`conversations`).
+Belongs here: plain immutable records. Does not belong here: the asker and the question (`receipts.recording`), earlier
+turns (`conversations`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ QuestionMode = Literal["corpus", "book-wide"]
 
 @dataclass(frozen=True)
 class Occasion:
-    """What a question is asked of and beside.
+    """The circumstances of a question.
 
     Attributes:
-        mode: the pages that it is asked of.
-        application: what the application shows to its asker, in lines of text; a language model reads it.
+        mode: the kind of pages that answer it.
+        application: the application's state as shown to its asker, in lines of text, for a language model.
         widgets: the application's widgets, each with its state.
         questions: those before it in the conversation, the last one first.
-        as_of: a kept generation that it is asked of, or the date of one; empty: the published one.
+        as_of: an earlier generation that answers it, or the date of one; empty: the published one.
     """
 
     mode: QuestionMode = "corpus"

@@ -1,4 +1,4 @@
-"""Where something stands beside its passage: other places with the same text, rectangles on the pages of a file.
+"""Places beside a passage: other occurrences of its text, rectangles on the pages of a file.
 
 Belongs here: plain immutable records, their JSON shapes, a place in words. Does not belong here: finding them.
 """
@@ -15,7 +15,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Location:
-    """Another place where a passage's text stands, which the asker may read."""
+    """Another occurrence of a passage's text, which the asker may read."""
 
     title: str  # the heading path
     url: str  # with #anchor
@@ -24,7 +24,7 @@ class Location:
 
 @dataclass(frozen=True)
 class PagePart:
-    """The part of a quote that stands on one page of a paged document."""
+    """The part of a quote on one page of a paged document."""
 
     page: int  # from 1
     page_label: str | None = None  # the document's own name of the page, such as iv; None: not looked up, or none
@@ -37,7 +37,7 @@ class PagePart:
 
 @dataclass(frozen=True)
 class BookPlace:
-    """Where a passage stands in a book."""
+    """A passage's place in a book."""
 
     passage_id: str  # such as ch3-sec2-p45
     chapter: str | None  # such as `Chapter 3: Common Concepts`

@@ -1,4 +1,4 @@
-"""What is searched for: a query as it was read, and the filters that narrow it.
+"""A query as it was read, and the filters that narrow it.
 
 Belongs here: plain immutable records and their JSON shapes. Does not belong here: reading a query (`query.parsing`).
 """
@@ -17,7 +17,7 @@ from rag_serving.text.stemming import Analyze, analyzer_of, passage_analyzer
 @dataclass(frozen=True)
 class Filters:
     """A chunk matches if it is of one of the spaces, sources, kinds and categories, has all labels, and its page title
-    holds every word."""
+    has every word."""
 
     space: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Filters:
 
 @dataclass(frozen=True)
 class Facets:
-    """What filters can name, with the number of pages that have it, the most frequent first."""
+    """The possible values of filters, with the number of pages that have each, the most frequent first."""
 
     spaces: Mapping[str, int]
     labels: Mapping[str, int]
@@ -55,7 +55,7 @@ class Facets:
 
 @dataclass(frozen=True)
 class Query:
-    """What was understood of a question or of words to search for."""
+    """A question or search words, as understood."""
 
     original: str
     text: str  # what is embedded

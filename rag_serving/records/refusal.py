@@ -1,4 +1,4 @@
-"""Why a question has no confident answer, and what its asker can do next.
+"""The reason for an unconfident answer, and the asker's next steps.
 
 Belongs here: plain immutable records, their JSON shapes. Does not belong here: deciding it (`answering.gates`), its
 wording (`answering.refusals`, `answering.clarifying`).
@@ -24,7 +24,7 @@ things that may be meant."""
 
 @dataclass(frozen=True)
 class Rejected:
-    """The best sentence that was not good enough, and where it stands."""
+    """The best sentence that was not good enough, and its place."""
 
     sentence: str
     chunk_id: str
@@ -35,7 +35,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a question has no confident answer."""
+    """The reason for an unconfident answer."""
 
     gate: Gate
     reason: str  # in one line
@@ -49,7 +49,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class ClarificationOption:
-    """What an asker can do next: ask `query`, or open the page at `url`."""
+    """A next step for the asker: send `query`, or open the page at `url`."""
 
     label: str
     kind: OptionKind | None = None
@@ -60,7 +60,7 @@ class ClarificationOption:
 
 @dataclass(frozen=True)
 class Clarification:
-    """What an asker should know beside the answer, and what to do next."""
+    """A note to the asker beside the answer, and next steps."""
 
     text: str
     options: tuple[ClarificationOption, ...] = ()

@@ -1,9 +1,9 @@
-"""Where a quote stands among the characters of a page.
+"""Locating a quote among the characters of a page.
 
-A stored text is not what the page's text layer is: lines are joined and words that a line's end parts are mended, cells
-of a row have bars between them, an item its marker, and what stood between two columns or above the page is gone. So
-white space, hyphens, bars and typography do not count; a quote that stands nowhere in one piece is looked for in
-pieces, cell by cell and then by runs of words, that stand as near to each other as they can.
+A stored text differs from the page's text layer: lines are joined and hyphenated words mended, cells of a row have bars
+between them, an item its marker, and text between two columns or above the page is gone. So white space, hyphens, bars
+and typography do not count; a quote that is nowhere in one piece is searched in pieces, cell by cell and then by runs
+of words, as close to each other as possible.
 
 Belongs here: pure functions over characters with their middles. Does not belong here: rectangles (`layer`), whether a
 quote is true.
@@ -34,7 +34,7 @@ _HINT = 0.2  # weight of what stands around a quote beside the quote itself
 
 
 class QuoteContext(NamedTuple):
-    """A quote, and what stands around it in its text: it tells the quote from the same words elsewhere."""
+    """A quote with its surrounding text, which distinguishes it from the same words elsewhere."""
 
     quote: str
     before: str = ""

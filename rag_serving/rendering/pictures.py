@@ -1,10 +1,10 @@
-"""Pictures and text layers of pages, made once and kept.
+"""Pictures and text layers of pages, made once and cached.
 
-Belongs here: what is asked of the processes, what is kept of it. Does not belong here: who may see a page
-(`indexes.view`), the processes (`processes`).
+Belongs here: requests to the processes, caching their results. Does not belong here: access to a page (`indexes.view`),
+the processes (`processes`).
 
-Pictures are kept in the tenant's cache, each with a seal of the installation: one that was put there or altered by
-somebody else is made again. Text layers are kept in memory.
+Pictures are in the tenant's cache, each with a seal of the installation: a foreign or altered one is made again. Text
+layers are in memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class Pictures:
-    """What pages look like. Safe to use from several threads."""
+    """Rendered pages. Safe to use from several threads."""
 
     def __init__(self, home: Path, processes: RenderProcesses | None = None) -> None:
         self._store = Store(home)

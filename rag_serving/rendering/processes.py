@@ -37,7 +37,7 @@ class RenderersBusyError(Exception):
 
 
 class MissingRendererError(Exception):
-    """What renders is not installed; the message says what is to be installed."""
+    """The renderer is not installed; the message names the package."""
 
 
 @dataclass

@@ -118,7 +118,7 @@ class RerankBody(Body):
 
 
 class Reranking:
-    """What the routes share."""
+    """The state shared by the routes."""
 
     def __init__(self, settings: RerankService, engine: Engine, meters: Meters, name: str, token: str | None) -> None:
         self.settings = settings
@@ -260,7 +260,7 @@ _log = logging.getLogger(__name__)
 
 
 class Model(Protocol):
-    """What the sidecar needs of a model; `cross_encoder.CrossEncoder` is one."""
+    """The sidecar's interface of a model; `cross_encoder.CrossEncoder` is one."""
 
     @property
     def max_seq_len(self) -> int: ...

@@ -1,7 +1,7 @@
 """`citelock rerank-service`: the process of the reranker sidecar.
 
-Belongs here: arguments, configuration, who may listen where, start and end of the server.
-Does not belong here: what is served (`rerank_service.api`), who asks (`models.reranker_client`).
+Belongs here: arguments, configuration, permitted addresses, start and end of the server. Does not belong here: the API
+(`rerank_service.api`), its client (`models.reranker_client`).
 """
 
 from __future__ import annotations

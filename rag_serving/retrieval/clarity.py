@@ -1,12 +1,12 @@
-"""Whether it is clear which page a question means that only names something.
+"""The page meant by a question that only names a topic, if that is clear.
 
-Belongs here: pages and sections that a topic may mean, deciding between them, the passages that introduce the one that
-is meant. Does not belong here: what a question names (`query.topics`), wording (`answering.clarifying`); the phases
+Belongs here: pages and sections that a topic may mean, deciding between them, the introductory passages of the chosen
+one. Does not belong here: the topic of a question (`query.topics`), wording (`answering.clarifying`); the phases
 without vectors decide by their own scores.
 
-Who types a name means the page, or the section, that is called so: a sentence about something else which has the word
-is no answer. How nearly a title or a heading is the topic is the share of its terms that the topic has, 1 where it is
-nothing else; headings count less, so that a page of that name comes before the sections of others.
+A bare name means the page, or the section, of that name: a sentence about something else with the word is no answer.
+The match of a title or a heading is the share of its terms that the topic has, 1 if it is nothing else; headings count
+less, so that a page of that name comes before the sections of others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Evidence of the passages that were locked: where each stands, what matched, what speaks for it.
+"""Evidence of the locked passages: their places, matches, and reasons.
 
-Belongs here: putting the records together from the columns that the stages left. Does not belong here: reasons, and
-their order beside what was left out (`why`).
+Belongs here: composing the records from the stages' columns. Does not belong here: reasons, and the passages left out
+(`why`).
 """
 
 from __future__ import annotations

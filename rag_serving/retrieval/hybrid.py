@@ -1,14 +1,14 @@
-"""Candidates of both indexes and their order: each index searched alone, what they found put together, one score.
+"""Candidates of both indexes and their order: each index searched alone, results combined, one score.
 
-Belongs here: searching an index, which of its rows are candidates, the query's vector; fusion of ranks and of scores;
-evidence from a candidate's page, the page above and the passages beside it; diversity; quoted phrases and named pages.
-Does not belong here: who may read what (the view knows), the order of the stages (`stages`).
+Belongs here: searching an index, choosing its candidates, the query's vector; fusion of ranks and of scores; evidence
+from a candidate's page, the page above and the passages beside it; diversity; quoted phrases and named pages.
+Does not belong here: access (the view's), the order of the stages (`stages`).
 
-Scores say how much better one candidate is, ranks only that it is. So scores are fused by default, each brought to
-mean 0 and deviation 1 over the candidates first; ranks are what is left where scores of the indexes mean nothing.
+Scores say how much better one candidate is, ranks only that it is. So scores are fused by default, each brought to mean
+0 and deviation 1 over the candidates first; ranks remain for indexes whose scores mean nothing.
 
-All evidence comes from what the reader may see: a page that is hidden raises nothing. What a query contains to the
-letter comes before what is only alike.
+All evidence comes from rows visible to the reader: a hidden page raises nothing. Verbatim matches of a query come
+before similar ones.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class LexicalSearch:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The rows that an index found near enough, each scored by every index that answered, whichever found it."""
+    """The rows that an index ranked near enough, each scored by every index that answered."""
 
     mode: Mode
     cosine_floor: float
@@ -113,7 +113,7 @@ Method = Literal["zscore", "minmax", "rrf"]
 
 @dataclass(frozen=True)
 class Fusion:
-    """One score of what both indexes say, or of what the only one says that answered; column `fused`."""
+    """One score of both indexes, or of the only one that answered; column `fused`."""
 
     settings: Retrieval
 
@@ -169,7 +169,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PageEvidence:
-    """What is added to the fused score; columns `page`, `document`, `parent`, none for a weight of 0."""
+    """The evidence added to the fused score; columns `page`, `document`, `parent`, none for a weight of 0."""
 
     settings: Retrieval
 

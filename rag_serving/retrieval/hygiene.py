@@ -1,10 +1,10 @@
-"""Which candidates become passages: no boilerplate, no excluded labels, shared words, the newest of several versions.
+"""From candidates to passages: no boilerplate, no excluded labels, shared words, the newest of several versions.
 
-Belongs here: one stage per rule. Does not belong here: scores, what a version is (`text.currency`), near-duplicates
-that are dropped before anything is indexed.
+Belongs here: one stage per rule. Does not belong here: scores, reading versions (`text.currency`), near-duplicates
+dropped before indexing.
 
 Of near-identical sections of several versions the newest comes first, or the one of the version that the query names.
-Rows change places among themselves: where an older version stood first the newest stands, and no other row moves.
+Rows change places among themselves: the newest takes the place of the first older version, and no other row moves.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Reranking: by a cross-encoder, and by a passage's words where none answers.
+"""Reranking: by a cross-encoder, or by a passage's words if none answers.
 
-Belongs here: what the model reads of a passage, which of them it ranks; what is measured of words, and how much it
-counts. Does not belong here: the wire (`models.reranker_client`), when either ranks (`retrieval.stages`).
+Belongs here: the model's view of a passage, the passages it ranks; the signals of words, and their weights. Does not
+belong here: HTTP (`models.reranker_client`), the choice between the two (`retrieval.stages`).
 
 Words: five signals, each between 0 and 1 and each weighed by inverse document frequency: the share of the query's terms
-that the passage has, and that its headings have; how near to each other neighbouring terms of the query stand, and how
-near in the query's order (Tao and Zhai, An exploration of proximity measures in information retrieval, SIGIR 2007); the
-longest run of them that stands there word by word. They correct the order of the first candidates and do not replace
-it: their worth is small against a deviation of the score that ranked them.
+that the passage has, and that its headings have; the proximity of neighbouring terms of the query, and that in the
+query's order (Tao and Zhai, An exploration of proximity measures in information retrieval, SIGIR 2007); the longest run
+of them without a gap. They correct the order of the first candidates and do not replace it: their worth is small
+against a deviation of the score that ranked them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class RerankerClient(Protocol):
 
 @dataclass(frozen=True)
 class CrossEncoderStage:
-    """Of the first `pool` rows the `top_n` best by a cross-encoder; column `rerank`. Fails where the model does."""
+    """Put the `top_n` best by a cross-encoder of the first `pool` rows first; column `rerank`. Fails if the model
+    does."""
 
     sidecar: RerankerClient
     top_n: int
@@ -76,13 +77,13 @@ _WORTH = 0.05
 
 @dataclass(frozen=True)
 class LexicalReranker:
-    """The first rows in the order of their words, unless another reranker ordered them; column `heuristic`.
+    """Order the first rows by their words, unless another reranker ordered them; column `heuristic`.
 
-    Scores stay in the scale that they had, none below the score of the row after the pool.
+    Scores keep their scale, none below the score of the row after the pool.
 
     Attributes:
-        pool: how many rows are reordered.
-        proximity: whether it counts where the terms stand, not only which there are.
+        pool: the number of rows to reorder.
+        proximity: whether the positions of terms count, not only their presence.
         unless: the column of the other reranker.
     """
 

@@ -46,7 +46,7 @@ _ABROAD = {"spelling": False, "cosine_floor": -1.0}
 
 @dataclass(frozen=True)
 class Search:
-    """One search so far: what its stages share, and the ranking that each of them left."""
+    """One search so far: the state shared by its stages, and each one's ranking."""
 
     query: Query  # with a note for each decision
     context: SearchContext
@@ -82,7 +82,7 @@ class Search:
 
 @dataclass(frozen=True)
 class _Corpus:
-    """What a query's reader may know of words and names; `is_word` says what is never misspelt."""
+    """The words and names visible to a query's reader; `is_word` recognizes words that are never misspelt."""
 
     view: ReaderView
     is_word: Callable[[str], bool]
@@ -174,7 +174,7 @@ def _keyword_query(query: Query, question: KeywordQuestion) -> Query:
 
 @dataclass(frozen=True)
 class _Keywords:
-    """What a query's reader may know of words and names without the lexical index."""
+    """The words and names visible to a query's reader, without the lexical index."""
 
     view: ReaderView
 

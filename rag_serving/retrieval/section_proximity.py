@@ -1,6 +1,6 @@
-"""Passages of a book for one question: those that stand near each other first, then in the order in which one reads.
+"""Passages of a book for one question: the closest to each other first, then in reading order.
 
-Belongs here: what standing in one section is worth, document order. Does not belong here: finding passages (`search`).
+Belongs here: the worth of a common section, document order. Does not belong here: retrieving passages (`search`).
 """
 
 from __future__ import annotations

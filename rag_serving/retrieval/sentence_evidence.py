@@ -1,11 +1,11 @@
-"""Evidence from what a passage is made of: its nearest sentence, and the headings that it stands under.
+"""Evidence from a passage's parts: its nearest sentence, and its headings.
 
-Belongs here: what each adds to the score of the first candidates. Does not belong here: the vectors
-(`indexes.sentence_vectors`), which sentence answers (`answering.selection`).
+Belongs here: the contribution of each to the score of the first candidates. Does not belong here: the vectors
+(`indexes.sentence_vectors`), the answering sentence (`answering.selection`).
 
-A passage of 250 tokens speaks of several things, and its one vector of all of them together: one sentence that says
-what is asked, or a heading that names it, is seen by its own vector only (the best passage of a document stands for it
-in Dai and Callan, "Deeper Text Understanding for IR with Contextual Neural Language Modeling", SIGIR 2019).
+A passage of 250 tokens covers several topics, and so does its one vector: one answering sentence, or a heading with the
+topic, is visible in its own vector only (the best passage of a document represents it in Dai and Callan, "Deeper Text
+Understanding for IR with Contextual Neural Language Modeling", SIGIR 2019).
 """
 
 from __future__ import annotations

@@ -30,14 +30,14 @@ from rag_serving.tracing import StageTrace
 
 @dataclass(frozen=True)
 class SearchContext:
-    """What the stages of one search share. For one question, not for several threads.
+    """The state shared by the stages of one search. For one question, not for several threads.
 
     Attributes:
-        among: the rows that filters leave; None without filters.
-        holders: the rows that hold a quoted phrase.
-        vector: the query's [d]; None where it is not searched by meaning.
+        among: the rows that pass the filters; None without filters.
+        holders: the rows with a quoted phrase.
+        vector: the query's [d]; None without a search by meaning.
         expands: whether RM3 expands the lexical query.
-        keywords: the question as the keyword tier reads it, where only that searches.
+        keywords: the question as the keyword tier reads it, if only that searches.
     """
 
     view: ReaderView
@@ -76,8 +76,8 @@ class Stage:
     """One step from ranking to ranking.
 
     Attributes:
-        name: what timings and rankings call it.
-        flag: raised where it fails, and the ranking stays as it was; without one its error is the search's.
+        name: its name in timings and rankings.
+        flag: raised if it fails, and the ranking stays unchanged; without one its error is the search's.
         on: whether it runs.
     """
 

@@ -40,17 +40,17 @@ _SCORED: Mapping[Mode, By] = MappingProxyType({"keyword_documents": "documents",
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How passages are searched.
+    """The options of a search for passages.
 
     Attributes:
         settings: weights, depths and floors.
-        k: how many candidates are returned.
-        rm3: whether the lexical query is expanded by what it finds first.
+        k: the number of candidates to return.
+        rm3: whether the lexical query is expanded by its first results.
         filters: those of the caller.
-        is_word: says which words are never misspelt, though no passage holds them.
-        page: the title of a page whose passages are preferred where the query names none.
+        is_word: recognizes words that are never misspelt, even outside the passages.
+        page: the title of a page whose passages are preferred if the query names none.
         keyword: synonyms and thresholds of the keyword tier.
-        watch: hears of each part when it begins.
+        watch: called when each part begins.
     """
 
     settings: Retrieval

@@ -1,9 +1,10 @@
-"""Why these passages: what speaks for each one that was locked, what was left out, in codes and one line of English.
+"""The explanation of a search: reasons for each locked passage, and what was left out, in codes and one line of
+English.
 
-Belongs here: putting an explained search together, the reasons of a passage, candidates with all of their scores. Does
-not belong here: what flags mean (`records.flags`), how a search is shown or kept (`cli.printing`, `telemetry.events`).
+Belongs here: composing it, the reasons of a passage, candidates with all of their scores. Does not belong here: the
+meaning of flags (`records.flags`), showing or storing a search (`cli.printing`, `telemetry.events`).
 
-Everything is read from the columns that the stages left, and from chunks that the reader may see.
+Everything is read from the stages' columns, and from chunks that the reader may see.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _WORD = re.compile(r"[^\s,;!?\"“”()]+")
 
 @dataclass(frozen=True)
 class Reason:
-    """One thing that speaks for a passage: words of the query that it has, or its rank by a stage, from 1."""
+    """One reason for a passage: query words that it has, or its rank by a stage, from 1."""
 
     code: Code
     words: tuple[str, ...] = ()
@@ -201,7 +202,7 @@ def left_out(search: Search, locked: Collection[str], min_overlap: int) -> list[
 
 
 class _Stages:
-    """Which rows each stage of a search kept."""
+    """The rows that each stage of a search kept."""
 
     def __init__(self, search: Search, min_overlap: int) -> None:
         self._context, self._min_overlap = search.context, min_overlap
@@ -260,7 +261,7 @@ def passage_reasons(search: Search, lock: Lock, words: QueryWords) -> list[tuple
 
 
 class _RankedPlaces:
-    """Where the rows of a search stand, and their scores beside the best of the question."""
+    """The positions of a search's rows, and their scores beside the best of the question."""
 
     def __init__(self, search: Search) -> None:
         self._view = search.context.view

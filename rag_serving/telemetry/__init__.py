@@ -1,1 +1,1 @@
-"""What was asked and what became of it: recorded beside the questions, never in their way."""
+"""Questions and their outcomes: recorded beside the questions, never in their way."""

@@ -46,7 +46,7 @@ _ACTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Found:
-    """What the search of one question came to."""
+    """The outcome of one question's search."""
 
     phase: int | None = None  # of retrieval, that answered
     retrieval_ms: float | None = None  # from the question to its passages, without the reranker
@@ -56,7 +56,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Trace:
-    """What the stages of one question left behind."""
+    """The results of one question's stages."""
 
     candidates: Sequence[tuple[str, Mapping[str, float]]] = ()  # chunk ids with the score of each stage
     lock: Lock = field(default_factory=lambda: Lock(()))

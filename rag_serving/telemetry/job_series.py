@@ -1,11 +1,10 @@
-"""What the database knows of a tenant, for Prometheus: embedding jobs that wait, run, were done of late and were put
-aside, workers, and what builds used of models on this day.
+"""A tenant's figures in the database, for Prometheus: embedding jobs that wait, run, ended lately and were put aside,
+workers, and today's use of models by builds.
 
 Belongs here: the figures, those of jobs also for `citelock doctor`. Does not belong here: the queue (the plug-in for
-scale), counting what is used (`usage`), limits (`citelock_governance.budgets`), what is counted in this process
-(`metrics`).
+scale), counting usage (`usage`), limits (`citelock_governance.budgets`), this process's own counters (`metrics`).
 
-They are read from the database when they are asked for: processes of one server would add up what they all see.
+They are read from the database on demand: processes of one server would add up the same figures.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def build_usage(connection: Connection, tenant: str, day: str) -> Mapping[str, t
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """What the queue has of one tenant, and the workers of all."""
+    """The queue's figures of one tenant, and the workers of all."""
 
     jobs: dict[str, int]  # by state
     oldest_s: float  # age of the oldest job that waits or runs; 0: there is none

@@ -1,9 +1,8 @@
 """The tables of embedding jobs, in the installation's database; the same in SQLite and in Postgres.
 
-Belongs here: columns. Does not belong here: the queue (`citelock_scale.embedding_jobs`), what a server tells of it
-(`job_series`).
+Belongs here: columns. Does not belong here: the queue (`citelock_scale.embedding_jobs`), its metrics (`job_series`).
 
-No text of a page is in them: a job names its texts by content address, and the texts lie in the tenant's cache folder.
+No text of a page is in them: a job names its texts by content address, and the texts are in the tenant's cache folder.
 """
 
 from __future__ import annotations

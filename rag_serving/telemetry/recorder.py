@@ -25,7 +25,7 @@ Item = TypeVar("Item")
 
 
 class WritingThread(Generic[Item]):
-    """What `recorder` and the audit log have in common. All fields are changed while `_news` is held."""
+    """The common part of `recorder` and the audit log. All fields are changed under `_news`."""
 
     def __init__(self, name: str) -> None:
         """`name`: of the thread."""

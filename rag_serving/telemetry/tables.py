@@ -1,7 +1,7 @@
 """The tables of the telemetry database, the same in SQLite and in Postgres.
 
-Belongs here: columns, the engine, how a database is found. Does not belong here: when rows are written (`recorder`) and
-what they mean (`events`, `evals.reports.telemetry`).
+Belongs here: columns, the engine, locating a database. Does not belong here: writing rows (`recorder`) and their
+meaning (`events`, `evals.reports.telemetry`).
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ _log = logging.getLogger(__name__)
 
 
 class QuestionTelemetry:
-    """What one tenant's questions leave behind. Safe to use from several threads."""
+    """The telemetry of one tenant's questions. Safe to use from several threads."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Rows into the telemetry database, and out of it when they are too old.
 
-Belongs here: inserts, retention, telling a database that is away from a row that it refuses.
-Does not belong here: when rows are written (`recorder`), reading them (`evaluation.telemetry_rows`).
+Belongs here: inserts, retention, distinguishing an unavailable database from a refused row. Does not belong here: the
+queue of rows (`recorder`), reading them (`evaluation.telemetry_rows`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Text as BM25 terms: stemmed words, and identifiers both whole and in parts.
 
-Belongs here: how text becomes terms, the same for a passage and for a query.
-Does not belong here: how terms are weighted or stored (`indexes.lexical`).
+Belongs here: the analysis, the same for a passage and for a query. Does not belong here: weighting and storing terms
+(`indexes.lexical`).
 
-A person who searches `max.poll.records`, `maxPollRecords`, `poll records` or `ERR-4012` means the name that stands in
-the page. So `org.apache.KafkaConsumer` gives the whole name, each dotted part, and the words of the camel-cased part.
+A search for `max.poll.records`, `maxPollRecords`, `poll records` or `ERR-4012` means the name on the page. So
+`org.apache.KafkaConsumer` gives the whole name, each dotted part, and the words of the camel-cased part.
 """
 
 from __future__ import annotations

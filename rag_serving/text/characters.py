@@ -1,7 +1,7 @@
 """Kinds of characters: those that no text may have, those of scripts without spaces, the mark of an omission.
 
-Belongs here: telling what is wrong with the characters of a text, ranges that several rooms use. Does not belong here:
-lengths (`api.bodies`), characters that a target must not be shown (`escaping.targets`).
+Belongs here: finding faulty characters in a text, ranges that several rooms use. Does not belong here: lengths
+(`api.bodies`), characters that a target must not be shown (`escaping.targets`).
 """
 
 from __future__ import annotations

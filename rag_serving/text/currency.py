@@ -1,8 +1,7 @@
-"""How current a page says that it is: whether it is marked as no longer in force, and which version it is about.
+"""A page's own statement on its currency: whether it is marked as no longer in force, and its version.
 
 Belongs here: reading these signs from titles, headings, labels and sentences.
-Does not belong here: which of two passages leads (`answering.comparing.precedence`), who is asked for the page's
-beginning.
+Does not belong here: precedence between two passages (`answering.comparing.precedence`), reading the page's beginning.
 
 A page speaks about itself alone: "This page is obsolete" counts, "All other pages are obsolete" does not.
 """

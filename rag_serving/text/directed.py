@@ -1,9 +1,9 @@
-"""Which units of a passage are meant for an assistant that reads it, and tell a reader nothing.
+"""Units of a passage that address an assistant rather than a reader.
 
-An order to an assistant is one, whatever goes on with it in its paragraph is, and so is a paragraph that imitates the
-marks of a conversation or of a prompt. Code is shown as it is: pages about chat templates have such marks there.
+Such units are orders to an assistant, their continuation in the paragraph, and paragraphs that imitate the marks of a
+conversation or of a prompt. Code is exempt: pages about chat templates have such marks there.
 
-Belongs here: which parts of a passage. Does not belong here: what an order is (`orders`), marks (`marks`).
+Belongs here: the parts of a passage. Does not belong here: recognizing orders (`orders`), marks (`marks`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Words that only hold sentences together, in the languages that questions come in most.
+"""Function words, in the most frequent languages of questions.
 
-Belongs here: the words, whether a text is plainly English by them. Does not belong here: telling all other languages
-apart (`models.language_detector`).
+Belongs here: the words, recognizing plain English by them. Does not belong here: detecting all other languages
+(`models.language_detector`).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _UNITS = frozenset("%‰°")
 
 @dataclass(frozen=True)
 class Folded:
-    """A folded text; character `i` of it stands for `[starts[i], ends[i])` of the original."""
+    """A folded text; character `i` of it represents `[starts[i], ends[i])` of the original."""
 
     text: str
     starts: tuple[int, ...]

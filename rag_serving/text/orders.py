@@ -1,10 +1,10 @@
 """Orders to the assistant itself: to ignore its rules, to reveal them, to be somebody else.
 
-An order is one by where it stands: at the beginning of a sentence or clause, or behind words such as `please` and `can
-you`. What is quoted, or stands in a question about such words, is mentioned and not ordered.
+An order is recognized by its position: at the beginning of a sentence or clause, or after words such as `please` and
+`can you`. A quoted one, or one in a question about such words, is a mention and no order.
 
-Belongs here: whether a text orders the assistant about. Does not belong here: the words (`phrases/orders.txt`), what
-becomes of it (`answering.gates`, `answering.selection.selector`, `injections`).
+Belongs here: recognizing orders in a text. Does not belong here: the words (`phrases/orders.txt`), the consequences
+(`answering.gates`, `answering.selection.selector`, `injections`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The pages of a paged file that a text stands on, and how sure OCR was of what it read there.
+"""The pages of a text from a paged file, and the confidence of OCR.
 
-Belongs here: where a page, or another confidence, begins in a text. Does not belong here: reading files, pictures of
-pages (`rag_serving.rendering`).
+Belongs here: the positions in a text where a page, or another confidence, begins. Does not belong here: reading files,
+pictures of pages (`rag_serving.rendering`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class PageMark(NamedTuple):
-    """From here on, up to the next mark, a text stands on a page."""
+    """The start of a page's text, up to the next mark."""
 
     start: int  # offset in the text
     page: int  # from 1; 0: not known

@@ -1,9 +1,9 @@
 """Regular expressions that are lists of words, read from the data files in `phrases`.
 
-Belongs here: the files' format. Does not belong here: what a match means (`orders`, `small_talk`).
+Belongs here: the files' format. Does not belong here: the meaning of a match (`orders`, `small_talk`).
 
 `[NAME]` begins an expression, `#` a comment. Lines are joined without anything between them, `- ` begins one of several
-alternatives, `{NAME}` stands for an expression above, and a space for one space.
+alternatives, `{NAME}` inserts an expression above, and a space matches one space.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What must be the same to the letter for two texts to say the same: figures and words that turn a sentence round.
+"""The parts that two texts must share verbatim to say the same: figures and negating words.
 
-Belongs here: numbers with their units, negations, opposites. Does not belong here: where a quote stands
+Belongs here: numbers with their units, negations, opposites. Does not belong here: locating quotes
 (`answering.verification`).
 """
 

@@ -1,7 +1,7 @@
-"""What kind of answer a question asks for, and whether a sentence holds one.
+"""The kind of answer that a question expects, and its signs in a sentence.
 
 Belongs here: kinds of questions by their words, signs of a name, a time, a quantity, a reason in a sentence.
-Does not belong here: how much each sign counts (`answering.selection.signs`), choosing sentences
+Does not belong here: the weights of signs (`answering.selection.signs`), choosing sentences
 (`answering.selection.selector`).
 
 Expected answer types: Li & Roth, "Learning Question Classifiers", COLING 2002. The signs are those of English.

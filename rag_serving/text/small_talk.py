@@ -1,9 +1,9 @@
-"""What people type that asks nothing of the pages: greetings, thanks, complaints, commands, calls for help, tests.
+"""Remarks that are no questions about the pages: greetings, thanks, complaints, commands, calls for help, tests.
 
 A text is a remark only if all of it is made of such phrases, in English, German, French or Spanish, so that "hi, how
 long is the notice period?" stays a question.
 
-Belongs here: the phrases, greetings around a question, keys hit at random. Does not belong here: what is replied
+Belongs here: the phrases, greetings around a question, random keystrokes. Does not belong here: replies
 (`answering.gates`), orders to a language model (`orders`).
 """
 

@@ -1,11 +1,11 @@
 """Stems in other languages than English, beside the terms that every text has.
 
-Belongs here: which languages are stemmed, a text's terms with the stems of its language.
-Does not belong here: how text becomes terms (`analyzer`), telling languages apart (`models.language_detector`).
+Belongs here: the supported languages, a text's terms with the stems of its language. Does not belong here: the analysis
+into terms (`analyzer`), detecting languages (`models.language_detector`).
 
-A word of a German page is indexed by its English stem, as every word is, and by its German one where that differs. So a
-question whose language cannot be told still finds what it found before, and one in German finds `Anträge` by `Antrag`.
-Names, numbers and scripts without spaces have no such stems.
+A word of a German page is indexed by its English stem, as every word is, and by its German one if that differs. So a
+question of unknown language gets the same results as before, and one in German matches `Anträge` by `Antrag`. Names,
+numbers and scripts without spaces have no such stems.
 
 The algorithms are Snowball's (https://snowballstem.org); they read words with their accents, which are folded after.
 """

@@ -1,7 +1,7 @@
-"""What a passage is made of, as ingest knew it: its units, and what stands before it in its section that they need.
+"""The structure of a passage, as known to ingest: its units, and the earlier text of its section that they depend on.
 
-Belongs here: the structure of the chunks of a section, its compact form, what the parts of a passage belong to.
-Does not belong here: splitting a text into units (`units`), pages of a paged file (`page_marks`), which units answer
+Belongs here: the structure of the chunks of a section, its compact form, the parents of a passage's parts.
+Does not belong here: splitting a text into units (`units`), pages of a paged file (`page_marks`), the answering units
 (`answering.selection`).
 """
 
@@ -29,7 +29,7 @@ _LONGEST = 1_000  # characters of a header or an introduction that another chunk
 
 
 class Structure(NamedTuple):
-    """The units of a passage, and what those at its beginning belong to that stands in the chunk before."""
+    """The units of a passage, and the parents of its first ones in the chunk before."""
 
     units: tuple[Unit, ...]
     table_header: str = ""  # the row that names the columns of a table which the passage begins inside

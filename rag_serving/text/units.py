@@ -1,8 +1,8 @@
-"""What a text is made of: its sentences, list items, table rows and code lines, as character ranges.
+"""The units of a text: its sentences, list items, table rows and code lines, as character ranges.
 
 Belongs here: splitting Markdown text into units and words without changing a character.
-Does not belong here: what a stored passage knows of its section (`text.structure`), which unit answers a question
-(`answering.selection`), how a quote is shown (`answering.citations`).
+Does not belong here: a stored passage's context (`text.structure`), the answering unit (`answering.selection`), showing
+a quote (`answering.citations`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ABBREVIATIONS = frozenset(_ABBREVIATED.split())
 
 
 class Unit(NamedTuple):
-    """A range of a text that stands on its own, and its place in what it is a part of."""
+    """A self-contained range of a text, and its place in the whole."""
 
     start: int
     end: int

@@ -27,8 +27,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class StageTrace:
-    """What was degraded so far, and how long each part took; `listen` hears of each part when it begins, for whoever
-    waits; `watch` as well, for whoever bounds its time."""
+    """Degradations so far, and the duration of each part; `listen` is called when each part begins, for progress;
+    `watch` as well, for time limits."""
 
     listen: Listen | None = None
     flags: list[str] = field(default_factory=list)

@@ -131,7 +131,7 @@ def trace_of(identifier: bytes) -> Iterator[None]:
 
 
 class _Exporting:
-    """What sends the spans of this process."""
+    """The exporter of this process's spans."""
 
     def __init__(self, settings: Tracing, service: str) -> None:
         check_tracing(settings)

@@ -71,7 +71,7 @@ _NONE = OpenSpan()
 
 @dataclass(frozen=True)
 class Spans:
-    """Where the spans of this process go."""
+    """The destination of this process's spans."""
 
     tracer: Tracer
     emit: Callable[[Ended], None]

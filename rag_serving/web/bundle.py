@@ -49,7 +49,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class StaticFile:
-    """A file of the bundle, with the compressed copies that stand beside it."""
+    """A file of the bundle, with its compressed copies."""
 
     media_type: str
     plain: Copy

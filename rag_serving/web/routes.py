@@ -1,8 +1,8 @@
 """The routes of the web page: the same document at each of its addresses, its assets, the snippet for other sites.
 
-Belongs here: which paths are the page's, their headers. Nothing of a tenant is in any of them, so nobody is asked who
-they are; what the page shows it asks of the API.
-Does not belong here: reading the files (`web.bundle`), what the page asks (`api.app`).
+Belongs here: the page's paths and their headers. Nothing of a tenant is in any of them, so they need no authentication;
+the page gets its data from the API.
+Does not belong here: reading the files (`web.bundle`), the page's requests (`api.app`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""`python -m evals.bench.passages`: how long passages are, and what merging short sections would bring.
+"""`python -m evals.bench.passages`: the length of passages, and the gain from merging short sections.
 
 Belongs here: one rule measured with one set of questions, paired differences, passages.json and its tables of
 benchmarks.md. Does not belong here: the rules (`corpora`), the questions (`questions`).
 
-A section counts as found where its passage is; a passage with several sections is longer, so it is also asked whether
-the right section stands within the first thousand tokens. An answer quotes one section: a locked passage is taken
-apart again, each section with its own heading and link.
+A section counts as found if its passage is; a passage with several sections is longer, so a second measure is whether
+the right section is within the first thousand tokens. An answer quotes one section: a locked passage is split again,
+each section with its own heading and link.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ OF_ANSWERS = ("citation_precision", "citation_recall", "sentence_precision", "an
 
 @dataclass(frozen=True)
 class Measured:
-    """One rule: how many passages it makes, how long they are, and every measure's values."""
+    """One rule: the number and length of its passages, and every measure's values."""
 
     rule: Rule
     passages: int
@@ -155,7 +155,7 @@ class PassageBench:
 
 @dataclass(frozen=True)
 class PassageRanking:
-    """Of each passage, best first: the sections in it, or its page, and its tokens; and the right ones."""
+    """Of each passage, best first: its sections, or its page, and its tokens; and the right ones."""
 
     units: Sequence[frozenset[str]]
     tokens: Sequence[int]

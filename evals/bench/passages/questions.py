@@ -1,10 +1,10 @@
-"""Questions whose right section, or page, is known.
+"""Questions with a known right section or page.
 
 Belongs here: gold quotes, links to headings, links to pages and SQuAD as such questions.
-Does not belong here: asking them (`__main__`).
+Does not belong here: running them (`__main__`).
 
-A link asks, by the words around it, for the section that it leads to; its own words and that section's heading are
-masked, or the task were trivial. The passage that a link stands in is left out of its ranking, and so are links between
+The words around a link are a question for the section that it leads to; its own words and that section's heading are
+masked, or the task would be trivial. The passage with the link is left out of its ranking, and so are links between
 sections that merging could make one passage: those of one parent, and a parent's to its own.
 """
 

@@ -32,7 +32,7 @@ _DEEPEST = 64  # elements of a navigation above an entry
 
 @dataclass(frozen=True)
 class _Title:
-    """What the navigation calls a chapter: words, and how deep the entry lies, from 1."""
+    """A chapter's entry in the navigation: words, and its depth, from 1."""
 
     words: str
     level: int

@@ -29,7 +29,7 @@ _TITLE = "Title"
 
 @dataclass(frozen=True)
 class ListLevel:
-    """How one level of a list or of headings is numbered."""
+    """The numbering of one level of a list or of headings."""
 
     form: str = ""  # empty: no number
     prefix: str = ""

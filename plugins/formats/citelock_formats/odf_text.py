@@ -1,7 +1,7 @@
-"""Text of OpenDocument files: paragraphs, headings, lists, tables, frames, and what stands in their sentences.
+"""Text of OpenDocument files: paragraphs, headings, lists, tables, frames, and the content of their sentences.
 
 Belongs here: blocks of text in all three kinds of OpenDocument files, merged and repeated cells, notes, pictures,
-charts, formulas, what is hidden or left out. Does not belong here: slides (`odp`), sheets (`ods`).
+charts, formulas, hidden and omitted parts. Does not belong here: slides (`odp`), sheets (`ods`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _INDEXES = frozenset(
 
 
 class _ListPlace(NamedTuple):
-    """The list that an item stands in."""
+    """The list of an item."""
 
     depth: int
     marker: str  # of the item, until its first text took it

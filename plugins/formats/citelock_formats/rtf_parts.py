@@ -1,7 +1,7 @@
-"""Parts of RTF: tokens, what holds inside a group, fonts and styles, tables whose cells end at an edge.
+"""Parts of RTF: tokens, group state, fonts and styles, tables whose cells end at an edge.
 
-Belongs here: the syntax of RTF 1.9, destinations that are no text, what a paragraph of a style is, which bytes a font
-means, merged cells, columns by their edges. Does not belong here: what a document makes of them (`rtf`).
+Belongs here: the syntax of RTF 1.9, destinations that are no text, the meaning of a paragraph's style, a font's
+encoding, merged cells, columns by their edges. Does not belong here: a document's text (`rtf`).
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ _CHARSETS = {
 
 
 class RtfToken(NamedTuple):
-    """One token: `{`, `}`, a control word (its number None where it has none), `text`, or `byte`."""
+    """One token: `{`, `}`, a control word (its number None without one), `text`, or `byte`."""
 
     kind: str
     word: str = ""

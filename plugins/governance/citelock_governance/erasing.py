@@ -1,9 +1,9 @@
-"""Erasing a tenant: what there is, taking it away, looking for it again, and the signed proof of all three.
+"""Erasing a tenant: listing its data, deleting it, verifying, and the signed proof of all three.
 
 Belongs here: the order, the record that survives a killed process. Does not belong here: commands.
 
-Before anything is removed, a signed record says what was found. A process that is killed leaves it, and the next one
-goes on from it; what is gone already is gone. The proof is the same record, once nothing is found any more.
+Before anything is deleted, a signed record lists it. A killed process leaves the record, and the next one resumes from
+it. The proof is the same record, once nothing is left.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The sidebars of Docusaurus: the order of documents and what they stand below.
+"""The sidebars of Docusaurus: the order of documents and their parents.
 
 Belongs here: sidebars as they are written, sidebars made from folders, categories.
 Does not belong here: documents and their addresses (`docusaurus`), reading JavaScript (`js_values`).
@@ -40,7 +40,7 @@ class SidebarPosition:
 
 @dataclass(frozen=True)
 class _SidebarPlace:
-    """Where items of a sidebar stand."""
+    """The position of a sidebar's items."""
 
     parents: tuple[str, ...] = ()
     category: str | None = None  # label of the outermost category
@@ -54,7 +54,7 @@ class _SidebarPlace:
 
 @dataclass(frozen=True)
 class Folders:
-    """What folders are made into categories with, by their path below the version's folder."""
+    """The settings for turning folders into categories, by their path below the version's folder."""
 
     documents: Sequence[SidebarDocument]
     settings: Mapping[str, Mapping[str, Any]]  # of `_category_.json`

@@ -1,4 +1,4 @@
-"""Files of reStructuredText that stand alone.
+"""Standalone files of reStructuredText.
 
 Belongs here: their text as HTML whose headings carry ids. Does not belong here: the markup, sites.
 """

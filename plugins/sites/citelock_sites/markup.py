@@ -1,6 +1,6 @@
-"""What reading markup takes and gives.
+"""The input and output of markup readers.
 
-Belongs here: the page that is made, what it may ask of the pages around it. Does not belong here: any markup.
+Belongs here: the resulting page, its queries to surrounding pages. Does not belong here: any markup.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ class MarkupError(Exception):
 
 
 class ReferenceTarget(NamedTuple):
-    """Where a reference leads: an address, and the title that stands for it."""
+    """The target of a reference: an address, and its title."""
 
     href: str
     title: str
 
 
 class PageSurroundings(Protocol):
-    """The files and pages around a page. A page that stands alone has none."""
+    """The files and pages around a page. A standalone page has none."""
 
     def file(self, name: str, above: str) -> tuple[str, str] | None:
         """Return name and text of a file that is included; None where it is not in the tree.

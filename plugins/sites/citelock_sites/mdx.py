@@ -55,7 +55,7 @@ Partial = Callable[[str, str], tuple[str, str] | None]
 
 @dataclass
 class Mdx:
-    """One page's MDX; `lost` counts components and expressions that have no text."""
+    """One page's MDX; `lost` counts components and expressions without text."""
 
     name: str
     partial: Partial

@@ -44,7 +44,7 @@ _MARKS = {"~": "pymdownx.tilde", "^": "pymdownx.caret"}
 
 @dataclass(frozen=True)
 class MkdocsSettings:
-    """What of `mkdocs.yml` shapes pages."""
+    """The settings in `mkdocs.yml` that shape pages."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
 

@@ -1,7 +1,7 @@
-"""What MkDocs' extensions add to Markdown, written as Markdown that everything reads.
+"""Additions of MkDocs' extensions to Markdown, rewritten as plain Markdown.
 
 Belongs here: admonitions, content tabs, attribute lists, abbreviations, titles of code, HTML with Markdown in it.
-Does not belong here: files that are included (`snippets`), pages and settings (`mkdocs`).
+Does not belong here: included files (`snippets`), pages and settings (`mkdocs`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _DEPTH_MAX, CHARS_MAX = 10, 5_000_000
 
 @dataclass
 class Snippets:
-    """Includes of one page; `read` and `lost` say what was included and what was not found."""
+    """Includes of one page; `read` and `lost` list included and missing ones."""
 
     tree: SourceTree
     bases: Sequence[str]  # folders that snippets are looked for in

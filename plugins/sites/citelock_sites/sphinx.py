@@ -47,7 +47,7 @@ class _Documents:
 
 @dataclass(frozen=True)
 class _Project:
-    """What bodies know of a project: where labels, terms and objects are, as (document, id, title)."""
+    """A project's data for its pages: where labels, terms and objects are, as (document, id, title)."""
 
     config: SphinxConfig
     titles: Mapping[str, str]

@@ -1,6 +1,6 @@
-"""What `conf.py` of a Sphinx project says in plain values; it is never run.
+"""The plain values in `conf.py` of a Sphinx project, which is never run.
 
-Belongs here: reading its literals, which files are documents. Does not belong here: toctrees, pages.
+Belongs here: reading its literals, choosing documents. Does not belong here: toctrees, pages.
 """
 
 from __future__ import annotations

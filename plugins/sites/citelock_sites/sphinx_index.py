@@ -1,4 +1,4 @@
-"""What pages of a Sphinx project can be reached by: titles, labels, terms, objects, and their toctrees.
+"""Targets in the pages of a Sphinx project: titles, labels, terms, objects, and their toctrees.
 
 Belongs here: finding them in the lines of a page, without reading it whole. Does not belong here: addresses, HTML.
 """
@@ -37,7 +37,7 @@ class TocEntry:
 
 @dataclass
 class PageIndex:
-    """What leads into one page."""
+    """The targets of one page."""
 
     title: str = ""
     toc: list[TocEntry] = field(default_factory=list)

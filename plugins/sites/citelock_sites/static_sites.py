@@ -55,14 +55,14 @@ _STYLES = ("date", "none", "ordinal", "weekdate")  # of Jekyll, whose addresses 
 
 @dataclass
 class Rules:
-    """Hold the settings of a site.
+    """The settings of a site.
 
     Attributes:
         config: the settings.
-        used: names of the files that they stand in.
+        used: names of their files.
         root: the folder of the pages, empty for that of the site.
-        known: what all templates know, by name.
-        folders: what the pages below a folder know beside their front matter.
+        known: values for all templates, by name.
+        folders: values for the pages below a folder beside their front matter.
     """
 
     config: dict[str, Any] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Templates in the text of pages: values, blocks and shortcodes, told by what is known, without running anything.
+"""Templates in the text of pages: values, blocks and shortcodes, expanded from known values, without running anything.
 
-Belongs here: expressions (by Jinja2's parser); the marks of Jinja, Nunjucks, Liquid and Hugo. What a page shows there
-and nothing tells becomes `OMISSION`. Does not belong here: what is known of a page (the generators), MDX (`mdx`).
+Belongs here: expressions (by Jinja2's parser); the marks of Jinja, Nunjucks, Liquid and Hugo. Unknown values become
+`OMISSION`. Does not belong here: the values of a page (the generators), MDX (`mdx`).
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class _Tag(NamedTuple):
 
 @dataclass
 class Template:
-    """What a page's templates show by what is `known`; `lost` counts what cannot be told.
+    """Expands a page's templates from the `known` values; `lost` counts unknown ones.
 
     Attributes:
         is_hugo: whether the marks are those of Hugo's shortcodes, and `{{ }}` is text.

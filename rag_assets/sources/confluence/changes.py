@@ -1,11 +1,10 @@
-"""What changed in a space since the last sync, for a few requests however large the space is.
+"""The changes in a space since the last sync, for a few requests however large the space is.
 
-Belongs here: asking by CQL for what was edited or made, and by id for what was noted, counting, listing ids where the
-count does not come out, and what a sync remembers for the next one (what of it cannot be read is forgotten, and the
-space is listed anew).
-Does not belong here: the complete listing, which alone tells of moves, labels and restrictions (`listing`).
+Belongs here: queries by CQL for edited and new pages, and by id for noted ones, counting, listing ids if the count
+disagrees, and a sync's memory for the next one (an unreadable one is dropped, and the space listed anew). Does not
+belong here: the complete listing, which alone shows moves, labels and restrictions (`listing`).
 
-A CQL date is read in the asking user's time zone, or the server's; answers tell UTC. What the profile says is only a
+A CQL date is read in the querying user's time zone, or the server's; responses have UTC. The profile's zone is only a
 guess (it may be absent, and the server may not follow it), so every offset is tried on a page whose time is known.
 """
 
@@ -119,7 +118,7 @@ def _profile_offset(client: ConfluenceClient, moment: datetime) -> timedelta | N
 
 @dataclass
 class SyncState:
-    """Of the last sync."""
+    """The state of the last sync."""
 
     since: datetime  # by the site's clock
     grants: Mapping[str, Grants]  # by raw page id: what each page said of its own readers

@@ -1,8 +1,8 @@
 """A small Confluence REST client for Cloud and Data Center: patient, and sure of where a collection ends.
 
-Belongs here: retries, pagination, batches, telling apart what a failure says (about the site, a request, or a page),
-and Cloud's REST v2, for sites that answer 410 where v1 had content: its entries in the shape of v1.
-Does not belong here: how a request is sent (`transport`), or what a sync does with the answers.
+Belongs here: retries, pagination, batches, distinguishing failures (of the site, a request, or a page), and Cloud's
+REST v2, for sites that answer 410 where v1 had content: its entries in the shape of v1.
+Does not belong here: sending a request (`transport`), or a sync's use of the responses.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Given = TypeVar("Given")
 
 @dataclass
 class PageBatch:
-    """What became of the pages that were asked for: each id is in one of the three."""
+    """The outcome of the requested pages: each id is in one of the three."""
 
     found: dict[str, Envelope] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)

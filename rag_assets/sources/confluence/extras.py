@@ -2,12 +2,12 @@
 
 Belongs here: fetching the files that changed, putting the rows beside the pages, names of mentioned people (storage
 format has their ids alone), members of groups that may read pages, by name on Data Center and by id on Cloud. Does not
-belong here: the pages (`source`), listing files and comments (`listing`), which of them are read (`attachments`).
+belong here: the pages (`source`), listing files and comments (`listing`), choosing among them (`attachments`).
 
-Search lists the files and the comments of the whole space, two hundred a request. A page is asked itself only where its
-comments changed, or where search no longer knows one of its files: what search does not know is not yet gone. Names are
-asked for at every sync of the whole, so that the pages that mention a renamed person change; where a name cannot be
-had, the last one stays. A group whose members cannot be read has none: its name stands alone in the table.
+Search lists the files and the comments of the whole space, two hundred a request. A page is requested itself only if
+its comments changed, or if search lost one of its files, which may still exist. Names are requested at every sync of
+the whole, so that the pages that mention a renamed person change; if a name is unavailable, the last one stays. A group
+whose members cannot be read has none: its name is alone in the table.
 """
 
 from __future__ import annotations
@@ -232,9 +232,9 @@ def _users(client: ConfluenceClient, group: str) -> set[str]:
 
 
 class _Asking:
-    """What hangs on pages: of the whole space by search, of single pages where search cannot tell.
+    """Attachments and comments of pages: of the whole space by search, of single pages if search is not enough.
 
-    What the last sync knew of a page whose files or comments cannot be listed stays.
+    If a page's files or comments cannot be listed, those of the last sync stay.
     """
 
     def __init__(self, client: ConfluenceClient, id_prefix: str, kind: Kind) -> None:

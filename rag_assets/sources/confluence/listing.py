@@ -1,9 +1,8 @@
-"""What a space lists now: every page with all but its body, what each says of its readers, its files and comments.
+"""The current contents of a space: every page with all but its body, its restrictions, its files and comments.
 
-Belongs here: the complete enumeration of a space and everything that is read anew in it: moves, labels and
-restrictions, which make no new version of a page, as its files and comments do not. Labels and restrictions are paged
-themselves.
-Does not belong here: bodies (`source`), asking only for what changed (`changes`), rows (`attachments`).
+Belongs here: the complete enumeration of a space and everything that is reread in it: moves, labels and restrictions,
+which make no new version of a page, as its files and comments do not. Labels and restrictions are paged themselves.
+Does not belong here: bodies (`source`), requesting changes alone (`changes`), rows (`attachments`).
 """
 
 from __future__ import annotations
@@ -130,7 +129,7 @@ _MAX_TRASH = 20 * BARE_LIMIT
 
 @dataclass(frozen=True)
 class SpaceScope:
-    """What of a space is wanted."""
+    """The wanted part of a space."""
 
     space: str
     types: tuple[str, ...] = ("page",)

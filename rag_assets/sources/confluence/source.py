@@ -1,15 +1,15 @@
 """A live Confluence space over REST: only changed bodies are fetched, and nothing is deleted on suspicion.
 
-Belongs here: comparing what the space lists with the last sync, fetching what changed, deciding what is gone and which
-readers are read again. Rows that were fetched are kept on disk, so that a sync that is killed goes on where it stopped.
+Belongs here: comparing the space's listing with the last sync, fetching changes, detecting deletions and choosing
+readers to read again. Fetched rows are stored on disk, so that a killed sync resumes.
 Does not belong here: requests (`client`), the enumeration (`listing`), envelopes (`envelope`).
 
-A page's readers are decided by itself and by every page above it, and these are read one after the other. Where one is
-restricted after it was read, and another opened before it is, what was read never held, and would show a text to people
-who could read it at no moment. Two equal readings of a page held in between (unless it was changed and changed back);
-where the times in between overlap for a whole lineage, all of it held at one moment (a double collect: Afek et al.,
-"Atomic Snapshots of Shared Memory", 1993). That is asked for where it matters: of a text or readers that the sync
-before did not show. All else is at most as widely shown as it was.
+A page's readers depend on itself and on every page above it, and these are read one after the other. If one is
+restricted after it was read, and another opened before it is, the combination never existed, and would show a text to
+people who could read it at no moment. Two equal readings of a page were true in between (unless it was changed and
+changed back); if these intervals overlap for a whole lineage, all of it was true at one moment (a double collect: Afek
+et al., "Atomic Snapshots of Shared Memory", 1993). This is required where it matters: for a text or readers that the
+sync before did not show. All else is at most as widely shown as it was.
 """
 
 from __future__ import annotations

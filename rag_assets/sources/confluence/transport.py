@@ -1,11 +1,11 @@
 """One HTTP request to Confluence: the only module that knows `atlassian-python-api`.
 
-Belongs here: sending one signed request within a rate that all requests of this process share, and what its reply says:
-an object, bytes, a pause to make, or a fault and whose fault it is. Does not belong here: retries, pagination, pauses
-that a server asks for (`client`).
+Belongs here: sending one signed request within a rate that all requests of this process share, and reading its reply:
+an object, bytes, a pause to make, or a fault and its author. Does not belong here: retries, pagination, pauses
+requested by a server (`client`).
 
 Of the package only `AtlassianRestAPI.request` is used. Its signing and session are the same code for Cloud and Data
-Center, and the tests run it against a stand-in of both. The rest is left alone on purpose. In 5.0.5 the two halves of
+Center, and the tests run it against a substitute of both. The rest is avoided on purpose. In 5.0.5 the two halves of
 `Confluence(...)` page differently, its `Retry-After` handling retries once (`max_retry_with_header_attempts`), its
 `timeout` is cut to whole seconds, and `get_all_pages_from_space` follows a link that the server wrote.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Unreachable(Exception):  # noqa: N818
-    """No reply came; `slow` tells a time limit or a broken answer from a server that is not there."""
+    """No reply came; `slow` distinguishes a time limit or a broken answer from an unreachable server."""
 
     def __init__(self, message: str, *, slow: bool) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class Unreachable(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class HttpReply:
-    """What came back, whatever it was."""
+    """A response of any kind."""
 
     status: int
     headers: Mapping[str, str]  # case-insensitive
@@ -48,11 +48,11 @@ class HttpReply:
 
 
 class Transport(Protocol):
-    """Sends one GET request; `signs_in` tells whether as somebody.
+    """Send one GET request; `signs_in`: whether with an account.
 
     Raises:
         Unreachable: nothing comes back.
-        RefusedError: it leads to a host that may not be asked, or answers more than it may.
+        RefusedError: it leads to a forbidden host, or the response is too large.
     """
 
     signs_in: bool

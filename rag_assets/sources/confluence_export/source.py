@@ -1,11 +1,10 @@
 """A Confluence space export: the zip that a space's administrator downloads, in XML or HTML.
 
-Belongs here: the zip, what an export means as a whole (which pages are current, and who may read them), files at
-`attachments/<page id>/<attachment id>/<version>`, comments, and the files of an HTML export. Does not belong here: the
-objects of an XML export (`space`), a page of an HTML export (`rag_assets.steps.formats.exported_page`), envelopes
-(`envelope`).
+Belongs here: the zip, the export as a whole (the current pages and their readers), files at `attachments/<page
+id>/<attachment id>/<version>`, comments, and the files of an HTML export. Does not belong here: the objects of an XML
+export (`space`), a page of an HTML export (`rag_assets.steps.formats.exported_page`), envelopes (`envelope`).
 
-HTML tells neither versions, labels nor restrictions, and an administrator's export holds restricted pages, too. So its
+HTML has neither versions, labels nor restrictions, and an administrator's export holds restricted pages, too. So its
 pages are hidden unless the settings say that none of them is restricted.
 """
 
@@ -60,7 +59,7 @@ _DATE = re.compile(r"\bon ([A-Z][a-z]{2} [0-9]{2}, [0-9]{4})\s*$")
 
 @dataclass
 class HtmlReading:
-    """What the files said; pages by raw id."""
+    """The data in the files; pages by raw id."""
 
     rows: dict[str, Row] = field(default_factory=dict)
     grants: dict[str, Grants] = field(default_factory=dict)
@@ -230,7 +229,7 @@ _DESCRIPTOR = "exportDescriptor.properties"
 
 @dataclass
 class _ExportContent:
-    """What the export said; pages by raw id."""
+    """The data in the export; pages by raw id."""
 
     rows: dict[str, Row] = field(default_factory=dict)
     excluded: dict[str, str] = field(default_factory=dict)

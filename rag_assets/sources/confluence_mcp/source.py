@@ -1,6 +1,6 @@
-"""A Confluence space by way of an MCP server.
+"""A Confluence space through an MCP server.
 
-Belongs here: listing the space completely, asking for each page, and who may read what the server gives.
+Belongs here: listing the space completely, requesting each page, and its readers.
 Does not belong here: calling tools and the shapes of their answers (`tools`).
 """
 
@@ -39,7 +39,7 @@ _CHECKS = "the space of every page"  # what rows that may be reused were checked
 
 @dataclass
 class _SpaceContent:
-    """What the server told; pages by raw id."""
+    """The server's data; pages by raw id."""
 
     rows: dict[str, Row] = field(default_factory=dict)
     grants: dict[str, Grants] = field(default_factory=dict)
@@ -49,11 +49,11 @@ class _SpaceContent:
 
 
 class ConfluenceMcpSource:
-    """One space, as a server tells of it.
+    """One space, as reported by a server.
 
-    Where the list of pages tells their versions, only pages of another version are asked for. Who may read a page is
-    asked each time; labels, which make no version, come with the page's next one. No filter of the server is relied on:
-    a page is taken only where the list or the page itself names this space, and neither names another.
+    If the list of pages has their versions, only changed pages are requested. Readers are requested each time; labels,
+    which make no version, come with the page's next one. The server's filters are not trusted: a page is taken only if
+    the list or the page itself names this space, and neither names another.
     """
 
     def __init__(self, key: str, settings: Settings) -> None:

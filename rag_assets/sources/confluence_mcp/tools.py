@@ -1,8 +1,8 @@
 """An MCP server's tools, called from ordinary code: the only module that knows the package `mcp`.
 
-Belongs here: starting or reaching a server, calling its tools, what can go wrong on the way, and their answers as REST
-v1 envelopes: sooperset/mcp-atlassian's, REST envelopes handed through, and plain Markdown.
-Does not belong here: envelopes (`envelope`), which pages are asked for (`source`).
+Belongs here: starting or reaching a server, calling its tools, errors on the way, and their answers as REST v1
+envelopes: sooperset/mcp-atlassian's, REST envelopes passed through, and plain Markdown.
+Does not belong here: envelopes (`envelope`), choosing pages (`source`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _TITLE = re.compile(r"^#[ \t]++(\S.*)$", re.MULTILINE)
 
 
 class NotOfSpaceError(EnvelopeError):
-    """A page is not taken, because it stands in another space or nothing says in which; the message says which."""
+    """A page is not taken, because it is of another space or of an unknown one; the message says which."""
 
 
 @dataclass(frozen=True)
 class ListedPage:
-    """A page as a list of pages tells of it."""
+    """A page as in a list of pages."""
 
     id: str
     told: Mapping[str, Any] = field(default_factory=dict)

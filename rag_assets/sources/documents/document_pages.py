@@ -165,7 +165,7 @@ def readers_notes(key: str, settings: Files | SiteSource) -> list[str]:
 
 
 class ReadableFiles(Protocol):
-    """Where the content of files comes from."""
+    """The source of the files' content."""
 
     def read(self, name: str, /) -> bytes: ...
 
@@ -190,7 +190,7 @@ class DocumentFile:
 
 @dataclass
 class DocumentPages:
-    """What becomes of the documents, by row id; `now`: what is remembered of them, by name."""
+    """The outcome of the documents, by row id; `now`: the new memory of them, by name."""
 
     files: ReadableFiles
     before: Mapping[str, Row]

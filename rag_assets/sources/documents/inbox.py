@@ -35,7 +35,7 @@ LEAST_PAUSE_S = 0.25
 
 
 class StateWriter:
-    """The states of an inbox's documents; used by one build at a time, which holds the source's lock."""
+    """The states of an inbox's documents; used by one build at a time, under the source's lock."""
 
     def __init__(self, inbox: Inbox) -> None:
         self._files = inbox.files
@@ -85,7 +85,7 @@ Unread = list[str]
 
 @dataclass
 class _InboxSync:
-    """What becomes of the documents, by page id."""
+    """The outcome of the documents, by page id."""
 
     before: Mapping[str, Row]
     unread_before: Mapping[str, Unread]

@@ -1,8 +1,7 @@
 """One document as a row of PAGES.
 
-Belongs here: title, address, and the text of a file with what keeps it from being read.
-Does not belong here: which files there are (`folder`, `inbox`), the text of each kind
-(`rag_assets.steps.files.file_text`).
+Belongs here: title, address, and the text of a file and its faults. Does not belong here: listing files (`folder`,
+`inbox`), the text of each kind (`rag_assets.steps.files.file_text`).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class DocumentReading:
-    """What documents are read with, for one source."""
+    """The settings for reading a source's documents."""
 
     reader: LimitedReader | None = None  # None: one within the default limits
     originals: Path | None = None  # where files are kept that serving renders; None: none is kept

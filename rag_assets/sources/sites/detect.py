@@ -1,6 +1,6 @@
-"""Which generator a tree of documents is made for, and where in the tree its files begin.
+"""The generator of a tree of documents, and the folder of its files.
 
-Belongs here: the table of generators with the files that show each, plug-ins' included, opening their rules.
+Belongs here: the table of generators with their identifying files, plug-ins' included, opening their rules.
 Does not belong here: the rules.
 """
 

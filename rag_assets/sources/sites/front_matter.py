@@ -130,7 +130,7 @@ def _scalar(event: Any) -> str | bool | None:
 
 @dataclass(frozen=True)
 class FrontMatter:
-    """What stands above a page's text: its values by name, lower case first letters as written."""
+    """The values above a page's text, by name; lower case first letters as written."""
 
     values: Mapping[str, Value] = field(default_factory=dict)
     lines: int = 0  # of the file that it takes

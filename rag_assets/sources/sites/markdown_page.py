@@ -125,7 +125,7 @@ _KEPT = frozenset({"Nd", "Nl", "Pc"})
 
 
 class Slugger(Protocol):
-    """Makes the ids of one page, asked for in document order."""
+    """Makes the ids of one page, called in document order."""
 
     def slug(self, text: str) -> str:
         """Return the id of a heading without one of its own; no two of a page are the same."""

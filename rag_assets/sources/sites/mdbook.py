@@ -307,7 +307,7 @@ def read_summary(text: str) -> list[Chapter]:
 
 
 class _SummaryReader:
-    """What was read of a table of contents so far."""
+    """The table of contents read so far."""
 
     def __init__(self) -> None:
         self.chapters: list[Chapter] = []
@@ -374,7 +374,7 @@ _DASHES = re.compile(r"-{2,3}")
 
 @dataclass(frozen=True)
 class Book:
-    """What `book.toml` says of the text."""
+    """The settings of the text in `book.toml`."""
 
     src: str = "src"  # folder of the chapters; empty: the root
     lang: str | None = None

@@ -159,7 +159,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class PageFacts:
-    """What a page's row says beside its text; `version`: the highest that the page had, 0 where it is new."""
+    """A page's fields beside its text; `version`: the highest that the page had, 0 if it is new."""
 
     source: str
     page_id: str
@@ -291,7 +291,7 @@ def _shared(before: Counter[str], after: Counter[str]) -> float:
 
 @dataclass(frozen=True)
 class PageInputs:
-    """What the text of a page was made of: a digest of it all, files that it includes, whether all pages count."""
+    """The inputs of a page's text: a digest of it all, files that it includes, whether all pages count."""
 
     digest: str
     reads: tuple[str, ...]
@@ -312,7 +312,7 @@ class PageInputs:
 
 @dataclass
 class PageSync:
-    """What becomes of the pages, by row id; `now` and `inputs_now`: what is remembered of them, by name."""
+    """The outcome of the pages, by row id; `now` and `inputs_now`: the new memory of them, by name."""
 
     key: str
     settings: SiteSource

@@ -1,4 +1,4 @@
-"""What a documentation site is made of, whatever generates it.
+"""The parts of a documentation site, for any generator.
 
 Belongs here: the tree of files, the plan of its pages, the body of one. Does not belong here: any generator's rules,
 which have a module each, opening folders and archives, rows of PAGES.
@@ -114,8 +114,8 @@ class SiteBody:
     """A page as its generator shows it.
 
     `html` has one `<main>`: headings carry the ids that the generator gives them, links to other pages of the site are
-    what `SitePlan.address` says of them (and `#id`). Code stands in `<pre><code class="language-x">` to the letter, an
-    admonition is a `<blockquote>` that begins with its title in bold, a tab a paragraph in bold before its content.
+    those of `SitePlan.address` (and `#id`). Code is verbatim in `<pre><code class="language-x">`, an admonition is a
+    `<blockquote>` that begins with its title in bold, a tab a paragraph in bold before its content.
     """
 
     html: str

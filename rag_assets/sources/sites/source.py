@@ -1,14 +1,14 @@
 """A documentation site or book as a source: each page of it is a page, each PDF or Office file beside them, too.
 
-Belongs here: the order of a sync, which page a file is, files that are gone and files that are only missing, the
-address that a built page calls its own (`<link rel="canonical">`), remembered while nothing of its file changes.
-Does not belong here: files (`trees`), generators (`detect`), which files are pages and what becomes of them
-(`page_sync`), documents (`documents.document_pages`).
+Belongs here: the order of a sync, the page of each file, deleted files and merely missing ones, the canonical address
+of a built page (`<link rel="canonical">`), cached while its file is unchanged.
+Does not belong here: files (`trees`), generators (`detect`), choosing pages and their outcome (`page_sync`), documents
+(`documents.document_pages`).
 
-A working tree may lack files that its index has: a checkout under way or not whole, or `rm` alone. Which of these it is
-no look at the tree can tell: git writes a file's absence into its index when it was told to take it away (`git rm`,
-`git pull`), and only then the list of files is complete without it. The index is read in git's own format
-(Documentation/gitformat-index.txt), versions 2 to 4; no program is run and nothing is written.
+A working tree may lack files that its index has: a checkout under way or not whole, or `rm` alone. The tree alone does
+not show which: git writes a file's absence into its index when it removes it (`git rm`, `git pull`), and only then the
+list of files is complete without it. The index is read in git's own format (Documentation/gitformat-index.txt),
+versions 2 to 4; no program is run and nothing is written.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ NO_DOCUMENTS = "pictures, settings, source code"
 
 @dataclass(frozen=True)
 class _Last:
-    """What the last sync left."""
+    """The state of the last sync."""
 
     rows: Mapping[str, Row]  # by id
     known: Mapping[str, Known]  # by name

@@ -20,7 +20,7 @@ from rag_serving.isolation.serving import run
 
 
 class GivenTree:
-    """The files that came with a request; `needs` names the others that a page asked for."""
+    """The files sent with a request; `needs` names others that a page used."""
 
     def __init__(self, names: list[str], files: Mapping[str, bytes], unreadable: Mapping[str, str]) -> None:
         self.names = names

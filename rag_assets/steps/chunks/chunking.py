@@ -1,13 +1,13 @@
-"""Sections to chunks: the passages that are embedded, found and cited.
+"""Sections to chunks: the passages to embed, search and cite.
 
-Belongs here: how long chunks are, where a section's text is cut, and what a chunk remembers of its page.
-Does not belong here: what a token is (the embedding model's tokenizer says), which chunks are indexed.
+Belongs here: the length of chunks, the cuts of a section's text, and a chunk's fields from its page. Does not belong
+here: tokens (the embedding model's tokenizer), choosing chunks to index.
 
-A section is cut where the cuts are best over the whole section: every cut and every chunk size has a cost, and
-dynamic programming finds the cheapest segmentation (Bellman 1957; Knuth and Plass 1981 do the same for lines of a
-paragraph). Greedy filling would leave a crumb at the end of every section. What is too long for one chunk, such as a
-log of thousands of lines in a block of code, is cut into windows: each begins with the last lines of the one before, so
-that what stands across a border can be found and quoted.
+A section is cut where the cuts are best over the whole section: every cut and every chunk size has a cost, and dynamic
+programming finds the cheapest segmentation (Bellman 1957; Knuth and Plass 1981 do the same for lines of a paragraph).
+Greedy filling would leave a crumb at the end of every section. What is too long for one chunk, such as a log of
+thousands of lines in a block of code, is cut into windows: each begins with the last lines of the one before, so that
+text across a border can be found and quoted.
 """
 
 from __future__ import annotations
@@ -129,10 +129,10 @@ def build_chunks(sections: pa.Table, pages: pa.Table, tokenizer: Tokenizer, size
 
 
 class _ChunkPlaces:
-    """The places of a page's chunks: text that not every reader of the page may read is numbered apart.
+    """The numbers of a page's chunks: text with readers of its own is numbered apart.
 
-    So the number of a chunk tells nobody how much stands before it that he may not read. The numbers of each such
-    class of readers begin where a digest of it says.
+    So the number of a chunk reveals nothing about the amount of hidden text before it. The numbers of each such class
+    of readers begin at a digest of it.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
-"""What a chunk has of its page and of its book: slug, category, language, passage id, chapter, order.
+"""A chunk's fields from its page and its book: slug, category, language, passage id, chapter, order.
 
 Belongs here: columns that a site's navigation or other pages of a source may change while the page stays as it is, and
-that are made anew with each build; which of a page's texts are looked at where its source does not say the language.
-Does not belong here: cutting (`chunking`), telling languages apart (`rag_serving.models.language_detector`), the
-numbers that a book's own table of contents gives (`sources.sites`).
+that are made anew with each build; the texts for detecting the language of a page whose source does not give it. Does
+not belong here: cutting (`chunking`), detecting languages (`rag_serving.models.language_detector`), the numbers in a
+book's own table of contents (`sources.sites`).
 
 A passage id is `ch3-sec2-p45`: chapter, section of the chapter (0: the chapter's own page), and the place of the
 passage in that section. It is counted within the section, and deeper pages count as part of it, so an edit moves no

@@ -1,7 +1,7 @@
-"""Which chunks of a tenant are indexed, and why the others are not.
+"""The chunks of a tenant to index, and the reasons to leave out the others.
 
 Belongs here: joining the sources of a tenant, leaving out by label or as boilerplate, refusing colliding page ids.
-Does not belong here: which chunks are near-duplicates (`steps.dedup`), who may read what.
+Does not belong here: near-duplicates (`steps.dedup`), access.
 """
 
 from __future__ import annotations

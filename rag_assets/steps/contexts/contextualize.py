@@ -1,26 +1,25 @@
-"""The prefix that tells a chunk where it comes from, and the texts that are embedded for each passage.
+"""A chunk's prefix, which describes its origin, and the texts to embed for each passage.
 
-Belongs here: what stands above a chunk's text for each index, and at which level it was made: which parts of the place
-count, and how much; the names of columns and the sentence above, which a passage that begins inside a table lacks; the
-definitions that enclose a passage of code; where the windows of a long text begin and end. Does not belong here:
-embedding, which vectors belong to which passage in an index (`rag_serving.indexes.window_map`), and anything a reader
-sees: a prefix is never shown and never quotable.
+Belongs here: the lines above a chunk's text for each index, and their level: the parts of the place and their weights;
+the names of columns and the sentence above, which a passage that begins inside a table lacks; the definitions that
+enclose a passage of code; the windows of a long text. Does not belong here: embedding, the vectors of each passage in
+an index (`rag_serving.indexes.window_map`), and anything visible to readers: a prefix is never shown and never
+quotable.
 
-For the lexical index a part that counts twice stands there twice: BM25 over fields is BM25 over their weighted term
-counts (Robertson, Zaragoza and Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 2004). The embedding
-model reads no more than some 250 tokens, and nothing is won by telling it the same thing thrice: it gets title and
-headings once.
+For the lexical index a part of double weight is repeated: BM25 over fields is BM25 over their weighted term counts
+(Robertson, Zaragoza and Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 2004). The embedding model
+reads no more than some 250 tokens, and repetition gains nothing: it gets title and headings once.
 
-A table that is longer than a passage would without its head be found by its first rows alone: only they stand below
-"Three Months Ended" and "in millions". The passage itself stays to the letter.
+Without its head, a table longer than a passage would be found by its first rows alone: only they are below "Three
+Months Ended" and "in millions". The passage itself stays verbatim.
 
-Indentation is what nearly all code has in common. Above a line, the definitions that enclose it are those with less and
-less indentation; a definition of the outermost level also speaks for what follows it there.
+Nearly all code is indented. The definitions that enclose a line are those above it with less and less indentation; a
+definition of the outermost level also covers the lines after it there.
 
-A model that reads some 250 tokens at once sees a passage of 1,000 only in parts, and the average of parts that say
-different things is near to none of them. So each part has a vector of its own, and the nearest one counts. Parts are of
-about equal length and begin where a sentence, an item, a row or a line begins: after an edit the borders behind it
-mostly stand where they stood, and only the windows that changed are embedded.
+A model that reads some 250 tokens at once sees a passage of 1,000 only in parts, and the average of parts on different
+topics is close to none of them. So each part has a vector of its own, and the nearest one counts. Parts are of about
+equal length and begin where a sentence, an item, a row or a line begins: after an edit the later borders mostly stay,
+and only the changed windows are embedded.
 """
 
 from __future__ import annotations
@@ -128,7 +127,7 @@ _DEFINITION = re.compile(rf"\s*{_MODIFIERS}{_KEYWORDS}\b.*[\w(){{}}\[\]<>:;,=]\s
 
 
 class Enclosing:
-    """Reads the text of a section part by part, and tells what encloses the next part."""
+    """Reads the text of a section part by part, and returns the lines that enclose the next part."""
 
     def __init__(self) -> None:
         self._open: list[tuple[int, str]] = []  # indentation and line, outermost first
@@ -256,7 +255,7 @@ NOT_ASKED = "skipped: "
 
 @dataclass(frozen=True)
 class WrittenContext:
-    """What a model wrote about a passage, and what that took."""
+    """A model's context of a passage, and its usage."""
 
     text: str
     quality: float  # 0 to 1

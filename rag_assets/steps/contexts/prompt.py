@@ -1,14 +1,14 @@
-"""What a language model is asked about a passage, how its answer is read, and how good it is.
+"""The prompt for a passage's context, the parsing of its answer, and its score.
 
-The document stands first and is the same for all passages of a page, so that the prompt caches of Ollama, vLLM and
-OpenAI hit: the fence is one for all calls of a build, and no key of a passage knows it. A document holds only passages
-of one reader class of one page: a context must not tell of text that its passage's readers may not read.
+The document comes first and is the same for all passages of a page, so that the prompt caches of Ollama, vLLM and
+OpenAI hit: the fence is one for all calls of a build, and no part of a passage's key. A document has only passages of
+one reader class of one page: a context must not reveal text that its passage's readers may not read.
 
 The score is that of the contextual-retrieval design: length, relevance, coherence and specificity, weighted 0.2, 0.4,
-0.2 and 0.2; from 0.7 on a context is accepted. A context that brings a number or a name of its own, or negates where
-the document does not, is not, whatever its score.
+0.2 and 0.2; from 0.7 on a context is accepted. A context with a number or a name of its own, or a negation that the
+document lacks, is not, whatever its score.
 
-Belongs here: documents, prompts, reading and judging answers. Does not belong here: asking (`llm_contexts.writer`).
+Belongs here: documents, prompts, reading and judging answers. Does not belong here: calls (`llm_contexts.writer`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NAME = re.compile(r"(?<![.!?:]\s)(?<!^)\b[A-Z][\w-]*|\b\w*(?:[a-z][A-Z]|_)\w*|\
 
 @dataclass(frozen=True)
 class QualityScore:
-    """What one context is worth; every score lies in [0, 1]."""
+    """The scores of one context, each in [0, 1]."""
 
     overall: float
     length: float

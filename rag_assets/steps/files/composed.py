@@ -1,7 +1,7 @@
-"""Files that hold others: one body of several parts, each under its heading.
+"""Files that contain others: one body of several parts, each under its heading.
 
-Belongs here: parts put one after the other, a file inside a file as a section under its name, how deep and how much.
-Does not belong here: what holds them (archives in `file_text`, and readers of plug-ins).
+Belongs here: parts put one after the other, a file inside a file as a section under its name, limits of depth and size.
+Does not belong here: their containers (archives in `file_text`, and readers of plug-ins).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What reading a file gives.
+"""The result of reading a file.
 
-Belongs here: the body that is made of a file, the error of one that has none, what to install where a package is
-missing, which encoding bytes are in, and cutting a text at the budget. Does not belong here: reading any kind of file.
+Belongs here: the body made of a file, the error of one without, what to install if a package is missing, the encoding
+of bytes, and cutting a text at the budget. Does not belong here: reading any kind of file.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class OcrWord(NamedTuple):
 
 
 class OcrPage(NamedTuple):
-    """What OCR read of one page."""
+    """The OCR text of one page."""
 
     page: int  # from 1
     words: tuple[OcrWord, ...]

@@ -1,8 +1,7 @@
 """Members of a zip, unpacked within bounds.
 
-Belongs here: which names count, what an archive may hold and weigh, what is wrong with one of its members.
-Does not belong here: what a member means (`file_text`), archives that are folders of a source
-(`rag_assets.sources`).
+Belongs here: valid names, the limits of an archive, faults of its members. Does not belong here: the meaning of a
+member (`file_text`), archives that are folders of a source (`rag_assets.sources`).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _LANGUAGE = re.compile(r"[\w+#.-]+")
 
 
 class Reference(NamedTuple):
-    """What a macro shows of another page: all of it, or the excerpt of a name ("" is the first one)."""
+    """A macro's reference to another page: all of it, or the excerpt of a name ("" is the first one)."""
 
     macro: str
     title: str
@@ -39,7 +39,7 @@ class Reference(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """A list of pages that the server fills in, as a macro asks for it."""
+    """A list of pages that the server fills in, as a macro requests it."""
 
     macro: str
     parameters: Mapping[str, str]
@@ -48,7 +48,7 @@ class Listing(NamedTuple):
 
 
 class Link(NamedTuple):
-    """Where a link leads: a page, a file, a space, an address, or only an anchor of the page itself."""
+    """The target of a link: a page, a file, a space, an address, or only an anchor of the page itself."""
 
     text: str
     kind: Literal["page", "file", "space", "url", "anchor"]
@@ -86,7 +86,7 @@ class Content(NamedTuple):
 
 
 class Atom(NamedTuple):
-    """Where a block stands in a text: half-open character offsets."""
+    """The range of a block in a text: half-open character offsets."""
 
     kind: Kind
     start: int

@@ -54,7 +54,7 @@ def within(content: Content, budget: Budget = BUDGET) -> Content:
 
 
 class _BudgetSpent:
-    """What the blocks so far took of a budget."""
+    """The part of a budget used by the blocks so far."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget

@@ -1,7 +1,7 @@
-"""Files of a space export in HTML, read: what each tells beside its text.
+"""Files of a space export in HTML: their data beside the text.
 
-Belongs here: the elements of Confluence's export that hold title, ancestors, date, body and attached files.
-Does not belong here: the zip (`rag_assets.sources.confluence_export`), what is text in a body (`html`).
+Belongs here: the elements of Confluence's export with title, ancestors, date, body and attached files.
+Does not belong here: the zip (`rag_assets.sources.confluence_export`), the text of a body (`html`).
 """
 
 from __future__ import annotations

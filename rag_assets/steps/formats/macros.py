@@ -130,7 +130,7 @@ Outcome = Literal["rendered", "resolved", "unresolved", "navigation", "hidden", 
 
 
 class Macro(NamedTuple):
-    """One macro of a page: lower-case name, parameters, and the body it has, rich or plain."""
+    """One macro of a page: lower-case name, parameters, and its body, rich or plain."""
 
     name: str
     parameters: Mapping[str, str]
@@ -141,7 +141,7 @@ class Macro(NamedTuple):
 
 
 class MacroPage(Protocol):
-    """What a macro may do to the page that it stands on."""
+    """The interface of a macro to its page."""
 
     lists: bool  # whether lists that the server fills in are asked for
 

@@ -41,7 +41,7 @@ def _link(text: str, target: str) -> Link:
 
 @dataclass
 class TextPlace:
-    """Where text is written: a list item, a quote, a line (a cell or a heading), or the page itself."""
+    """The current destination of text: a list item, a quote, a line (a cell or a heading), or the page itself."""
 
     marker: str = ""  # of a list item, until its first text took it
     group: int = 0  # of the list that the item belongs to; 0: not in a list
@@ -52,7 +52,7 @@ class TextPlace:
 
 @dataclass
 class Walk:
-    """One walk over one body. It is what macros see of the page (`macros.Page`)."""
+    """One walk over one body. It is the macros' view of the page (`macros.Page`)."""
 
     rules: Mapping[str, Rule]  # elements that are more than their text
     block_tags: frozenset[str]  # elements that stand on lines of their own

@@ -1,7 +1,7 @@
 """Tables: cells with spans become lines that read alone.
 
 Belongs here: the grid, merged cells, the Markdown of a row.
-Does not belong here: what stands in a cell.
+Does not belong here: the content of a cell.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REPEATED_MAX = 1_000_000  # characters that the tables of one body may repeat; o
 
 
 class Cell(NamedTuple):
-    """One cell: its text on one line and how many columns and rows it covers."""
+    """One cell: its text on one line and the number of columns and rows it covers."""
 
     text: str
     header: bool = False
@@ -30,7 +30,7 @@ class Cell(NamedTuple):
 
 @dataclass
 class Repeats:
-    """How many characters of merged cells may still be repeated; the tables of a body share it."""
+    """The number of merged cells' characters that may still be repeated; the tables of a body share it."""
 
     left: int = REPEATED_MAX
 

@@ -34,16 +34,16 @@ class HeadingAnchor(NamedTuple):
 
 
 class Anchors:
-    """The anchors of one page, asked for in document order.
+    """The anchors of one page, called in document order.
 
     Rules (Atlassian's documentation of anchors and of the new editor): on Data Center `PageTitle-HeadingText` without
     white space, `id-` in front of a first character that is not a letter; on Cloud the heading text with white space as
-    `-`. A repeated heading takes `.1`, `.2`, under a rule of its own since on Cloud it is a guess; where it carries an
-    anchor macro, that name is used, which is none.
-    On HTML pages the names are the ids of the heading. In Markdown they are what GitHub makes of it (github-slugger):
-    lower case, letters, digits, `-` and `_`, white space as `-`; a repeated heading takes `-1`, `-2`.
+    `-`. A repeated heading takes `.1`, `.2`, under a rule of its own since on Cloud it is a guess; if it has an anchor
+    macro, that name is used, which is no guess. On HTML pages the names are the ids of the heading. In Markdown they
+    are GitHub's (github-slugger): lower case, letters, digits, `-` and `_`, white space as `-`; a repeated heading
+    takes `-1`, `-2`.
 
-    Raises ValueError for a flavor that is not known.
+    Raises ValueError for an unknown flavor.
     """
 
     def __init__(self, title: str, flavor: str) -> None:
@@ -177,8 +177,8 @@ Link = Mapping[str, Any]
 
 
 class PageTargets:
-    """The pages that links lead to, by space and title, by address, and by the number that addresses of a Confluence
-    site hold, of which a page has several."""
+    """The target pages of links, by space and title, by address, and by the number in a Confluence site's addresses, of
+    which a page has several."""
 
     def __init__(self, pages: Iterable[Mapping[str, Any]]) -> None:
         """`pages`: rows with the columns page_id, space, title and url of PAGES."""
@@ -258,9 +258,9 @@ id on an HTML page is reached by the one above."""
 
 @dataclass(frozen=True)
 class AnchorFigures:
-    """Counts of anchors: each section's, and the further ones that lead to it.
+    """Counts of anchors: each section's, and its additional ones.
 
-    A valid anchor is found in one section of its page only, and its rule is confirmed.
+    A valid anchor belongs to one section of its page only, and its rule is confirmed.
     """
 
     anchors: int

@@ -1,15 +1,15 @@
 """Lists of pages that the server fills in: `children`, and page properties reports, made from the source's own pages.
 
-Belongs here: which pages a list shows, in which order, with what of them; who may read it.
+Belongs here: the pages of a list, their order and columns; its readers.
 Does not belong here: text that a page includes (`transclusion`), CQL that a server answers, the values themselves
 (`reading`).
 
-Of CQL are read `and`, `or`, `not` and parentheses over label, space, title, type, id, parent and ancestor with `=`,
+Supported CQL is `and`, `or`, `not` and parentheses over label, space, title, type, id, parent and ancestor with `=`,
 `!=`, `in` and `not in`, and the functions `currentSpace` and `currentContent` (Atlassian, "Advanced Searching using
 CQL").
 
-Who may read the same pages of a list finds them in one passage: nobody sees a page in a list that he may not read, and
-nobody misses one that he may. What stands in it is theirs alone: no column, count or indent tells of other pages.
+Pages of a list with the same readers share one passage: nobody sees a hidden page in a list, and nobody misses one that
+he may read. Its content is theirs alone: no column, count or indent reveals other pages.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Reading a body: from its format to blocks within a budget.
 
-Belongs here: which function reads which format, what of Markdown counts as lost, where a paragraph of plain text ends,
-what other steps ask of a body, the keys and values that its `details` macros hold for reports on other pages.
-Does not belong here: the other formats, a process of its own for large bodies (`rag_assets.parsing`), which pages a
-report shows (`page_lists`), what a macro leaves on its page (`formats.macros`).
+Belongs here: the reader of each format, the losses of Markdown, the paragraphs of plain text, other steps' queries to a
+body, the keys and values of its `details` macros for reports on other pages.
+Does not belong here: the other formats, a process of its own for large bodies (`rag_assets.parsing`), the pages of a
+report (`page_lists`), a macro's output on its page (`formats.macros`).
 """
 
 from __future__ import annotations

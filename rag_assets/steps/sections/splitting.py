@@ -57,7 +57,7 @@ class PageSections(NamedTuple):
 
 
 class _Text(NamedTuple):
-    """What becomes one row: a section's own blocks, or a passage of another page."""
+    """The blocks of one row: a section's own, or a passage of another page."""
 
     section: OutlineSection
     blocks: list[Block]

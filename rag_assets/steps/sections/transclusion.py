@@ -1,8 +1,8 @@
 """The outline of a page, and text of other pages that `include` and `excerpt-include` show on it.
 
-Belongs here: which blocks stand under which heading, heading paths; finding the other page by space and title,
-following references through it, and who may read the result: whoever may read every page on the way, so that nothing is
-found or cited through a page that shows it.
+Belongs here: the blocks of each heading, heading paths; looking up the other page by space and title, following
+references through it, and the readers of the result: those who may read every page on the way, so that no page reveals
+another's text.
 Does not belong here: the ids of headings (`anchors`), reading a body (`formats.storage_elements`), rows (`splitting`).
 """
 
@@ -107,16 +107,16 @@ class IncludedText(NamedTuple):
 
 
 class Library:
-    """The pages that references may name, found by space and title; titles are unique in a space, whatever their case.
+    """The pages that references may name, by space and title; titles are unique in a space, whatever their case.
 
-    Pages of the source that asks come first. Of another source's a page is taken only where it is on the same site and
-    no second one has its name: two sites may have spaces of the same key.
+    Pages of the referring source come first. A page of another source is taken only if it is on the same site and no
+    second one has its name: two sites may have spaces of the same key.
 
     Args:
         pages: rows of PAGES.
         max_page_bytes: a larger page is not read.
         others: rows of PAGES of the tenant's other sources.
-        reader: what reads bodies; None: this process, within the default budget.
+        reader: reads bodies; None: this process, within the default budget.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Library:
 
 
 class Transclusion:
-    """What one page shows of others. The same text is taken once; `ledger` tells what became of the page's macros."""
+    """One page's text of others. The same text is taken once; `ledger` has the outcome of the page's macros."""
 
     def __init__(self, page: Mapping[str, Any], library: Library) -> None:
         self.ledger: Counter[tuple[str, str]] = Counter()

@@ -51,15 +51,15 @@ class Token:
 
 @dataclass(frozen=True)
 class KeywordQuestion:
-    """What a question is searched by.
+    """A question as the keyword tier searches it.
 
     Attributes:
         tokens: each word once, in order.
-        phrase: what a title may hold word by word.
-        is_framed: a question frame stands around the phrase (`what is home`, not `home`).
-        corrections: words of the pages by words that were misspelt.
+        phrase: the words that a title may contain in a row.
+        is_framed: the phrase is in a question frame (`what is home`, not `home`).
+        corrections: corrections by misspelt words.
         rewritten: replacements by words or phrases that have a synonym.
-        left_out: words that titles are read without.
+        left_out: words ignored in titles.
     """
 
     tokens: tuple[Token, ...]

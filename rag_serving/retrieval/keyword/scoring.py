@@ -1,12 +1,12 @@
-"""The keyword tier's formula: documents or chunks by the words of a question that stand in title, labels and content.
+"""The keyword tier's formula: documents or chunks scored by a question's words in title, labels and content.
 
-Belongs here: the formula, and what it gives for every row that a reader may see. Does not belong here: what a word
-matches (`question`), what is done with the best (`search`).
+Belongs here: the formula, and the scores of every visible row. Does not belong here: matching a word (`question`),
+deciding on the best (`search`).
 
-An exact phrase in the title is worth 5; each word of the question 3 where it stands in the title, 2 among the labels, 1
-in the content. The sum is divided by the square root of the number of words of the content: final = raw / √n. Where the
-title holds the phrase, half of what that takes away is given back: final = raw - (raw - raw / √n) / 2. To halve the
-divisor instead would leave every page over 53 words below a score of 3, however plainly its title is what was asked.
+An exact phrase in the title is worth 5; each word of the question 3 in the title, 2 among the labels, 1 in the content.
+The sum is divided by the square root of the number of words of the content: final = raw / √n. If the title contains the
+phrase, half of that loss is given back: final = raw - (raw - raw / √n) / 2. To halve the divisor instead would leave
+every page over 53 words below a score of 3, however exactly its title matches.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def final_scores(raw: Numbers, lengths: Numbers, has_phrase: Numbers) -> NDArray
 
 @dataclass(frozen=True)
 class Best:
-    """A document among those that were found.
+    """A document among the results.
 
     Attributes:
-        row: the row that speaks for it: its best chunk.
+        row: its representative row: its best chunk.
         is_named: title or labels have a word of the question.
         matched: words of the question that it has.
     """

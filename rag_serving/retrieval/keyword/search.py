@@ -1,8 +1,8 @@
-"""A search by keywords: from a question to ranked rows and what is done with it.
+"""A search by keywords: from a question to ranked rows and a decision.
 
-Belongs here: which rows of which documents come first, and whether the best is answered from, asked back for or
-declined. Does not belong here: the formula (`scoring`), questions that ask for two things (`pipeline.locked`), running
-stages (`retrieval.search`).
+Belongs here: the order of rows and documents, and the decision to answer from the best, to ask back or to decline. Does
+not belong here: the formula (`scoring`), questions about two topics (`pipeline.locked`), running stages
+(`retrieval.search`).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _DOCUMENTS = 2  # times as many documents as an answer is made from
 
 @dataclass(frozen=True)
 class KeywordRun:
-    """One question with its scores over what one reader may see."""
+    """One question with its scores over one reader's rows."""
 
     settings: Keyword
     keywords: ReadableKeywords

@@ -1,8 +1,7 @@
 """Stages of a search by keywords.
 
-Belongs here: rows from the keyword tier, how many of one document, rows that hold a quoted phrase. Does not belong
-here: their scores (`scoring`), how much a phrase is worth (`retrieval.hybrid`), reading quotation marks
-(`query.operators`).
+Belongs here: rows from the keyword tier, the limit per document, rows with a quoted phrase. Does not belong here: their
+scores (`scoring`), the worth of a phrase (`retrieval.hybrid`), reading quotation marks (`query.operators`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What was read of pictures of pages, kept by their digest: safe to delete, safe to kill at any moment.
+"""The OCR results of pages, cached by their digest: safe to delete, safe to kill at any moment.
 
-Belongs here: one sealed file a page, which document has which pages, removing what none has any more.
+Belongs here: one sealed file a page, the pages of each document, removing unused ones.
 Does not belong here: recognizing (`recognition`).
 """
 

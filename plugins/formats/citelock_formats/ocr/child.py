@@ -1,7 +1,7 @@
-"""Asking the process that looks at PDF files for OCR.
+"""Requests to the process that inspects PDF files for OCR.
 
 Belongs here: requests and answers, a document that is sent once to each process, and again to the next one.
-Does not belong here: what is asked (`recognition`), the process's side (`worker`).
+Does not belong here: the requests' purpose (`recognition`), the process's side (`worker`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAGES = 50  # that are looked at within one limit on time
 
 
 class PdfChild:
-    """One process for one document at a time. Threads ask in turns."""
+    """One process for one document at a time. Threads take turns."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

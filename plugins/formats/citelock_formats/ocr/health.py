@@ -1,4 +1,4 @@
-"""What `citelock doctor` says of OCR, where a source may have scanned pages.
+"""OCR in `citelock doctor`, if a source may have scanned pages.
 
 Belongs here: one finding. Does not belong here: OCR itself (`engine`), the doctor, which calls this by its entry point.
 """

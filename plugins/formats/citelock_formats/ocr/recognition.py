@@ -61,7 +61,7 @@ _LANGUAGE_PAGES = 2  # that are read in several languages, which tell the docume
 
 @dataclass
 class Recognized:
-    """What became of scanned pages. Each is in `words`, `unread` (with the reason), or empty."""
+    """The outcome of scanned pages. Each is in `words`, `unread` (with the reason), or empty."""
 
     words: dict[ScannedPage, RecognizedPage] = field(default_factory=dict)
     unread: dict[int, str] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""What goes between the parts of OCR.
+"""Records passed between the parts of OCR.
 
-Belongs here: a page that has no text of its own, its picture, and what an engine read of it.
+Belongs here: a page without text of its own, its picture, and an engine's result.
 Does not belong here: finding, rendering, reading.
 """
 
@@ -44,7 +44,7 @@ class RecognizedWord(NamedTuple):
 
 
 class RecognizedPage(NamedTuple):
-    """What an engine read of a picture, turned clockwise by `turn` degrees first so that its lines are level."""
+    """An engine's result for a picture, turned clockwise by `turn` degrees first so that its lines are level."""
 
     width: int  # of the turned picture, in pixels
     height: int

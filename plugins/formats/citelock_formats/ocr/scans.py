@@ -1,6 +1,6 @@
-"""Documents with scanned pages, made readable: what `LimitedReader` asks before it reads a PDF or an image.
+"""Documents with scanned pages, made readable: called by `LimitedReader` before it reads a PDF or an image.
 
-Belongs here: when OCR is used, why it is not, and the file that is read and kept instead of the one that came.
+Belongs here: the use of OCR, reasons against it, and the file that replaces the original.
 Does not belong here: finding, recognizing and writing pages (the other modules of this room).
 """
 

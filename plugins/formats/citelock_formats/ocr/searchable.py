@@ -1,8 +1,8 @@
-"""The searchable PDF: what was read of pictures stands on their pages as text that nobody sees, at the words' places.
+"""The searchable PDF: recognized words are on their pages as invisible text, at their places.
 
 Belongs here: text objects in render mode 3 (ISO 32000-1, 9.3.6) in a font whose characters are all the same empty box,
 pages turned upright, pages whose own text is broken. Pure; called in a process with limits.
-Does not belong here: recognizing (`engine`), which pages (`worker`).
+Does not belong here: recognizing (`engine`), choosing pages (`worker`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SAME = 0.5  # share of a word that the page's own text covers
 
 
 class _Plane(NamedTuple):
-    """Where points of the page as it is shown [from the top left] lie in the page's own coordinates."""
+    """The mapping from the displayed page [from the top left] to the page's own coordinates."""
 
     origin: tuple[float, float]
     right: tuple[float, float]  # of one point to the right

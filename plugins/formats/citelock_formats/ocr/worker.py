@@ -1,8 +1,8 @@
-"""The process that looks at PDF files for OCR: `python -m citelock_formats.ocr.worker`, one request after the other.
+"""The process that inspects PDF files for OCR: `python -m citelock_formats.ocr.worker`, one request after the other.
 
-Belongs here: the document that it was sent last, which of its pages have no text layer that can be used, calling the
-pure functions of this room for requests.
-Does not belong here: limits and the loop (`rag_serving.isolation.serving`), asking (`child`), the engine.
+Belongs here: the last document, its pages without a usable text layer, calling the pure functions of this room for
+requests.
+Does not belong here: limits and the loop (`rag_serving.isolation.serving`), requests (`child`), the engine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PLAIN = frozenset("\t\r\n\x02\ufffe")  # PDFium writes the last two for hyphens
 
 
 class OcrWorker:
-    """Answers what is asked of a document; it is sent once, and then named."""
+    """Answers requests about a document, which is sent once, and then named."""
 
     def __init__(self) -> None:
         self._name = ""

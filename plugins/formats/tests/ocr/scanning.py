@@ -26,7 +26,7 @@ Opened = Callable[..., tuple[LimitedReader, Scans]]
 
 
 class Processes(NamedTuple):
-    """What reads files, and what looks at them for OCR: starting both takes longer than most tests."""
+    """The processes for reading files and for OCR: starting both takes longer than most tests."""
 
     parser: Child
     looker: PdfChild

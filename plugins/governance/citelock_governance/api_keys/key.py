@@ -27,7 +27,7 @@ _ID, _SECRET = (
 
 @dataclass(frozen=True)
 class ApiKey:
-    """What is kept of a key. Times in whole seconds since 1970."""
+    """The stored facts of a key. Times in whole seconds since 1970."""
 
     id: str
     tenant: str

@@ -1,6 +1,6 @@
-"""Looking keys up for requests: how long what was found serves.
+"""Looking keys up for requests, with a short-lived cache.
 
-Belongs here: caching for seconds, a database that is away. Does not belong here: rows (`store`), requests
+Belongs here: caching for seconds, an unavailable database. Does not belong here: rows (`store`), requests
 (`api.credentials`).
 
 Used by the event loop alone, and so without locks.

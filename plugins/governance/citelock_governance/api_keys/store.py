@@ -1,11 +1,11 @@
-"""Where keys are kept: signed rows of the installation's database (`telemetry.url`).
+"""The store of keys: signed rows of the installation's database (`telemetry.url`).
 
-Belongs here: the table, making, revoking and finding rows, which row is believed. Does not belong here: the form of a
-key (`key`), how long what was found serves (`lookup`).
+Belongs here: the table, making, revoking and looking up rows, validating a row. Does not belong here: the form of a key
+(`key`), caching (`lookup`).
 
-A row counts only with its signature under the installation's secret: who can write the database, and no more, can add
-no key, widen none and move none to another tenant. He can put back an earlier row of a key, from before it was revoked;
-a key therefore always ends.
+A row counts only with its signature under the installation's secret: write access to the database alone can add no key,
+widen none and move none to another tenant. It can put back an earlier row of a key, from before it was revoked; a key
+therefore always ends.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The newest head of a chain, kept in the home folder: what tells a database that was set back to an earlier state.
+"""The newest head of a chain, stored in the home folder: it detects a database that was set back to an earlier state.
 
-Belongs here: the file, and when it may move on. Does not belong here: the chain (`chain`), comparing it with the rows
+Belongs here: the file, and its progress. Does not belong here: the chain (`chain`), comparing it with the rows
 (`verification`).
 
-It moves only forward, and only along the chain: where the row that it names is not there any more, or is another one,
-it stays, and `citelock audit verify` says so whatever is appended afterwards.
+It moves only forward, and only along the chain: if its row is missing, or has changed, it stays, and `citelock audit
+verify` reports that whatever is appended afterwards.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Rows as a chain: what the hash of a row covers, and what is signed.
+"""Rows as a chain: the hash of a row, and the signature.
 
-Belongs here: pure functions of rows and heads. Does not belong here: databases (`ledger`), looking for faults
+Belongs here: pure functions of rows and heads. Does not belong here: databases (`ledger`), detecting faults
 (`verification`).
 
-The hash of a row is the SHA-256 of the canonical JSON of its columns, the previous row's hash among them, so that
-whoever has an export can follow the chain. The signature is the HMAC-SHA256 (RFC 2104) of that hash under a key of the
+The hash of a row is the SHA-256 of the canonical JSON of its columns, the previous row's hash among them, so that the
+chain can be followed in an export. The signature is the HMAC-SHA256 (RFC 2104) of that hash under a key of the
 installation: without it no row, and no head, can be made. A chain that an attacker shortens to an earlier state of both
-is told by heads that are kept elsewhere (`anchor`). J. Kelsey, B. Schneier, Secure Audit Logs (1999).
+is detected by heads stored elsewhere (`anchor`). J. Kelsey, B. Schneier, Secure Audit Logs (1999).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ CONTENT = (
 
 @dataclass(frozen=True)
 class Head:
-    """Where a chain begins and ends.
+    """The ends of a chain.
 
     Attributes:
-        first_sequence: of the oldest row that is kept.
+        first_sequence: of the oldest stored row.
         first_previous: hash of the row before that one.
-        sequence: of the newest row; 0 where none was written yet.
+        sequence: of the newest row; 0 if none was written yet.
         hash: of the newest row.
     """
 

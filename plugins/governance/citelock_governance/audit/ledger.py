@@ -1,10 +1,9 @@
-"""Appending to the chain of one tenant, beside other processes that append to it.
+"""Appending to the chain of one tenant, beside other processes.
 
 Belongs here: the transaction that adds rows, the head, the anchor. Does not belong here: waiting and modes (`log`),
-looking for faults
-(`verification`).
+detecting faults (`verification`).
 
-One transaction at a time extends a chain: it holds the row of the head from its first statement on (Postgres), or the
+One transaction at a time extends a chain: it locks the row of the head from its first statement on (Postgres), or the
 database's write lock (SQLite). All rows of a batch are committed at once.
 """
 

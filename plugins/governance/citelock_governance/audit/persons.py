@@ -1,11 +1,11 @@
-"""People in the audit log: random pseudonyms, and a key of each person that can be thrown away.
+"""People in the audit log: random pseudonyms, and a key for each person that can be discarded.
 
-Belongs here: the pseudonym and key of a user, opening what was sealed with it, forgetting both.
+Belongs here: the pseudonym and key of a user, opening texts sealed with it, forgetting both.
 Does not belong here: rows (`ledger`).
 
-What a row says of a person is a random pseudonym, and texts sealed with that person's own key. Which person has which
-pseudonym and key stands in one row of `audit_persons`. When it is deleted, rows keep their bytes, so that the chain
-still verifies, and nobody can tell any more whose they are or what was asked.
+A row has a person's random pseudonym, and texts sealed with that person's own key. One row of `audit_persons` links
+person, pseudonym and key. When it is deleted, rows keep their bytes, so that the chain still verifies, but persons and
+questions can no longer be recovered.
 """
 
 from __future__ import annotations

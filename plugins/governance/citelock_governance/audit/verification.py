@@ -1,6 +1,6 @@
-"""Whether a chain is what was appended to it: the first fault, in one line.
+"""The integrity of a chain: the first fault, in one line.
 
-Belongs here: following rows, comparing them with the head and with heads that are kept elsewhere.
+Belongs here: following rows, comparing them with the head and with heads stored elsewhere.
 Does not belong here: making rows (`chain`, `ledger`), printing.
 """
 
@@ -33,12 +33,12 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ChainVerdict:
-    """What verifying one chain found.
+    """The result of verifying one chain.
 
     Attributes:
-        rows: that were followed, up to the fault where there is one.
-        fault: the first thing that is wrong; None: the chain holds.
-        anchored: the newest row that the home folder knows; None: it knows none.
+        rows: followed rows, up to the fault if there is one.
+        fault: the first fault; None: the chain is intact.
+        anchored: the newest row recorded in the home folder; None: there is none.
     """
 
     tenant: str

@@ -1,1 +1,1 @@
-"""Personal data that is told by its country or by a model: telephone numbers, national ids, names of people."""
+"""Personal data recognized by country or by a model: telephone numbers, national ids, names of people."""

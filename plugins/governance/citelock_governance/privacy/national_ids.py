@@ -1,8 +1,8 @@
-"""National ids of persons in a text: what they look like by country, and whether their check digits hold.
+"""National ids of persons in a text: their shapes by country, and their check digits.
 
-Belongs here: shapes, and the check of each. Does not belong here: what takes their place (`rag_serving.privacy`).
+Belongs here: shapes, and the check of each. Does not belong here: replacements (`rag_serving.privacy`).
 
-Numbers whose shape and check digit any tenth number has count only behind a word that names them.
+Ids whose shape and check digit one number in ten has count only after a word that names them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class _Kind:
     """A kind of id.
 
     Attributes:
-        shape: what it looks like.
-        check: the module of stdnum that checks it; None: the shape is enough.
-        words: one of which must stand before it; None: none need to.
+        shape: its pattern.
+        check: the module of stdnum that validates it; None: the shape suffices.
+        words: one of them must precede it; None: not required.
     """
 
     shape: str

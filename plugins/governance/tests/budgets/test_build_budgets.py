@@ -22,7 +22,7 @@ from rag_serving.models.protocols import Progress
 
 
 class Counting:
-    """A model that notes what it was asked."""
+    """A model that records its requests."""
 
     name, dimension = "counting", 2
 

@@ -1,16 +1,15 @@
-"""Texts and vectors of jobs, in files of the tenant's cache or objects of a home that machines share.
+"""Texts and vectors of jobs, in files of the tenant's cache or objects of a shared home.
 
-Belongs here: keeping, finding, checking and removing them, and the seal of objects. Does not belong here: jobs
+Belongs here: storing, reading, checking and removing them, and the seal of objects. Does not belong here: jobs
 (`queue`), doing one (`worker`), the cache's own file (`state.content_cache`).
 
 No text of a page is in the database. A payload may be lost at any time: the job fails with that reason, and a build
-that needs its texts writes them again. What it holds is believed only where it has the content address that the job
-names.
+that needs its texts writes them again. Its content is used only if it has the content address in the job.
 
-Objects lie under the tenant's own prefix, as `tenants/NAME/jobs/KIND/ID`, so that erasing a tenant erases them. They
-are written without the tenant's lease: no name is ever written with two different contents that matter. Where the home
-is an object store, the tenant's cache belongs to the machine that holds the tenant's lease: a worker writes an object
-for each job, named by the job and its claim, and the build reads those of jobs that are done.
+Objects are under the tenant's own prefix, as `tenants/NAME/jobs/KIND/ID`, so that erasing a tenant erases them. They
+are written without the tenant's lease: no name is ever written with two different contents that matter. If the home is
+an object store, the tenant's cache belongs to the machine with the tenant's lease: a worker writes an object for each
+job, named by the job and its claim, and the build reads those of jobs that are done.
 """
 
 from __future__ import annotations

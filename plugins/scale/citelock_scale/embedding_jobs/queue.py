@@ -1,15 +1,15 @@
-"""The queue of embedding jobs: enqueued once, claimed in turn, held by a lease, finished by who holds it.
+"""The queue of embedding jobs: enqueued once, claimed in turn, leased, finished by the claimant.
 
-Belongs here: changes of jobs, each in one transaction; whose turn it is. Does not belong here: texts (`job_files`),
+Belongs here: changes of jobs, each in one transaction; the order of claims. Does not belong here: texts (`job_files`),
 doing the work (`worker`), showing jobs (`jobs_command`).
 
-A claim has a fence, a number that is higher with each claim of the job. Whoever renews, finishes or gives back a job
-names it: who lost the job to another one has a lower number, and changes nothing.
+A claim has a fence, a number that is higher with each claim of the job. Renewing, finishing or returning a job requires
+it: a worker that lost the job has a lower number, and changes nothing.
 
 Start-time fair queueing (Goyal, Vin, Cheng: Start-time fair queueing, SIGCOMM 1996) with equal weights: each tenant has
 a virtual time up to which it was served, in tokens. The one with the least is next; it is charged when a job is
-claimed. The clock of all is the start of the job that was claimed last: who comes (back) starts there, so that nobody
-saves up turns while idle, and nobody pays for having worked alone.
+claimed. The clock of all is the start of the job that was claimed last: a new or returning tenant starts there, so that
+nobody saves up turns while idle, and nobody pays for having worked alone.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class EmbeddingText:
-    """A text to embed: its content address, and the page that it stands on."""
+    """A text to embed: its content address, and its page."""
 
     key: str
     text: str
@@ -86,7 +86,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class QueueState:
-    """What a tenant has open of a model: keys by job, those put aside with reasons, and why a job failed last."""
+    """A tenant's open texts of a model: keys by job, those put aside with reasons, and the last failure."""
 
     open: dict[str, tuple[str, ...]]
     dead: dict[str, Failure]

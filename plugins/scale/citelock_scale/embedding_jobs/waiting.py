@@ -1,10 +1,10 @@
-"""A build that has workers embed what is missing: enqueues it, waits, and takes their vectors.
+"""A build whose missing texts are embedded by workers: it enqueues them, waits, and takes their vectors.
 
-Belongs here: which texts are still to come, how long is waited, for what, and what is told meanwhile. Does not belong
-here: the queue's changes (`queue`), what a worker does (`worker`).
+Belongs here: the outstanding texts, time limits, and reports while waiting. Does not belong here: the queue's changes
+(`queue`), a worker's steps (`worker`).
 
 Batches are cut as the build itself would cut them, the longest texts first, by the number of texts and of tokens. The
-bound of the queue holds the build up (backpressure): what does not fit in is enqueued as jobs are done.
+bound of the queue delays the build (backpressure): the rest is enqueued as jobs are done.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ class WorkerVectors:
 
 
 class _WorkerPatience:
-    """How long nothing was done, and how long there was no worker."""
+    """The time without progress, and the time without a worker."""
 
     def __init__(self, stalled_s: float, without_workers_s: float) -> None:
         self._stalled_s, self._without_workers_s = stalled_s, without_workers_s

@@ -174,7 +174,7 @@ class WorkerRegister:
 
 @dataclass
 class Tally:
-    """What a worker has done."""
+    """A worker's totals."""
 
     jobs: int = 0
     texts: int = 0
@@ -184,7 +184,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class JobShelf:
-    """Where the texts of jobs come from, and where their vectors go."""
+    """The sources of jobs' texts, and the destinations of their vectors."""
 
     payloads: Payloads
     results: JobResults

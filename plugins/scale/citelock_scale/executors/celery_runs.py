@@ -1,10 +1,10 @@
-"""Runs as tasks of Celery workers, taken up by another worker when theirs is lost.
+"""Runs as tasks of Celery workers, taken over by another worker when theirs is lost.
 
-Belongs here: what Dagster's run monitoring is told of a run's worker. Does not belong here: whether a worker is lost
-(`celery_workers`), how often a run is taken up again (Dagster's run monitoring).
+Belongs here: the state of a run's worker for Dagster's run monitoring. Does not belong here: detecting a lost worker
+(`celery_workers`), the number of restarts (Dagster's run monitoring).
 
-Dagster's own launcher asks the result backend alone, which says "started" of a task for ever when its worker was
-killed, and nothing of one that waits in the queue: runs would hang, or be started twice.
+Dagster's own launcher queries the result backend alone, which reports "started" for ever when a task's worker was
+killed, and nothing for one that waits in the queue: runs would hang, or be started twice.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""What is deleted of a folder in the store: objects that no tree in force needs, and all objects of an erased folder.
+"""Deletions of a folder in the store: objects that no tree in force needs, and all objects of an erased folder.
 
-Belongs here: finding and deleting them, and that they are gone. Does not belong here: when (`home`), the proof
+Belongs here: listing and deleting them, and verifying that. Does not belong here: when (`home`), the proof
 (`citelock_governance.erasing`), the copies of other machines, which delete them when they see the head
 (`shared_folder`).
 
-Only whoever holds a folder's lease sweeps, and only what was listed before the lease was confirmed. No writer ever
-sends under such a name again, and the next one takes over only names that the tree in force has, which are not deleted
-(`trees`). So a sweeper that stalls before it deletes, and goes on after another machine took over, deletes nothing that
-is in force by then. A machine that is fetching a tree which was replaced meanwhile misses an object, looks at the head
-again, and fetches the newer one.
+Only the holder of a folder's lease sweeps, and only objects listed before the lease was confirmed. No writer ever uses
+such a name again, and the next one takes over only names that the tree in force has, which are not deleted (`trees`).
+So a sweeper that stalls before it deletes, and goes on after another machine took over, deletes nothing that is in
+force by then. A machine that is fetching a tree which was replaced meanwhile misses an object, rereads the head, and
+fetches the newer one.
 
 The head of an erased folder stays, with a higher number and without a tree in force: it takes the folder from its
 writer, and tells every machine to delete its copy. It names the last tree until no object is left, and each tree names
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class Listed(NamedTuple):
-    """What the store lists of a folder: all objects, and those that the tree in force does not need."""
+    """The store's objects of a folder: all, and those that the tree in force does not need."""
 
     objects: int
     size: int

@@ -131,7 +131,7 @@ def to_answer_from_a_database(_path: str, is_generation: bool) -> bool:
 
 
 class Look(NamedTuple):
-    """What the store said last: when [s of the monotonic clock], and whether this machine has an older state."""
+    """The last answer of the store: its time [s of the monotonic clock], and whether this machine's state is older."""
 
     at: float
     is_older: bool

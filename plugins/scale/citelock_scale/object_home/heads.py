@@ -1,12 +1,11 @@
-"""The head of a shared folder: which tree is in force, and who may write the next one.
+"""The head of a shared folder: the tree in force, and the right to write the next one.
 
-Belongs here: what a head says, its signature, moving it; the right to write: waiting for another writer, signs of life.
-Does not belong here: files (`shared_folder`), what is written (`writing`).
+Belongs here: a head's fields, its signature, moving it; the right to write: waiting for another writer, signs of life.
+Does not belong here: files (`shared_folder`), the writing (`writing`).
 
 One object holds both, so that a writer that lost its lease cannot move the tree: every write names the version that it
-replaces, and whoever takes the lease writes first. No clocks are compared: a writer counts as gone when its head did
-not change for `lease_s` of the waiting machine's own time. One that only stalled finds the head changed, and writes
-nothing.
+replaces, and taking the lease is a write. No clocks are compared: a writer counts as gone when its head did not change
+for `lease_s` of the waiting machine's own time. One that only stalled finds the head changed, and writes nothing.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FolderHead:
-    """What is in force of a folder. `number` grows with every tree, `fencing` with every writer, `beat` as it lives.
+    """The state of a folder in force. `number` grows with every tree, `fencing` with every writer, `beat` as it lives.
 
-    `write` is another one each time, so that a writer knows its own head again; `swept` is the number at which objects
-    that no tree needed were deleted last. `erased`: nothing is in force, and `tree` is the last one that was, by which
-    its objects are found; `erasure` is the number at which that was last so: what a machine has of before, it deletes.
+    `write` is unique, so that a writer recognizes its own head; `swept` is the number at which objects that no tree
+    needed were deleted last. `erased`: nothing is in force, and `tree` is the last one, which lists its objects;
+    `erasure` is the number of the last erasure: machines delete older copies.
     """
 
     folder: str

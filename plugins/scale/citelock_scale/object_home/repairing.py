@@ -25,7 +25,7 @@ _AT_ONCE = 8
 
 
 class Repaired(NamedTuple):
-    """What was lost or altered of a folder, and what became of it."""
+    """The lost or altered contents of a folder, and the outcome."""
 
     objects: int
     """That were compared with their digests."""

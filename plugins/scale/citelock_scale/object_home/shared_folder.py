@@ -1,10 +1,10 @@
-"""One folder of this machine and its tree in the store: fetching what changed, and what this machine knows of both.
+"""One folder of this machine and its tree in the store: fetching changes, and this machine's records of both.
 
-Belongs here: files and objects, in an order in which a killed process leaves nothing half.
-Does not belong here: sending (`writing`), who may write (`heads`), when (`home`, `follower`).
+Belongs here: files and objects, in an order in which a killed process leaves nothing incomplete. Does not belong here:
+sending (`writing`), the right to write (`heads`), when (`home`, `follower`).
 
 A file that was compared with its digest waits below `.fetched` until all are there, and then all are moved in. So a
-process that is killed on the way leaves files that the next one does not fetch again, and a folder that is as it was.
+process killed on the way leaves files that the next one reuses, and an unchanged folder.
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ def unless_written(folder: Path) -> Iterator[bool]:
 class SharedFolder:
     """One folder below the home, by its path such as `tenants/acme`.
 
-    `builds`: whether this machine ever had the whole of it, as builds do, so that nothing of it is to be deleted here
-    which the store still has.
+    `builds`: whether this machine ever had the whole of it, as builds do; then nothing that the store still has is
+    deleted here.
     """
 
     def __init__(self, objects: Objects, home: Path, name: str, parallel: int) -> None:

@@ -1,12 +1,11 @@
-"""A folder as a tree: the digest and size of each of its files, and the objects that hold them.
+"""A folder as a tree: the digest and size of each of its files, and their objects.
 
-Belongs here: what a tree says, the names of its objects, which files of this machine are shared, reading them.
-Does not belong here: which tree is in force (`heads`), the order in which files are moved (`shared_folder`), sending
-(`writing`).
+Belongs here: a tree's contents, the names of its objects, this machine's shared files, reading them. Does not belong
+here: the tree in force (`heads`), the order in which files are moved (`shared_folder`), sending (`writing`).
 
 The name of an object has the digest of its content and the edition of the writer that sent it: a number that no other
-writer ever has. A writer names again what the tree in force names, and sends all else under its own edition. So nobody
-who is late, such as a sweeper that stalled before it deleted, can touch what was put in force after it lost its lease.
+writer ever has. A writer reuses the names in the tree in force, and sends all else under its own edition. So no
+latecomer, such as a sweeper that stalled before it deleted, can touch objects published after it lost its lease.
 """
 
 from __future__ import annotations

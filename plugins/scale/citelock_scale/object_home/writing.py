@@ -86,7 +86,7 @@ def _send_file(folder: SharedFolder, name: str, path: Path, fact: FileFact) -> N
 
 @dataclass
 class _Held:
-    """Of one folder: `lock` is held while its lease is taken, and while what was written is sent."""
+    """The state of one folder: `lock` is taken while its lease is acquired, and while files are sent."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     writers: int = 0

@@ -1,4 +1,4 @@
-"""What the tests of embedding jobs share: an installation, its queue in a database of each kind, and a clock."""
+"""Common parts of the tests of embedding jobs: an installation, its queue in a database of each kind, and a clock."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Figures:
-    """What a build's observer, log and progress were told."""
+    """The calls received by a build's observer, log and progress."""
 
     def __init__(self) -> None:
         self.expected: list[str] = []
@@ -69,7 +69,7 @@ def same(one: EmbeddedTexts, other: EmbeddedTexts) -> bool:
 
 
 class Building(threading.Thread):
-    """A build in a thread, whose result or error is asked for when it is needed."""
+    """A build in a thread, whose result or error is collected when needed."""
 
     def __init__(self, work: Callable[[], EmbeddedTexts]) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""Of a generation in parts, a shared home gets and gives only the parts whose pages changed."""
+"""A shared home exchanges only those parts of a generation whose pages changed."""
 
 from __future__ import annotations
 

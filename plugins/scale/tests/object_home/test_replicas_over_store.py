@@ -35,7 +35,7 @@ STALE = "stale_generation"
 
 @dataclass
 class Shared:
-    """A home in a store that replicas reach by a proxy which fails as told, and builders without it."""
+    """A home in a store that replicas reach through a proxy with configurable faults, and builders without it."""
 
     folder: Path
     endpoint: str

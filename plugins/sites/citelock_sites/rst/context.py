@@ -1,6 +1,6 @@
-"""What a page of reStructuredText knows while it is parsed.
+"""The state of a page of reStructuredText during parsing.
 
-Belongs here: settings of the project, what is found and lost on the way. Does not belong here: any directive or role.
+Belongs here: settings of the project, findings and losses on the way. Does not belong here: any directive or role.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INCLUDED_MAX = 2_000_000
 
 @dataclass(frozen=True)
 class RstSettings:
-    """What `conf.py` says that changes how pages read."""
+    """The settings in `conf.py` that change how pages read."""
 
     language: str = "python"  # of code whose language is not said
     default_role: str | None = None

@@ -90,7 +90,7 @@ class VersionChange(Lenient):
 
 
 class Labelled(Lenient):
-    """A tab, card or dropdown: its label in bold before what stands inside."""
+    """A tab, card or dropdown: its label in bold before its content."""
 
     def run(self) -> list[Any]:
         """Return label and content."""

@@ -64,7 +64,7 @@ class Highlight(Directive):  # type: ignore[misc]
 
 
 class Include(Directive):  # type: ignore[misc]
-    """`include`: the lines of another file, as if they stood here."""
+    """`include`: the lines of another file in place of the directive."""
 
     required_arguments = 1
     final_argument_whitespace = True

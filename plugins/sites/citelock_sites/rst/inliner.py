@@ -19,7 +19,7 @@ _ENDS = ("emphasis", "strong", "interpreted_or_phrase_ref", "literal", "target",
 
 
 class LinearInliner(Inliner):  # type: ignore[misc]
-    """An inliner that remembers, for a paragraph, which ends are not to be found in the rest of it."""
+    """An inliner that remembers, for a paragraph, which end markers are absent from the rest of it."""
 
     def __init__(self) -> None:
         super().__init__()

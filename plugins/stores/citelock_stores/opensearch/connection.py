@@ -1,8 +1,7 @@
-"""The connection to an OpenSearch server: its client, what its errors mean, whether an answer is a whole one.
+"""The connection to an OpenSearch server: its client, the meaning of its errors, the completeness of its answers.
 
-Belongs here: opening the client, reading its errors and hits. Does not belong here: what is asked
-(`reader`, the writer), limits of time (`remote.connections`), trying again (the writer; a question goes on
-without).
+Belongs here: opening the client, reading its errors and hits. Does not belong here: requests (`reader`, the writer),
+limits of time (`remote.connections`), trying again (the writer; a question goes on without).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class PartialError(ValueError):
 
 
 class OpenSearchConnection(ServerConnection["OpenSearch"]):
-    """One OpenSearch server, asked by one key. Safe to use from several threads; nothing is sent by making one."""
+    """One OpenSearch server, with one key. Safe to use from several threads; creating one sends nothing."""
 
     product = "OpenSearch"
 

@@ -1,12 +1,11 @@
-"""What the documents of a generation are in OpenSearch, and the one place that narrows a request to what may be read.
+"""The documents of a generation in OpenSearch, and the one place that narrows a request to readable ones.
 
 Belongs here: kinds, fields, mapping of their index; filters by tenant, generation, kind of document and reader class.
 Does not belong here: ids (`remote.stored`), sending (`reader`, the writer).
 
-Every document belongs to one generation of one tenant and says so, also though its index is of that generation alone.
-Document-level security of the server is not relied on: it would need a role for each set of reader classes. A request
-without these conditions would be answered with every document of the index, so no module but this one makes a `bool`
-query, and a test sees to it.
+Every document names its generation and tenant, even if its index is of that generation alone. Document-level security
+of the server is not relied on: it would need a role for each set of reader classes. A request without these conditions
+would return every document of the index, so no module but this one makes a `bool` query, which a test verifies.
 """
 
 from __future__ import annotations

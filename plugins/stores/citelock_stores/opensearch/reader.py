@@ -1,7 +1,7 @@
-"""One generation in OpenSearch, read in the name of one principal.
+"""One generation in OpenSearch, read on behalf of one principal.
 
-Belongs here: requests by a reader, each with the reader's filter; looking at what comes back; tables and postings of
-it. Does not belong here: the filter (`filters`), which generation it is (`store`).
+Belongs here: requests by a reader, each with the reader's filter; validating the response; its tables and postings.
+Does not belong here: the filter (`filters`), choosing the generation (`store`).
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ _ERROR = 2e-6  # cosines by which the order of the server may differ
 
 
 class OpenSearchReader:
-    """What some reader classes of a generation open; a `RemoteReader`. Safe to use from several threads."""
+    """The part of a generation open to some reader classes; a `RemoteReader`. Safe to use from several threads."""
 
     def __init__(self, documents: ReadableDocuments, settings: SearchSettings) -> None:
         self._documents, self._settings = documents, settings

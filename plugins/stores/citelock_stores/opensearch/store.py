@@ -65,7 +65,7 @@ class OpenSearchStore(AliasedStore):
 
 
 class OpenSearchAlias(AliasPointer):
-    """One tenant's alias in OpenSearch, for a holder of the tenant's lock (`Store.lock`)."""
+    """One tenant's alias in OpenSearch, used under the tenant's lock (`Store.lock`)."""
 
     product, places, units = "OpenSearch", "indexes", "documents"
     requests: RepeatedRequests[OpenSearch]

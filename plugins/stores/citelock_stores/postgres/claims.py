@@ -1,9 +1,9 @@
-"""Claims that the database believes: who asks, signed with the installation's secret; and ids that tell nothing.
+"""Claims that the database trusts: the caller, signed with the installation's secret; and meaningless ids.
 
 Belongs here: signing, the numbers of tenants and reader classes. Does not belong here: checking claims, which is the
-database's (`migrations.versions`), who asks (`access.principals`).
+database's (`migrations.versions`), authentication (`access.principals`).
 
-An id is a keyed digest: whoever sees the database's catalogs, or guesses a name, learns nothing by it.
+An id is a keyed digest: the database's catalogs, or a guessed name, reveal nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the database says of a tenant's generations, moving its pointer, and taking rows out of it.
+"""A tenant's generations in the database: listing them, moving the pointer, and deleting rows.
 
-Belongs here: rows of `generations` and `pointers`, one tenant's transactions, in what order tables are emptied.
-Does not belong here: copying generations (`publishing.postgres`), reading them in a caller's name (`store`).
+Belongs here: rows of `generations` and `pointers`, one tenant's transactions, the order of emptying tables. Does not
+belong here: copying generations (`publishing.postgres`), reading them on a caller's behalf (`store`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Ann = Literal["none", "vector", "halfvec"]
 
 @dataclass(frozen=True)
 class GenerationPlace:
-    """Where and how a generation is stored."""
+    """The location and layout of a generation."""
 
     tenant: str
     tenant_id: UUID

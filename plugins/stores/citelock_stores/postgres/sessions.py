@@ -1,10 +1,10 @@
-"""Transactions in somebody's name, on connections that are kept open.
+"""Transactions on somebody's behalf, on pooled connections.
 
-Belongs here: the pool, settings of one transaction, errors as `remote.errors`. Does not belong here: what is asked
+Belongs here: the pool, settings of one transaction, errors as `remote.errors`. Does not belong here: statements
 (`store`, `store`), signing (`claims`).
 
-Claims are set with `SET LOCAL`: they end with their transaction, whoever gets the connection next. They are sent beside
-the statements, never in them, so that no other session reads them in `pg_stat_activity`.
+Claims are set with `SET LOCAL`: they end with their transaction, whichever caller gets the connection next. They are
+sent as parameters, never within statements, so that no other session reads them in `pg_stat_activity`.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class _BrokenError(Exception):
 
 
 class DatabaseSessions:
-    """Connections to the database as one of its users. Safe to use from several threads; opens none before it is asked.
+    """Connections to the database as one of its users. Safe to use from several threads; opens none before first use.
 
-    `timeout_s`: how long one statement may take.
+    `timeout_s`: the time limit of one statement.
     """
 
     def __init__(self, url: str, connections: int, timeout_s: float) -> None:

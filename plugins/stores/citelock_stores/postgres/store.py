@@ -1,15 +1,15 @@
-"""The database of published generations, read in the name of one principal.
+"""The database of published generations, read on behalf of one principal.
 
-Belongs here: pointer, manifest, what is not as it should be; what the protocol asks, statement by statement.
-Does not belong here: connections (`sessions`), who may read what: row policies decide (`migrations.versions`).
+Belongs here: pointer, manifest, problems; the methods of the protocol, statement by statement. Does not belong here:
+connections (`sessions`), access: row policies decide (`migrations.versions`).
 
-Nearest vectors: exact where few rows may be read, else by HNSW and compared again. An HNSW index holds all rows of a
-generation; row policies drop those that are hidden while it is walked, and the walk goes on until there are enough
-(`hnsw.iterative_scan`). Where a caller may read few of the rows, or filters leave few, all of them are compared
-instead. Scores are computed here from the stored vectors, as for a generation on disk. A filter does not steer the
-walk, which would end among the first rows that pass, however near they are. The thousand nearest rows are asked for,
-and those that pass are the nearest of the filter's where there are enough. Else what the filter leaves is far from
-the question, and is compared row by row.
+Nearest vectors: exact if few rows are readable, else by HNSW and compared again. An HNSW index has all rows of a
+generation; row policies drop hidden ones while it is walked, and the walk goes on until there are enough
+(`hnsw.iterative_scan`). If a caller may read few of the rows, or filters leave few, all of them are compared instead.
+Scores are computed here from the stored vectors, as for a generation on disk. A filter does not steer the walk, which
+would end among the first rows that pass, however near they are. The thousand nearest rows are fetched, and if enough of
+them pass, these are the filter's nearest. Otherwise the filtered rows are far from the question, and are compared row
+by row.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ class PostgresGeneration:
 
 
 class PostgresReader:
-    """One generation in the name of one principal. Safe to use from several threads."""
+    """One generation on behalf of one principal. Safe to use from several threads."""
 
     def __init__(
         self,

@@ -1,11 +1,11 @@
-"""Publishing a checked generation in a server: sent in batches, compared, and then named by the tenant's alias.
+"""Publishing a checked generation to a server: sent in batches, compared, and then named by the tenant's alias.
 
-Belongs here: what such servers hold of a generation, the order of a publication, quotas, what nobody needs any more.
+Belongs here: a generation's contents in such servers, the order of a publication, quotas, unused data.
 Does not belong here: a server (`publishing.qdrant`, `publishing.opensearch`), moving the alias (`remote.aliases`).
 
-The same generation always gives the same points. The alias moves when all of them are there and were compared: whoever
-is killed before leaves what is published as it was, and the next publication goes on with what was sent, or removes
-what is not wanted any more.
+The same generation always gives the same points. The alias moves when all of them are stored and compared: a process
+killed earlier leaves the publication unchanged, and the next one continues with the points sent, or removes unwanted
+ones.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Maker = Callable[[Sequence[int]], Iterator[RawPoint]]
 
 
 class GenerationPoints(ABC):
-    """The points of one generation, made when they are asked for."""
+    """The points of one generation, made on demand."""
 
     batch_sizes: ClassVar[Mapping[str, int]] = {}
     """How many points of a kind go in one request, where they are large."""
@@ -177,7 +177,7 @@ Points = TypeVar("Points", bound=GenerationPoints)
 
 @dataclass(frozen=True)
 class Uploaded:
-    """What an upload did. `present`: points that were there already; `repeats`: requests that were sent again."""
+    """The result of an upload. `present`: points that were there already; `repeats`: requests that were sent again."""
 
     points: int
     batches: int
@@ -187,7 +187,7 @@ class Uploaded:
 
 
 class GenerationUpload(ABC, Generic[Points]):
-    """One generation on its way to its collection, and compared there."""
+    """The upload of one generation to its collection, and its comparison there."""
 
     def __init__(self, requests: RepeatedRequests[Any], collection: str, points: Points, config: Config) -> None:
         self.collection = collection
@@ -312,8 +312,8 @@ class QuotaError(RemoteError):
 
 @dataclass(frozen=True)
 class AliasPublication:
-    """What a publication did. `recall`: of sample queries, 0 to 1; `quotas`: what is used of each; `warnings`: what an
-    operator should hear of; `stored_bytes`: what the generation takes on the server's disks, where it says so."""
+    """The result of a publication. `recall`: of sample queries, 0 to 1; `quotas`: the used part of each; `warnings`:
+    messages for an operator; `stored_bytes`: the generation's size on the server's disks, if reported."""
 
     generation: str
     previous: str | None

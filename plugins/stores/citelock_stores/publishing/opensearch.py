@@ -61,7 +61,7 @@ class PostingGroup(NamedTuple):
 
 
 class OpenSearchDocuments(GenerationPoints):
-    """The documents of one generation, made when they are asked for."""
+    """The documents of one generation, made on demand."""
 
     batch_sizes: ClassVar = {"piece": 10, "block": 10, "posting": 40}
 
@@ -195,7 +195,7 @@ Document = tuple[str, dict[str, Any]]
 
 
 class OpenSearchUpload(GenerationUpload[OpenSearchDocuments]):
-    """One generation on its way to its index, and compared there."""
+    """The upload of one generation to its index, and its comparison there."""
 
     def _ensure_collection(self) -> None:
         if self._exists():

@@ -53,7 +53,7 @@ _METADATA = ("title", "space", "source", "kind", "url", "anchor", "labels", "con
 
 
 class TableColumns(NamedTuple):
-    """The columns of a table and their types as `COPY` is told; a vector goes as the bytes of its binary form."""
+    """The columns of a table and their types for `COPY`; a vector goes as the bytes of its binary form."""
 
     names: tuple[str, ...]
     types: tuple[str, ...]
@@ -87,8 +87,8 @@ PARTITIONED: Mapping[str, TableColumns] = {
 
 
 class GenerationRows:
-    """One generation as rows. `placement`: the tenant's id where it has partitions of its own, or its bucket; `home`:
-    whose secret seals the rows."""
+    """One generation as rows. `placement`: the tenant's id if it has partitions of its own, or its bucket; `home`: its
+    secret seals the rows."""
 
     def __init__(self, files: GenerationFiles, signer: ClaimSigner, placement: UUID, home: Path) -> None:
         self.files, self._signer, self._home = files, signer, home

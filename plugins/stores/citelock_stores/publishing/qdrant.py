@@ -59,7 +59,7 @@ _TERMS = 20_000  # of a vocabulary in one point
 
 
 class TermCounts(NamedTuple):
-    """Which chunk has which term: by chunk, the numbers of its terms and how often it has each."""
+    """The terms of each chunk: by chunk, the numbers of its terms and their counts."""
 
     terms: Sequence[str]
     starts: NDArray[np.int64]  # [chunks + 1]
@@ -92,7 +92,7 @@ class TermVocabulary(NamedTuple):
 
 
 class QdrantPoints(GenerationPoints):
-    """The points of one generation in Qdrant, made when they are asked for."""
+    """The points of one generation in Qdrant, made on demand."""
 
     batch_sizes: ClassVar = {"piece": 20, "seal": 20}  # some 14 MB, where a server takes 32 MB
 
@@ -193,7 +193,7 @@ class QdrantPoints(GenerationPoints):
 
 
 class QdrantUpload(GenerationUpload[QdrantPoints]):
-    """One generation on its way to its collection, and compared there."""
+    """The upload of one generation to its collection, and its comparison there."""
 
     def _ensure_collection(self) -> None:
         if not self._requests.ask(lambda client: client.collection_exists(self.collection)):

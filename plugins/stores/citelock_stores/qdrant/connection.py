@@ -1,7 +1,7 @@
-"""The connection to a Qdrant server: its client, and what its errors mean.
+"""The connection to a Qdrant server: its client, and the meaning of its errors.
 
-Belongs here: opening the client, reading its errors. Does not belong here: what is asked (`points`, the
-writer), limits of time (`remote.connections`), trying again (the writer; a question goes on without).
+Belongs here: opening the client, reading its errors. Does not belong here: requests (`points`, the writer), limits of
+time (`remote.connections`), trying again (the writer; a question goes on without).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 class QdrantConnection(ServerConnection["QdrantClient"]):
-    """One Qdrant server, asked by one key. Safe to use from several threads; nothing is sent by making one."""
+    """One Qdrant server, with one key. Safe to use from several threads; creating one sends nothing."""
 
     product = "Qdrant"
 

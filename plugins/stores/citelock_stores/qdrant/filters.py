@@ -1,10 +1,10 @@
-"""The one place where a request to Qdrant is narrowed to what may be read.
+"""The one place that narrows a request to Qdrant to readable points.
 
 Belongs here: filters by tenant, generation, kind of point and reader class. Does not belong here: sending them
 (`points`, the writer).
 
 Qdrant has no row policies, and since version 1.16 no filters in its access tokens: a request without these conditions
-would be answered with every tenant's points. So no module but this one makes a `Filter`, and a test sees to it.
+would return every tenant's points. So no module but this one makes a `Filter`, which a test verifies.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""One generation in Qdrant, read in the name of one principal.
+"""One generation in Qdrant, read on behalf of one principal.
 
 Belongs here: tables from points, the nearest chunks, counts and numbers of terms. Does not belong here: the filter
-(`filters`), BM25 (`indexes.bm25`), keeping postings (`remote.parts`), which generation it is (`store`).
+(`filters`), BM25 (`indexes.bm25`), caching postings (`remote.parts`), choosing the generation (`store`).
 
-A chunk has one sparse vector for each kind of posting: at the number of a term stands how often it has it, so that the
-product with a vector of nothing but a one there is that count. A reader's vocabulary is what the reader classes have:
-a term of hidden chunks alone has no number for it, and is not asked for.
+A chunk has one sparse vector for each kind of posting: the component at a term's number is the term's count, so that
+the product with the unit vector there is that count. A reader's vocabulary is that of the reader classes: a term of
+hidden chunks alone has no number in it, and is not queried.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ _EF_FOR_EACH = 8  # candidates for each chunk that is asked for: recall@80 0.99,
 
 
 class QdrantReader:
-    """What some reader classes of a generation open; a `RemoteReader`. Safe to use from several threads."""
+    """The part of a generation open to some reader classes; a `RemoteReader`. Safe to use from several threads."""
 
     def __init__(self, points: ReadablePoints, postings: PostingLists, settings: SearchSettings) -> None:
         self._points, self._postings, self._settings = points, postings, settings

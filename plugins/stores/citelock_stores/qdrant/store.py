@@ -75,7 +75,7 @@ def _collection_faults(name: str, info: CollectionInfo) -> Iterator[str]:
 
 
 class QdrantAlias(AliasPointer):
-    """One tenant's alias in Qdrant, for a holder of the tenant's lock (`Store.lock`)."""
+    """One tenant's alias in Qdrant, used under the tenant's lock (`Store.lock`)."""
 
     product, places, units = "Qdrant", "collections", "points"
     requests: RepeatedRequests[QdrantClient]

@@ -1,7 +1,7 @@
-"""What a tenant's alias names in a server, what else it could name, and what the program needs of a database.
+"""A tenant's alias in a server, its possible targets, and the program's requirements on a database.
 
-Belongs here: the tenant's generations there, which one is published, whatever the server. Does not belong here: its
-requests (`qdrant.store`, `opensearch.store`), copying generations (`publishing.alias_publisher`).
+Belongs here: the tenant's generations there, the published one, for any server. Does not belong here: its requests
+(`qdrant.store`, `opensearch.store`), copying generations (`publishing.alias_publisher`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Read = Callable[[GenerationLocation, frozenset[str], SearchSettings], RemoteRead
 
 
 class AliasPointer(ABC):
-    """One tenant's alias, for a holder of the tenant's lock (`Store.lock`)."""
+    """One tenant's alias, used under the tenant's lock (`Store.lock`)."""
 
     product: ClassVar[str]
     """What the server is, as messages call it."""

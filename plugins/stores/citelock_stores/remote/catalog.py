@@ -1,9 +1,9 @@
-"""What one set of reader classes may see of a generation in a database, as the chunks of an index of its own.
+"""The part of a generation in a database visible to one set of reader classes, as the chunks of an index of its own.
 
-Belongs here: fetching it once, however many ask; comparing it with classes and seals; which catalogs are kept.
-Does not belong here: what is read by rows (`parts`), searching (`indexes.indexed_chunks`).
+Belongs here: fetching it once for all callers; comparing it with classes and seals; caching catalogs. Does not belong
+here: reading by rows (`parts`), searching (`indexes.indexed_chunks`).
 
-Its rows are numbered by themselves: an installation without the other pages gives the same rows.
+Its rows have numbers of their own: an installation without the other pages gives the same rows.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _FACTS = ("sha256", "media_type", "bytes", "page_count", "received_sha256")
 
 @dataclass(frozen=True)
 class Trust:
-    """What of a database's answers is used. `altered`: chunks whose texts were found to be others than was published;
-    `report` hears of further ones."""
+    """The trusted part of a database's answers. `altered`: chunks whose texts differ from the publication; `report`
+    receives further ones."""
 
     seals: GenerationSeals
     altered: frozenset[int]
@@ -199,7 +199,7 @@ WAIT_S = 60.0
 
 @dataclass(frozen=True)
 class CatalogKey:
-    """What a catalog is of. `generation`: of one opening, so that none is used after its generation was closed."""
+    """The identity of a catalog. `generation`: of one opening, so that none is used after its generation was closed."""
 
     generation: object
     classes: frozenset[str]

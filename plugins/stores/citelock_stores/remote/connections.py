@@ -1,7 +1,7 @@
-"""The connection to a server that is asked over HTTP by its own client: when it is opened, how long it is waited for.
+"""The connection to a server over HTTP by its own client: opening it, and time limits.
 
-Belongs here: what the clients of all such servers have in common: keys, limits of time, what statuses mean, and sending
-again what leaves the same behind however often it is done. Does not belong here: a client (`qdrant.connection`).
+Belongs here: the common parts of all such clients: keys, time limits, the meaning of statuses, and repeating idempotent
+requests. Does not belong here: a client (`qdrant.connection`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Result = TypeVar("Result")
 
 
 class ServerConnection(ABC, Generic[Client]):
-    """One server, asked by one key. Safe to use from several threads; nothing is sent by making one."""
+    """One server, with one key. Safe to use from several threads; creating one sends nothing."""
 
     product: ClassVar[str]
     """What the server is, as messages call it."""

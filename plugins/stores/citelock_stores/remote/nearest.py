@@ -1,6 +1,6 @@
-"""The nearest chunks, by searches that give only so many hits each.
+"""The nearest chunks, by searches with a limited number of hits each.
 
-Belongs here: how many are asked for until the answer is what a search of all would give. Does not belong here: a
+Belongs here: the number of hits to request until the result equals that of a full search. Does not belong here: a
 search (the backends).
 """
 
@@ -20,7 +20,8 @@ SPARE = 16
 
 
 class NearestHits(NamedTuple):
-    """What one search gave. `hits`: each chunk once; `whole`: there is nothing else; `lowest`: no other is nearer."""
+    """The result of one search. `hits`: each chunk once; `whole`: there is nothing else; `lowest`: no other is
+    nearer."""
 
     hits: Sequence[Hit]
     whole: bool

@@ -244,8 +244,8 @@ _COLUMNS = ("page_id", "title", "heading_path", "labels")
 
 
 class RemoteKeywords(KeywordIndex):
-    """The keyword index of a catalog. Pages and lengths are known at once; where words stand is asked for when it is
-    needed, those that are expected together.
+    """The keyword index of a catalog. Pages and lengths are loaded at once; occurrences of words on demand, expected
+    ones together.
 
     Safe to use from several threads.
     """

@@ -1,15 +1,15 @@
-"""What a database that holds generations must do: hand out, in the name of one principal, what that one may read.
+"""The interface of a database of generations: it returns, on behalf of one principal, what that one may read.
 
-Belongs here: the protocol that every database backend fulfils, and what a publisher must leave there for it.
+Belongs here: the protocol of every database backend, and the data that a publisher must store for it.
 Does not belong here: a backend (`postgres`, `qdrant`), the view made of it (`rag_serving.indexes.view`), the tables'
 columns (`tables`).
 
-**The database filters.** Nothing that a reader may not see ever enters this process: each answer holds rows whose
-reader class the principal satisfies, of the one tenant and generation, and is what a database without the other rows
-would answer. A backend that cannot tell who asks (no row-level security) must send the reader classes, found by
-`access.principals.satisfied_classes`, as a filter with every request, and compare what comes back with them.
+**The database filters.** Nothing hidden from a reader ever enters this process: each answer has only rows whose reader
+class the principal satisfies, of the one tenant and generation, and equals that of a database without the other rows. A
+backend without row-level security must send the reader classes, from `access.principals.satisfied_classes`, as a filter
+with every request, and compare the response with them.
 
-**What a publisher leaves** for a generation, from its checked folder (`generation_files.read_files`):
+**What a publisher stores** for a generation, from its checked folder (`generation_files.read_files`):
 
 - the manifest, all of its bytes (`manifest.json`), whose signature the reader checks; and the time of the newest page
   of each source (`source_dates.source_pages`);
@@ -25,7 +25,7 @@ would answer. A backend that cannot tell who asks (no row-level security) must s
 - originals (REMOTE_ORIGINALS) under the intersection of their page's classes, and their bytes by SHA-256;
 - seals (REMOTE_SEALS), a class's under that class: by them the serving process sees that nobody altered rows or texts.
 
-What was published never changes under its id. The pointer of a tenant moves when all of it is there, at once. A
+A published generation never changes under its id. The pointer of a tenant moves when all of it is stored, at once. A
 generation that the pointer left stays readable for at least an hour, for the questions that began on it.
 """
 
@@ -47,7 +47,7 @@ PostingKind = Literal["lexical", "keyword"]
 
 
 class RemoteManifest(NamedTuple):
-    """What a generation says of itself. Nothing here is about single pages."""
+    """A generation's own description. Nothing here is about single pages."""
 
     content: bytes  # manifest.json, as it was signed
     newest: Mapping[str, datetime]  # when the newest page of each source was made, restricted ones included
@@ -61,7 +61,7 @@ class Nearest(NamedTuple):
 
 
 class WindowVectors(NamedTuple):
-    """The vectors of some chunks, chunk by chunk as they were asked for, those of one in the order of its windows."""
+    """The vectors of some chunks, in the order of the request, those of one in the order of its windows."""
 
     counts: Rows  # [n]: how many each chunk has, at least one
     vectors: NDArray[np.float32]  # [sum of counts, d]
@@ -75,13 +75,12 @@ class Postings(NamedTuple):
 
 
 class RemoteStore(Protocol):
-    """A database with the generations of several tenants. Safe to use from several threads; nothing is sent by making
-    one.
+    """A database with the generations of several tenants. Safe to use from several threads; creating one sends nothing.
 
     Every method, here and below, raises:
         RemoteConnectionError: the database is down, refuses, or breaks the connection.
         RemoteTimeoutError: it takes longer than configured, or than the question's deadline (`rag_serving.deadline`).
-        RemoteDataError: what it holds is missing, damaged, or of another version.
+        RemoteDataError: its data is missing, damaged, or of another version.
     """
 
     def current(self, tenant: str) -> str | None:
@@ -119,10 +118,10 @@ class RemoteGeneration(Protocol):
 
 
 class RemoteReader(Protocol):
-    """One generation in the name of one principal. Safe to use from several threads.
+    """One generation on behalf of one principal. Safe to use from several threads.
 
-    Rows given to it are numbers that it handed out before; others give no rows back, and raise nothing. Tables have
-    the columns of `remote.tables`, in their order. Every method filters by tenant, generation and reader class in the
+    Rows passed to it are numbers that it returned before; others return no rows, and raise nothing. Tables have the
+    columns of `remote.tables`, in their order. Every method filters by tenant, generation and reader class in the
     database.
     """
 

@@ -62,7 +62,7 @@ Rows = NDArray[np.int64]
 
 
 class RowNumbers:
-    """Which chunk of the generation each row of a catalog is."""
+    """The chunk of the generation for each row of a catalog."""
 
     def __init__(self, numbers: Rows, refused: frozenset[int] = frozenset()) -> None:
         """`numbers` [rows]: ascending; `refused`: chunks of which the database may speak, and which are not used.

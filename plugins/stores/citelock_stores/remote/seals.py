@@ -1,8 +1,8 @@
-"""Seals of what a database holds: without the installation's secret nobody can alter a row there unnoticed.
+"""Seals of a database's contents: without the installation's secret nobody can alter a row there unnoticed.
 
-Belongs here: the digests of a reader class's rows and texts, the keyed seal over them, comparing what was handed out.
-Does not belong here: the columns (`tables`), making the tables that are sealed (`publishing.tables`), what an
-alteration costs a question (`generation`).
+Belongs here: the digests of a reader class's rows and texts, the keyed seal over them, verifying returned rows. Does
+not belong here: the columns (`tables`), making the sealed tables (`publishing.tables`), the consequences of an
+alteration (`generation`).
 
 A seal covers, for one reader class of one generation of one tenant: the rows of REMOTE_CHUNKS and REMOTE_PLACES, a
 SHA-256 digest of every text, and a digest of each row of REMOTE_ORIGINALS. Rows are compared when a catalog is fetched,
@@ -34,7 +34,7 @@ Digests = NDArray[np.uint8]  # [rows, DIGEST_BYTES]
 
 
 class SealedRows(NamedTuple):
-    """What one seal covers. `texts`, `originals`: digests of DIGEST_BYTES, one behind the other."""
+    """The contents of one seal. `texts`, `originals`: digests of DIGEST_BYTES, one after the other."""
 
     readers: str
     chunks: pa.Table  # REMOTE_CHUNKS of the class, by row

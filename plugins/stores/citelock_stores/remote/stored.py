@@ -1,4 +1,4 @@
-"""What a database holds of a generation, in the form in which it holds it.
+"""The stored form of a generation in a database.
 
 Belongs here: numbers, tables and bytes both ways; ids, payloads and names in a server with collections and aliases.
 Does not belong here: forms of one database alone, sending them.
@@ -126,9 +126,9 @@ TENANT, GENERATION, POINT, READERS = "tenant", "generation", "point", "readers"
 
 
 class ManifestPayload(BaseModel):
-    """What a generation says of itself in a server. `published_at`, `left_at`: when the alias came last, and went.
+    """A generation's own description in a server. `published_at`, `left_at`: when the alias last came and left.
 
-    `points`: how many there are of each kind. `vectors`, `bytes`: what the generation takes of a quota.
+    `points`: their number by kind. `vectors`, `bytes`: the generation's share of a quota.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -149,7 +149,7 @@ class ManifestPayload(BaseModel):
 
 @dataclass(frozen=True)
 class StoredGeneration:
-    """A generation that a server holds. `manifest`: None where it cannot be read."""
+    """A generation in a server. `manifest`: None if unreadable."""
 
     id: str
     tenant: str
@@ -246,7 +246,7 @@ def _json(value: Any) -> Any:
 
 
 class SearchSettings(NamedTuple):
-    """How the vectors of a generation are searched. `ef`: candidates of the graph; None: all are compared."""
+    """The search settings of a generation's vectors. `ef`: candidates of the graph; None: all are compared."""
 
     windows: bool
     dimension: int
@@ -270,7 +270,7 @@ def search_settings(generation: str, payload: ManifestPayload, settings: Index) 
 
 
 class AliasTarget(NamedTuple):
-    """What an alias of a tenant names."""
+    """The target of a tenant's alias."""
 
     alias: str
     collection: str
@@ -318,7 +318,7 @@ class CollectionNames:
 
 
 class GenerationLocation(NamedTuple):
-    """Where a generation is."""
+    """The location of a generation."""
 
     connection: Any
     place: str  # its collection or index

@@ -259,7 +259,7 @@ def test_a_rollback_moves_the_alias_and_old_generations_go_when_nobody_reads_the
 
 
 class _Clock:
-    """The time that it is told."""
+    """A clock with a settable time."""
 
     def __init__(self, moment: datetime) -> None:
         self._moment = moment

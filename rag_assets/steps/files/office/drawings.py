@@ -1,7 +1,7 @@
-"""Drawings and equations of Office Open XML: what they say in words.
+"""Words of drawings and equations in Office Open XML.
 
 Belongs here: the words of a paragraph as they are marked, the stored words and values of a chart, those of a diagram,
-equations as a line of text. Does not belong here: where a drawing stands in its document, MathML.
+equations as a line of text. Does not belong here: the position of a drawing in its document, MathML.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What slides and sheets have in common, whatever their format: the order of a slide, the tables of a sheet.
+"""Common parts of slides and sheets of all formats: the order of a slide, the tables of a sheet.
 
-Belongs here: how a slide is headed, its reading order by position, its notes; sheets as tables, parted by blank rows,
+Belongs here: a slide's heading, its reading order by position, its notes; sheets as tables, separated by blank rows,
 merged cells repeated, hidden columns gone. Does not belong here: reading slides and cells (`pptx`, `xlsx`).
 """
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class PlacedShape(NamedTuple, Generic[T]):
-    """Something on a slide: left, top and height in any one unit; one without a place stands where the file has it."""
+    """Something on a slide: left, top and height in any one unit; without a position it stays in the file's order."""
 
     what: T
     x: float
@@ -89,7 +89,7 @@ class SheetRow(NamedTuple):
 
 @dataclass
 class SheetShape:
-    """What is known of a sheet beside its cells."""
+    """A sheet's properties beside its cells."""
 
     merged: Sequence[MergedCell] = ()
     hidden_rows: set[int] = field(default_factory=set)  # they part nothing

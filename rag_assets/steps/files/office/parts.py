@@ -43,7 +43,7 @@ _BROKEN = (BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, OS
 
 
 class Relation(NamedTuple):
-    """One relation of a part: the last word of its type, and the part or the address that it leads to."""
+    """One relation of a part: the last word of its type, and its target part or address."""
 
     kind: str
     target: str

@@ -32,7 +32,7 @@ _SHAPES = frozenset(f"{P}{name}" for name in ("sp", "pic", "graphicFrame", "cxnS
 
 
 class _View(NamedTuple):
-    """How coordinates inside a group become those of the slide."""
+    """The mapping of coordinates inside a group to those of the slide."""
 
     x: float = 0
     y: float = 0

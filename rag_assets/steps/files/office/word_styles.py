@@ -36,7 +36,8 @@ _CODE_NAME = re.compile(
 
 
 class ParagraphKind(NamedTuple):
-    """What a paragraph is: a heading's level (0: none), its list, why it is left out, whether it is generated, code."""
+    """The kind of a paragraph: a heading's level (0: none), its list, the reason to leave it out, whether it is
+    generated, code."""
 
     level: int = 0
     list_id: str = ""  # "" or "0": in no list

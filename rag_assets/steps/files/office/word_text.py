@@ -30,7 +30,7 @@ GENERATED_FIELDS = ("TOC", "INDEX", "TOA", "BIBLIOGRAPHY_INDEX")
 
 
 class ParagraphPage(Protocol):
-    """What the text of a paragraph may leave beside it."""
+    """The interface of a paragraph's text to its page."""
 
     def count(self, name: str, outcome: Outcome, number: int = 1) -> None: ...
     def note(self, kind: str, name: str) -> str: ...

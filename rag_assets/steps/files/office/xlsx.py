@@ -69,7 +69,7 @@ def xlsx_text(content: bytes, budget: Budget, _pages_done: PagesDone | None = No
 
 @dataclass(frozen=True)
 class _Shown:
-    """What makes stored values what a sheet shows."""
+    """The mapping of stored values to displayed ones."""
 
     strings: Sequence[str]
     codes: Sequence[str]  # of number formats, by the cell's style

@@ -1,12 +1,12 @@
 """Headings of a file without markup, and the name of a document.
 
-Belongs here: which paragraphs are headings, and at which level: by the outline, else by size, weight and numbering;
-what a document calls itself: by its metadata, by what its pages repeat, else by its cover. Does not belong here: where
-the outline comes from (`reading`), the title of a page of a source, which is the file's name
-(`rag_assets.sources.documents`), finding repeated lines (`layout`), lines and tables.
+Belongs here: headings and their levels: by the outline, else by size, weight and numbering; a document's own name: by
+its metadata, by its pages' repeated lines, else by its cover. Does not belong here: reading the outline (`reading`),
+the title of a page of a source, which is the file's name (`rag_assets.sources.documents`), finding repeated lines
+(`layout`), lines and tables.
 
-A file's name often says little ("10q-2023Q1-AAPL"), and so does a passage of a report whose words stand in every other
-report, too: who asks names the document. So its name stands above all of its headings.
+A file's name often says little ("10q-2023Q1-AAPL"), and so does a passage of a report whose words are in every other
+report, too: questions name the document. So its name is above all of its headings.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class HeadingCandidate(NamedTuple):
 
 
 class _Style(NamedTuple):
-    """What headings of one level have in common; smaller ones stand higher."""
+    """The common style of headings of one level; smaller ones rank higher."""
 
     size: float  # negative, as a share of that of running text
     pattern: int

@@ -1,11 +1,11 @@
 """The blocks of a document from the lines of its pages.
 
-Belongs here: pages in order as headings, paragraphs, lists and tables, what goes on over a page break, and which lines
-at the top and bottom of pages are repeated or only number the page. Does not belong here: headings, paragraphs and
-tables by themselves (`headings`, `rows`, `tables`), opening a file (`reading`).
+Belongs here: pages in order as headings, paragraphs, lists and tables, continuation over a page break, and lines at the
+top and bottom of pages that are repeated or only number the page. Does not belong here: headings, paragraphs and tables
+by themselves (`headings`, `rows`, `tables`), opening a file (`reading`).
 
-Repeated lines in the margins are recognized by their words. The last line of a page may stand higher, where the page
-is not filled: it is a footer where it ends with the page's number, as those of other pages do.
+Repeated lines in the margins are recognized by their words. The last line of a page may be higher, if the page is not
+filled: it is a footer if it ends with the page's number, as those of other pages do.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def _with_headings(blocks: list[Block]) -> list[Block]:
 
 
 class Confidences:
-    """How sure OCR was of what stands at a place; pages that OCR did not read have none."""
+    """The confidence of OCR at a place; pages without OCR have none."""
 
     def __init__(self, pages: Mapping[int, Sequence[tuple[float, float, int]]] | None = None) -> None:
         self._pages = pages or {}

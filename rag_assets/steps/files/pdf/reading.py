@@ -35,7 +35,7 @@ _FIGURE = 0.02  # of the page's area: a smaller picture is a mark or a line
 
 
 class Drawn(NamedTuple):
-    """What a page shows beside text, in the coordinates of the file."""
+    """A page's drawings beside text, in the coordinates of the file."""
 
     figures: int  # pictures that are large enough to show something
     lines: list[Box]  # left, bottom, right, top of paths that are thin

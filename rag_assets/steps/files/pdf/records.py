@@ -1,7 +1,7 @@
-"""What is known of a page while its layout is found.
+"""The records of a page during layout analysis.
 
 Belongs here: words, cells, rows and pages with their places, in points from the top left of the page as it is read
-(turned upright). Does not belong here: finding any of them.
+(turned upright). Does not belong here: the analysis.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Box = tuple[float, float, float, float]
 
 
 class Word(NamedTuple):
-    """What white space parts on a page."""
+    """A run between white space on a page."""
 
     text: str
     x0: float
@@ -28,7 +28,7 @@ class Word(NamedTuple):
 
 
 class PdfCell(NamedTuple):
-    """Words that stand beside each other on one line, with nothing but spaces between them."""
+    """Words side by side on one line, with nothing but spaces between them."""
 
     text: str
     x0: float
@@ -68,14 +68,14 @@ class Grid(NamedTuple):
 
 
 class RuledTable(NamedTuple):
-    """A table with lines around its cells, and where it stands."""
+    """A table with lines around its cells, and its box."""
 
     box: Box
     grid: Grid
 
 
 class PageRows(NamedTuple):
-    """One page: its lines in reading order, and what it has beside text."""
+    """One page: its lines in reading order, and its contents beside text."""
 
     page: int  # from 1
     width: float

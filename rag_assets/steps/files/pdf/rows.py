@@ -448,7 +448,7 @@ def _last_letters(text: str) -> str:
 
 
 class WordVocabulary:
-    """The words of a document that no line's end parts; they tell which hyphens at line ends are a part of the word."""
+    """The words of a document that no line end splits; they decide which hyphens at line ends belong to the word."""
 
     def __init__(self, pages: Iterable[PageRows]) -> None:
         self._words = {word for page in pages for row in page.rows for word in _WORD.findall(row.text.casefold())}

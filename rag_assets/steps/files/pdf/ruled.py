@@ -1,9 +1,9 @@
-"""Tables whose cells have lines around them: these say what a cell is, whatever stands in it.
+"""Tables whose cells have lines around them: these define the cells, whatever their content.
 
 Belongs here: lines of a page as grids of cells, the words in each cell, header and rows.
-Does not belong here: tables without lines (`tables`), asking PDFium for lines (`reading`).
+Does not belong here: tables without lines (`tables`), getting lines from PDFium (`reading`).
 
-A cell over several rows or columns is where a line between two is missing; what it says is repeated in each.
+A missing line between two cells makes one cell over several rows or columns; its text is repeated in each.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Tables of a page: which lines are one, and its columns.
+"""Tables of a page: runs of lines that form one, and its columns.
 
-Belongs here: runs of lines whose cells stand below each other, columns, header and rows; signs and values of a cell.
-Does not belong here: tables with lines around their cells (`ruled`), tables that go on over a page break (`layout`).
+Belongs here: runs of lines with aligned cells, columns, header and rows; signs and values of a cell.
+Does not belong here: tables with lines around their cells (`ruled`), tables continued over a page break (`layout`).
 
-Columns come from where cells stand: of lines with the most cells first, a cell that lies below or above no other begins
-a column, one that lies over two spans them. Lines above the first value are the header; a header cell over several
-columns is repeated in each, so that every value has all the words above it.
+Columns come from the positions of cells: in lines with the most cells first, a cell below or above no other begins a
+column, one over two spans them. Lines above the first value are the header; a header cell over several columns is
+repeated in each, so that every value has all the words above it.
 """
 
 from __future__ import annotations

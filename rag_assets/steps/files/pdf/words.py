@@ -1,13 +1,13 @@
 """The words of a page with their places, by pypdfium2.
 
 Belongs here: characters of the text layer as words, upright and from the top left, whichever way the page is turned;
-letters that are raised, lowered, struck out or printed twice; words of scripts that run from right to left, set where
-a layout from left to right reads them in order (by words, not letters, as PDFium has these in order: UAX #9).
-Does not belong here: lines and what they mean.
+letters that are raised, lowered, struck out or printed twice; words of scripts that run from right to left, placed
+where a layout from left to right reads them in order (by words, not letters, as PDFium has these in order: UAX #9).
+Does not belong here: lines and their meaning.
 
-Of a word the first and the last character are asked for their places: 400 pages a second of real reports on one core,
-where asking each character allows 150 (`python -m evals.bench.pdf`). All letters are asked only in words that show a
-sign of being changed: most words have none.
+Of a word only the first and the last character are located: 400 pages a second of real reports on one core, against 150
+with every character (`python -m evals.bench.pdf`). All letters are located only in words with a sign of such a change:
+most words have none.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LOOKED_AT = 200_000  # pairs of a line and a word
 
 
 class Marked(NamedTuple):
-    """A word of the text layer. `uneven`: its letters do not all stand equally high."""
+    """A word of the text layer. `uneven`: its letters are not all at the same height."""
 
     word: Word
     start: int
@@ -53,7 +53,7 @@ class _Letter(NamedTuple):
 
 
 class _Stroke(NamedTuple):
-    """Where a line strikes out a word."""
+    """The line that strikes out a word."""
 
     x0: float
     x1: float

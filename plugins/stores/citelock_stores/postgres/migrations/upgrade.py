@@ -29,7 +29,7 @@ _LIMITS = "NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS"
 
 @dataclass(frozen=True)
 class Migration:
-    """What `migrate` did."""
+    """The result of `migrate`."""
 
     before: str | None
     after: str
