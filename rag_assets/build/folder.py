@@ -12,16 +12,22 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext, suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from rag_assets.progress import SilentReporter
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.registry import open_source
 from rag_assets.state.locks import RUN_WAIT_S, exclusive, is_held
-from rag_serving.artifacts.store import Store, write_text
+from rag_assets.state.records import read_state
+from rag_serving.artifacts.manifest import WORDS, read_manifest
+from rag_serving.artifacts.store import Store, StoreError, remove_folder, write_text
 from rag_serving.cli.group import UsageError
+from rag_serving.cli.options import FolderIndex
 from rag_serving.config.keys import DELIMITER, PREFIX
 from rag_serving.config.loading import Config, load_config
 from rag_serving.config.logging import complain
@@ -33,14 +39,16 @@ if TYPE_CHECKING:
 KEY = "docs"
 """The name of the source and of the tenant."""
 _NAMED = 3  # files that are left out for one reason
-_MADE = "made"  # says of which files, settings and version the index is
+_MADE = "made"  # says of which files, settings and version the index is, and how much of it there is:
+_BY_WORDS, _WHOLE = "words", "whole"
+_FEW = 100  # passages that an answer waits for: their vectors take 8 s of a core
 _OF_OTHERS = ("CONFIG", "HOME", "INDEX", "OBJECT_STORE", "SOURCES", "TENANTS")
 
 _log = logging.getLogger(__name__)
 
 
-def index_folder(folder: Path) -> Path:
-    """Make what changed of a folder's index; return the configuration file that it is asked by.
+def index_folder(folder: Path, is_whole: bool) -> FolderIndex:
+    """Make what changed of a folder's index: without the vectors where many are missing, unless all is wanted.
 
     Processes wait for each other. One that is killed loses nothing that was embedded.
 
@@ -56,14 +64,25 @@ def index_folder(folder: Path) -> Path:
     path = _written_config(folder, home)
     config = load_config(path)
     try:
-        if not _is_made(config):
+        made = _made(config)
+        if not made or (is_whole and made == _BY_WORDS):
             if is_held(home):
                 complain(f"another process is making the index of {folder}; waiting for it")
             with exclusive(home, RUN_WAIT_S):
-                _make(config, folder)
+                made = _make(config, folder, is_whole)
     except SourceError as error:
         raise UsageError(str(error).partition("; ")[0]) from None  # what it names is no key that anybody wrote
-    return path
+    return FolderIndex(path, partial(_finish, config, folder) if made == _BY_WORDS else None)
+
+
+def _finish(config: Config, folder: Path, is_shown: bool) -> None:
+    """Make the missing vectors: shown at once and left to another process that does, else silently and after it."""
+    if is_shown and is_held(config.home):
+        return
+    if is_shown:
+        complain("making the vectors for later questions; Ctrl-C stops it, what was made is kept")
+    with exclusive(config.home, RUN_WAIT_S):
+        _make(config, folder, True, is_shown)
 
 
 def _is_of_others(name: str) -> bool:
@@ -96,11 +115,60 @@ def _written_config(folder: Path, home: Path) -> Path:
     return path
 
 
-def _is_made(config: Config) -> bool:
-    """Return whether the folder, the settings and the version are those of the last time: no model is opened for it."""
-    mark, path = _mark(config), config.home / _MADE
-    is_published = Store(config.home).current(KEY) is not None
-    return is_published and path.is_file() and path.read_text(encoding="utf-8") == mark
+def _made(config: Config) -> str:
+    """Return how much is made of the folder, the settings and the version: no model is opened for it."""
+    noted = _noted(config.home)
+    is_sound = Store(config.home).current(KEY) is not None and not _is_altered(config.home)
+    return noted.made if is_sound and noted.mark == _mark(config) else ""
+
+
+class _Noted(NamedTuple):
+    """Of what an index was made, how much of it, when its files were written and what they say; not while they are."""
+
+    mark: str = ""
+    made: str = ""
+    stamps: str = ""
+    content: str = ""
+
+
+def _noted(home: Path) -> _Noted:
+    try:
+        return _Noted(*(home / _MADE).read_text(encoding="utf-8").split(" "))
+    except (OSError, ValueError, TypeError):
+        return _Noted()
+
+
+def _note(home: Path, noted: _Noted) -> None:
+    write_text(home / _MADE, " ".join(noted))
+
+
+def _is_altered(home: Path) -> bool:
+    """Return whether a file says something else than when the index was made."""
+    noted = _noted(home)
+    if noted.stamps in ("", _digest(home, _stamp)):
+        return False
+    if noted.content != _digest(home, _sha256):
+        return True
+    _note(home, noted._replace(stamps=_digest(home, _stamp)))  # it was copied
+    return False
+
+
+def _digest(home: Path, told: Callable[[Path], str]) -> str:
+    """Return a digest of what is told of each file of an index; what is cached has checks of its own."""
+    paths = [home / "secret", *(home / "sources").rglob("*"), *(home / "tenants").rglob("*")]
+    names = {path.relative_to(home).as_posix(): path for path in paths if path.is_file() and path.suffix != ".lock"}
+    lines = [f"{name} {told(path)}\n" for name, path in sorted(names.items()) if "/cache/" not in name]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _stamp(path: Path) -> str:
+    now = path.stat()
+    return f"{now.st_size} {now.st_mtime_ns} {now.st_ctime_ns}"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _mark(config: Config) -> str:
@@ -128,21 +196,28 @@ def _due(config: Config) -> tuple[bool, bool]:
     return False, not is_published or bool(published_damage(config, store, KEY, "opens"))
 
 
-def _make(config: Config, folder: Path) -> None:
+def _make(config: Config, folder: Path, is_whole: bool, is_shown: bool = True) -> str:
+    """Make what is due, and return how much is made then."""
     from rag_assets.build.command import reporting
     from rag_assets.making import Making
 
-    mark = _mark(config)  # before files are read: what is written meanwhile is another one
+    mark, made, noted = _mark(config), _WHOLE, _noted(config.home)  # what is written meanwhile is another one
+    if _is_altered(config.home):
+        complain(f"the index of {folder} was altered, and is made again")
+        for part in (Store(config.home).source(KEY), Store(config.home).candidate(KEY)):
+            remove_folder(part)
+    _note(config.home, noted._replace(stamps="", content=""))
     ingests, publishes = _due(config)  # another process may have done it meanwhile
     was_enabled = gc.isenabled()
     gc.enable()
     try:
-        with reporting(as_json=False, verbose=False) as reporter:
+        with reporting(as_json=False, verbose=False) if is_shown else nullcontext(SilentReporter()) as reporter:
             making = Making(KEY, config, Store(config.home), reporter, _log)
             left_out = _ingest(making, folder) if ingests else {}
             if publishes:
-                _publish(making)
-        write_text(config.home / _MADE, mark)
+                made = _WHOLE if is_whole or _few_are_new(making) else _BY_WORDS
+                _publish(making, made)
+        _note(config.home, _Noted(mark, made, *(_digest(config.home, told) for told in (_stamp, _sha256))))
     except KeyboardInterrupt:
         print("citelock: interrupted; what was embedded is kept", file=sys.stderr)
         raise
@@ -151,6 +226,15 @@ def _make(config: Config, folder: Path) -> None:
             gc.disable()
     for line in _lines(left_out):
         complain(line)
+    return made
+
+
+def _few_are_new(making: Making) -> bool:
+    """Return whether so few passages have no vector that an answer may wait for them."""
+    store, cut, has_vectors = making.store, read_state(making.store, KEY).chunks, False
+    with suppress(StoreError):
+        has_vectors = read_manifest(store, KEY, store.current(KEY) or "").embedder != WORDS
+    return cut is not None and (cut.chunks_new if has_vectors else cut.chunks) <= _FEW
 
 
 def _ingest(making: Making, folder: Path) -> Mapping[str, str]:
@@ -165,7 +249,7 @@ def _ingest(making: Making, folder: Path) -> Mapping[str, str]:
     return left_out
 
 
-def _publish(making: Making) -> None:
+def _publish(making: Making, made: str) -> None:
     from rag_assets.making import generations, selections
     from rag_assets.publishing.publish import PublishError
     from rag_assets.state.observed import attempts
@@ -174,7 +258,7 @@ def _publish(making: Making) -> None:
     for _ in attempts(making.store, making.key):
         selections.make_selection(making)
         selections.make_contexts(making)
-        generations.make_embeddings(making)
+        (generations.make_embeddings if made == _WHOLE else generations.make_word_index)(making)
         generations.make_dense_index(making)
         generations.make_lexical_index(making)
         generations.make_generation(making)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from rag_assets.embedding_usage import BuildVectors, DeadTextsError, PageUsage, WaitFigures, build_vectors
 from rag_assets.making import Making
 from rag_assets.publishing.arrange import BuildError
@@ -48,7 +50,8 @@ from rag_assets.state.records import (
     write_checked,
     write_publish_state,
 )
-from rag_serving.artifacts.manifest import EmbedderFacts, Manifest
+from rag_assets.steps.contexts.contextualize import with_vector_keys
+from rag_serving.artifacts.manifest import WORDS, EmbedderFacts, Manifest
 from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS
 from rag_serving.artifacts.store import commit_folder, read_json, read_table, remove_folder, write_json, write_table
 from rag_serving.config.loading import Config
@@ -101,6 +104,16 @@ def make_embeddings(making: Making, dead: Callable[[BuildVectors], object] = lam
         else:
             BuildWorkspace.of(store, tenant).without_sentences()
         return MadeVectors(len(chunks), embedder.name, embedded, made, build.usage(), build.waits, seconds)
+
+
+def make_word_index(making: Making) -> None:
+    """Write what stands for the vectors of passages until there are some: they are searched by their words."""
+    folder = making.store.candidate(making.key)
+    chunks = read_table(folder / "chunks.parquet", GENERATION_CHUNKS)
+    named = with_vector_keys(chunks, [[WORDS.name]] * len(chunks))
+    vectors = np.ones((len(chunks), WORDS.dimension), np.float32)
+    _write_vectors(folder, EmbeddedPassages(named, vectors, 0, 0), WORDS.name)
+    BuildWorkspace.of(making.store, making.key).without_sentences()
 
 
 def _write_vectors(folder: Path, embedded: EmbeddedPassages, model: str) -> None:
@@ -178,13 +191,14 @@ def make_generation(making: Making) -> MadeGeneration:
     manifest = commit_generation(store, tenant, config, candidate.sources, levels)
     coverage = Coverage(candidate.enumerated, candidate.explained)
     making.reporter.begin(tenant, "checks")
-    embedder = open_embedder(config.embedding)
+    embedder, is_whole = open_embedder(config.embedding), manifest.embedder != WORDS
     folder = store.generation(tenant, manifest.id)
     again = checks_made_again(embedder, open_input_limit(config.embedding), folder, candidate.selected)
-    results = check_generation(store, tenant, manifest.id, config, coverage, embedder.name, again)
+    name, again = (embedder.name, again) if is_whole else (WORDS.name, again[1:])  # without that of vectors
+    results = check_generation(store, tenant, manifest.id, config, coverage, name, again)
     checked = PublishState(
         generation=manifest.id,
-        inputs=candidate.inputs,
+        inputs=candidate.inputs if is_whole else "",  # another one is due
         chunks=manifest.chunks,
         shards=len(manifest.shards),
         gates={result.name: result.passed for result in results},

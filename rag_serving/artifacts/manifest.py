@@ -42,6 +42,10 @@ class EmbedderFacts(Record):
     dimension: int
 
 
+WORDS = EmbedderFacts(name="words", dimension=1)
+"""In place of a model where vectors are still being made: such a generation is searched by words alone."""
+
+
 class Shard(Record):
     """A dense shard: chunks of the pages whose hash falls there, in one Chroma collection."""
 

@@ -60,7 +60,8 @@ def command(
         raise UsageError(f"--fail-on {min(unknown)}: known are {', '.join(_FAILING)}")
     text = _read(file)
     name = "text" if file == "-" else file
-    with open_pipeline(config_of(docs, config), tenant, asks=True) as pipeline, _progress(len(text)) as listen:
+    path = config_of(docs, config, is_whole=True)
+    with open_pipeline(path, tenant, asks=True) as pipeline, _progress(len(text)) as listen:
         principal = principal_of(pipeline, user, group)
         checked = pipeline.check(principal, text, filters_of(space, label, title), listen)
     if shape == "json":

@@ -15,7 +15,7 @@ import typer
 
 from rag_serving.cli.group import FAILED, Commands, UsageError
 from rag_serving.cli.opening import open_pipeline, principal_of, with_access_note
-from rag_serving.cli.options import AsJson, ConfigPath, Docs, Groups, Tenant, User, config_of, overridden
+from rag_serving.cli.options import AsJson, ConfigPath, Docs, Groups, Tenant, User, Wait, config_of, indexed, overridden
 from rag_serving.cli.printing import finding_line, search_lines, shaped, shown, tell, tell_flags, tell_proof
 from rag_serving.config.logging import complain, log_to_stderr
 from rag_serving.escaping.targets import for_json
@@ -77,6 +77,7 @@ def ask(
     question: Annotated[str, typer.Argument(help="The question, in quotes.")],
     config: ConfigPath = None,
     docs: Docs = None,
+    wait: Wait = False,
     tenant: Tenant = None,
     user: User = None,
     group: Groups = None,
@@ -111,7 +112,7 @@ def ask(
     is looked for to the letter, a name such as max.poll.records whole; "in the Release notes" puts that page first.
     --explain says how the question was read.
     """
-    with open_pipeline(config_of(docs, config), tenant, asks=True) as pipeline:
+    with indexed(docs, config, wait) as path, open_pipeline(path, tenant, asks=True) as pipeline:
         principal, filters = principal_of(pipeline, user, group), filters_of(space, label, title)
         text = _not_empty("question", question, pipeline.config)
         with shown() as listen:
@@ -133,6 +134,7 @@ def search(
     k: Annotated[int, typer.Option("--k", "-k", min=1, max=100, help="Passages to show.")] = 10,
     docs: Docs = None,
     config: ConfigPath = None,
+    wait: Wait = False,
     tenant: Tenant = None,
     user: User = None,
     group: Groups = None,
@@ -155,7 +157,7 @@ def search(
     space:OPS, label:howto and title:"Release notes" among the words narrow the search, as the options do; a "quoted
     phrase" is looked for to the letter.
     """
-    with open_pipeline(config_of(docs, config), tenant, asks=True) as pipeline:
+    with indexed(docs, config, wait) as path, open_pipeline(path, tenant, asks=True) as pipeline:
         principal, filters = principal_of(pipeline, user, group), filters_of(space, label, title)
         results = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=True)
         if not results.results:
@@ -165,7 +167,7 @@ def search(
             tell(for_json(results.payload()))
             return
         tell("\n".join(search_lines(results)))
-    tell_flags(results.degraded)
+        tell_flags(results.degraded)
 
 
 @app.command()

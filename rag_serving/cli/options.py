@@ -5,8 +5,11 @@ Belongs here: what reads the same in every command's help. Does not belong here:
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import typer
 
@@ -27,7 +30,17 @@ Docs = Annotated[
     Path | None,
     typer.Option("--docs", help="A folder of documents, in place of a configuration; its index is kept beside them."),
 ]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="With --docs: answer when all is indexed, not from words alone before that.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+class FolderIndex(NamedTuple):
+    """The configuration that something is asked by, and what makes the vectors that are missing: shown, or silently."""
+
+    config: Path | None
+    finish: Callable[[bool], None] | None = None
 
 
 def overridden(section: Values, **given: object) -> Values:
@@ -35,21 +48,39 @@ def overridden(section: Values, **given: object) -> Values:
     return section.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
-def config_of(docs: Path | None, config: Path | None) -> Path | None:
-    """Return the configuration of a folder whose index is made first where it is not there; else the given one.
+@contextmanager
+def indexed(docs: Path | None, config: Path | None, is_whole: bool = False) -> Iterator[Path | None]:
+    """Yield the configuration of a folder whose index is made first where it is not there; else the given one.
+
+    Where many vectors are missing, and not all is wanted first, they are made after what is done with it.
 
     Raises:
         UsageError: both are given, or there is nothing to index.
     """
+    index = _index(docs, config, is_whole)
+    yield index.config
+    if index.finish:
+        index.finish(True)
+
+
+def config_of(docs: Path | None, config: Path | None, is_whole: bool = False) -> Path | None:
+    """Return the same for what runs for long: missing vectors are made meanwhile, and taken over."""
+    index = _index(docs, config, is_whole)
+    if index.finish:
+        threading.Thread(target=index.finish, args=[False], name="folder", daemon=True).start()
+    return index.config
+
+
+def _index(docs: Path | None, config: Path | None, is_whole: bool) -> FolderIndex:
     if docs is None:
-        return config
+        return FolderIndex(config)
     from rag_serving.cli.group import UsageError
     from rag_serving.plugins import one
 
     if config is not None:
         raise UsageError("--docs brings a configuration of its own; leave out --config")
-    made: Path = one("citelock.folders", "docs", "assets")(docs)
-    return made
+    index: FolderIndex = one("citelock.folders", "docs", "assets")(docs, is_whole)
+    return index
 
 
 def chosen_tenant(config: Config, name: str | None) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from rag_serving.records.claims import Usage
 from rag_serving.records.decisions import Decision
 from rag_serving.records.evidence import Evidence
-from rag_serving.records.flags import flags_told
+from rag_serving.records.flags import STILL_INDEXING, flags_told
 from rag_serving.records.passages import Candidate
 from rag_serving.records.places import BookPlace, Box, Location, PagePart, boxes_payload
 from rag_serving.records.queries import Query
@@ -110,6 +110,8 @@ class SearchResults:
             "degraded": list(self.degraded),
             "timings_ms": dict(self.timings_ms),
         }
+        if STILL_INDEXING in self.degraded:
+            shape[STILL_INDEXING] = True
         if self.notes is not None:
             shape["notes"] = list(self.notes)
         if self.query is not None:
@@ -185,6 +187,8 @@ class Answer:
             shape["why"] = {**(self.why or {"passages": [], "left_out": []}), "flags": flags_told(self.flags)}
         if self.notes is not None:
             shape["notes"] = list(self.notes)
+        if STILL_INDEXING in self.flags:
+            shape[STILL_INDEXING] = True
         if self.session_id is not None:
             shape["session_id"] = self.session_id
         if self.set is not None:

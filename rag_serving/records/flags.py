@@ -22,6 +22,7 @@ PHASE_LOWERED, RETRIEVAL_DISABLED = "phase_lowered", "retrieval_disabled"
 CACHED, CACHED_OLDER = "cached_answer", "cached_answer_of_other_pages"
 REPEATED = "cached"
 NEARLY_SPENT = "budget_nearly_spent"
+STILL_INDEXING = "still_indexing"
 FINDINGS = frozenset(
     {
         CLOSEST_PASSAGE, CONFLICTING, SUPERSEDED, LANGUAGE_NOT_SERVED, NO_SHARED_WORDS, OCR_QUOTE, LOW_OCR, REPEATED,
@@ -44,6 +45,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         PHASE_1_FAILED: "The keyword search of documents failed or took too long.",
         PHASE_LOWERED: "A simpler search is in use for a while, because the usual one failed or was too slow.",
         RETRIEVAL_DISABLED: "Search is switched off.",
+        STILL_INDEXING: "The documents are still being indexed; passages were found by their words alone.",
         REPEATED: "The same question was answered before, from the same version of the pages.",
         NEARLY_SPENT: "The budget is nearly spent; once it is, questions are refused until it is renewed.",
         CACHED: "Search is not available; this is the earlier answer to the same question.",

@@ -20,6 +20,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.artifacts.manifest import WORDS
 from rag_serving.config.sections import Retrieval
 from rag_serving.indexes.bm25 import best_of
 from rag_serving.indexes.protocols import ReaderView, Vector
@@ -49,6 +50,8 @@ def query_vector(view: ReaderView, embedder: Embedder, query: str) -> Vector:
         ModelError: the model does not answer, or is not the one that made the generation's vectors.
     """
     built = view.embedder
+    if built == WORDS:
+        return embedder.embed_query(query)  # sentences are compared with it
     if embedder.name != built.name:
         raise ModelError(
             f"the index was built with {built.name}, the configuration names {embedder.name}; run `citelock build`"
@@ -66,7 +69,7 @@ class DenseSearch:
     k: int
 
     def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
-        if context.vector is None:
+        if context.vector is None or context.view.embedder == WORDS:
             return ranking
         hits = context.view.dense(context.vector, self.k, context.among)
         return ranking.joined(Ranking.of_hits("dense", "dense_rank", hits))

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from rag_serving.artifacts.manifest import WORDS
 from rag_serving.indexes.protocols import Mask, ReaderView, Rows
 from rag_serving.models.protocols import Embedder
 from rag_serving.query.languages import is_of_pages, said_in
@@ -19,6 +20,7 @@ from rag_serving.query.parsing import read_query, with_synonyms
 from rag_serving.query.vocabulary import Names
 from rag_serving.records.answers import Ranker
 from rag_serving.records.decisions import Decision
+from rag_serving.records.flags import STILL_INDEXING
 from rag_serving.records.queries import Filters, Query
 from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, query_vector
 from rag_serving.retrieval.keyword.question import KeywordQuestion, QuestionReader
@@ -128,6 +130,8 @@ def search_candidates(view: ReaderView, embedder: Embedder, text: str, options: 
     if options.mode != "lexical":
         with trace.part("embed", DENSE_UNAVAILABLE):
             vector = query_vector(view, embedder, query.text)
+        if view.embedder == WORDS:
+            trace.raise_flag(STILL_INDEXING)
     stages, notes = candidate_stages(options), [] if len(view) else [NOTHING_READABLE]
     context = SearchContext(view, query, everything if inside is None else inside, holders, vector, options.rm3)
     rankings = run_stages(stages, context, Ranking(), trace)

@@ -21,6 +21,9 @@ from support.command_line import run
 from support.waiting import status_of, wait_until
 
 from rag_assets.build import folder as folder_index
+from rag_serving.access.principals import Principal
+from rag_serving.cli.opening import open_pipeline
+from rag_serving.cli.options import config_of
 
 ROOT = Path(__file__).parents[2]
 # Whatever the extras install cannot be imported.
@@ -37,25 +40,21 @@ sys.meta_path.insert(0, Lacking())
 from rag_serving.cli.main import main
 main()
 """
+QUESTION = "How many cranes has the harbour of Bergen number 11?"
 TOWNS = ["Aarhus", "Bergen", "Cork", "Delft", "Essen", "Faro", "Genoa", "Hull", "Izmir", "Jena"]
 
 
-def environment(**more: str) -> dict[str, str]:
+def started(*arguments: str | Path) -> subprocess.Popen[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CITELOCK_")}
-    return {**kept, "PYTHONPATH": str(ROOT), **more}
-
-
-def started(*arguments: str | Path, **more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", BASE, *map(str, arguments)]
+    command, environment = [sys.executable, "-c", BASE, *map(str, arguments)], {**kept, "PYTHONPATH": str(ROOT)}
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment(**more))
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
 
 
-def asked(folder: Path, question: str, **more: str) -> tuple[dict[str, object], str]:
+def asked(folder: Path, question: str, *options: str) -> tuple[dict[str, object], str]:
     """Return the answer to a question about a folder, and what was said on standard error."""
-    with started("ask", "--json", "--docs", folder, question, **more) as process:
-        out, err = process.communicate(timeout=240)
-    assert process.returncode == 0, err
+    code, out, err = run("ask", "--json", "--docs", str(folder), question, *options)
+    assert code == 0, err
     answer: dict[str, object] = json.loads(out)
     return answer, err
 
@@ -84,9 +83,12 @@ def write_folder(folder: Path, pages: int = 30) -> Path:
 
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object], str]:
-    """A folder after its first question, the answer, and what was said meanwhile."""
+    """A folder after its first question, the answer, and what was said meanwhile, with what the base installs."""
     folder = write_folder(tmp_path_factory.mktemp("docs") / "harbours")
-    return folder, *asked(folder, "How many cranes has the harbour of Bergen number 11?")
+    with started("ask", "--json", "--docs", folder, QUESTION) as process:
+        out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    return folder, json.loads(out), err
 
 
 @pytest.fixture
@@ -118,10 +120,10 @@ def test_the_second_question_embeds_nothing(indexed: tuple[Path, dict[str, objec
 def test_a_server_answers_from_the_folder_and_follows_what_another_process_indexes(copied: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    url, question = f"http://127.0.0.1:{port}", "How many cranes has the harbour of Bergen number 11?"
+    url = f"http://127.0.0.1:{port}"
 
     def served() -> str:
-        answer = httpx.post(f"{url}/v1/ask", json={"question": question}, timeout=60).raise_for_status().json()
+        answer = httpx.post(f"{url}/v1/ask", json={"question": QUESTION}, timeout=60).raise_for_status().json()
         return quotes(answer)
 
     with started("serve", "--docs", copied, "--port", str(port)) as process:
@@ -130,7 +132,7 @@ def test_a_server_answers_from_the_folder_and_follows_what_another_process_index
             assert "51 cranes" in served()
             page = copied / "Bergen-11.md"
             page.write_text(page.read_text("utf-8").replace("51 cranes", "88 cranes"), "utf-8")
-            asked(copied, question)
+            asked(copied, QUESTION)
             wait_until(lambda: "88 cranes" in served())
         finally:
             process.terminate()
@@ -139,7 +141,7 @@ def test_a_server_answers_from_the_folder_and_follows_what_another_process_index
 
 def test_what_was_made_of_an_index_that_is_gone_is_made_again(copied: Path) -> None:
     shutil.rmtree(copied / ".citelock" / "tenants")
-    answer, told = asked(copied, "How many cranes has the harbour of Bergen number 11?")
+    answer, told = asked(copied, QUESTION)
     assert "51 cranes" in quotes(answer)
     assert "texts embedded" in told
 
@@ -166,7 +168,7 @@ def test_only_what_changed_is_embedded_and_what_is_gone_is_not_cited(copied: Pat
     page = copied / "Bergen-11.md"
     page.write_text(page.read_text("utf-8").replace("51 cranes", "88 cranes"), "utf-8")
     (copied / "Cork-22.md").unlink()
-    answer, told = asked(copied, "How many cranes has the harbour of Bergen number 11?")
+    answer, told = asked(copied, QUESTION)
     assert "88 cranes" in quotes(answer)
     assert "51 cranes" not in quotes(answer)
     # It lies elsewhere than before: all its vectors are known but for this page's.
@@ -186,32 +188,86 @@ def known_texts(folder: Path) -> int:
     return int(count)
 
 
-def test_a_process_that_is_killed_loses_nothing_that_was_embedded(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "harbours", 300)
-    question = "How many cranes has the harbour of Bergen number 11?"
-    with started("ask", "--docs", folder, question) as process:
+def test_a_process_that_is_killed_has_answered_and_loses_nothing_that_was_embedded(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "harbours", 120)
+    with started("ask", "--docs", folder, QUESTION) as process:
         ends = time.monotonic() + 200
         while not known_texts(folder):
             assert process.poll() is None
             assert time.monotonic() < ends
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
-        process.communicate()
+        assert "51 cranes" in process.communicate()[0]
     kept = known_texts(folder)
-    assert 0 < kept < 300
-    answer, told = asked(folder, question)
+    assert 0 < kept < 120
+    answer, told = asked(folder, QUESTION)
+    assert (answer["flags"], answer["still_indexing"]) == (["still_indexing"], True)
     assert "51 cranes" in quotes(answer)
     assert int(re.findall(r"texts embedded \d+/(\d+)", told)[-1]) == known_texts(folder) - kept
 
 
 def test_of_two_at_once_one_waits_for_the_other(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "harbours")
-    question = "How many cranes has the harbour of Bergen number 11?"
-    both = [started("ask", "--docs", folder, question) for _ in range(2)]
-    told = [process.communicate(timeout=240) for process in both]
-    assert [process.returncode for process in both] == [0, 0], told
-    assert all("51 cranes" in out for out, _ in told)
+    with started("ask", "--docs", folder, QUESTION) as other:
+        wait_until(lambda: (folder / ".citelock" / "app.yaml").is_file())
+        _, out, err = run("ask", "--docs", str(folder), QUESTION)
+        told = [(out, err), other.communicate(timeout=240)]
+    assert all("51 cranes" in out for out, _ in told), told
     assert sum("texts embedded" in err for _, err in told) == 1
+
+
+@pytest.fixture
+def unindexed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that was never indexed, with more passages than a question waits for."""
+    monkeypatch.setattr(folder_index, "_FEW", 0)
+    return write_folder(tmp_path / "harbours")
+
+
+def test_the_first_answer_is_by_words_and_vectors_are_made_after_it(unindexed: Path) -> None:
+    answer, told = asked(unindexed, QUESTION)
+    assert (answer["flags"], answer["still_indexing"]) == (["still_indexing"], True)
+    assert "51 cranes" in quotes(answer)
+    assert told.index("making the vectors") < told.index("texts embedded")
+    again, told = asked(unindexed, QUESTION)
+    assert (again["flags"], again["citations"], told) == ([], answer["citations"], "")
+    code, out, err = run("receipt", "verify", str(answer["receipt_id"]), "--config", f"{unindexed}/.citelock/app.yaml")
+    assert code == 0, out + err
+
+
+def test_whoever_waits_is_answered_by_words_and_meaning(unindexed: Path) -> None:
+    answer, told = asked(unindexed, QUESTION, "--wait")
+    assert (answer["flags"], "making the vectors" in told) == ([], False)
+
+
+def test_what_runs_for_long_takes_vectors_over_when_they_are_made(unindexed: Path) -> None:
+    with open_pipeline(config_of(unindexed, None), None, asks=True) as pipeline:
+        answers = [pipeline.ask(Principal("docs"), QUESTION)]
+        wait_until(lambda: not answers.append(pipeline.ask(Principal("docs"), QUESTION)) and not answers[-1].flags)
+    assert answers[0].flags == ("still_indexing",)
+    assert answers[0].citations == answers[-1].citations
+
+
+def turn_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_turned_bit_is_told_and_the_index_made_again(copied: Path) -> None:
+    asked(copied, QUESTION)
+    home = copied / ".citelock"
+    files = [home / "secret", *(path for name in ("sources", "tenants") for path in (home / name).rglob("*"))]
+    for path in (path for path in files if path.is_file() and path.stat().st_size and "cache" not in path.parts):
+        turn_a_bit(path)
+        assert folder_index._is_altered(home), path
+        turn_a_bit(path)
+        assert not folder_index._is_altered(home), path
+    for name in ("sources/docs/pages.parquet", "tenants/docs/published.json", "tenants/docs/generations/*/*.npy"):
+        turn_a_bit(next(home.glob(name)))
+    answer, told = asked(copied, QUESTION)
+    assert ("51 cranes" in quotes(answer), answer["flags"]) == (True, [])
+    assert f"the index of {copied} was altered, and is made again" in told
+    assert asked(copied, QUESTION)[1] == ""
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/ten-minutes.md"])
@@ -221,9 +277,8 @@ def test_what_the_documents_say_is_so(page: str, tmp_path: Path) -> None:
     folder = tmp_path / arguments[2]
     folder.mkdir()
     (folder / "backups.md").write_text("# Backups\n\n## Time\n\nBackups are kept for 35 days.\n", "utf-8")
-    with started(*arguments[:2], folder, *arguments[3:]) as process:
-        out, err = process.communicate(timeout=240)
-    assert process.returncode == 0, err
+    code, out, err = run(*arguments[:2], str(folder), *arguments[3:])
+    assert code == 0, err
     assert "“Backups are kept for 35 days.”" in out
 
 
@@ -262,14 +317,10 @@ def test_a_folder_that_cannot_be_written_to_is_indexed_in_the_user_s_cache(
 
 
 def test_the_variables_of_another_installation_are_left_aside(
-    indexed: tuple[Path, dict[str, object], str], tmp_path: Path
+    indexed: tuple[Path, dict[str, object], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer, _ = asked(
-        indexed[0],
-        "How many cranes has the harbour of Bergen number 11?",
-        CITELOCK_HOME=str(tmp_path / "other"),
-        CITELOCK_INDEX__KIND="postgres",
-        CITELOCK_INDEX__URL="postgresql://nobody@127.0.0.1:1/none",
-    )
-    assert "51 cranes" in quotes(answer)
+    monkeypatch.setenv("CITELOCK_HOME", str(tmp_path / "other"))
+    monkeypatch.setenv("CITELOCK_INDEX__KIND", "postgres")
+    monkeypatch.setenv("CITELOCK_INDEX__URL", "postgresql://nobody@127.0.0.1:1/none")
+    assert "51 cranes" in quotes(asked(indexed[0], QUESTION)[0])
     assert not (tmp_path / "other").exists()
