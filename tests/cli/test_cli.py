@@ -248,17 +248,6 @@ def test_help_lists_every_command_without_loading_any() -> None:
     assert output[-1] == "[]"
 
 
-def test_asking_never_imports_dagster(config: str) -> None:
-    script = (
-        "import sys\nfrom rag_serving.cli.main import main\n"
-        "try: main()\nexcept SystemExit: "
-        "print([name for name in ('dagster', 'evals', 'rag_assets') if name in sys.modules])"
-    )
-    arguments = [sys.executable, "-c", script, "ask", QUESTION, "--config", config]
-    output = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
-    assert output.splitlines()[-1] == "[]"
-
-
 def test_interrupting_the_server_is_quiet(config: str) -> None:
     process = subprocess.Popen(
         [*CITELOCK, "serve", "--port", "0", "--config", config], stderr=subprocess.PIPE, text=True, env=os.environ
