@@ -2,8 +2,8 @@
 
 Belongs here: the files, the weights of forms. Does not belong here: the models (`train_answers`).
 
-The form of a question betrays its label (`../shared/data/reader/README.md`), so each question is weighted by the inverse
-propensity of its form.
+The form of a question betrays its label (`../shared/data/reader/README.md`), so each question is weighted by
+the inverse propensity of its form.
 """
 
 from __future__ import annotations
