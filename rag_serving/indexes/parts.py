@@ -18,7 +18,7 @@ from rag_serving.indexes.keyword_index import KeywordIndex
 from rag_serving.indexes.originals import Original
 from rag_serving.indexes.page_contents import DuplicateLocations
 from rag_serving.indexes.readable_rows import Readable
-from rag_serving.indexes.set_tables import NO_SETS, SetTablesOfReaders
+from rag_serving.indexes.set_tables import SetTablesOfReaders, no_sets
 
 Vector = NDArray[np.float32]  # [d]
 Mask = NDArray[np.bool_]  # [chunks]
@@ -73,4 +73,4 @@ class Parts(NamedTuple):
     sentences: SentenceSearch | None = None
     originals: Mapping[str, Original] = {}
     texts: Mapping[str, Read] = {}  # the columns that the chunk table has not
-    sets: Callable[[], SetTablesOfReaders] = lambda: NO_SETS
+    sets: Callable[[], SetTablesOfReaders] = no_sets

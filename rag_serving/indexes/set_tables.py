@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -131,8 +131,10 @@ class SetTablesOfReaders:
         return texts if np.array_equal(order, np.arange(len(texts))) else reordered(texts, order)
 
 
-NO_SETS = SetTablesOfReaders(pa.table({"readers": pa.array([], pa.string())}), lambda: None)
-"""The tables of a generation without facts."""
+@cache
+def no_sets() -> SetTablesOfReaders:
+    """Return the tables of a generation without facts; made when they are needed, because Arrow imports pandas then."""
+    return SetTablesOfReaders(pa.schema([("readers", pa.string())]).empty_table(), lambda: None)
 
 
 def sets_in_home(store: Store, manifest: Manifest) -> SetTablesOfReaders:
@@ -145,7 +147,7 @@ def sets_in_home(store: Store, manifest: Manifest) -> SetTablesOfReaders:
         facts = read_facts(store, manifest)
     except StoreError as error:
         _log.warning("questions about sets go the ordinary way: %s", error)
-        return NO_SETS
+        return no_sets()
     return SetTablesOfReaders(pa.concat_tables(chunks), lambda: facts)
 
 
