@@ -1,4 +1,4 @@
-"""Progress of a long step, for people: in Dagster's log, on a terminal, or as plain lines.
+"""Progress of a long step, for people: in Dagster's log, on a terminal, as plain lines, or on the web page.
 
 Belongs here: the listener, the frequency, and the reported rate and remaining time.
 Does not belong here: the steps.
@@ -13,9 +13,11 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from rag_assets.state.throughput import Throughput
+from rag_serving.documents.noted import NotedPages
 from rag_serving.escaping.targets import for_log
 
 EVERY_SECONDS = 3.0
+SHOWN_EVERY_SECONDS = 0.5
 
 
 class Advance(Protocol):
@@ -64,6 +66,30 @@ class SilentReporter:
 
     def track(self, what: str, log: Callable[[str], object]) -> Advance:  # noqa: ARG002
         return lambda done, total, share=None: None  # noqa: ARG005
+
+
+class ShownReporter:
+    """Tells another reporter, and operators who look at the first sync of a source."""
+
+    def __init__(self, reporter: Reporter, noted: NotedPages) -> None:
+        self._reporter, self._noted, self._step = reporter, noted, ""
+
+    def begin(self, partition: str, step: str) -> None:
+        self._step = step
+        self._noted.show(step)
+        self._reporter.begin(partition, step)
+
+    def track(self, what: str, log: Callable[[str], object]) -> Advance:
+        tell, shown = self._reporter.track(what, log), float("-inf")
+
+        def advance(done: int, total: int, share: float | None = None) -> None:
+            nonlocal shown
+            if (now := time.monotonic()) - shown >= SHOWN_EVERY_SECONDS:
+                shown = now
+                self._noted.show(self._step, done=done, total=total)
+            tell(done, total, share)
+
+        return advance
 
 
 class BarReporter:

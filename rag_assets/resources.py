@@ -14,7 +14,7 @@ from evals.evaluation.evaluate import EvaluationError
 from evals.evaluation.gold import GoldError
 from rag_assets.embedding_usage import DeadTextsError
 from rag_assets.making import Making
-from rag_assets.progress import Reporter
+from rag_assets.progress import Reporter, ShownReporter
 from rag_assets.publishing.arrange import BuildError
 from rag_assets.publishing.publish import PublishError
 from rag_assets.sources.base import SourceError
@@ -22,6 +22,7 @@ from rag_assets.state.locks import LockedError, locked, refresh_sources
 from rag_assets.steps.chunks.select import CollisionError
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config, ConfigError, load_config
+from rag_serving.documents.noted import NotedPages
 from rag_serving.escaping.redaction import redacted
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.models.protocols import ModelError
@@ -30,6 +31,8 @@ from rag_serving.shared_home import ObjectHomeError
 OVERRIDE_TAG = "citelock/override_gates"
 NOTED_TAG = "citelock/noted"
 """The tag of a sync for noted pages alone: how many they are."""
+SHOWN_TAG = "citelock/shown"
+"""The tag of the runs of a source's sync that operators look at: its key."""
 
 STEP_WAIT_SECONDS = 60.0
 """How long a step waits for another build's lock before it gives up."""
@@ -88,13 +91,19 @@ def of_tenant(partition: str, installation: Installation) -> tuple[str, Config, 
 def of_source_step(context: dg.AssetExecutionContext, installation: Installation, reporter: Reporter) -> Making:
     """Return what an asset of a source is made with."""
     key, config, store = of_source(context.partition_key, installation)
+    reporter = _shown(context, store, reporter)
     return Making(key, config, store, reporter, context.log, is_full(context), NOTED_TAG in context.run.tags)
 
 
 def of_tenant_step(context: dg.AssetExecutionContext, installation: Installation, reporter: Reporter) -> Making:
     """Return what an asset of a tenant is made with."""
     tenant, config, store = of_tenant(context.partition_key, installation)
-    return Making(tenant, config, store, reporter, context.log, is_full(context))
+    return Making(tenant, config, store, _shown(context, store, reporter), context.log, is_full(context))
+
+
+def _shown(context: dg.AssetExecutionContext, store: Store, reporter: Reporter) -> Reporter:
+    key = context.run.tags.get(SHOWN_TAG)
+    return ShownReporter(reporter, NotedPages(store.source(key))) if key else reporter
 
 
 def _configured(kind: str, key: str, known: Collection[str]) -> str:

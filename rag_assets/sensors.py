@@ -95,18 +95,21 @@ def register_partitions(context: dg.SensorEvaluationContext, config: Config) -> 
     name="ingest_uploads",
     job_name=ADD_DOCUMENTS,
     minimum_interval_seconds=1,
-    description="Starts `add_documents` for an upload inbox when a document was put in, replaced or deleted, and for a "
-    "wiki that told of changes. Leaves it to the process that waits for uploads, where there is one that is not busy "
-    "with another tenant's, and waits for a sync that is in flight.",
+    description="Starts `add_documents` for an upload inbox when a document was put in, replaced or deleted, for a "
+    "wiki that told of changes, and for a source that was just connected, which it registers. Leaves it to the process "
+    "that waits for uploads, where there is one that is not busy with another tenant's, and waits for a sync that is "
+    "in flight.",
 )
 def ingest_uploads(context: dg.SensorEvaluationContext, config: Config) -> Decision:
     store = Store(config.home)
     registered = context.instance.get_dynamic_partitions("sources")
-    waiting = {key: mark for key, mark in unseen_uploads(config, store).items() if key in registered}
+    unseen = unseen_uploads(config, store)
+    waiting = {key: mark for key, mark in unseen.items() if key in registered}
     is_watched = bool(waiting) and is_held(watching_folder(store))
     busy_with = _tenants_of_inboxes_process(context, config) if is_watched else frozenset()
     delayed = [key for key in waiting if busy_with and config.sources[key].tenant not in busy_with]
     now = time.time()
+    new = unseen.keys() - waiting.keys()
     taken, seen = uploads_to_take(waiting, read_uploads_seen(context.cursor), is_watched, now, delayed)
     syncing = _in_flight(context, "ingest", ADD_DOCUMENTS) if taken else frozenset()
     requests = [
@@ -123,6 +126,7 @@ def ingest_uploads(context: dg.SensorEvaluationContext, config: Config) -> Decis
         run_requests=requests,
         skip_reason=None if requests else dg.SkipReason(reason),
         cursor=json.dumps(seen),
+        dynamic_partitions_requests=[SOURCES.build_add_request(sorted(new))] if new else None,
     )
 
 

@@ -1,5 +1,5 @@
-"""From an upload inbox, or the pages that a wiki named in events, to the published generation in one process: `ingest`
-of the source, then `publish` for its tenant.
+"""From an upload inbox, the pages that a wiki named in events, or a source that was just connected, to the published
+generation in one process: `ingest` of the source, then `publish` for its tenant.
 
 Belongs here: the order of the two, and the job `add_documents` that a sensor starts. Does not belong here: the two jobs
 (`jobs`), the sensor (`sensors`), the process that waits for uploads (`build.inboxes`).
@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 import dagster as dg
 
+from rag_assets.monitoring.source_health import without_secrets
 from rag_assets.publishing.documents import note_stopped, settle_documents
 from rag_assets.publishing.narrowing import narrow_readers
-from rag_assets.resources import NOTED_TAG, STEP_WAIT_SECONDS, Installation, writing
+from rag_assets.resources import NOTED_TAG, SHOWN_TAG, STEP_WAIT_SECONDS, Installation, writing
 from rag_assets.runs import ProjectJobs, RunOptions, RunOutcome, mark_run
 from rag_assets.state.locks import locked
 from rag_assets.state.observed import attempts, published_inputs, wanted_inputs
@@ -20,6 +21,7 @@ from rag_assets.state.planning import tenants_to_publish
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.documents.noted import NotedPages
+from rag_serving.escaping.redaction import redacted
 from rag_serving.models import ModelError, open_embedder
 
 _log = logging.getLogger(__name__)
@@ -32,7 +34,7 @@ _TAGS = {STARTED_BY: JOB}
 
 @dataclass(frozen=True)
 class InboxBuild:
-    """One upload inbox or wiki, and the jobs that publish its news."""
+    """One source, and the jobs that publish its news."""
 
     config: Config
     source: str
@@ -49,11 +51,23 @@ class InboxBuild:
             LockedError: another build takes longer than a step waits.
             KeyboardInterrupt: a person stopped it.
         """
+        try:
+            outcomes = self._run()
+        except ModelError as error:
+            self._tell(str(error))
+            raise
+        for outcome in outcomes.values():
+            if outcome.error is not None:
+                self._tell(outcome.error)
+        return outcomes
+
+    def _run(self) -> dict[str, RunOutcome]:
         store, tenant = Store(self.config.home), self.config.sources[self.source].tenant
         noted = NotedPages(store.source(self.source))
         with locked(self.config, store.source(self.source), STEP_WAIT_SECONDS):
-            tags = {**self.options.tags, NOTED_TAG: mark} if (mark := noted.mark()) else self.options.tags
-            options = replace(self.options, tags=tags)
+            tags, mark = dict(self.options.tags), noted.mark()
+            tags |= {SHOWN_TAG: self.source} if noted.progress() else {}
+            options = replace(self.options, tags={**tags, NOTED_TAG: mark} if mark else tags)
             outcomes = {"ingest": self.jobs.run("ingest", self.source, self.instance, options)}
         if outcomes["ingest"].error is not None:
             return outcomes
@@ -62,13 +76,19 @@ class InboxBuild:
         with locked(self.config, store.tenant(tenant), STEP_WAIT_SECONDS):
             if self._is_due(store, tenant):
                 for _ in attempts(store, tenant):
-                    outcomes["publish"] = self.jobs.run("publish", tenant, self.instance, self.options)
+                    outcomes["publish"] = self.jobs.run("publish", tenant, self.instance, replace(options, tags=tags))
                 if outcomes["publish"].error is not None:
                     note_stopped(self.config, tenant)
             settle_documents(self.config, tenant)
         if not any(outcome.error for outcome in outcomes.values()):
             noted.forget()
         return outcomes
+
+    def _tell(self, error: str) -> None:
+        """Tell operators who look at the first sync of a source why it failed."""
+        settings, noted = self.config.sources[self.source], NotedPages(Store(self.config.home).source(self.source))
+        if noted.progress():
+            noted.show("failed", error=without_secrets(redacted(error), settings))
 
     def _is_due(self, store: Store, tenant: str) -> bool:
         try:

@@ -31,6 +31,7 @@ _COMMAND_S = 1.0  # that a command waits for a database that failed
 Kind = Literal[
     "question", "search", "selected_text", "document.uploaded", "document.deleted", "key.created", "key.revoked",
     "generation.rolled_back", "index.claims_signed", "gates.overridden", "user.forgotten", "phase.changed",
+    "source.connected",
     "audit.lost", "audit.cut", "audit.read", "audit.restarted",
 ]  # fmt: skip
 

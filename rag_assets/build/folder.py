@@ -105,6 +105,7 @@ def _written_config(folder: Path, home: Path) -> Path:
         "home": str(home),
         "tenants": {KEY: {}},
         "sources": {KEY: {"kind": "files", "tenant": KEY, "path": str(folder), "readers": "everyone"}},
+        "serving": {"connect": False},  # the folder is all there is
         "ingestion": {"dedup_threshold": 1},  # nearly the same is found by datasketch, which brings 125 MB
         "indexing": {"dense_search": "exact", "max_graph_chunks": 0, "sentence_vectors": "never"},
     }

@@ -1,7 +1,8 @@
 """`citelock init`: from five answers to a configuration, and what a first build of it would take.
 
 Belongs here: the questions, the text of the file, what is shown of the source. Does not belong here: whether a source
-can be read (`monitoring.source_health`), what a configuration may say (`rag_serving.config`).
+can be read (`monitoring.source_health`), what a configuration may say (`rag_serving.config`), the web page's form of
+the same (`connecting`).
 
 The file is written at the end, whole: a source that cannot be read, or Ctrl-C, leaves what was there.
 """
@@ -9,10 +10,13 @@ The file is written at the end, whole: a source that cannot be read, or Ctrl-C, 
 from __future__ import annotations
 
 import difflib
+import fcntl
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
 from itertools import islice
 from math import ceil
 from pathlib import Path
@@ -23,7 +27,8 @@ from urllib.parse import urlsplit
 import typer
 import yaml
 
-from rag_assets.monitoring.source_health import examine
+from rag_assets.monitoring.source_health import examine, without_secrets
+from rag_assets.sources.base import SourceError
 from rag_assets.sources.confluence.client import ConfluenceClient, in_path
 from rag_assets.sources.confluence.listing import DETAILS, LIST_LIMIT, SpaceScope, counted, list_ids
 from rag_assets.sources.confluence.source import open_client
@@ -31,11 +36,12 @@ from rag_assets.sources.confluence.transport import AccessRefused, ServerFault
 from rag_assets.sources.sites.trees import opened_tree
 from rag_assets.steps.readers import clauses, grants_of, in_words, space_readers
 from rag_serving.access.principals import EVERYONE
-from rag_serving.artifacts.store import write_bytes
+from rag_serving.artifacts.store import rewrite, write_bytes
+from rag_serving.cli.finding import Finding
 from rag_serving.cli.group import FAILED, UsageError
 from rag_serving.cli.printing import finding_line
 from rag_serving.config.loading import DEFAULT_CONFIG, Config, ConfigError, config_path, load_config, parse_config
-from rag_serving.config.sources import Confluence, Files, SiteSource
+from rag_serving.config.sources import Confluence, Files, SiteSource, Source
 from rag_serving.documents.kinds import kind_by_name
 from rag_serving.escaping.targets import for_terminal
 
@@ -52,6 +58,79 @@ _NOTES = {
     "auth": "names of environment variables; no secret stands here",
     "schedule": "cron in UTC; Dagster (`make up`) follows it",
 }
+
+
+@dataclass(frozen=True)
+class Given:
+    """What flags or a form say of a source."""
+
+    kind: str | None = None
+    url: str | None = None
+    space: str | None = None
+    path: str | None = None
+    readers: str | None = None
+    token_env: str | None = None
+    user_env: str | None = None
+    schedule: str | None = None
+    key: str | None = None
+
+
+class ShapeError(ConfigError):
+    """A file whose sources only a person can add to; `block` is what is to be put in."""
+
+    def __init__(self, file: Path, block: str) -> None:
+        super().__init__(
+            f"{file} is not changed: put the lines of the source below its `sources:`, with the tenant they are for"
+        )
+        self.block = block
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A configuration file with one more source. `before`: what it said when it was read; None: there was none."""
+
+    file: Path
+    key: str
+    before: str | None
+    text: str
+
+    @property
+    def config(self) -> Config:
+        """Return what the file is to say.
+
+        Raises:
+            ConfigError: it is not allowed.
+        """
+        return parse_config(yaml.safe_load(self.text), str(self.file))
+
+    @property
+    def diff(self) -> str:
+        """Return the change as a unified diff."""
+        before, after, name = (self.before or "").splitlines(), self.text.splitlines(), str(self.file)
+        return "\n".join(difflib.unified_diff(before, after, name, name, lineterm=""))
+
+    @property
+    def digest(self) -> str:
+        """Return what is another one when the file was changed."""
+        return sha256((self.before or "").encode()).hexdigest()
+
+    def write(self) -> None:
+        """Write the file whole; mode and owner of one that is there stay, and a link stays a link.
+
+        Raises:
+            ConfigError: somebody changed it meanwhile, or it cannot be written.
+        """
+        try:
+            if self.before is None and not self.file.exists():
+                write_bytes(self.file, self.text.encode())
+                return
+            with self.file.open("rb") as there:
+                fcntl.flock(there, fcntl.LOCK_EX)  # of two that add a source, the second sees what the first wrote
+                if self.before is None or self.file.read_bytes() != self.before.encode():
+                    raise ConfigError(f"{self.file} was changed meanwhile, and is left as it is: try again")
+                rewrite(self.file.resolve(), self.text.encode())
+        except OSError as error:
+            raise ConfigError(f"{self.file} cannot be written ({error.strerror})") from None
 
 
 def _answer(asks: bool, flag: str, given: str | None, question: str, default: str | None = None) -> str:
@@ -79,6 +158,7 @@ def command(
     token_env: Annotated[str | None, typer.Option("--token-env", help="Variable with the token, or none.")] = None,
     user_env: Annotated[str | None, typer.Option("--user-env", help="Variable with the user, on Cloud.")] = None,
     schedule: Annotated[str | None, typer.Option("--schedule", help="Cron of the syncs in UTC, or none.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="Key of the source; default: by space or folder.")] = None,
     config: Annotated[Path | None, typer.Option("--config", help="File to write.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: take the defaults.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Change a file that is there without asking.")] = False,
@@ -94,31 +174,24 @@ def command(
     before the file is written. Secrets stay in the environment: the file names their variables.
     """
     asks = _is_terminal() and not yes
-    chosen = _answer(asks, "--kind", kind, "What is it: confluence, docs or files")
-    if chosen not in _KINDS:
-        raise UsageError(f"--kind is confluence, docs or files, not {chosen!r}")
-    if chosen == "confluence":
-        source = _confluence(asks, url, space, readers, token_env, user_env)
-    else:
-        source = {"path": _answer(asks, "--path", path, "Folder or zip")}
-        source |= {"base_url": _address(url)} if url else {}
-        source["readers"] = _readers(asks, readers, None)
-    usual = "*/15 * * * *" if chosen == "confluence" else "none"
-    ticks = _answer(asks, "--schedule", schedule, "Sync by cron (UTC), or none", usual)
-    source |= {} if ticks == "none" else {"schedule": ticks}
+    given = Given(kind, url, space, path, readers, token_env, user_env, schedule, key)
+    chosen, source = source_of(given, asks)
     default = str(config_path())
     file = Path(_answer(asks, "--config", str(config) if config else None, "File to write", default))
-    key = _key(source.get("space") or Path(source["path"]).name, chosen)
-    before = file.read_text(encoding="utf-8") if file.exists() else None
-    text = _new_file(file, key, chosen, source) if before is None else _with_source(before, file, key, chosen, source)
-    settings = parse_config(yaml.safe_load(text), str(file))
-    is_well = _look(settings, key)
-    if before is not None:
-        lines = difflib.unified_diff(before.splitlines(), text.splitlines(), str(file), str(file), lineterm="")
-        typer.echo(for_terminal("\n".join(lines)))
-    if not _may_write(asks, file, is_well, before is None or force):
+    try:
+        edit = edit_of(file, key_of(given, chosen, source), chosen, source)
+    except ShapeError as error:
+        typer.echo(for_terminal(error.block.rstrip("\n")))
+        raise ConfigError(str(error)) from None
+    finding, extent = look_at(edit.config, edit.key)
+    typer.echo(finding_line(finding))
+    for line in extent.lines() if extent else ():
+        typer.echo(f"      {for_terminal(line)}")
+    if edit.before is not None:
+        typer.echo(for_terminal(edit.diff))
+    if not _may_write(asks, file, finding.state != "fail", edit.before is None or force):
         raise typer.Exit(FAILED)
-    write_bytes(file, text.encode())
+    edit.write()
     named = "" if str(file) == default else f" --config {quote(str(file))}"
     typer.echo(for_terminal(f"{file} is written. Next: citelock build{named}"))
 
@@ -137,23 +210,45 @@ def _may_write(asks: bool, file: Path, is_well: bool, may_change: bool) -> bool:
     return is_well
 
 
-def _confluence(
-    asks: bool, url: str | None, space: str | None, readers: str | None, token: str | None, user: str | None
-) -> dict[str, Any]:
-    address = _answer(asks, "--url", url, "Address of the Confluence, such as https://acme.atlassian.net/wiki")
+def source_of(given: Given, asks: bool = False) -> tuple[str, dict[str, Any]]:
+    """Return which kind of source is meant, and what the file says of it.
+
+    `asks`: a person answers what is not given.
+
+    Raises:
+        UsageError: something is missing, or cannot be used.
+    """
+    kind = _answer(asks, "--kind", given.kind, "What is it: confluence, docs or files")
+    if kind not in _KINDS:
+        raise UsageError(f"--kind is confluence, docs or files, not {kind!r}")
+    if kind == "confluence":
+        source = _confluence(asks, given)
+    else:
+        source = {"path": _answer(asks, "--path", given.path, "Folder or zip")}
+        source |= {"base_url": _address(given.url)} if given.url else {}
+        source["readers"] = _readers(asks, given.readers, None)
+    usual = "*/15 * * * *" if kind == "confluence" else "none"
+    ticks = _answer(asks, "--schedule", given.schedule, "Sync by cron (UTC), or none", usual)
+    return kind, source | ({} if ticks == "none" else {"schedule": ticks})
+
+
+def _confluence(asks: bool, given: Given) -> dict[str, Any]:
+    address = _answer(asks, "--url", given.url, "Address of the Confluence, such as https://acme.atlassian.net/wiki")
     page = _PAGE_ADDRESS.fullmatch(address)  # of a page or a space, as a browser shows it
     address = _address(page[1] if page else address).rstrip("/")
     is_cloud = (urlsplit(address).hostname or "").endswith(".atlassian.net")
     if is_cloud and not urlsplit(address).path:
         address += "/wiki"
-    key = _answer(asks, "--space", space, "Key of the space", page[2] if page else None)
-    source: dict[str, Any] = {"base_url": address, "space": key, "readers": _readers(asks, readers, "from_source")}
-    token = _answer(asks, "--token-env", token, "Environment variable that has the token, or none", "CONFLUENCE_TOKEN")
+    key = _answer(asks, "--space", given.space, "Key of the space", page[2] if page else None)
+    who = _readers(asks, given.readers, "from_source")
+    source: dict[str, Any] = {"base_url": address, "space": key, "readers": who}
+    question = "Environment variable that has the token, or none"
+    token = _answer(asks, "--token-env", given.token_env, question, "CONFLUENCE_TOKEN")
     if token == "none":
         return source
     auth = {"kind": "bearer", "token_env": token}
-    if is_cloud or user:
-        name = _answer(asks, "--user-env", user, "Environment variable that has the user", "CONFLUENCE_USER")
+    if is_cloud or given.user_env:
+        name = _answer(asks, "--user-env", given.user_env, "Environment variable that has the user", "CONFLUENCE_USER")
         auth = {"kind": "basic", "user_env": name, "token_env": token}
     if not all(_VARIABLE.fullmatch(name) for key, name in auth.items() if key != "kind"):
         raise UsageError("--token-env and --user-env take names of environment variables, in capitals, no secrets")
@@ -172,6 +267,11 @@ def _readers(asks: bool, given: str | None, default: str | None) -> str | list[s
     question = "Who may read it: everyone, or a list such as group:staff,user:ann"
     said = _answer(asks, "--readers", given, question + (", or from_source" if default else ""), default)
     return said if said in ("everyone", "from_source") else [one.strip() for one in said.split(",")]
+
+
+def key_of(given: Given, kind: str, source: dict[str, Any]) -> str:
+    """Return the key that somebody chose, or one by the space or folder."""
+    return given.key or _key(source.get("space") or Path(source["path"]).name, kind)
 
 
 def _key(name: str, kind: str) -> str:
@@ -196,56 +296,81 @@ def _new_file(file: Path, key: str, kind: str, source: dict[str, Any]) -> str:
     return f"{head}home: {home}\n\ntenants:\n  main: {{}}\n\nsources:\n{_block(key, kind, 'main', source)}"
 
 
-def _with_source(before: str, file: Path, key: str, kind: str, source: dict[str, Any]) -> str:
+def edit_of(file: Path, key: str, kind: str, source: dict[str, Any], tenant: str | None = None) -> Edit:
     """Return a file with one more source on top of its sources; everything else stays as it is.
 
+    `tenant`: whose it is; None: the only one's.
+
     Raises:
-        ConfigError: that does not give what was there and the source; the source is printed, to be put in by hand.
+        UsageError: the file has such a key.
+        ShapeError: only a person can put it in.
+        ConfigError: the file is not usable, before or after.
     """
-    settings = load_config(file)
+    if not file.exists():
+        return Edit(file, key, None, _new_file(file, key, kind, source))
+    settings, before = load_config(file), file.read_bytes().decode()
     if key in settings.sources:
-        raise UsageError(f"{file} has a source {key!r} already: edit it there, or name another file with --config")
-    known, tenants = yaml.safe_load(before) or {}, list(settings.tenants)
+        raise UsageError(f"{file} has a source {key!r} already: give another one with --key, or edit it there")
+    known, tenants = yaml.safe_load(before) or {}, [tenant] if tenant else list(settings.tenants)
     block = _block(key, kind, tenants[0] if len(tenants) == 1 else "TENANT", source)
     text = re.sub(r"^sources:[ \t]*(#.*)?\n", lambda line: line[0] + block, before, count=1, flags=re.MULTILINE)
     wanted = {**known, "sources": {**(known.get("sources") or {}), **yaml.safe_load(block)}}
     with suppress(yaml.YAMLError):
         if len(tenants) == 1 and yaml.safe_load(text) == wanted:
-            return text
-    typer.echo(for_terminal(block.rstrip("\n")))
-    raise ConfigError(f"{file} is not changed: put the lines above below its `sources:`, with the tenant they are for")
+            return Edit(file, key, before, text)
+    raise ShapeError(file, block)
 
 
-def _look(config: Config, key: str) -> bool:
-    """Show whether the source can be read and what a build would take; return whether it can."""
-    one = config.model_copy(update={"sources": {key: config.sources[key]}})
+@dataclass(frozen=True)
+class Extent:
+    """How much a source has, who may read it, and what a first build takes.
+
+    `restricted`: of `listed` pages those that not all of `readers` may read.
+    """
+
+    pages: int
+    readers: str
+    listed: int
+    restricted: int
+
+    @property
+    def minutes(self) -> int:
+        return ceil(self.pages * _CHUNKS_PER_PAGE / _CHUNKS_PER_S / 60)
+
+    @property
+    def megabytes(self) -> int:
+        return ceil(self.pages * _CHUNKS_PER_PAGE * _KB_PER_CHUNK / 1000)
+
+    def lines(self) -> Iterator[str]:
+        """Yield it in words."""
+        narrower = f"; {self.restricted:,} of the first {self.listed:,} are restricted further" if self.listed else ""
+        yield f"{self.pages:,} page{'s' * (self.pages != 1)}, readable for {self.readers}{narrower}"
+        yield f"a first build takes about {self.minutes:,} min and {self.megabytes:,} MB"
+
+
+def look_at(config: Config, key: str) -> tuple[Finding, Extent | None]:
+    """Return whether a source can be read, and what it has."""
+    source = config.sources[key]
+    one = config.model_copy(update={"sources": {key: source}})
     found = next(finding for finding in examine(one) if finding.name == f"source {key}")
-    typer.echo(finding_line(found))
-    if found.state == "fail":
-        return False
-    for line in _told(one, key):
-        typer.echo(f"      {for_terminal(line)}")
-    return True
+    try:
+        return found, None if found.state == "fail" else _extent(source, key)
+    except SourceError as error:
+        return Finding(found.name, "fail", without_secrets(str(error), source)), None
 
 
-def _told(config: Config, key: str) -> Iterator[str]:
-    """Yield how much there is and who may read it, and what a first build takes."""
-    source, permissions, narrower, count = config.sources[key], None, "", 0
+def _extent(source: Source, key: str) -> Extent:
+    permissions, count, listed, restricted = None, 0, 0, 0
     if isinstance(source, Confluence):
         with open_client(source) as client:
             count, listed, restricted = _survey(client, source)
             if source.readers == "from_source":
                 answer = client.get(f"rest/api/space/{in_path(source.space)}", {"expand": "permissions"})
                 permissions = answer.get("permissions")
-        narrower = f"; {restricted:,} of the first {listed:,} are restricted further" if listed else ""
     elif isinstance(source, Files | SiteSource) and source.path:
         with opened_tree(source.path, key, source.max_file_bytes) as tree:
             count = sum(kind_by_name(name) is not None for name in tree.names)
-    who = in_words(clauses(space_readers(source.readers, permissions)))
-    yield f"{count:,} pages, readable for {who}{narrower}"
-    chunks = count * _CHUNKS_PER_PAGE
-    minutes, megabytes = chunks / _CHUNKS_PER_S / 60, chunks * _KB_PER_CHUNK / 1000
-    yield f"a first build takes about {ceil(minutes):,} min and {ceil(megabytes):,} MB"
+    return Extent(count, in_words(clauses(space_readers(source.readers, permissions))), listed, restricted)
 
 
 def _survey(client: ConfluenceClient, source: Confluence) -> tuple[int, int, int]:

@@ -28,7 +28,7 @@ from rag_serving.artifacts.schema import SELECTED_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_json
 from rag_serving.config.loading import Config
 from rag_serving.documents.inbox import inboxes_of
-from rag_serving.documents.noted import noted_pages
+from rag_serving.documents.noted import NotedPages
 from rag_serving.indexes.integrity import Damage, Depth, find_damage, publication_fault
 
 if TYPE_CHECKING:
@@ -111,9 +111,9 @@ def source_facts(config: Config, store: Store, key: str, fingerprint: str | None
 
 
 def unseen_uploads(config: Config, store: Store) -> dict[str, str]:
-    """Return the upload inboxes with work for a sync, and the wikis that announced pages, each with a mark that differs
-    for other work."""
-    waiting = {key: mark for key, noted in noted_pages(config).items() if (mark := noted.mark())}
+    """Return the upload inboxes with work for a sync, the wikis that announced pages, and the sources that were just
+    connected, each with a mark that differs for other work."""
+    waiting = {key: mark for key in config.sources if (mark := NotedPages(store.source(key)).mark())}
     for tenant in config.tenants:
         for inbox in inboxes_of(config, tenant):
             settings, folder = config.sources[inbox.key], store.source(inbox.key)

@@ -303,6 +303,8 @@ ROUTES: Mapping[str, Access] = {
     "GET /v1/status": "operator",
     "POST /v1/generations/rollback": "operator",
     "POST /v1/phase": "operator",
+    "POST /v1/sources": "operator",
+    "POST /v1/sources/check": "operator",
     "GET /v1/audit": "auditor",
 }
 """The route as it is written, and who may call it; the files of the web page are public."""

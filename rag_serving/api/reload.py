@@ -116,6 +116,11 @@ class Reload:
         self.waiting: tuple[str, ...] = ()
 
     @property
+    def path(self) -> Path:
+        """The file that is followed."""
+        return self._file.path
+
+    @property
     def problem(self) -> str | None:
         """Why the file's current content is not in force; None if it is."""
         with suppress(OSError):

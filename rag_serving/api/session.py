@@ -27,6 +27,7 @@ from rag_serving.api.wire import RequestError
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.config.loading import Config
 from rag_serving.documents.inbox import inboxes_of
+from rag_serving.plugins import ROUTES, loaded
 
 MAX_SIGN_IN_BYTES = 16_384
 MAX_TOKEN_CHARS = 8192
@@ -120,6 +121,13 @@ def _may_upload(config: Config, reader: dict[str, Any] | None) -> bool:
     return reader is not None and "editor" in reader["roles"] and bool(inboxes_of(config, reader["tenant"] or ""))
 
 
+def may_connect(config: Config) -> bool:
+    """Return whether operators may connect sources: what reads them is installed, and the configuration is theirs."""
+    is_local = config.serving.auth == "loopback"
+    is_allowed = is_local if config.serving.connect is None else config.serving.connect
+    return is_allowed and (is_local or len(config.tenants) == 1) and "connect" in loaded(ROUTES)
+
+
 def _named(caller: Principal) -> dict[str, Any]:
     return {"user": caller.user, "tenant": caller.tenant, "tenants": [], "roles": sorted(caller.roles)}
 
@@ -143,6 +151,7 @@ def _answer(config: Config, reader: dict[str, Any] | None, session: Session | No
             "feedback": config.telemetry.enabled,
             "documents": _may_upload(config, reader),
             "notices": config.monitoring.sends_notices,
+            "connect": reader is not None and "operator" in reader["roles"] and may_connect(config),
         },
     }
     return JSONResponse(content, headers=_NO_STORE)

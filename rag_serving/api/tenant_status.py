@@ -4,7 +4,7 @@ Belongs here: composing it in words, and as Prometheus series that are read on d
 Does not belong here: routes (`operations`), overdue sources (`config.freshness`), counters of processes
 (`telemetry.metrics`).
 
-Nothing here names a page, an address or a credential.
+Nothing here names a page, an address or a credential, but why the first sync of a source failed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from rag_serving.artifacts.sync_times import read_sync_time
 from rag_serving.ask import Pipeline
 from rag_serving.config.freshness import judge
 from rag_serving.config.loading import Config
+from rag_serving.documents.noted import NotedPages
 from rag_serving.escaping.redaction import redacted
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.served import DatedPages, source_pages
@@ -128,10 +129,11 @@ def published_at(store: Store, tenant: str, generation_id: str) -> str | None:
 
 @dataclass(frozen=True)
 class SourceState:
-    """The time of a source's last full sync; None if it is unknown here."""
+    """The time of a source's last full sync; None if it is unknown here. `sync`: how far its first one is."""
 
     last_sync: datetime | None
     overdue: bool | None
+    sync: Mapping[str, Any] | None = None
 
 
 def source_states(config: Config, tenant: str, now: datetime) -> dict[str, SourceState]:
@@ -144,11 +146,11 @@ def source_states(config: Config, tenant: str, now: datetime) -> dict[str, Sourc
 
 
 def _source_state(config: Config, store: Store, key: str, now: datetime) -> SourceState:
-    synced = read_sync_time(store, key)
+    synced, sync = read_sync_time(store, key), NotedPages(store.source(key)).progress()
     if synced is None:
-        return SourceState(None, None if config.index.kind != "disk" and not store.source(key).exists() else True)
+        return SourceState(None, None if config.index.kind != "disk" and not store.source(key).exists() else True, sync)
     judged = judge(config.sources[key], config.monitoring, now, last_sync=synced, known_since=synced)
-    return SourceState(synced, judged.overdue)
+    return SourceState(synced, judged.overdue, sync)
 
 
 def _sources(config: Config, tenant: str, pages: Mapping[str, DatedPages], now: datetime) -> list[dict[str, Any]]:
@@ -167,6 +169,7 @@ def _source(config: Config, key: str, found: DatedPages, state: SourceState | No
         "last_sync": synced.isoformat(timespec="seconds") if synced else None,
         "newest_page": found.newest.isoformat(timespec="seconds") if found.newest else None,
         "overdue": state.overdue if state and synced else None,
+        "sync": state.sync if state else None,
     }
 
 

@@ -290,6 +290,15 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
+def rewrite(path: Path, content: bytes) -> None:
+    """Write a file that is there atomically; it keeps its mode and owner."""
+    with _replacing(path) as temporary:
+        there = path.stat()
+        os.chown(temporary, there.st_uid, there.st_gid)
+        temporary.chmod(stat.S_IMODE(there.st_mode))
+        temporary.write_bytes(content)
+
+
 def commit_folder(folder: Path, target: Path) -> None:
     """Make a finished folder visible under its final name in one rename, its files safely on disk first."""
     for file in sorted(folder.rglob("*")):

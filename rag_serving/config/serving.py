@@ -63,6 +63,9 @@ class Serving(Section):
     public_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
     """Address where users reach the API. With https the session cookie is sent over https only, whatever a proxy
     uses."""
+    connect: bool | None = None
+    """Whether operators may connect sources on the web page. They can then let the server read each folder and reach
+    each host that it can. null: only if `auth` is loopback. With several tenants only if `auth` is loopback."""
     check_proxy: CheckProxy | None = None
     """Server whose answers `/proxy/v1` checks against the pages; its keys are [below](#servingcheck_proxy)."""
     groups: Literal["claims", "synced"] = "claims"

@@ -1,7 +1,9 @@
-"""Pages that a wiki named in events: noted by whoever serves, until a sync has read them.
+"""Pages that a wiki named in events, and sources that were just connected: noted by whoever serves, until a sync has
+read them.
 
 Belongs here: the notes, empty files named by the page, which survive the process that wrote them; how many there may
-be. Does not belong here: events (`api.hooks`), what is read for a note (`rag_assets.sources.confluence`).
+be; how far a sync of everything is. Does not belong here: events (`api.hooks`), what is read for a note
+(`rag_assets.sources.confluence`).
 
 A note says where to look, and nothing of what is there: the same page is noted once however often it is named.
 """
@@ -13,8 +15,9 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
-from rag_serving.artifacts.store import Store, write_bytes
+from rag_serving.artifacts.store import Store, StoreError, read_json, write_bytes, write_json
 from rag_serving.config.loading import Config
 from rag_serving.config.sources import Confluence
 
@@ -31,6 +34,7 @@ class NotedPages:
     def __init__(self, source: Path) -> None:
         """`source`: the folder of the source (`Store.source`)."""
         self._new, self._taken = source / "noted", source / "noted" / "taken"
+        self._progress = self._new / "progress.json"
 
     def note(self, page_ids: Collection[str]) -> None:
         """Note pages by id, or EVERYTHING.
@@ -62,6 +66,20 @@ class NotedPages:
     def forget(self) -> None:
         """Forget what was taken: it was read."""
         self._remove(_names(self._taken))
+        self._progress.unlink(missing_ok=True)
+
+    def show(self, step: str, **more: object) -> None:
+        """Tell operators how far a sync of everything is: `done` of `total`, or the `error` that ended it."""
+        write_json(self._progress, {"step": step, **more})
+
+    def progress(self) -> Mapping[str, Any] | None:
+        """Return how far a sync of everything is; None where none is due."""
+        with suppress(StoreError):
+            return read_json(self._progress) if self._progress.exists() else self._waiting()
+        return None
+
+    def _waiting(self) -> Mapping[str, Any] | None:
+        return {"step": "waiting"} if EVERYTHING in _names(self._new) | _names(self._taken) else None
 
     def mark(self) -> str | None:
         """Return how much is noted, with a digest that is another one for other notes; None where nothing is."""

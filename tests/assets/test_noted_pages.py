@@ -140,6 +140,40 @@ def test_a_storm_and_a_sync_of_the_whole_list_the_space_and_leave_no_note(
     assert {f"Crane {one}" in texts(wiki) for one in (2, 7)} == {False}
 
 
+def test_a_source_that_was_just_connected_is_synced_and_shows_how_far_it_is_or_why_it_failed(
+    wiki: Wiki, site: StandIn, watch: InboxWatch, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eng = {"kind": "confluence", "tenant": "demo", "base_url": site.url, "space": "HQ", "max_requests_per_s": 1000}
+    gone_folder = {"kind": "docs_folder", "tenant": "demo", "path": "/nowhere"}
+    wiki.configure(sources={"hq": {**eng, "readers": "everyone"}, "gone": gone_folder})
+    site.site.put(page(90, body="<p>Crane 90 lifts 99 tons.</p>", space="HQ"))
+    shown, show = list[str](), NotedPages.show
+    steps = lambda notes, step, **more: (shown.append(step), show(notes, step, **more))  # noqa: E731
+    monkeypatch.setattr(NotedPages, "show", steps)
+    hq, gone = (NotedPages(Store(wiki.home).source(key)) for key in ("hq", "gone"))
+    assert (hq.progress(), watch.look()) == (None, [])
+    hq.note({EVERYTHING})
+    assert hq.progress() == {"step": "waiting"}
+    result = ingest_uploads(
+        dg.build_sensor_context(instance=instance), installation=Installation(config_path=str(wiki.config_path))
+    )
+    assert isinstance(result, dg.SensorResult)  # it waits neither for the schedule nor for another sensor
+    assert [one.partition_keys for one in result.dynamic_partitions_requests or ()] == [["hq"]]
+    monkeypatch.setattr("rag_assets.build.inboxes.LOOK_CLOSELY_EVERY_S", 0.0)
+    assert watch.look() == ["hq"]
+    assert "99 tons" in texts(wiki)
+    assert (hq.progress(), hq.mark()) == (None, None)
+    order = [step for place, step in enumerate(shown) if step not in shown[:place]]
+    assert order[:3] == ["pages", "sections", "chunks"]
+    assert order[-1] == "publish"
+    assert {"embeddings", "generation"} <= set(order)
+    gone.note({EVERYTHING})
+    assert watch.look() == ["gone"]
+    assert (gone.progress() or {})["step"] == "failed"
+    assert "/nowhere" in (gone.progress() or {})["error"]
+    assert {run.tags.get("citelock/shown") for run in instance.get_runs()} == {"hq", "gone"}
+
+
 def test_the_sensor_starts_a_run_for_each_time_that_pages_are_noted(wiki: Wiki, instance: dg.DagsterInstance) -> None:
     installation = Installation(config_path=str(wiki.config_path))
     register(instance, load_config(wiki.config_path))

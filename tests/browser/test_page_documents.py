@@ -6,16 +6,23 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import dagster as dg
 import pytest
 from playwright.sync_api import FilePayload, Locator, Page, Route, expect
 from sources.pdf_writer import pdf
+from sources.stand_in_confluence import TOKEN, USER, StandIn
+from sources.stand_in_site import page as wiki_page
 from support.building import build
 from support.envelopes import Wiki
 from support.running import running
 from web_page import Complaints, ask, axe_violations, overflow
 
+from rag_assets.build.inboxes import InboxWatch
 from rag_serving.api.app import create_app
+from rag_serving.api.reload import ConfigFile
+from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import load_config
+from rag_serving.documents.noted import NotedPages
 
 pytestmark = pytest.mark.browser
 
@@ -42,7 +49,8 @@ def wiki(tmp_path_factory: pytest.TempPathFactory) -> Wiki:
 
 @pytest.fixture(scope="module")
 def address(wiki: Wiki) -> Iterator[str]:
-    with running(create_app(load_config(wiki.config_path))) as address:
+    config = load_config(wiki.config_path)
+    with running(create_app(config, file=ConfigFile(wiki.config_path, config.serving))) as address:
         yield address
 
 
@@ -130,6 +138,83 @@ def test_a_document_is_put_in_published_read_replaced_and_deleted(
     sources = documents.get_by_role("group", name="Sources").get_by_role("rowheader")
     assert [text.split()[0] for text in sources.all_inner_texts()] == ["eng", "uploads"]
     assert axe_violations(documents) == []
+
+
+def sync_beside(wiki: Wiki) -> None:
+    """What the process that waits for uploads does, in another thread."""
+
+    def look() -> None:
+        with dg.DagsterInstance.ephemeral() as instance:
+            assert InboxWatch(wiki.config_path, instance).look() == ["hq"]
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(look).result()
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    monkeypatch.setenv("CONFLUENCE_USER", USER)
+    monkeypatch.setenv("CONFLUENCE_TOKEN", TOKEN)
+    with StandIn("cloud") as site:
+        site.require("basic")
+        crane = "<p>The crane of the western quay lifts ninety tons.</p>"
+        site.site.put(*(wiki_page(number, f"Crane {number}", body=crane, space="HQ") for number in (1, 2)))
+        site.site.put(wiki_page(3, "Salaries", space="HQ", groups=["hr"]))
+        yield site
+
+
+def test_a_source_is_connected_and_its_first_sync_is_seen(
+    page: Page, address: str, wiki: Wiki, site: StandIn, picture_in: Callable[[Page, str], None]
+) -> None:
+    complaints = Complaints(page)
+    page.goto(f"{address}/status")
+    page.get_by_role("button", name="Connect a source").press("Enter")
+    dialog = page.get_by_role("dialog", name="Connect a source")
+    dialog.get_by_label("Address").fill(site.url)
+    dialog.get_by_label("Key of the space").fill("HQ")
+    dialog.get_by_label("Environment variable with the token").fill("s3cr3t")
+    dialog.get_by_label("Who may read it").select_option("everyone")
+    dialog.get_by_role("button", name="Test connection").press("Enter")
+    expect(dialog.get_by_role("alert")).to_contain_text("names of environment variables")
+    dialog.get_by_label("Environment variable with the token").fill("CONFLUENCE_TOKEN")
+    assert axe_violations(page) == []
+    picture_in(page, "connect-form")
+    page.set_viewport_size({"width": 320, "height": 640})
+    assert overflow(page) <= 0
+    picture_in(page, "connect-narrow")
+    page.set_viewport_size({"width": 1280, "height": 860})
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_text("restrictions of pages can be read")).to_be_visible()
+    expect(dialog.locator(".facts")).to_contain_text("1 of 3")
+    expect(dialog.get_by_role("group", name="Change of the configuration")).to_contain_text("+  hq:")
+    assert axe_violations(page) == []
+    picture_in(page, "connect-test")
+    dialog.get_by_role("button", name="Back").click()
+    expect(dialog.get_by_label("Key of the space")).to_have_value("HQ")  # what was said is kept
+    page.emulate_media(color_scheme="dark")
+    dialog.get_by_role("button", name="Test connection").click()
+    dialog.get_by_role("button", name="Write and sync").click()
+    expect(dialog).to_contain_text("citelock build hq")
+    NotedPages(Store(wiki.home).source("hq")).show("pages", done=1, total=3)
+    expect(dialog.get_by_role("listitem").filter(has_text="Reading pages")).to_contain_text("1 of 3")
+    assert axe_violations(page) == []
+    picture_in(page, "connect-sync")
+    sync_beside(wiki)
+    expect(dialog).to_contain_text("3 pages can be cited.")
+    picture_in(page, "connect-done")
+    dialog.get_by_role("button", name="Ask").click()
+    expect(ask(page, "How much does the crane of the western quay lift?")).to_contain_text("ninety tons")
+    page.get_by_role("button", name="Settings").click()
+    page.get_by_role("menuitemradio", name="Deutsch").click()
+    page.get_by_role("link", name="Zustand").click()
+    page.get_by_role("button", name="Quelle anschließen").click()
+    page.get_by_role("dialog").get_by_label("Dateien").check()
+    expect(page.get_by_label("Wer sie lesen darf")).to_have_value("")  # nothing is open unless somebody says so
+    expect(page.get_by_label("Abgleich")).to_have_value("none")
+    picture_in(page, "connect-german")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Quelle anschließen")).to_be_focused()
+    assert complaints.lines == []
 
 
 def test_what_is_not_taken_says_why(documents: Page) -> None:

@@ -219,7 +219,7 @@ def test_no_at_a_terminal_leaves_the_file(folder: Path, monkeypatch: pytest.Monk
     assert list(load_config(folder / "app.yaml").sources) == ["docs", "s"]
 
 
-@pytest.mark.parametrize("moment", ["rag_assets.build.init._look", "pathlib.Path.replace"])
+@pytest.mark.parametrize("moment", ["rag_assets.build.init.look_at", "pathlib.Path.replace"])
 def test_ctrl_c_leaves_no_half_file(moment: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt

@@ -137,7 +137,7 @@ export interface Session {
   csrf: string | null;
   expires_at: string | null;
   limits: { question_chars: number; selection_chars: number; document_bytes?: number };
-  features: { feedback: boolean; documents: boolean; notices: boolean };
+  features: { feedback: boolean; documents: boolean; notices: boolean; connect: boolean };
 }
 
 export interface FilterChoices {
@@ -318,6 +318,8 @@ export interface ServerStatus {
     last_sync: string | null;
     newest_page: string | null;
     overdue: boolean | null;
+    /** How far its first sync is. */
+    sync: { step: string; done?: number; total?: number; error?: string } | null;
   }[];
   phase: { enabled: boolean; phase: number };
   features: Record<string, boolean>;
@@ -325,6 +327,17 @@ export interface ServerStatus {
   degraded: string[];
   models: { embedder: string | null; generator: string | null; reranker: string | null };
   streams: number;
+}
+
+/** What a test of a source shows, and the change of the configuration that would connect it. */
+export interface TestedSource {
+  key: string;
+  state: "ok" | "warn" | "fail";
+  detail: string;
+  mend: string;
+  extent: { pages: number; readers: string; listed: number; restricted: number; minutes: number; megabytes: number } | null;
+  diff: string;
+  digest: string;
 }
 
 export type ClaimVerdict = "verbatim" | "otherwise" | "closest" | "absent";

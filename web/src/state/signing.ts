@@ -22,7 +22,7 @@ const open: Session = {
   csrf: null,
   expires_at: null,
   limits: { question_chars: 4000, selection_chars: 50000 },
-  features: { feedback: true, documents: false, notices: false },
+  features: { feedback: true, documents: false, notices: false, connect: false },
 };
 
 /** Ask the server who is signed in. Throws ApiError where it can't be reached. */

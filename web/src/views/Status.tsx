@@ -5,20 +5,23 @@ import { useEffect, useState } from "preact/hooks";
 import { ApiError, load } from "../api/client";
 import type { ServerStatus } from "../api/types";
 import { known, t } from "../i18n";
-import { hasRole } from "../state/session";
+import { hasRole, session } from "../state/session";
 import { Button } from "../ui/Button";
 import { Icon } from "../ui/Icon";
 import { Notice } from "../ui/Notice";
+import { lazy } from "../ui/lazy";
 import { Wide } from "../ui/Wide";
 import { numberOf, timeOf } from "../viewer/format";
 import "./views.css";
 
+const Connect = lazy(() => import("./Connect").then(({ Connect }) => Connect));
 const EVERY_MS = 15_000;
 
 /** Show the server's state; it is asked for again every 15 seconds while the page is in view. */
 export function Status() {
   const [status, setStatus] = useState<ServerStatus | null>(null);
   const [failure, setFailure] = useState<number | null>(null);
+  const [isConnecting, setConnecting] = useState(false);
   const isOperator = hasRole("operator");
   function ask(): void {
     load<ServerStatus>("/v1/status").then(
@@ -40,9 +43,16 @@ export function Status() {
       <header class="view-head">
         <h1 id="status-title">{t("status.title")}</h1>
         {isOperator && (
-          <Button icon="retry" onClick={ask}>
-            {t("status.refresh")}
-          </Button>
+          <div class="row">
+            {session.value?.features.connect && (
+              <Button icon="plus" onClick={() => setConnecting(true)}>
+                {t("connect.title")}
+              </Button>
+            )}
+            <Button icon="retry" onClick={ask}>
+              {t("status.refresh")}
+            </Button>
+          </div>
         )}
       </header>
       {!isOperator && <Notice>{t("status.operators_only")}</Notice>}
@@ -52,6 +62,14 @@ export function Status() {
         </Notice>
       )}
       {status && isOperator && <Shown status={status} />}
+      {isConnecting && (
+        <Connect
+          onClose={() => {
+            setConnecting(false);
+            ask();
+          }}
+        />
+      )}
     </section>
   );
 }
@@ -129,7 +147,7 @@ function Sources({ sources }: Pick<ServerStatus, "sources">) {
                 <td>{timeOf(source.last_sync) || "–"}</td>
                 <td>{timeOf(source.newest_page) || "–"}</td>
                 <td>
-                  <State ok={!source.overdue} word={source.overdue ? t("status.overdue") : source.overdue === null ? t("status.unscheduled") : t("status.fresh")} />
+                  <State ok={!source.overdue && source.sync?.step !== "failed"} word={source.sync ? t(source.sync.step === "failed" ? "connect.failed" : "connect.running") : source.overdue ? t("status.overdue") : source.overdue === null ? t("status.unscheduled") : t("status.fresh")} />
                 </td>
               </tr>
             ))}
