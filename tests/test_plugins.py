@@ -70,7 +70,12 @@ def test_an_index_in_a_database_names_the_plugin_that_it_needs(home: Path, kind:
 
 
 @pytest.mark.parametrize(
-    "command", [("ask", "How?"), ("build",), ("home", "list"), ("generations", "rollback"), ("serve",)]
+    "command",
+    [
+        ("build",),
+        ("home", "list"),
+        *(pytest.param(it, marks=pytest.mark.nightly) for it in [("ask", "How?"), ("serve",)]),
+    ],
 )
 def test_a_home_in_an_object_store_names_the_plugin_that_it_needs(home: Path, command: tuple[str, ...]) -> None:
     ended = run(home, *command, CITELOCK_HOME="s3://bucket/prefix", CITELOCK_OBJECT_STORE__CACHE=str(home / "cache"))
@@ -111,9 +116,7 @@ NAMES = {"CITELOCK_PRIVACY__REDACT": '["names"]', "CITELOCK_PRIVACY__NAMES_MODEL
     [
         *((command, "audit.mode: required", {"CITELOCK_AUDIT__MODE": "required"})
           for command in ("ask How?", "serve --port 0", "build", "mcp")),
-        ("serve --port 0", "audit.mode: best_effort", {"CITELOCK_AUDIT__MODE": "best_effort"}),
         ("ask How?", "budgets", {"CITELOCK_BUDGETS__TOKENS_PER_DAY": "7"}),
-        ("build", "budgets", {"CITELOCK_TENANTS__DEMO__BUDGETS__COST_PER_DAY": "7"}),
         ("serve --port 0", "privacy.regions", {"CITELOCK_PRIVACY__REGIONS": '["DE"]'}),
         ("ask How?", "names in privacy.redact", NAMES),
     ],

@@ -97,11 +97,16 @@ NIGHTLY = (
     "test_load_tool.py::test_a_server_under_load",
     # A second process, program or size of what a test of the same file proves by day.
     "test_bench_gpu.py::test_without_a_gpu",
+    "test_dist.py::test_the_same_commit_gives_the_same_bytes",  # all wheels, twice; by day one is installed
     "test_dense_shards.py::test_parallel_searches",
     "test_executors.py::test_each_kind_opens_with_options_that_dagster_takes[k8s",
     "test_ragas.py::test_a_model_that_is_not_there",
     "test_ragas_model.py::test_a_model_that_writes_garbage",
+    "test_keeping.py::test_a_process_that_is_killed_leaves_a_chain_that_holds[sqlite",
+    "test_keeping.py::test_several_processes_append_to_one_chain[sqlite",
     "test_real_prometheus.py",  # test_alert_rules.py evaluates each rule
+    "test_replicas_over_store.py::test_a_replica_listens_before_it_fetches",
+    "test_replicas_over_store.py::test_a_replica_that_takes_the_place",
     "test_replicas.py::test_what_one_replica_remembers",
     # Models, examples and collections of the same way.
     "test_answers_quality.py::test_the_evidence_for_claims_of_scifact_is_shown",  # by day those of SQuAD
