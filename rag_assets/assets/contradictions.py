@@ -9,12 +9,12 @@ import dagster as dg
 
 from evals.reports import contradictions as report
 from evals.reports import telemetry_days
-from evals.reports.files import report_url, reports_folder
+from evals.reports.files import report_url
 from rag_assets import asset_checks
 from rag_assets.assets.reports import report_asset, shown
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, of_tenant
-from rag_assets.state.contradictions import CACHE, acknowledged_of, tenant_findings
+from rag_assets.state.contradictions import acknowledged_of, tenant_findings
 from rag_assets.steps.contradictions.findings import HEADINGS, in_order, is_open
 from rag_serving.artifacts.store import StoreError
 from rag_serving.config.loading import Config, ConfigError
@@ -39,8 +39,8 @@ def contradictions(
     today = datetime.now(UTC).date()
     try:
         known = acknowledged_of(config, tenant)
-        cache = reports_folder(store, tenant) / CACHE
-        generation, findings = tenant_findings(config, store, tenant, today, cache)
+        advance = reporter.track("pages", context.log.info)
+        generation, _, findings = tenant_findings(config, store, tenant, today, advance)
     except (StoreError, ConfigError) as error:
         raise dg.Failure(str(error), allow_retries=False) from error
     asked = _asked(context, config, tenant)

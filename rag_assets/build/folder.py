@@ -95,8 +95,13 @@ def _home(folder: Path) -> Path:
     home = folder / ".citelock"
     if os.access(home if home.is_dir() else folder, os.W_OK):
         return home
+    return cache_of(folder)
+
+
+def cache_of(folder: Path, use: str = "") -> Path:
+    """Return where a use of a folder keeps its tables in the user's cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "citelock" / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    return cache / "citelock" / use / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
 
 
 def _written_config(folder: Path, home: Path) -> Path:

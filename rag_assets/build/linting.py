@@ -8,10 +8,14 @@ It shows pages whoever may read them: it is for who can read the folder, or the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
@@ -19,26 +23,31 @@ from typing import Annotated, Any, Literal
 import pyarrow as pa
 import typer
 
-from rag_assets.parsing.reader import LimitedReader
+from rag_assets.build.command import reporting
+from rag_assets.build.folder import cache_of
+from rag_assets.making import Making
+from rag_assets.making.tables import make_chunks, make_pages, make_sections
+from rag_assets.progress import Reporter
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.registry import open_source
 from rag_assets.sources.sites.front_matter import split_front_matter
-from rag_assets.state.contradictions import acknowledged_of, read_acknowledged, read_corpus
-from rag_assets.state.records import chunk_size
-from rag_assets.steps.chunks.document_fields import with_book_places
+from rag_assets.state.content_cache import SignatureCache
+from rag_assets.state.contradictions import acknowledged_of, findings_of, read_acknowledged, tenant_findings
+from rag_assets.state.locks import RUN_WAIT_S, exclusive
+from rag_assets.state.records import digest
 from rag_assets.steps.chunks.select import join_sources, select_chunks
-from rag_assets.steps.contradictions.examination import ExaminedPages, examined
+from rag_assets.steps.contradictions.examination import ExaminedPages
 from rag_assets.steps.contradictions.findings import HEADINGS, LintFinding, is_open
-from rag_assets.steps.dedup import find_duplicates, fingerprints
+from rag_assets.steps.dedup import find_duplicates
 from rag_assets.steps.files.records import FileError
-from rag_assets.steps.incremental import update_chunks, update_sections
-from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
 from rag_serving.artifacts.store import Store
 from rag_serving.cli.group import FAILED, UsageError
 from rag_serving.cli.options import ConfigPath, Tenant, chosen_tenant
 from rag_serving.config.loading import Config, load_config, parse_config
 from rag_serving.escaping.targets import for_json, for_terminal
-from rag_serving.models import open_tokenizer
+
+_KEY = "docs"  # of the source and the tenant
+_log = logging.getLogger(__name__)
 
 
 def command(
@@ -66,14 +75,18 @@ def command(
     """
     known = read_acknowledged(acknowledged)
     today = datetime.now(UTC).date()
-    if folder is not None:
-        corpus = folder_corpus(folder)
-    else:
-        settings = load_config(config)
-        name = chosen_tenant(settings, tenant)
-        corpus = read_corpus(settings, Store(settings.home), name)
-        known = known if acknowledged else acknowledged_of(settings, name)
-    findings = examined(corpus, today, versions=versions)
+    with reporting(as_json=True, verbose=False) as reporter:
+        if folder is not None:
+            pages, findings = folder_findings(folder, today, reporter, versions=versions)
+        else:
+            settings = load_config(config)
+            name = chosen_tenant(settings, tenant)
+            known = known if acknowledged else acknowledged_of(settings, name)
+            reporter.begin(name, "contradictions")
+            advance = reporter.track("pages", _log.info)
+            _, pages, findings = tenant_findings(
+                settings, Store(settings.home), name, today, advance, versions=versions
+            )
     left = [finding for finding in findings if is_open(finding, known, today)]
     if output == "json":
         shown = {"findings": [_payload(one) for one in left], "acknowledged": len(findings) - len(left)}
@@ -81,58 +94,86 @@ def command(
     elif output == "sarif":
         typer.echo(for_json(sarif(left, folder)))
     else:
-        typer.echo(for_terminal("\n".join(_lines(left, len(findings) - len(left), corpus.pages.num_rows))))
+        typer.echo(for_terminal("\n".join(_lines(left, len(findings) - len(left), pages))))
     if left:
         raise typer.Exit(FAILED)
 
 
-def folder_corpus(folder: Path) -> ExaminedPages:
-    """Return the pages of a folder as a build reads them; nothing is kept.
+def folder_findings(
+    folder: Path, today: date, reporter: Reporter, *, versions: bool = False
+) -> tuple[int, list[LintFinding]]:
+    """Return how many pages a folder has and what is wrong in them; what did not change is kept in the user's cache.
 
     Raises:
         UsageError: it is no folder, or cannot be read.
     """
     if not folder.is_dir():
         raise UsageError(f"{str(folder)!r} is not a folder")
-    with TemporaryDirectory(prefix="citelock-lint-") as scratch:
-        source = {"kind": "docs_folder", "path": str(folder.resolve()), "tenant": "lint", "readers": "everyone"}
-        content = {"home": scratch, "tenants": {"lint": {}}, "sources": {"docs": source}}
+    folder = folder.resolve()
+    with _home(folder) as home:
+        config, store = _config(folder, home), Store(home)
         try:
-            corpus = source_corpus(parse_config(content, "lint"), "docs", Path(scratch))
+            source = open_source(_KEY, config.sources[_KEY], store.source(_KEY))
+            key = digest(version("citelock"), source.fingerprint(), sorted(_files(folder)))
+            read = partial(folder_corpus, folder, home, reporter)
+            advance = reporter.track("pages", _log.info)
+            return findings_of(store, store.cache(_KEY), key, read, today, advance, versions=versions)
         except SourceError as error:
             raise UsageError(str(error)) from None
-    files = frozenset(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    return replace(corpus, properties=_front_matter(corpus.pages, folder), files=files)
 
 
-def _front_matter(pages: pa.Table, folder: Path) -> dict[str, dict[str, str]]:
-    """Return the words that stand above the text of each page, by name."""
+def folder_corpus(folder: Path, home: Path, reporter: Reporter) -> ExaminedPages:
+    """Return the pages of a folder as a build reads them, of which a home keeps the tables."""
+    corpus = source_corpus(_config(folder, home), _KEY, reporter)
+    return replace(corpus, properties=_front_matter(corpus.pages, folder), files=_files(folder))
+
+
+def _config(folder: Path, home: Path) -> Config:
+    source = {"kind": "docs_folder", "path": str(folder), "tenant": _KEY, "readers": "everyone", "max_deleted_share": 1}
+    return parse_config({"home": str(home), "tenants": {_KEY: {}}, "sources": {_KEY: source}}, "lint")
+
+
+def _files(folder: Path) -> frozenset[str]:
+    return frozenset(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+@contextmanager
+def _home(folder: Path) -> Iterator[Path]:
+    """Yield where the tables of a folder are kept: in the user's cache, or nowhere where it cannot be written to."""
+    home = cache_of(folder, "lint")
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        kept = nullcontext(str(home)) if os.access(home, os.W_OK) else TemporaryDirectory(prefix="citelock-lint-")
+    except OSError:
+        kept = TemporaryDirectory(prefix="citelock-lint-")
+    with kept as path, exclusive(Path(path), RUN_WAIT_S):
+        yield Path(path)
+
+
+def _front_matter(pages: pa.Table, folder: Path) -> dict[str, list[tuple[str, str]]]:
+    """Return the words that stand above the text of each page, with their names."""
     found = {}
     for page_id, name in zip(pages["page_id"].to_pylist(), pages["source_file"].to_pylist(), strict=True):
         with suppress(OSError, UnicodeDecodeError, FileError):
             front, _ = split_front_matter((folder / name).read_text(encoding="utf-8") if name else "")
-            found[page_id] = {key: value for key, value in front.values.items() if isinstance(value, str)}
+            found[page_id] = [(key, value) for key, value in front.values.items() if isinstance(value, str)]
     return found
 
 
-def source_corpus(config: Config, key: str, scratch: Path) -> ExaminedPages:
-    """Return the pages of a source as a build reads them; nothing is kept."""
-    source, ingestion = config.sources[key], config.ingestion
-    with LimitedReader(config.documents) as reader:
-        pages = open_source(key, source, scratch, reader).sync(PAGES.empty(), {}, _quiet).pages
-        empty = SECTIONS.empty(), MACRO_LEDGER.empty()
-        sections = update_sections(pages, *empty, ingestion.max_page_bytes, None, reader).sections
-    cut = update_chunks(sections, pages, CHUNKS.empty(), open_tokenizer(config.embedding), chunk_size(config, key))
-    chunks = join_sources({key: with_book_places(cut.chunks, pages, is_book=False)})
+def source_corpus(config: Config, key: str, reporter: Reporter) -> ExaminedPages:
+    """Return the pages of a source as a build reads them, of which the home keeps the tables."""
+    store, ingestion = Store(config.home), config.ingestion
+    making = Making(key, config, store, reporter, _log)
+    pages, sections = make_pages(making).result.pages, make_sections(making).update.sections
+    chunks = join_sources({key: make_chunks(making).table})
+    reporter.begin(key, "contradictions")
     chosen = select_chunks(chunks, ingestion.drop_labels, ingestion.drop_boilerplate).chunks
-    prints, threshold = fingerprints(chosen["text"].to_pylist()), ingestion.dedup_threshold
+    signatures = SignatureCache(store.cache(config.sources[key].tenant))
+    prints, _ = signatures.fingerprints(chosen["text"].to_pylist(), chosen["text_hash"].to_pylist())
+    threshold = ingestion.dedup_threshold
     duplicates = set(find_duplicates(chosen, prints, threshold)["dropped_id"].to_pylist())
     is_kept = [chunk_id not in duplicates for chunk_id in chosen["chunk_id"].to_pylist()]
     return ExaminedPages(chosen.filter(pa.array(is_kept, pa.bool_())), prints[is_kept], threshold, sections, pages)
-
-
-def _quiet(_done: int, _total: int, _share: float | None = None) -> None:
-    """Say nothing of how far it is."""
 
 
 def _payload(finding: LintFinding) -> dict[str, Any]:

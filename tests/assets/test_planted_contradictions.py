@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 
 from rag_assets.build.linting import source_corpus
+from rag_assets.progress import SilentReporter
 from rag_assets.steps.contradictions.examination import ExaminedPages, examined
 from rag_serving.config.loading import parse_config
 
@@ -73,14 +74,16 @@ def sample_with(folder: Path, edits: list[tuple[str, str, str]]) -> dict[str, Ex
                 envelope["body"]["storage"]["value"] += html
                 page.write_text(json.dumps(envelope), encoding="utf-8")
         source = {"kind": "confluence_dump", "path": str(folder / space), "tenant": "demo"}
-        content = {"home": str(folder / "home"), "tenants": {"demo": {}}, "sources": {"docs": source}}
-        spaces[space] = source_corpus(parse_config(content), "docs", folder)
+        content = {"home": str(folder / f"home-{space}"), "tenants": {"demo": {}}, "sources": {"docs": source}}
+        spaces[space] = source_corpus(parse_config(content), "docs", SilentReporter())
     return spaces
 
 
 def test_nearly_all_planted_contradictions_are_found_with_both_sentences_and_nothing_else(tmp_path: Path) -> None:
     spaces = sample_with(tmp_path, PLANTED)
-    found = [one for corpus in spaces.values() for one in examined(corpus, TODAY) if one.kind == "contradiction"]
+    found = [
+        one for corpus in spaces.values() for one in examined(corpus, TODAY).findings if one.kind == "contradiction"
+    ]
     texts = [[quote.text for quote in one.quotes] for one in found]
     missed = []
     for name, html, other in PLANTED:
@@ -94,4 +97,4 @@ def test_nearly_all_planted_contradictions_are_found_with_both_sentences_and_not
 
 def test_the_sample_itself_contradicts_itself_nowhere(tmp_path: Path) -> None:
     for corpus in sample_with(tmp_path, []).values():
-        assert [one for one in examined(corpus, TODAY) if one.kind == "contradiction"] == []
+        assert [one for one in examined(corpus, TODAY).findings if one.kind == "contradiction"] == []

@@ -7,7 +7,8 @@ from datetime import date
 from pathlib import Path
 
 from rag_assets.build.linting import folder_corpus
-from rag_assets.steps.contradictions.examination import examined
+from rag_assets.progress import SilentReporter
+from rag_assets.steps.contradictions.examination import ExaminedPages, examined
 from rag_assets.steps.contradictions.findings import LintFinding
 from rag_assets.steps.contradictions.upkeep import dead_links
 
@@ -15,12 +16,16 @@ TODAY = date(2026, 3, 10)
 COPY = " ".join(f"Step {number} moves the container from block {number} to the quay." for number in range(1, 9))
 
 
+def corpus_of(folder: Path) -> ExaminedPages:
+    return folder_corpus(folder, folder / ".home", SilentReporter())
+
+
 def of_kind(kind: str, folder: Path, pages: Mapping[str, str], today: date = TODAY) -> list[LintFinding]:
     """What is wrong in a folder of pages."""
     for name, text in pages.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    return [finding for finding in examined(folder_corpus(folder), today) if finding.kind == kind]
+    return [finding for finding in examined(corpus_of(folder), today).findings if finding.kind == kind]
 
 
 def about(findings: Iterable[LintFinding]) -> list[str]:
@@ -48,10 +53,10 @@ def test_links_to_missing_pages_and_anchors_are_listed_and_others_are_not(tmp_pa
 def test_links_out_of_a_part_of_a_wiki_are_not_judged_and_those_of_a_folder_are(tmp_path: Path) -> None:
     links = " ".join(f"[{number}](p{number}.md)" for number in range(12))
     assert len(of_kind("dead_link", tmp_path, {"all.md": f"# All\n\n{links}"})) == 12
-    corpus = folder_corpus(tmp_path)
+    corpus = corpus_of(tmp_path)
     assert list(dead_links(corpus.sections, corpus.pages)) == []
     (tmp_path / "all.md").write_text("# All\n\n[0](p0.md)", encoding="utf-8")
-    corpus = folder_corpus(tmp_path)
+    corpus = corpus_of(tmp_path)
     assert about(dead_links(corpus.sections, corpus.pages)) == ["p0.md"]
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from rag_serving.records.passages import Chunk
 
 Kind = Literal["contradiction", "dead_link", "overdue_review", "no_owner", "drifting_copy"]
@@ -38,6 +40,18 @@ class Quote:
         """Return a text of a passage as a quote."""
         below = [heading for heading in chunk.heading_path[-1:] if heading != chunk.title]
         return cls(chunk.page_id, " › ".join([chunk.title, *below]), text, chunk.url, chunk.source_file)
+
+
+_COLUMNS = [name for name in Chunk.__dataclass_fields__ if name != "also_at"]
+
+
+def records_of(table: pa.Table, rows: Sequence[int]) -> list[Chunk]:
+    """Return some rows of CHUNKS as records."""
+    named = [name for name in _COLUMNS if name in table.column_names]
+    columns = table.select(named).take(pa.array(rows, pa.int64())).to_pydict()
+    for name in ("heading_path", "labels"):
+        columns[name] = [tuple(values or ()) for values in columns[name]]
+    return [Chunk(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
 
 
 @dataclass(frozen=True)

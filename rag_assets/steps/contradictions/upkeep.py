@@ -18,8 +18,8 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from rag_assets.steps.contradictions.findings import LintFinding, Quote
-from rag_assets.steps.contradictions.values import are_comparable, past_pages
+from rag_assets.steps.contradictions.findings import Kind, LintFinding, Quote, records_of
+from rag_assets.steps.contradictions.values import are_comparable
 from rag_assets.steps.dedup import Fingerprints, bands_of, jaccard, shingles_of, words_of
 from rag_assets.steps.sections.anchors import PageTargets, landings
 from rag_serving.records.passages import Chunk
@@ -29,8 +29,8 @@ from rag_serving.text.units import cells_of
 
 VERSION = 1
 """Raised when other findings are made of the same tables."""
-Properties = Mapping[str, Mapping[str, str]]
-"""What pages say of themselves, by page id: `review by: 2026-01-31`."""
+Properties = Mapping[str, Sequence[tuple[str, str]]]
+"""What pages say of themselves, by page id: `review by`, `2026-01-31`."""
 _REVIEW = re.compile(r"(?:next[ _-])?review(?:[ _-](?:by|date|due|until))?|valid[ _-]until|expires(?:[ _-]on)?", re.I)
 _OWNER = re.compile(r"(?:(?:page|document|doc|content)[ _-])?owners?|owned[ _-]by|maintainers?", re.I)
 _NOBODY = re.compile(r"[-–—?\s.]*|tb[acd]|none|n/?a|nobody|vacant|unknown|to be (?:decided|defined|named)", re.I)
@@ -91,42 +91,48 @@ def _dead(page: Mapping[str, Any], link: Mapping[str, Any], target: str) -> Lint
     return LintFinding("dead_link", page["space"], target, (quote,))
 
 
-def neglected(chunks: Sequence[Chunk], given: Properties, today: date) -> Iterator[LintFinding]:
+def neglected(chunks: pa.Table, said: Properties, given: Properties, today: date) -> Iterator[LintFinding]:
     """Yield pages past their review date, and pages without an owner where most pages of the space name one.
 
     Args:
         chunks: those of the pages, by page and place.
+        said: properties that pages say of themselves in their text.
         given: what else is known of pages: front matter.
     """
-    first: dict[str, Chunk] = {}
-    said: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for chunk in chunks:
-        if chunk.kind not in ("comments", "attachment"):
-            if chunk.page_id not in first:
-                labels = (_DATED_LABEL.fullmatch(label) for label in chunk.labels)
-                said[chunk.page_id] += [(match[1], match[2]) for match in labels if match]
-                said[chunk.page_id] += given.get(chunk.page_id, {}).items()
-            first.setdefault(chunk.page_id, chunk)
-            said[chunk.page_id] += _properties(chunk)
+    columns = (chunks[name].to_pylist() for name in ("page_id", "space", "kind", "labels"))
+    first: dict[str, int] = {}
     owners: dict[str, dict[str, list[tuple[str, str]]]] = defaultdict(dict)
-    for page_id, chunk in first.items():
-        owners[chunk.space][page_id] = [pair for pair in said[page_id] if _OWNER.fullmatch(pair[0])]
-        for key, value in said[page_id]:
+    found: list[tuple[int, Kind, str, str]] = []  # the page's first row, what is shown of it
+    for row, (page_id, space, kind, labels) in enumerate(zip(*columns, strict=True)):
+        if kind in ("comments", "attachment") or first.setdefault(page_id, row) != row:
+            continue
+        dated = (_DATED_LABEL.fullmatch(label) for label in labels or ())
+        pairs = [(match[1], match[2]) for match in dated if match]
+        pairs += [pair for known in (given, said) for pair in known.get(page_id, ())]
+        owners[space][page_id] = [pair for pair in pairs if _OWNER.fullmatch(pair[0])]
+        for key, value in pairs:
             if _REVIEW.fullmatch(key) and (due := _date(value, today)) and due < today.isoformat()[: len(due)]:
-                yield LintFinding("overdue_review", chunk.space, due, (Quote.of(chunk, f"{key}: {value}"),))
+                found.append((row, "overdue_review", due, f"{key}: {value}"))
     for of_space in owners.values():
         named = sum(any(not _NOBODY.fullmatch(value) for _, value in pairs) for pairs in of_space.values())
         for page_id, pairs in of_space.items():
             nobody = all(_NOBODY.fullmatch(value) for _, value in pairs)
             if nobody and (pairs or 2 * named >= len(of_space) > 1):
                 said_so = f"{pairs[0][0]}: {pairs[0][1]}".strip() if pairs else ""
-                yield LintFinding(
-                    "no_owner", first[page_id].space, first[page_id].title, (Quote.of(first[page_id], said_so),)
-                )
+                found.append((first[page_id], "no_owner", "", said_so))
+    shown = zip(records_of(chunks, [row for row, *_ in found]), found, strict=True)
+    for chunk, (_, what, about, text) in shown:
+        yield LintFinding(what, chunk.space, about or chunk.title, (Quote.of(chunk, text),))
 
 
-def _properties(chunk: Chunk) -> Iterator[tuple[str, str]]:
-    """Yield what a passage says in lines of a name and a value: rows of two cells, `key: value`."""
+def properties_of(chunk: Chunk) -> Iterator[tuple[str, str]]:
+    """Yield what a passage says of its page's owner or review, in lines of a name and a value."""
+    if chunk.kind not in ("comments", "attachment"):
+        yield from (pair for pair in _pairs_of(chunk) if _REVIEW.fullmatch(pair[0]) or _OWNER.fullmatch(pair[0]))
+
+
+def _pairs_of(chunk: Chunk) -> Iterator[tuple[str, str]]:
+    """Yield rows of two cells, and lines such as `key: value`."""
     for unit in chunk.parts.units:
         if unit.kind == "table" and len(cells := cells_of(line_of(unit, chunk.text))) == 2:
             yield cells[0].strip("*_` :"), cells[1]
@@ -142,7 +148,7 @@ def _date(value: str, today: date) -> str | None:
 
 
 def drifting_copies(
-    chunks: Sequence[Chunk], known: Fingerprints, threshold: float, *, versions: bool = False
+    chunks: pa.Table, known: Fingerprints, threshold: float, past: frozenset[str], *, versions: bool = False
 ) -> Iterator[LintFinding]:
     """Yield passages of two pages that are nearly the same, and not near enough to be indexed once.
 
@@ -150,13 +156,18 @@ def drifting_copies(
         chunks: those that are indexed, so that what is a copy to the word is not among them.
         known: the fingerprint of each one's text.
         threshold: similarity from which a copy with the same figures is not indexed.
+        past: pages that are not in force.
         versions: whether versions of one page are compared, too.
     """
-    past = past_pages(chunks)
-    pairs = ((one, two) for one, two in _pairs(known) if past.isdisjoint((chunks[one].page_id, chunks[two].page_id)))
-    near = [(one, two) for one, two in pairs if are_comparable(chunks[one], chunks[two], versions)]
+    page_of = chunks["page_id"].to_pylist()
+    words = known["digest"]
+    other = ((one, two) for one, two in _pairs(known) if words[one] != words[two])
+    pairs = [(one, two) for one, two in other if past.isdisjoint((page_of[one], page_of[two]))]
+    rows = sorted({row for pair in pairs for row in pair})
+    record = dict(zip(rows, records_of(chunks, rows), strict=True))
+    near = [(one, two) for one, two in pairs if are_comparable(record[one], record[two], versions)]
     rows = sorted({row for pair in near for row in pair})
-    shingles = dict(zip(rows, shingles_of([words_of(chunks[row].text) for row in rows]).sets(), strict=True))
+    shingles = dict(zip(rows, shingles_of([words_of(record[row].text) for row in rows]).sets(), strict=True))
     partners: dict[int, list[tuple[int, float]]] = defaultdict(list)
     for one, two in near:
         alike = jaccard(shingles[one], shingles[two])
@@ -167,21 +178,22 @@ def drifting_copies(
     for one, found in sorted(partners.items()):
         two, alike = found[0]
         if len(found) < _MOST_COPIES and len(partners[two]) < _MOST_COPIES and one < two:
-            quotes = tuple(Quote.of(chunks[row], chunks[row].text) for row in (one, two))
-            yield LintFinding("drifting_copy", chunks[one].space, f"{alike:.0%} the same", quotes, alike)
+            quotes = tuple(Quote.of(record[row], record[row].text) for row in (one, two))
+            yield LintFinding("drifting_copy", record[one].space, f"{alike:.0%} the same", quotes, alike)
 
 
 def _pairs(known: Fingerprints) -> Iterable[tuple[int, int]]:
     """Return pairs of long texts whose signatures agree in a band: nearly all of _COPY and more."""
-    bands, size = bands_of(_COPY)
+    bands, length = bands_of(_COPY)
     rows = np.flatnonzero(known["words"] >= _WORDS)
+    numbers = known["signature"][rows, : bands * length].reshape(len(rows), bands, length).astype(np.uint64)
+    factors = np.random.default_rng(0).integers(1 << 63, size=length, dtype=np.uint64) | np.uint64(1)
     found: set[tuple[int, int]] = set()
-    for band in range(bands):
-        part = np.ascontiguousarray(known["signature"][rows, band * size : (band + 1) * size])
-        _, inverse, counts = np.unique(part, axis=0, return_inverse=True, return_counts=True)
-        buckets: dict[int, list[int]] = defaultdict(list)
-        for place in np.flatnonzero((counts[inverse.ravel()] > 1) & (counts[inverse.ravel()] <= 2 * _MOST_COPIES)):
-            buckets[int(inverse.ravel()[place])].append(int(rows[place]))
-        for members in buckets.values():
-            found.update(combinations(members, 2))
+    for band in (numbers * factors).sum(axis=2).T:
+        order = np.argsort(band, kind="stable")
+        begins = np.flatnonzero(np.diff(band[order], prepend=~band[order[:1]]))
+        sizes = np.diff(begins, append=len(order))
+        is_few = (sizes > 1) & (sizes <= 2 * _MOST_COPIES)
+        for begin, size in zip(begins[is_few].tolist(), sizes[is_few].tolist(), strict=True):
+            found.update(combinations(rows[order[begin : begin + size]].tolist(), 2))
     return sorted(found)

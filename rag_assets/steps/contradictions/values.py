@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from rag_assets.steps.contradictions.findings import LintFinding, Quote
 from rag_serving.answering.comparing.conflicts import Compared, difference
@@ -65,48 +65,104 @@ _SUPPOSED = re.compile(
 )
 
 
-class _Pair(NamedTuple):
-    """Two units that differ, and what in."""
+_Unit = tuple[str, int, int]
+Kind = Literal["field", "figure", "denial"]
+LEAST: Mapping[Kind, float] = {"figure": _ALIKE, "denial": _OPPOSITE}
+"""Similarity from which statements are compared by their words; fields are by a block that they share."""
+
+
+class Entry(NamedTuple):
+    """A statement, and what others are compared with it by: the blocks of its fields, or its words."""
+
+    kind: Kind
+    terms: tuple[str, ...]
+    said: Compared
+
+    @property
+    def place(self) -> tuple[str, int, str, int, int, Kind]:
+        """Return what it is sorted by, so that no result depends on the order of pages."""
+        chunk, unit = self.said.chunk, self.said.unit
+        return chunk.page_id, chunk.chunk_idx, chunk.chunk_id, unit.start, unit.end, self.kind
+
+
+class Side(NamedTuple):
+    """One of two statements that differ."""
+
+    chunk_id: str
+    start: int
+    end: int
+    value: str  # what it gives, for telling values apart
+    quote: Quote
+
+    @property
+    def unit(self) -> _Unit:
+        return self[:3]
+
+
+class Pair(NamedTuple):
+    """Two statements that differ, and what in."""
 
     about: str
-    one: Compared
-    two: Compared
     confidence: float
+    block: str  # of which both are; empty: their words are nearly the same
+    space: str
+    one: Side
+    two: Side
 
 
-def contradictions(chunks: Sequence[Chunk], *, versions: bool = False) -> list[LintFinding]:
-    """Return what pages of one space say of the same thing with another value.
+def entries(chunk: Chunk) -> Iterator[Entry]:
+    """Yield what a passage states, but for what it marks as past, or gives as an example."""
+    if _is_aside(chunk):
+        return
+    for unit in chunk.parts.units:
+        if unit.kind in ("heading", "header", "code") or unit.end - unit.start > _LONGEST:
+            continue
+        said = Compared(unit, chunk, analyze)
+        if blocks := tuple(dict.fromkeys("\0".join(block) for block in _blocks(said))):
+            yield Entry("field", blocks, said)
+        if unit.kind != "table" and not _is_aside_said(said.text):
+            for part in filter(_says_enough, _clauses(said)):
+                if _FIGURE.search(part.text):
+                    yield Entry("figure", tuple(sorted(part.words)), part)
+                else:
+                    yield Entry("denial", tuple(sorted(_undenied(part))), part)
+
+
+def entry_at(kind: Kind, terms: Sequence[str], chunk: Chunk, start: int, end: int) -> Entry:
+    """Return an entry of a passage again, of which nothing else was kept."""
+    unit = chunk.parts.unit_at(start)
+    assert unit is not None
+    return Entry(kind, tuple(terms), Compared(unit._replace(start=start, end=end), chunk, analyze))
+
+
+def pairs(compared: Iterable[Entry], *, versions: bool = False) -> Iterator[Pair]:
+    """Yield the entries that give another value for the same thing, in an order of their own.
 
     Args:
-        chunks: those of a generation, by page and place.
+        compared: entries of pages that are in force.
         versions: whether versions of one page are compared, too.
     """
-    past = past_pages(chunks)
-    said = [
-        Compared(unit, chunk, analyze)
-        for chunk in chunks
-        if chunk.page_id not in past and not _is_aside(chunk)
-        for unit in chunk.parts.units
-        if unit.kind not in ("heading", "header", "code") and unit.end - unit.start <= _LONGEST
-    ]
-    groups = _groups([*_of_fields(said, versions), *_of_sentences(said, versions)])
-    kept = (pairs for pairs in groups if len({_value(each) for each in _members(pairs)}) <= _MOST_VALUES)
+    said = sorted(compared, key=lambda entry: entry.place)
+    yield from _of_fields([entry for entry in said if entry.kind == "field"], versions)
+    for kind in LEAST:
+        yield from _of_sentences([entry for entry in said if entry.kind == kind], LEAST[kind], versions)
+
+
+def contradictions(differing: Iterable[Pair]) -> list[LintFinding]:
+    """Return what pages say of the same thing with another value, of all pairs that differ."""
+    groups = _groups(sorted(differing, key=lambda pair: (pair.one.unit, pair.two.unit, pair.block)))
+    kept = (group for group in groups if len({side.value for side in _sides(group)}) <= _MOST_VALUES)
     return list({finding.quotes: finding for finding in map(_finding, kept)}.values())
 
 
-def past_pages(chunks: Iterable[Chunk]) -> set[str]:
-    """Return the pages that say of themselves that they are not in force, or are examples."""
-    past = set()
-    for chunk in chunks:
-        if chunk.page_id in past:
-            continue
-        if mark_of_headings((chunk.title,)) or mark_of_labels(chunk.labels) or _ASIDE.search(chunk.title):
-            past.add(chunk.page_id)
-        elif chunk.chunk_idx < _OPENING:
-            sentences = [unit.of(chunk.text) for unit in chunk.parts.units]
-            if mark_of_sentences(sentences, chunk.heading_path[-1] if chunk.heading_path else ""):
-                past.add(chunk.page_id)
-    return past
+def is_past(passages: Sequence[Chunk]) -> bool:
+    """Return whether a page, given its passages, says of itself that it is not in force, or an example."""
+    first = passages[0]
+    if mark_of_headings((first.title,)) or mark_of_labels(first.labels) or _ASIDE.search(first.title):
+        return True
+    opening = (chunk for chunk in passages if chunk.chunk_idx < _OPENING)
+    said = (([unit.of(chunk.text) for unit in chunk.parts.units], chunk.heading_path) for chunk in opening)
+    return any(mark_of_sentences(sentences, path[-1] if path else "") for sentences, path in said)
 
 
 def _is_aside(chunk: Chunk) -> bool:
@@ -115,18 +171,19 @@ def _is_aside(chunk: Chunk) -> bool:
     return mark_of_headings(headings) is not None or any(map(_ASIDE.search, headings))
 
 
-def _of_fields(said: Sequence[Compared], versions: bool) -> Iterator[_Pair]:
+def _of_fields(said: Sequence[Entry], versions: bool) -> Iterator[Pair]:
     """Yield units that give another value of one setting, or of one cell of tables under like headings."""
-    blocks: dict[tuple[str, str, str], list[Compared]] = defaultdict(list)
-    for each in said:
-        for found in dict.fromkeys(_blocks(each)):
-            blocks[found].append(each)
+    blocks: dict[str, list[Compared]] = defaultdict(list)
+    for entry in said:
+        for block in entry.terms:
+            blocks[block].append(entry.said)
     for block, members in blocks.items():
         if not 1 < len(members) <= _MOST_MEMBERS:
             continue
-        about, anywhere = " ".join(block[:2]).strip(), not block[2]
-        pairs = [pair for pair in combinations(members, 2) if not (anywhere and all(map(_is_of_its_page, pair)))]
-        yield from _differing(about, analyze(about), pairs, versions, 0.95 if is_setting(block[0]) else 0.9)
+        key, name, place = block.split("\0")
+        about = f"{key} {name}".strip()
+        chosen = [pair for pair in combinations(members, 2) if place or not all(map(_is_of_its_page, pair))]
+        yield from _differing(about, analyze(about), chosen, versions, 0.95 if is_setting(key) else 0.9, block)
 
 
 def _blocks(said: Compared) -> Iterator[tuple[str, str, str]]:
@@ -160,22 +217,16 @@ def _gives_value(field: Field) -> bool:
     return bool(is_value and _WORD.search(field.key))
 
 
-def _of_sentences(said: Sequence[Compared], versions: bool) -> Iterator[_Pair]:
+def _of_sentences(said: Sequence[Entry], least: float, versions: bool) -> Iterator[Pair]:
     """Yield sentences of nearly the same words of which one gives another figure, or denies the other."""
-    sentences = (each for each in said if each.unit.kind != "table" and not _is_aside_said(each.text))
-    parts = [part for each in sentences for part in _clauses(each)]
-    has_figure = [_FIGURE.search(part.text) is not None for part in parts]
-    for least, is_with in ((_ALIKE, True), (_OPPOSITE, False)):
-        wanted = [part for part, has in zip(parts, has_figure, strict=True) if has == is_with]
-        wanted = [part for part in wanted if _says_enough(part)]
-        words = [each.words if is_with else _undenied(each) for each in wanted]
-        for first, second, alike in _alike(words, least):
-            one, two = wanted[first], wanted[second]
-            if one.text == two.text or not are_comparable(one.chunk, two.chunk, versions) or _names(one) != _names(two):
-                continue
-            if _value_figures(one) != _value_figures(two) or _is_denial(one, two):
-                pair, terms = (one, two), words[first] & words[second]
-                yield from _differing(_shared(one, two), terms, [pair], versions, 0.8 * alike)
+    words = [frozenset(entry.terms) for entry in said]
+    for first, second, alike in _alike(words, least):
+        one, two = said[first].said, said[second].said
+        if one.text == two.text or not are_comparable(one.chunk, two.chunk, versions) or _names(one) != _names(two):
+            continue
+        if _value_figures(one) != _value_figures(two) or _is_denial(one, two):
+            terms = words[first] & words[second]
+            yield from _differing(_shared(one, two), terms, [(one, two)], versions, 0.8 * alike)
 
 
 def _is_aside_said(text: str) -> bool:
@@ -235,16 +286,21 @@ def _alike(words: Sequence[frozenset[str]], least: float) -> Iterator[tuple[int,
 
 
 def _differing(
-    about: str, terms: Iterable[str], pairs: Iterable[tuple[Compared, Compared]], versions: bool, confidence: float
-) -> Iterator[_Pair]:
+    about: str,
+    terms: Iterable[str],
+    chosen: Iterable[tuple[Compared, Compared]],
+    versions: bool,
+    confidence: float,
+    block: str = "",
+) -> Iterator[Pair]:
     """Yield the pairs that differ in what they are about."""
     weights = dict.fromkeys(terms, 1.0)
     asked = QuestionFeatures("", "yes_no", frozenset(), frozenset(weights), weights, frozenset(), negates=False)
-    for one, two in pairs:
+    for one, two in chosen:
         if not are_comparable(one.chunk, two.chunk, versions):
             continue
         if difference(asked, one, two) == 0 or _has_one_other_figure(one, two) or _is_other_number(about, one, two):
-            yield _Pair(about, one, two, confidence)
+            yield Pair(about[:_ABOUT], confidence, block, one.chunk.space, _side(one), _side(two))
 
 
 def _has_one_other_figure(one: Compared, two: Compared) -> bool:
@@ -299,45 +355,47 @@ def _version(chunk: Chunk) -> object:
     return named, version_of(chunk.heading_path, "" if named else chunk.title, "" if named else chunk.space)
 
 
-def _groups(pairs: Iterable[_Pair]) -> list[list[_Pair]]:
+def _groups(differing: Sequence[Pair]) -> Iterable[list[Pair]]:
     """Return pairs that share a unit together."""
-    groups: dict[int, list[_Pair]] = {}
-    group_of: dict[int, int] = {}
-    for number, pair in enumerate(pairs):
-        groups[number] = [pair]
-        for unit in (id(pair.one), id(pair.two)):
-            if (other := group_of.get(unit, number)) != number:
-                for moved in groups[other]:
-                    group_of[id(moved.one)] = group_of[id(moved.two)] = number
-                groups[number] += groups.pop(other)
-            group_of[unit] = number
-    return list(groups.values())
+    above: dict[_Unit, _Unit] = {}
+
+    def top(unit: _Unit) -> _Unit:
+        while (other := above.setdefault(unit, unit)) != unit:
+            above[unit] = above[other]
+            unit = other
+        return unit
+
+    for pair in differing:
+        above[top(pair.one.unit)] = top(pair.two.unit)
+    groups: dict[_Unit, list[Pair]] = defaultdict(list)
+    for pair in differing:
+        groups[top(pair.one.unit)].append(pair)
+    return groups.values()
 
 
-def _members(pairs: Iterable[_Pair]) -> list[Compared]:
-    return list({id(each): each for pair in pairs for each in (pair.one, pair.two)}.values())
+def _sides(group: Iterable[Pair]) -> Iterator[Side]:
+    for pair in group:
+        yield from (pair.one, pair.two)
 
 
-def _value(said: Compared) -> object:
-    """Return what a unit gives, for telling values apart: its figures, else its words and whether it denies."""
-    return _value_figures(said) or (said.is_negative, _plain(said.text))
+def _side(said: Compared) -> Side:
+    """Return a statement with the whole sentence or row that it is of, and what it gives: figures, else its words."""
+    unit, chunk = said.unit, said.chunk
+    whole = chunk.parts.unit_at(unit.start) or unit
+    figures = sorted(map(str, _value_figures(said)))
+    value = "\n".join(figures) if figures else f"{said.is_negative} {_plain(said.text)}"
+    return Side(chunk.chunk_id, unit.start, unit.end, value, Quote.of(chunk, whole.of(chunk.text)))
 
 
 def _value_figures(said: Compared) -> frozenset[object]:
     return frozenset({*_figures(measures(said.text)), *_CLOCK.findall(said.text)})
 
 
-def _finding(pairs: Sequence[_Pair]) -> LintFinding:
-    quotes = {(quote.page_id, quote.text): quote for quote in map(_quote, _members(pairs))}
-    best = max(pairs, key=lambda pair: (pair.confidence, pair.about))
-    shown = sorted(quotes.values(), key=lambda quote: (quote.title, quote.text))
-    return LintFinding("contradiction", best.one.chunk.space, best.about[:_ABOUT], tuple(shown), best.confidence)
-
-
-def _quote(said: Compared) -> Quote:
-    """Return the whole sentence or row of what is compared."""
-    whole = said.chunk.parts.unit_at(said.unit.start) or said.unit
-    return Quote.of(said.chunk, whole.of(said.chunk.text))
+def _finding(group: Sequence[Pair]) -> LintFinding:
+    quotes = {(side.quote.page_id, side.quote.text): side.quote for side in _sides(group)}
+    best = max(group, key=lambda pair: (pair.confidence, pair.about))
+    shown = sorted(quotes.values(), key=lambda quote: (quote.title, quote.text, quote.page_id))
+    return LintFinding("contradiction", best.space, best.about, tuple(shown), best.confidence)
 
 
 def _names(said: Compared) -> frozenset[str]:
