@@ -103,20 +103,20 @@ def _(settings: source_kinds.Confluence, key: str) -> Reach:
 def _(settings: source_kinds.ConfluenceMcp, key: str) -> Reach:
     bounded = settings.model_copy(update={"timeout_s": min(settings.timeout_s, 2 * REQUEST_S)})
     with open_tools(bounded) as tools:
-        listing = next((name for name in (settings.tree_tool, settings.search_tool) if name in tools.names), None)
-        lacking = [settings.page_tool] if settings.page_tool not in tools.names else []
-        lacking += [settings.search_tool] if listing is None else []
+        listing = next((name for name in (settings.tool("tree"), settings.tool("search")) if name in tools.names), None)
+        lacking = [settings.tool("page")] if settings.tool("page") not in tools.names else []
+        lacking += [settings.tool("search")] if listing is None else []
         if lacking:
             offered = ", ".join(sorted(tools.names)) or "none"
             return Reach("fail", f"the server has no tool {lacking[0]!r}", f"name one of its own: {offered}")
         problem = _listed(tools, listing or "", settings)
-        has_restrictions = settings.restrictions_tool in tools.names
+        has_restrictions = settings.tool("restrictions") in tools.names
     if problem:
         return Reach("fail", problem, f"check sources.{key}.space and what the server may read")
     detail = f"the server answers, space {settings.space} is there"
     if not has_restrictions and not settings.unrestricted:
         mend = f"if no page is restricted, set sources.{key}.unrestricted to true"
-        return Reach("warn", f"{detail}; without a tool {settings.restrictions_tool!r} its pages are hidden", mend)
+        return Reach("warn", f"{detail}; without a tool {settings.tool('restrictions')!r} its pages are hidden", mend)
     return _unless_closed(Reach("ok", detail), key, settings, "an MCP server does not say who may read the space")
 
 

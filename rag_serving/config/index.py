@@ -33,8 +33,7 @@ class Index(Section):
     """The same for the user that creates schema and roles; only for `citelock index migrate`."""
     connections: int = Field(8, ge=1, le=200)
     """Database connections of one serving process."""
-    statement_timeout_s: float = Field(10, gt=0, le=600)
-    """Seconds of one read of a question."""
+    statement_timeout_s: ClassVar[float] = 10  # seconds of one read of a question
     publish_timeout_s: float = Field(3600, ge=1, le=86_400)
     """Seconds of one step of a publication."""
     tries: ClassVar[int] = 6  # attempts while Qdrant or OpenSearch is busy or unreachable

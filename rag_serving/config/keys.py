@@ -74,8 +74,8 @@ def unknown_variable(config: type[BaseModel], environment: Mapping[str, str], co
         if _IN_KUBERNETES in environment and _OF_KUBERNETES.fullmatch(upper):
             continue
         keys = upper.removeprefix(PREFIX).lower().split(DELIMITER)
-        if fixed := fixed_value(config, keys):
-            return f"{name} is now fixed at {fixed}; delete it"
+        if now := replaced(config, keys):
+            return f"{name} is now {now}"
         if not _is_key(config, keys):
             near = _nearest_variable(config, upper)
             mend = f"did you mean {near}?" if near else "a key is set as CITELOCK_SECTION__KEY (docs/configuration.md)"
@@ -83,11 +83,15 @@ def unknown_variable(config: type[BaseModel], environment: Mapping[str, str], co
     return None
 
 
-def fixed_value(config: type[BaseModel], location: Sequence[object]) -> str | None:
-    """Return the value of what is a constant of its section, and was a key once; None where it is something else."""
+def replaced(config: type[BaseModel], location: Sequence[object]) -> str | None:
+    """Return what a key of an earlier version is now; None where it was none."""
     *section, name = [str(part) for part in location]
-    models = [model for model in _models_at((config,), section) if name in model.__class_vars__]
-    return str(getattr(models[0], name)) if models else None
+    for model in _models_at((config,), section):
+        if now := getattr(model, "gone", {}).get(name):
+            return str(now)
+        if name in model.__class_vars__ and name != "gone":
+            return f"fixed at {getattr(model, name)}; delete it"
+    return None
 
 
 def variable_of(keys: Sequence[str]) -> str:

@@ -22,8 +22,8 @@ from rag_serving.config.index import Index, Indexing
 from rag_serving.config.keys import (
     DELIMITER,
     PREFIX,
-    fixed_value,
     nearest_key,
+    replaced,
     secret_variables,
     unknown_variable,
     url_passwords,
@@ -73,7 +73,7 @@ class Tenant(Section):
     retrieval: TenantRetrieval = TenantRetrieval()
     """Keys of `retrieval` that differ for this tenant: `enabled`, `phase`, `canary`."""
     jobs: TenantJobs = TenantJobs()
-    """Keys of `jobs` that differ for this tenant: `concurrency`, `jobs_per_minute`, `tokens_per_minute`."""
+    """Keys of `jobs` that differ for this tenant: `concurrency`, `tokens_per_minute`."""
     orchestration: TenantOrchestration = TenantOrchestration()
     """Key of `orchestration` that differs for this tenant: `executor`."""
     keyword: Keyword = Keyword()
@@ -404,8 +404,8 @@ def _explain(fault: ErrorDetails) -> str:
     """Return one validation fault in one line; an unknown key names the nearest known one."""
     where = ".".join(_path(fault["loc"]))
     if fault["type"] == "extra_forbidden":
-        if fixed := fixed_value(Config, fault["loc"]):
-            return f"key {where!r} is now fixed at {fixed}; delete it"
+        if now := replaced(Config, fault["loc"]):
+            return f"key {where!r} is now {now}"
         near = nearest_key(Config, fault["loc"])
         return f"unknown key {where!r}" + (f"; did you mean {near!r}?" if near else "")
     message = fault["msg"].removeprefix("Value error, ")

@@ -38,14 +38,11 @@ class ObjectStore(Section):
     start_wait_s: ClassVar[float] = 1
     endpoint: str | None = None
     """Address of an S3-compatible server; null: the provider's. Requests to an `http:` address are not encrypted."""
-    timeout_s: float = Field(30, gt=0)
-    """Seconds that one request may take."""
-    retry_s: float = Field(60, ge=0)
-    """Seconds for which a failing request is retried."""
+    timeout_s: ClassVar[float] = 30  # seconds that one request may take
+    retry_s: ClassVar[float] = 60  # seconds for which a failing request is retried
     lease_s: float = Field(30, ge=0.2)
     """Seconds without a heartbeat until another machine may take over a build's folder."""
-    poll_s: float = Field(2, gt=0)
-    """Seconds between a server's checks for a new publication."""
+    poll_s: ClassVar[float] = 2  # seconds between a server's checks for a new publication
     sweep_after: ClassVar[int] = 20  # builds after which objects no longer in force are deleted; 0: never
     parallel: ClassVar[int] = 8  # files sent or fetched at the same time
 

@@ -62,8 +62,7 @@ class Oidc(ClaimMapping):
     """Environment variable with the client's secret; null: a public client, with PKCE only."""
     scopes: list[str] = Field(["openid", "profile"], max_length=50)
     """Scopes that are requested; `openid` must be one of them."""
-    label: str = Field("Sign in", min_length=1, max_length=80)
-    """Label of the sign-in button."""
+    label: ClassVar[str] = "Sign in"  # of the button
     algorithms: list[Algorithm] = Field(["RS256", "ES256"], min_length=1, max_length=10)
     """Accepted signature algorithms."""
     leeway_s: ClassVar[int] = 60  # seconds by which the provider's clock may differ

@@ -26,10 +26,8 @@ class Reranker(Section):
     and the model's own limit applies too."""
     timeout_s: float = Field(8, gt=0)
     """Seconds after which the fallback ranking is used."""
-    breaker_failures: int = Field(5, ge=1)
-    """Consecutive failures after which the sidecar is not called for `breaker_reset_s`."""
-    breaker_reset_s: float = Field(30, gt=0)
-    """Seconds after which the sidecar is called again."""
+    breaker_failures: ClassVar[int] = 5  # consecutive failures after which it is not called for `breaker_reset_s`
+    breaker_reset_s: ClassVar[float] = 30  # seconds after which it is called again
     model: str = "BAAI/bge-reranker-base"
     """Model of the sidecar: a name on Hugging Face, or a folder."""
     revision: str | None = Field(None, pattern=r"^[0-9a-f]{40}$")

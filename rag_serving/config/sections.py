@@ -7,6 +7,7 @@ Does not belong here: reading the file and what a tenant may set (`loading`), mo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, get_args
 
@@ -220,20 +221,18 @@ class Budgets(TenantBudgets):
 
 
 class JobLimits(NamedTuple):
-    """What one tenant may take of the workers; a rate of 0 is no limit."""
+    """What one tenant may take of the workers; `tokens_per_minute` 0: no limit."""
 
     concurrency: int
-    jobs_per_minute: float
     tokens_per_minute: float
 
 
 class TenantJobs(Section):
     """Settings for one tenant; null: as `jobs` says."""
 
+    gone: ClassVar[Mapping[str, str]] = {"jobs_per_minute": "part of tokens_per_minute; set that"}
     concurrency: int | None = Field(None, ge=1, le=1000)
     """Jobs of the tenant that are processed at the same time."""
-    jobs_per_minute: float | None = Field(None, ge=0)
-    """Jobs started per minute; 0: no limit."""
     tokens_per_minute: float | None = Field(None, ge=0)
     """Tokens embedded per minute; 0: no limit."""
 
@@ -247,39 +246,39 @@ class Jobs(Section):
     """in_process: the build embeds, without a queue; workers: the build enqueues missing texts and waits for workers,
     which use the same `home`. If the home is an object store, `telemetry.url` must name a database that all machines
     can reach."""
+    gone: ClassVar[Mapping[str, str]] = {"tokens_per_job": "512 × texts_per_job", **TenantJobs.gone}
     texts_per_job: int = Field(64, ge=1, le=1024)
-    """Most texts in a job. A killed worker loses at most one job, and on each worker a tenant waits for at most one job
-    of another tenant."""
-    tokens_per_job: int = Field(32_768, ge=1)
-    """Most tokens in a job; a longer text is a job by itself."""
+    """Most texts in a job, of 512 tokens each. A killed worker loses at most one job, and on each worker a tenant waits
+    for at most one job of another tenant."""
     concurrency: int = Field(4, ge=1, le=1000)
     """Jobs of one tenant that are processed at the same time."""
-    jobs_per_minute: float = Field(0, ge=0)
-    """Jobs of a tenant started per minute; 0: no limit."""
     tokens_per_minute: float = Field(0, ge=0)
     """Tokens of a tenant embedded per minute; 0: no limit."""
     # Jobs of one tenant that may wait. A build with more reports this and enqueues the rest as jobs finish.
     max_waiting: ClassVar[int] = 500
-    lease_s: float = Field(60, ge=0.1, le=3600)
-    """Seconds without a heartbeat until a worker loses its job. The clocks of machines that share a queue must differ
-    by less."""
+    # Seconds without a heartbeat until a worker loses its job. The clocks of machines that share a queue must differ
+    # by less.
+    lease_s: ClassVar[float] = 60
     # Attempts to embed a text before it becomes a dead letter. While the model does not respond at all, jobs wait and
     # no attempt is counted.
     attempts: ClassVar[int] = 5
     backoff_s: ClassVar[float] = 2  # seconds before a retry, doubled up to 5 minutes
     without_workers: Literal["embed", "fail"] = "embed"
     """Without workers: embed in the build, or fail."""
-    without_workers_s: float = Field(30, ge=0, le=86_400)
-    """Seconds that a build waits for a worker to start."""
+    without_workers_s: ClassVar[float] = 30  # seconds that a build waits for a worker to start
     # Seconds without any finished job after which builds fail; its jobs stay in the queue.
     stalled_s: ClassVar[float] = 900
     keep_days: ClassVar[int] = 30  # days that finished jobs and dead letters are kept
+
+    @property
+    def tokens_per_job(self) -> int:
+        """Most tokens in a job; a longer text is a job by itself."""
+        return 512 * self.texts_per_job
 
     def limits_of(self, own: TenantJobs) -> JobLimits:
         """Return what holds for a tenant with settings of its own."""
         return JobLimits(
             self.concurrency if own.concurrency is None else own.concurrency,
-            self.jobs_per_minute if own.jobs_per_minute is None else own.jobs_per_minute,
             self.tokens_per_minute if own.tokens_per_minute is None else own.tokens_per_minute,
         )
 
@@ -365,8 +364,7 @@ class Sessions(Section):
     """Days after its last question when a session is deleted."""
     most_sessions: ClassVar[int] = 200  # sessions stored for one user; a new one replaces the oldest
     most_turns: ClassVar[int] = 500  # questions stored in one session; a new one replaces the oldest
-    rewrite: bool = True
-    """Let a language model complete follow-up questions."""
+    rewrite: ClassVar[bool] = True  # let a language model complete follow-up questions
     rewrite_timeout_s: ClassVar[float] = 5  # seconds that this may take; after that, rules complete the question
 
 
@@ -457,17 +455,14 @@ class Ocr(Section):
     enabled: Union[Literal["auto"], bool] = "auto"
     """auto: on if tesseract is installed; otherwise such pages are recorded with the reason. true: a document is left
     out unless all of its pages can be recognized. false: off."""
-    command: str = Field("tesseract", min_length=1)
-    """Name or path of the program."""
+    command: ClassVar[str] = "tesseract"  # found by PATH
     languages: list[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_/-]{1,40}$")]] = Field([])
     """Language codes of tesseract, such as eng and deu; empty: all that are installed. If there are several, the first
     pages of a document decide which one it is in."""
     dpi: int = Field(200, ge=72, le=600)
     """Resolution of the recognized pictures, in pixels per inch."""
-    max_pages: int = Field(500, ge=1)
-    """Pages of one document that are recognized; further pages are recorded."""
-    timeout_s: float = Field(60, ge=1, le=3600)
-    """Seconds for one page; a page that takes longer is recorded."""
+    max_pages: ClassVar[int] = 500  # pages of one document that are recognized; further ones are recorded
+    timeout_s: ClassVar[float] = 60  # seconds for one page, which takes one to three; else it is recorded
 
 
 class Documents(Section):
@@ -476,12 +471,9 @@ class Documents(Section):
 
     max_text_chars: int = Field(2_000_000, ge=1000)
     """Characters of text; a longer document is cut."""
-    max_headings: int = Field(10_000, ge=1)
-    """Headings; a document with more is cut. Each becomes a section."""
-    max_blocks: int = Field(100_000, ge=1)
-    """Paragraphs, list items, table rows, blocks of code and links; a document with more is cut."""
-    max_cells: int = Field(200_000, ge=1)
-    """Cells of all tables, merged and missing ones included; a document with more is cut."""
+    max_headings: ClassVar[int] = 10_000  # each becomes a section
+    max_blocks: ClassVar[int] = 100_000  # paragraphs, list items, table rows, blocks of code and links
+    max_cells: ClassVar[int] = 200_000  # of all tables, merged and missing ones included
     max_seconds: int = Field(30, ge=1, le=3600)
     """Seconds of processor time for one document; a document that takes longer is left out."""
     max_memory_mb: int = Field(512, ge=64)

@@ -22,8 +22,8 @@ class CheckProxy(Section):
     """Address of an OpenAI-compatible server, with its `/v1`. `/proxy/v1` passes requests on to it, and to no other."""
     api_key_env: str | None = None
     """Environment variable with the server's API key. Callers show their Citelock token, which is not passed on."""
-    timeout_s: float = Field(60, gt=0)
-    """Seconds that the server may be silent. An answer and its check together take `request_timeout_s` at most."""
+    # Seconds that the server may be silent. An answer and its check together take `request_timeout_s` at most.
+    timeout_s: ClassVar[float] = 60
     connect_timeout_s: ClassVar[float] = 5  # seconds that the connection may take
 
 

@@ -5,8 +5,9 @@ Belongs here: keys, types, defaults, and their one-line descriptions. Does not b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Union
+from typing import Annotated, ClassVar, Literal, Union, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -24,6 +25,7 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    gone: ClassVar[Mapping[str, str]] = {}  # what a key of an earlier version is now, by its name
 
 
 class NoAuth(Section):
@@ -188,6 +190,15 @@ class Confluence(AttachmentSource):
     Members of nested groups count as far as the site lists them."""
 
 
+McpTool = Literal["page", "search", "tree", "restrictions"]
+_MCP_TOOLS: Mapping[McpTool, str] = {  # of sooperset/mcp-atlassian
+    "page": "confluence_get_page",
+    "search": "confluence_search",
+    "tree": "confluence_get_space_page_tree",
+    "restrictions": "confluence_get_page_restrictions",
+}
+
+
 class ConfluenceMcp(ConfluencePages):
     """A space read through a Confluence MCP server, which is started as a command (`command`) or reached over HTTP
     (`url`). The default tool names are those of sooperset/mcp-atlassian. Needs citelock[mcp]."""
@@ -204,19 +215,18 @@ class ConfluenceMcp(ConfluencePages):
     """Address of a server that speaks streamable HTTP, such as http://127.0.0.1:8000/mcp."""
     token_env: str | None = None
     """Environment variable with the bearer token for `url`."""
-    search_tool: str = "confluence_search"
-    """Tool that lists pages by CQL."""
-    page_tool: str = "confluence_get_page"
-    """Tool that returns one page: arguments page_id or id."""
-    tree_tool: str = "confluence_get_space_page_tree"
-    """Tool that lists a space with parents."""
-    restrictions_tool: str = "confluence_get_page_restrictions"
-    """Tool that says who may read a page."""
+    tools: dict[McpTool, str] = {}
+    """Other names of the server's tools: `page` (page_id or id), `search` (CQL), `tree`, `restrictions`."""
+    gone: ClassVar[Mapping[str, str]] = {f"{use}_tool": f"tools.{use}" for use in get_args(McpTool)}
     unrestricted: bool = False
     """Declare that pages without restrictions in the response are unrestricted. Otherwise they are hidden."""
     base_url: str | None = None
     """Site that links lead to."""
     timeout_s: ClassVar[float] = 60  # seconds that a response may take
+
+    def tool(self, use: McpTool) -> str:
+        """Return the name of the server's tool for a use."""
+        return self.tools.get(use, _MCP_TOOLS[use])
 
     @model_validator(mode="after")
     def _one_way(self) -> ConfluenceMcp:

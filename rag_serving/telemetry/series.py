@@ -211,7 +211,7 @@ SERIES: Mapping[str, Series] = {
         _gauge(
             "embedding_workers",
             "Embedding by workers",
-            "Workers of the installation that gave a sign of life within `jobs.lease_s`.",
+            "Workers of the installation that gave a sign of life within a minute.",
         ),
         _counter("tokens", "Cost", "Tokens that models took for questions.", direction="`in`, `out`"),
         _counter("cost", "Cost", "What they cost, in the currency of the prices.", "currency"),

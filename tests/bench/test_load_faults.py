@@ -128,7 +128,7 @@ def test_a_disk_is_filled_to_the_last_byte(tmp_path: Path) -> None:
 @pytest.mark.timeout(900)  # a busy machine takes minutes to start a server
 def test_a_server_without_its_sidecar_answers_from_the_same_pages_and_recovers(wiki_home: Path, tmp_path: Path) -> None:
     with sidecar() as ranker, tcp_proxy(ranker.port) as proxy:
-        section = "{timeout_s: 0.5, breaker_failures: 1, breaker_reset_s: 0.5, url: 'http://127.0.0.1:%d/rerank'}"
+        section = "{timeout_s: 0.5, url: 'http://127.0.0.1:%d/rerank'}"
         config = Path(write_config(tmp_path, wiki_home))
         config.write_text(config.read_text() + f"\nreranker: {section % proxy.port}\n")
         with started(config, 1) as server:
@@ -136,7 +136,7 @@ def test_a_server_without_its_sidecar_answers_from_the_same_pages_and_recovers(w
             stage = FaultStage(
                 server, asked, lambda: setattr(proxy, "mode", "swallow"), lambda: setattr(proxy, "mode", "")
             )  # fmt: skip
-            figures = measure("silent", stage, Times(0.5, 1.5, 60), clients=2).figures()
+            figures = measure("silent", stage, Times(0.5, 1.5, 60), clients=1).figures()  # too few to open the breaker
     assert figures["good"], figures
     assert figures["during"]["flags"].keys() == {"reranker_unavailable"}
 

@@ -71,7 +71,7 @@ def test_a_model_that_failed_is_left_alone_for_a_while(server: StandInChat) -> N
 
 def test_no_model_is_asked_where_none_is_configured_or_it_is_switched_off(server: StandInChat) -> None:
     assert Rewriter(AnswerGeneration(), Sessions()).rewritten("why?", TURNS) is None
-    assert Rewriter(settings(server), Sessions(rewrite=False)).rewritten("why?", TURNS) is None
+    assert Rewriter(settings(server), section_of(Sessions, rewrite=False)).rewritten("why?", TURNS) is None
     assert not server.requests
 
 

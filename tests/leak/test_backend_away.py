@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from built_wiki import WordEmbedder, publish_wiki
 from restricted_wiki import TENANT, Wiki
+from support.constants import section_of
 from support.index_backends import REMOTE, Backends
 from support.postgres import Postgres
 from support.stand_in_http import StandIn
@@ -59,7 +60,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         patch.setenv(SECRET_ENV, "of both machines")
         config = publish_wiki(built, Wiki(envelopes, dict.fromkeys(envelopes, "everyone")))
         backend = backends.get(request.param)
-        index = Index.model_validate({**backend.settings(built)["index"], "statement_timeout_s": 60})
+        index = section_of(Index, **backend.settings(built)["index"], statement_timeout_s=60)
         current = Store(built).current(TENANT)
         assert current
         backend.publish(config.model_copy(update={"index": index}), TENANT, current)

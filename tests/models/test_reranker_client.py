@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from support.constants import section_of
 from support.listed_chunks import ListedChunks, candidates, ranked, searching
 from support.stand_in_sidecar import FAULTS, StandInSidecar, sidecar
 
@@ -41,9 +42,8 @@ def client(server: StandInSidecar) -> Iterator[RemoteReranker]:
 
 
 def settings(server: StandInSidecar, **more: object) -> Reranker:
-    return Reranker.model_validate(
-        {"url": server.url, "timeout_s": TIMEOUT_S, "breaker_reset_s": RESET_S, "max_seq_len": 256} | more
-    )
+    given = {"url": server.url, "timeout_s": TIMEOUT_S, "breaker_reset_s": RESET_S, "max_seq_len": 256} | more
+    return section_of(Reranker, **given)
 
 
 def reranked(query: str, client: RemoteReranker, pool: int = 100, count: int = 3) -> tuple[list[Candidate], StageTrace]:

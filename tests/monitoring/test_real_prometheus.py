@@ -46,7 +46,7 @@ def scraping(port: int, folder: Path) -> dict[str, Any]:
 def more_of(closed_port: int, folder: Path) -> str:
     """A sidecar that nobody runs, and a source that was never synced."""
     return f"""
-reranker: {{url: "http://127.0.0.1:{closed_port}/rerank", breaker_failures: 2}}
+reranker: {{url: "http://127.0.0.1:{closed_port}/rerank"}}
 sources:
   eng: {{kind: files, tenant: acme, path: {folder}, readers: everyone}}
 """

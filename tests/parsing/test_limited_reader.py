@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from parsing.hostile_pdf import forms_within_forms, pages_of_one_stream, stream_within_stream
+from support.constants import section_of
 
 from rag_assets.parsing.reader import HERE_MAX, WORKER, LimitedReader
 from rag_assets.steps.files.file_text import FileError, PagesDone
@@ -23,7 +24,7 @@ from rag_serving.isolation.child import Child
 from rag_serving.isolation.limits import Limits
 
 MEMORY_MB, IMPORTS_MB = 136, 60
-SMALL = Documents(max_seconds=20, max_memory_mb=MEMORY_MB, max_text_chars=100_000, max_headings=500)
+SMALL = section_of(Documents, max_seconds=20, max_memory_mb=MEMORY_MB, max_text_chars=100_000, max_headings=500)
 SIZE = 2 * HERE_MAX  # so that it goes to the child
 
 

@@ -246,9 +246,9 @@ def test_names_of_tools_can_be_set(tmp_path: Path) -> None:
 
     server.tool()(read_page)
     with over_http(server) as url:
-        with pytest.raises(SourceError, match=r"no tool 'confluence_get_page'; set page_tool .*read_page"):
+        with pytest.raises(SourceError, match=r"no tool 'confluence_get_page'; set tools.page .*read_page"):
             sync(url=url)
-        assert len(sync(url=url, page_tool="read_page").pages) == 4
+        assert len(sync(url=url, tools={"page": "read_page"}).pages) == 4
 
 
 def test_the_token_is_sent_and_its_lack_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,7 +173,7 @@ def test_an_mcp_server_is_asked_for_its_tools_and_for_one_page(tmp_path: Path) -
         assert reach("eng", server(url)) == Reach("ok", "the server answers, space ENG is there")
         assert reach("eng", server(url, readers="from_source")).state == "fail"
         assert "cannot list space 'HR'" in reach("eng", server(url, space="HR")).detail
-        renamed = reach("eng", server(url, page_tool="read_page"))
+        renamed = reach("eng", server(url, tools={"page": "read_page"}))
         assert (renamed.state, "no tool 'read_page'" in renamed.detail) == ("fail", True)
         assert "confluence_get_page" in renamed.mend
     with over_http(make_server(folder, without=(RESTRICTIONS,))) as url:

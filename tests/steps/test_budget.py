@@ -175,6 +175,6 @@ def test_only_so_many_lists_and_inclusions_of_one_page_are_followed() -> None:
 
 
 def test_other_limits_read_pages_anew_and_the_defaults_do_not() -> None:
-    usual, same = Config(), Config(documents=Documents(max_headings=10_000))
-    other = Config(documents=Documents(max_headings=9_999))
+    usual, same = Config(), Config(documents=Documents(max_text_chars=2_000_000))
+    other = Config(documents=Documents(max_text_chars=1_999_999))
     assert sections_settings(usual) == sections_settings(same) != sections_settings(other)

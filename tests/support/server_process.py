@@ -20,13 +20,24 @@ from support.waiting import status_of, wait_until
 class Server:
     """`citelock serve` with two processes, or one, on a port of its own."""
 
-    def __init__(self, config: str, temporary: Path, processes: int = 2) -> None:
+    def __init__(self, config: str, temporary: Path, processes: int = 2, before: str = "") -> None:
+        """`before`: statements that its processes run first, which set constants."""
         self._temporary = temporary
         self._log = temporary / "log"
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        command = [*CITELOCK, "serve", "--config", config, "--port", str(self.port), "--workers", str(processes)]
+        command = [
+            *CITELOCK[:2],
+            before + CITELOCK[2],
+            "serve",
+            "--config",
+            config,
+            "--port",
+            str(self.port),
+            "--workers",
+            str(processes),
+        ]
         with self._log.open("w") as errors:
             self.process = subprocess.Popen(command, stderr=errors)
         several = processes if processes > 1 else 0

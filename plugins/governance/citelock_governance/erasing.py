@@ -149,7 +149,7 @@ _OF_DATABASES = {
 }
 
 _OF_OBJECT_STORES = (
-    "copies on other machines until they look at the store: servers do within object_store.poll_s, builds when they "
+    "copies on other machines until they look at the store: servers do within two seconds, builds when they "
     "begin, machines that are off when they start; a machine that is taken out of use keeps its copy",
     "earlier versions of objects, where the bucket keeps versions",
     "objects that no state named, of builds that were killed, where the store did not list them; and what a build that "

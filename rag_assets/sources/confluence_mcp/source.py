@@ -112,20 +112,20 @@ class ConfluenceMcpSource:
             SourceError: it is not certain that these are all.
         """
         settings = self._settings
-        if settings.page_tool not in tools.names:
-            raise SourceError(_missing_tool("page_tool", settings.page_tool, tools))
-        if settings.tree_tool in tools.names:
+        if settings.tool("page") not in tools.names:
+            raise SourceError(_missing_tool("page", settings.tool("page"), tools))
+        if settings.tool("tree") in tools.names:
             pages = self._tree(tools)
-        elif settings.search_tool in tools.names:
+        elif settings.tool("search") in tools.names:
             pages = {page.id: page for page in self._search(tools)}
         else:
-            raise SourceError(_missing_tool("search_tool", settings.search_tool, tools))
+            raise SourceError(_missing_tool("search", settings.tool("search"), tools))
         if not pages:
             raise SourceError(f"the MCP server lists no page of space {settings.space!r}; nothing was changed")
         return pages
 
     def _tree(self, tools: McpTools) -> dict[str, ListedPage]:
-        answer = self._ask(tools, self._settings.tree_tool, space_key=self._settings.space, limit=_TREE_LIMIT)
+        answer = self._ask(tools, self._settings.tool("tree"), space_key=self._settings.space, limit=_TREE_LIMIT)
         if isinstance(answer, dict) and answer.get("has_more"):
             raise SourceError(
                 f"the MCP server lists only the first {_TREE_LIMIT} pages of space {self._settings.space!r}; nothing "
@@ -139,7 +139,7 @@ class ConfluenceMcpSource:
         while True:
             cql = f'type = page AND space = "{self._settings.space}"'
             cql += f" AND id not in ({','.join(sorted(seen_ids))})" if seen_ids else ""
-            answer = self._ask(tools, self._settings.search_tool, query=cql, cql=cql, limit=_SEARCH_LIMIT)
+            answer = self._ask(tools, self._settings.tool("search"), query=cql, cql=cql, limit=_SEARCH_LIMIT)
             new_pages = [page for page in listed_of(answer) if page.id not in seen_ids]
             if results_of(answer) and not new_pages:
                 raise SourceError("the MCP server gives the same pages again and again, so its list has no end")
@@ -164,10 +164,14 @@ class ConfluenceMcpSource:
             if named_spaces(page.told):
                 check_space(self._settings.space, page.told)
             answer = tools.call(
-                self._settings.page_tool, page_id=page.id, id=page.id, include_metadata=True, convert_to_markdown=False
+                self._settings.tool("page"),
+                page_id=page.id,
+                id=page.id,
+                include_metadata=True,
+                convert_to_markdown=False,
             )
             envelope, body_format = page_of(answer, page, self._settings.space, self._settings.base_url)
-            if self._settings.tree_tool in tools.names and "ancestors" not in envelope:
+            if self._settings.tool("tree") in tools.names and "ancestors" not in envelope:
                 envelope["ancestors"] = _ancestors(page, listed)
             self._restrict(tools, page.id, envelope)
             reading.grants[page.id] = grants_of(envelope)
@@ -204,7 +208,7 @@ class ConfluenceMcpSource:
         if page.told.get("status", "current") != "current":
             return False
         envelope = {name: page.told[name] for name in ("ancestors", "restrictions") if name in page.told}
-        if self._settings.tree_tool in tools.names:
+        if self._settings.tool("tree") in tools.names:
             envelope.setdefault("ancestors", _ancestors(page, listed))
         try:
             self._restrict(tools, page.id, envelope)
@@ -220,8 +224,8 @@ class ConfluenceMcpSource:
 
     def _restrict(self, tools: McpTools, page_id: str, envelope: Envelope) -> None:
         """Add the page's readers, if the server has a tool for them."""
-        if "restrictions" not in envelope and self._settings.restrictions_tool in tools.names:
-            answer = tools.call(self._settings.restrictions_tool, page_id=page_id, id=page_id)
+        if "restrictions" not in envelope and self._settings.tool("restrictions") in tools.names:
+            answer = tools.call(self._settings.tool("restrictions"), page_id=page_id, id=page_id)
             envelope["restrictions"] = restrictions_of(answer)
 
     def _keep(self, before: Mapping[str, Row], reading: _SpaceContent) -> None:
@@ -252,9 +256,9 @@ class ConfluenceMcpSource:
                 f"an MCP server does not say who may read the space, so nobody can read source {self.key!r}; "
                 f"set sources.{self.key}.readers to everyone or to a list of group:NAME and user:NAME"
             )
-        if settings.restrictions_tool not in tools.names and not settings.unrestricted:
+        if (tool := settings.tool("restrictions")) not in tools.names and not settings.unrestricted:
             notes.append(
-                f"the server has no tool {settings.restrictions_tool!r}, so pages that come without restrictions are "
+                f"the server has no tool {tool!r}, so pages that come without restrictions are "
                 f"hidden; if none of them is restricted, set sources.{self.key}.unrestricted to true"
             )
         return notes
@@ -270,6 +274,6 @@ def _ancestors(page: ListedPage, listed: Mapping[str, ListedPage]) -> list[Envel
     return [{"id": one, "title": listed[one].told.get("title") if one in listed else ""} for one in chain[::-1]]
 
 
-def _missing_tool(setting: str, name: str, tools: McpTools) -> str:
+def _missing_tool(use: str, name: str, tools: McpTools) -> str:
     offered = ", ".join(sorted(tools.names)) or "none"
-    return f"the MCP server has no tool {name!r}; set {setting} to one of its own: {offered}"
+    return f"the MCP server has no tool {name!r}; set tools.{use} to one of its own: {offered}"

@@ -109,7 +109,7 @@ def obstacle(settings: Ocr, engine: Tesseract) -> str | None:
     if settings.enabled is False:
         return f"OCR is off ({SETTINGS}enabled)"
     if engine.version is None:
-        return f"OCR needs tesseract: install tesseract-ocr, or name its program ({SETTINGS}command)"
+        return f"OCR needs tesseract: install tesseract-ocr, and see that PATH has it ({SETTINGS}enabled)"
     missing = [name for name in settings.languages if name not in engine.languages]
     if missing or not engine.languages:
         package = (missing or ["eng"])[0].replace("_", "-")

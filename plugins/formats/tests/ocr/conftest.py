@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from scanning import Opened, Processes
+from support.constants import section_of
 
 from citelock_formats.ocr.child import PdfChild
 from citelock_formats.ocr.scans import Scans
@@ -47,7 +48,7 @@ def opened(tmp_path: Path, processes: Processes) -> Iterator[Opened]:
     with ExitStack() as stack:
 
         def open_(**ocr: Any) -> tuple[LimitedReader, Scans]:
-            documents = Documents(ocr={"languages": ["eng"], **ocr})
+            documents = section_of(Documents, ocr={"languages": ["eng"], **ocr})
             scans = Scans(documents, tmp_path / "sources" / "docs" / "ocr", child=processes.looker)
             return stack.enter_context(LimitedReader(documents, processes.parser, scans)), scans
 

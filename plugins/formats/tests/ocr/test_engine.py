@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scanning import Opened, engine, joined, lines, need_tesseract, scanned, text_of, text_pdf
+from support.constants import section_of
 
 from citelock_formats.ocr.engine import Tesseract, words_of_table
 from citelock_formats.ocr.records import PagePicture
@@ -94,7 +95,8 @@ def test_a_killed_build_leaves_no_engine_behind(tmp_path: Path) -> None:
         "from citelock_formats.ocr.engine import Tesseract\n"
         "from citelock_formats.ocr.records import PagePicture\n"
         "from rag_serving.config.sections import Ocr\n"
-        f"Tesseract(Ocr(command={str(command)!r})).words(PagePicture(1, 1, b'0', 200.0), ['eng'])\n"
+        f"Ocr.command = {str(command)!r}\n"
+        "Tesseract(Ocr()).words(PagePicture(1, 1, b'0', 200.0), ['eng'])\n"
     )
     build = subprocess.Popen([sys.executable, "-c", code])
     noted = tmp_path / "engine-id"
@@ -133,9 +135,9 @@ def test_words_keep_their_lines_and_what_is_not_sure_is_left_out() -> None:
 
 
 def test_a_program_that_is_none_has_no_version(tmp_path: Path) -> None:
-    silent = Tesseract(Ocr(command=str(engine(tmp_path, "exit 1", answers=False))))
+    silent = Tesseract(section_of(Ocr, command=str(engine(tmp_path, "exit 1", answers=False))))
     assert (silent.version, silent.languages) == (None, ())
-    assert Tesseract(Ocr(command="nowhere")).version is None
+    assert Tesseract(section_of(Ocr, command="nowhere")).version is None
 
 
 def _is_gone(process: int) -> bool:

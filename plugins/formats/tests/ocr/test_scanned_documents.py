@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from scanning import Processes, counting, joined, lines, need_tesseract, scanned, shades, text_of, text_pdf
+from support.constants import section_of
 
 from citelock_formats.ocr.health import examine
 from citelock_formats.ocr.scans import Scans
@@ -37,7 +38,7 @@ class Scanned:
 
     def sync(self, **ocr: Any) -> dict[str, dict[str, Any]]:
         settings = Files(kind="files", tenant="acme", path=self.docs, readers="everyone")
-        documents = Documents(ocr={"languages": ["eng"], **ocr})
+        documents = section_of(Documents, ocr={"languages": ["eng"], **ocr})
         scans = Scans(documents, self.folder / FOLDER, child=self.processes.looker)
         with LimitedReader(documents, self.processes.parser, scans) as reader:
             source = DocumentFolder("docs", settings, DocumentReading(reader, self.folder / "originals"))

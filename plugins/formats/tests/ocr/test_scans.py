@@ -62,7 +62,7 @@ def test_words_stand_where_the_picture_shows_them(opened: Opened) -> None:
 def test_without_the_program_the_reason_says_what_to_install(opened: Opened) -> None:
     reader, scans = opened(command="tesseract-that-is-nowhere")
     scan, typed = scanned(text_pdf(ENGLISH)), text_pdf(TYPED)
-    with pytest.raises(FileError, match=r"install tesseract-ocr.*\(documents\.ocr\.command\)") as error:
+    with pytest.raises(FileError, match=r"install tesseract-ocr.*\(documents\.ocr\.enabled\)") as error:
         reader.document("scan.pdf", scan)
     assert not reader.is_past(str(error.value))
     mixed = reader.document("mixed.pdf", joined(typed, scan))

@@ -126,7 +126,7 @@ def next_tenant(turns: Iterable[TenantTurn], clock: float, now: float) -> Tenant
 def charged(turn: TenantTurn, clock: float, tokens: int, now: float) -> tuple[float, float, float]:
     """Return the clock of all, the tenant's virtual time and its `free_at`, once a job of so many tokens is claimed."""
     start = max(turn.served, clock)
-    pause = max(_pause(1, turn.limits.jobs_per_minute), _pause(tokens, turn.limits.tokens_per_minute))
+    pause = _pause(tokens, turn.limits.tokens_per_minute)
     return start, start + max(tokens, 1), max(turn.free_at, now) + pause
 
 

@@ -37,7 +37,7 @@ def command(
     Builds enqueue where `jobs.embedding` is workers. Each worker is a process on any machine with the same
     configuration: the same home, a folder or an object store, and the same database. Start as many as the model serves.
     Tenants take turns, within `jobs.concurrency` and the rates of each. One that is killed loses nothing: after
-    `jobs.lease_s` another worker takes its job.
+    a minute another worker takes its job.
     """
     log_to_stderr()
     settings = load_config(config)

@@ -29,7 +29,7 @@ from rag_serving.telemetry.job_tables import JOBS
 
 TEXTS_A_DOCUMENT, TEXTS_A_JOB, TOKENS_A_TEXT = 6, 8, 200
 SECONDS_A_JOB = 2.0
-UNLIMITED = JobLimits(1000, 0, 0)
+UNLIMITED = JobLimits(1000, 0)
 
 
 def batches(tenant: str, documents: int) -> list[Batch]:
@@ -108,14 +108,14 @@ def test_nobody_who_waits_is_given_less_than_another_by_more_than_one_job_of_eac
 
 
 def test_limits_keep_a_tenant_back_and_no_other() -> None:
-    capped = TenantTurn("capped", 0, 0, 1, 2, JobLimits(2, 0, 0))
-    slowed = TenantTurn("slowed", 0, 50, 1, 0, JobLimits(9, 1, 0))
+    capped = TenantTurn("capped", 0, 0, 1, 2, JobLimits(2, 0))
+    slowed = TenantTurn("slowed", 0, 50, 1, 0, JobLimits(9, 300))
     free = TenantTurn("free", 999, 0, 9, 5, UNLIMITED)
     assert next_tenant([capped, slowed, free], 10, 49) == free
     assert next_tenant([capped, slowed], 10, 49) is None
     assert next_tenant([capped, slowed], 10, 50) == slowed
     assert charged(slowed, 10, 300, 70) == (10, 310, 130)
-    assert charged(TenantTurn("t", 20, 0, 1, 0, JobLimits(9, 60, 600)), 10, 300, 70) == (20, 320, 100)
+    assert charged(TenantTurn("t", 20, 0, 1, 0, JobLimits(9, 600)), 10, 300, 70) == (20, 320, 100)
 
 
 def test_pauses_double_up_to_five_minutes() -> None:

@@ -22,9 +22,11 @@ from support.waiting import wait_until
 from citelock_scale.embedding_jobs.queue import JobQueue
 from rag_assets.runs import metadata_of
 from rag_serving.config.loading import load_config
+from rag_serving.config.sections import Jobs
 from rag_serving.models import open_embedder
 
-COMMAND = [sys.executable, "-c", "from rag_serving.cli.main import main; main()", "worker"]
+SOON = "from rag_serving.config.sections import Jobs; Jobs.lease_s = 4; "
+COMMAND = [sys.executable, "-c", f"{SOON}from rag_serving.cli.main import main; main()", "worker"]
 TEXTS_A_JOB = 8
 
 
@@ -40,7 +42,7 @@ def many_pages(wiki: Wiki, model: str) -> None:
         wiki.write("eng", envelope(str(500 + number), f"Pump {number}", body))
     wiki.configure(
         embedding={"provider": "openai", "model": "bge-m3", "base_url": f"{model}/v1"},
-        jobs={"embedding": "workers", "texts_per_job": TEXTS_A_JOB, "lease_s": 4, "without_workers_s": 300},
+        jobs={"embedding": "workers", "texts_per_job": TEXTS_A_JOB},
         indexing={"sentence_vectors": "never"},
     )
 
@@ -69,8 +71,10 @@ def _slowly(vectors: list[Any]) -> list[Any]:
 
 @pytest.mark.slow
 def test_a_worker_that_is_killed_costs_the_texts_of_its_job_and_no_other_is_asked_for_twice(
-    tmp_path: Path, server: StandIn
+    tmp_path: Path, server: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Jobs, "lease_s", 4)
+    monkeypatch.setattr(Jobs, "without_workers_s", 300)
     wiki = Wiki(tmp_path)
     many_pages(wiki, server.url)
     config = load_config(wiki.config_path)

@@ -62,10 +62,13 @@ def vector_files(wiki: Wiki) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.npy"))}
 
 
-def test_a_worker_process_makes_the_same_generation_as_the_build_itself(tmp_path: Path) -> None:
+def test_a_worker_process_makes_the_same_generation_as_the_build_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Jobs, "without_workers_s", 120)
     own, queued = (Wiki(tmp_path / name) for name in ("own", "queued"))
     prices = {"prices": {"all-MiniLM-L6-v2": {"input": 1000.0}}}
-    queued.configure(jobs={"embedding": "workers", "without_workers_s": 120, "lease_s": 10}, embedding=prices)
+    queued.configure(jobs={"embedding": "workers"}, embedding=prices)
     own_figures = build(own)
     with worker(queued) as lines:
         figures = build(queued)
@@ -97,7 +100,8 @@ def test_a_text_that_no_model_takes_is_told_of_in_dagster_and_the_step_is_not_tr
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wiki = Wiki(tmp_path)
-    wiki.configure(jobs={"embedding": "workers", "without_workers_s": 0})
+    wiki.configure(jobs={"embedding": "workers"})
+    monkeypatch.setattr(Jobs, "without_workers_s", 0)
     monkeypatch.setattr(Jobs, "attempts", 1)
     embed = LocalEmbedder.embed_documents
 

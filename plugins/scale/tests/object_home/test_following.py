@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.constants import configured
 from support.s3_server import BUCKET, faulty
 from support.waiting import wait_until
 
@@ -18,14 +19,14 @@ from citelock_scale.object_home.follower import FollowedFolder, StoreFollower, d
 from citelock_scale.object_home.heads import Heads
 from citelock_scale.object_home.home import ObjectHome
 from citelock_scale.object_home.shared_folder import SharedFolder
-from rag_serving.config.loading import Config, load_config
+from rag_serving.config.loading import Config
 from rag_serving.shared_home import ObjectHomeError
 
 LARGE = 20 << 20
 
 
 def config_of(home: ObjectHome, tmp_path: Path) -> Config:
-    store = home.settings.model_dump(mode="json")
+    store = dict(vars(home.settings))
     content = {
         "home": store.pop("url"),
         "object_store": {**store, "cache": str(home.home), "poll_s": 0.05},
@@ -35,9 +36,7 @@ def config_of(home: ObjectHome, tmp_path: Path) -> Config:
             for key in ("acme", "globex")
         },
     }
-    path = tmp_path / "app.yaml"
-    path.write_text(json.dumps(content))
-    return load_config(path)
+    return configured(content)
 
 
 def publish(home: ObjectHome, tenant: str, generation: str, **more: bytes) -> None:

@@ -31,6 +31,7 @@ from rag_serving.config.object_store import ObjectStore
 NEWS = Passage("20", "News", "The dashboard shows the lag of every broker.")
 MORE_NEWS = Passage("21", "More news", "The dashboard shows the age of every partition.")
 STALE = "stale_generation"
+QUICK = "from rag_serving.config.object_store import ObjectStore as S; S.poll_s, S.retry_s, S.timeout_s = 0.2, 1, 10; "
 
 
 @dataclass
@@ -54,14 +55,14 @@ class Shared:
         """Return the configuration file of a replica of that name."""
         own = self.folder / name
         own.mkdir(exist_ok=True)
-        store = {"cache": str(own / "cache"), "endpoint": self.proxy.url, "poll_s": 0.2, "retry_s": 1, "timeout_s": 10}
+        store = {"cache": str(own / "cache"), "endpoint": self.proxy.url}
         settings = {"home": self.url, "object_store": store, "tenants": {"acme": {}}}
         (own / "app.yaml").write_text(json.dumps(settings), encoding="utf-8")
         return str(own / "app.yaml")
 
     @contextmanager
     def replica(self, name: str, processes: int = 1) -> Iterator[Server]:
-        server = Server(self.config(name), self.folder / name, processes)
+        server = Server(self.config(name), self.folder / name, processes, QUICK)
         try:
             yield server
         finally:

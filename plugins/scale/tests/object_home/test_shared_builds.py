@@ -26,6 +26,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config, load_config
+from rag_serving.config.object_store import ObjectStore
 from rag_serving.indexes.catalog import list_generations
 from rag_serving.models import open_embedder
 
@@ -48,13 +49,14 @@ def pages(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def config(s3: str, pages: Path, tmp_path: Path) -> Any:
+def config(s3: str, pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the configuration file of a machine of that name."""
+    monkeypatch.setattr(ObjectStore, "retry_s", 2)
 
     def of(name: str, endpoint: str = s3, pages: Path = pages) -> Path:
         settings = {
             "home": f"s3://{BUCKET}/{tmp_path.name}",
-            "object_store": {"cache": str(tmp_path / name), "endpoint": endpoint, "lease_s": 2, "retry_s": 2},
+            "object_store": {"cache": str(tmp_path / name), "endpoint": endpoint, "lease_s": 2},
             "tenants": {"demo": {}},
             "sources": {
                 "ops": {"kind": "confluence_dump", "tenant": "demo", "path": str(pages), "readers": "everyone"}

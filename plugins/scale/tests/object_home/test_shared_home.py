@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.constants import section_of
 from support.s3_server import faulty
 
 from citelock_scale.object_home.heads import take_lease
@@ -301,7 +302,7 @@ def test_what_a_killed_build_left_is_kept_while_nobody_else_wrote(machine: Any) 
 
 
 def test_a_store_that_is_away_is_named_in_one_line(tmp_path: Path) -> None:
-    settings = ObjectStore(url="s3://b/p", endpoint="http://127.0.0.1:9", retry_s=0, timeout_s=2)
+    settings = section_of(ObjectStore, url="s3://b/p", endpoint="http://127.0.0.1:9", retry_s=0, timeout_s=2)
     with pytest.raises(ObjectHomeError) as told:
         ObjectHome(settings, tmp_path).refresh(NAME)
     assert "\n" not in str(told.value)
