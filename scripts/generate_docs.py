@@ -11,7 +11,7 @@ import re
 import sys
 import textwrap
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +27,7 @@ from rag_serving.cli.group import ENTRY_POINTS, Commands, Later
 from rag_serving.cli.main import app
 from rag_serving.config import loading as config
 from rag_serving.config.profiles import Profile
+from rag_serving.config.sections import Limit
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -104,6 +105,8 @@ WANTED: Mapping[str, Mapping[str, str]] = {
     },
 }
 COMMON = {"--config", "--tenant", "--user", "--group", "--json", "--help"}
+Written = dict[tuple[type, str], tuple[str, str]]
+"""Where a key of a model is listed, and with which default."""
 LONG = 80
 """Characters of a default beyond which it is left out."""
 LINE = 12
@@ -120,9 +123,7 @@ def configuration() -> str:
             "\n",
         ]
     parts.append(ALL_KEYS)
-    written: dict[tuple[type, str], str] = {}
-    for path, section in sections(config.Config, ""):
-        parts += listed(path, section, written)
+    parts += all_keys()
     return "".join(parts)
 
 
@@ -147,37 +148,74 @@ def models_of(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from models_of(argument)
 
 
-def sections(section: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
-    """Yield a section and those below it, each with its path."""
-    yield path, section
-    for name, field in section.model_fields.items():
-        many = get_origin(field.annotation) is dict
-        below = [model for model in models_of(field.annotation) if not issubclass(model, Profile) or name == "book"]
-        for model in below:
-            place = f"{path}.{name}".lstrip(".") if not issubclass(model, Profile) else f"{path}.NAME"
-            kind = f", kind: {kind_of(model)}" if len(below) > 1 else ""
-            if path == "tenants.NAME":  # the keys that differ for a tenant are named where they are listed for all
-                continue
-            yield from ((inner + kind * (inner.endswith(name) or inner.endswith("NAME")), found)
-                        for inner, found in sections(model, place + ".NAME" * many))  # fmt: skip
-
-
-def listed(path: str, section: type[BaseModel], written: dict[tuple[type, str], str]) -> Iterator[str]:
-    """Yield a section's heading and its lines; keys that it has in common with an earlier one are named once."""
+def sections(section: type[BaseModel], path: str, meaning: str = "") -> Iterator[tuple[str, str, type[BaseModel]]]:
+    """Yield the place, the meaning and the model of a section and of those below it."""
+    yield path, meaning, section
+    if path == "tenants.NAME":  # the keys that differ for a tenant are listed where they are set for all
+        return
     meanings = descriptions(section)
-    own: list[str] = []
-    shared: dict[str, None] = {}
     for name, field in section.model_fields.items():
-        owner = next(base for base in section.__mro__ if name in vars(base).get("__annotations__", {}))
-        if earlier := written.get((owner, name)):
-            shared[earlier] = None
-        elif name in meanings and (name != "kind" or len(get_args(field.annotation)) > 1):
-            own.append(f"- `{name}` {type_of(field)} {default(field)}: {brief(one_line(meanings.get(name)))}\n")
-            written[owner, name] = path
-    if own:
-        yield f"\n### `{path}`\n\n" if path else "\n### At the top\n\n"
-        yield f"Also keys of {', '.join(f'`{place}`' for place in shared)}.\n\n" if shared else ""
-        yield from own
+        place = f"{path}.{name}".lstrip(".") + ".NAME" * (get_origin(field.annotation) is dict)
+        place = "budgets.LIMIT" if Limit in models_of(field.annotation) else place
+        text = "" if place.endswith(("NAME", "LIMIT")) else one_line(meanings.get(name))
+        text += " By default there is none." if text and field.default is None else ""
+        for model in models_of(field.annotation):
+            yield from sections(model, "profiles.NAME" if issubclass(model, Profile) else place, text)
+
+
+def listed(path: str, models: Sequence[type[BaseModel]], written: Written) -> Iterator[str]:
+    """Yield the lines of a place: a key of several kinds once, keys that an earlier place has by their names."""
+    own: list[str] = []
+    shared: dict[str, list[str]] = {}
+    for name in dict.fromkeys(name for model in models for name in model.model_fields):
+        having = [model for model in models if name in model.model_fields]
+        field, meaning = having[0].model_fields[name], one_line(descriptions(having[0]).get(name))
+        owner = next(base for base in reversed(having[0].__mro__) if name in vars(base).get("__annotations__", {}))
+        if heads_section(field, path) or (name == "kind" and len(get_args(field.annotation)) == 1):
+            continue
+        defaults = "/".join(dict.fromkeys(default(model.model_fields[name]) for model in having))
+        if (owner, name) in written:
+            earlier, usual = written[owner, name]
+            shared.setdefault(earlier, []).append(f"`{name}`" + f" {defaults}" * (defaults != usual))
+            continue
+        written[owner, name] = path, defaults
+        only = f" ({', '.join(map(label, having))})" if len(having) < len(models) else ""
+        own.append(f"- `{name}` {type_of(field)} {defaults}: {brief(meaning)}{only}\n")
+    yield from own
+    is_worth = bool(own) or any(" " in name for names in shared.values() for name in names)
+    yield from (f"- as in `{place}`: {', '.join(names)}\n" for place, names in shared.items() if is_worth)
+
+
+def heads_section(field: FieldInfo, path: str) -> bool:
+    """Return whether a key only holds the keys of a section that is listed by itself."""
+    is_many = bool(path) and get_origin(field.annotation) is dict
+    return not is_many and any(model is not Limit for model in models_of(field.annotation))
+
+
+def label(section: type[BaseModel]) -> str:
+    """Return the kind of a source, or the name of a profile."""
+    return kind_of(section) if "kind" in section.model_fields else section.__name__.removesuffix("Profile").lower()
+
+
+def all_keys() -> Iterator[str]:
+    """Yield a heading and the keys of each place; one whose keys are all listed before is left out."""
+    texts: dict[str, str] = {}
+    places: dict[str, dict[type[BaseModel], None]] = {}
+    for place, text, model in sections(config.Config, ""):
+        texts.setdefault(place, text)
+        places.setdefault(place, {})[model] = None
+    differing = (
+        f"`{name}`" + f" ({', '.join(model.model_fields)})" * model.__name__.startswith("Tenant")
+        for name, field in config.Tenant.model_fields.items()
+        for model in [*models_of(field.annotation)][:1]
+    )
+    texts["tenants.NAME"] = f"Also, for this tenant, keys of {', '.join(differing)}."
+    written: Written = {}
+    for place, models in places.items():
+        if lines := [*listed(place, [*models], written)]:
+            yield f"\n### `{place}`\n\n" if place else "\n### At the top\n\n"
+            yield f"{texts[place]}\n\n" if texts[place] else ""
+            yield from lines
 
 
 def brief(text: str) -> str:

@@ -93,7 +93,6 @@ def _phase(pipeline: Pipeline) -> dict[str, Any]:
         "window": vars(state.window),
         "changes": changes,
         "hanging": pipeline.phases.hanging,
-        "trial_over": pipeline.phases.is_trial_over,
     }
 
 

@@ -108,13 +108,10 @@ def phase_of(config: Config, tenant: str) -> TenantPhase:
     """Return the phase of a tenant, with what telemetry has of its last hour; nothing is changed."""
     settings = config.phases_of(tenant)
     key = "phase" if settings.enabled else "enabled"
-    canary = settings.canary
     trial = ""
-    if canary:
-        changed = [f"phase {canary.phase}"] if canary.phase else []
-        changed += [f"{name}: {str(value).lower()}" for name, value in canary.features.items()]
-        spaces = f" and in {', '.join(canary.spaces)}" if canary.spaces else ""
-        trial = f"{', '.join(changed)} for {canary.share:.0%} of users{spaces}"
+    if canary := settings.canary:
+        changed = (f"{name}: {str(value).lower()}" for name, value in canary.features.items())
+        trial = f"{', '.join(changed)} in {', '.join(canary.spaces)}"
     return TenantPhase(
         tenant,
         settings.phase if settings.enabled else None,

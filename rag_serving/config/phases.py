@@ -1,4 +1,4 @@
-"""The phases of retrieval: which one is configured, for whom another is tried out, when a server leaves one by itself.
+"""The phases of retrieval: which one is configured, when a server leaves one by itself, and switches of some spaces.
 
 Belongs here: keys, types, defaults, what is in force for a tenant. Does not belong here: going down and up
 (`rag_serving.degradation`), what a phase searches (`rag_serving.retrieval`).
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from rag_serving.config.sources import Section
 
@@ -22,22 +22,16 @@ VARIABLES: Mapping[str, str] = {"enabled": "DOC_RETRIEVAL_ENABLED", "phase": "DO
 
 
 class Canary(Section):
-    """Another phase, or other switches, for some questions only."""
+    """Other switches for the questions to some spaces."""
 
-    phase: int | None = Field(None, ge=1, le=3)
-    """Phase for these questions; null: the same as for all others."""
-    features: dict[str, bool] = Field({})
+    gone: ClassVar[Mapping[str, str]] = {
+        "phase": "of whole tenants: tenants.NAME.retrieval.phase",
+        "share": "replaced by spaces: a canary is the questions to some spaces",
+    }
+    features: dict[str, bool] = Field(min_length=1)
     """Switches of `features` that differ for these questions."""
-    share: float = Field(0, ge=0, le=1)
-    """Share of the users, always the same ones. Anonymous users are included only if the share is 1."""
-    spaces: list[str] = Field([])
-    """Include questions that a filter, or `space:KEY`, restricts to these spaces."""
-
-    @model_validator(mode="after")
-    def _is_something(self) -> Canary:
-        if self.phase is None and not self.features:
-            raise ValueError("it changes nothing; set phase or features")
-        return self
+    spaces: list[str] = Field(min_length=1)
+    """Questions that a filter, or `space:KEY`, restricts to these spaces."""
 
 
 class TenantRetrieval(Section):
@@ -48,7 +42,7 @@ class TenantRetrieval(Section):
     phase: int | None = Field(None, ge=1, le=3)
     """The phase of retrieval."""
     canary: Canary | None = None
-    """Another phase, or other switches, for some of its questions."""
+    """Other switches for some of its questions."""
 
 
 class Degradation(Section):

@@ -72,7 +72,7 @@ class Retrieval(Section):
     """3: words and meaning, 2: keywords in chunks, 1: keywords in documents. If a phase fails or is too slow, the next
     lower one is used."""
     canary: Canary | None = None
-    """Another phase or other switches for some questions."""
+    """Other switches for the questions to some spaces."""
     dense_k: int = Field(80, ge=1, le=10_000)
     """Candidates of the dense index."""
     lexical_backend: Literal["bm25"] = "bm25"

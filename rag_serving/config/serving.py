@@ -50,7 +50,7 @@ class Serving(Section):
     and auditor: [what each may do](access.md#roles). With `resource`, an address below `public_url` such as
     https://citelock.acme.example/mcp, a token gives access to that address only."""
     jwt: Jwt | None = None
-    """Issuer whose JSON Web Tokens are accepted with `auth: jwt`; its keys are [below](#servingjwt)."""
+    """Issuer whose JSON Web Tokens are accepted with `auth: jwt`."""
     session_hours: float = Field(12, gt=0, le=720)
     """Hours until a user signs in again. A session that was started with a token is extended while the page is used;
     the token is checked at each request."""
@@ -58,8 +58,8 @@ class Serving(Section):
     embeddings: Literal["none", "reader", "editor", "operator"] = "editor"
     """Role that may use `POST /v1/embeddings`. Embedding takes processor time from answers."""
     oidc: Oidc | None = None
-    """An OpenID Connect provider where people sign in on the web page; its keys are [below](#servingoidc). It needs
-    `public_url`, and `auth: tokens` or `jwt` (programs continue to use tokens; there may be none)."""
+    """An OpenID Connect provider where people sign in on the web page. It needs `public_url`, and `auth: tokens` or
+    `jwt` (programs continue to use tokens; there may be none)."""
     public_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
     """Address where users reach the API. With https the session cookie is sent over https only, whatever a proxy
     uses."""
@@ -67,7 +67,7 @@ class Serving(Section):
     """Whether operators may connect sources on the web page. They can then let the server read each folder and reach
     each host that it can. null: only if `auth` is loopback. With several tenants only if `auth` is loopback."""
     check_proxy: CheckProxy | None = None
-    """Server whose answers `/proxy/v1` checks against the pages; its keys are [below](#servingcheck_proxy)."""
+    """Server whose answers `/proxy/v1` checks against the pages."""
     groups: Literal["claims", "synced"] = "claims"
     """Groups of a caller: of the token, or also of syncs. With synced, users must have the same names or ids as in
     Confluence."""

@@ -1,5 +1,5 @@
-"""The phases of one tenant's questions: what is configured, what an operator chose, what is in force, and for whom
-something is tried out: a share of the users, or the questions of some spaces.
+"""The phases of one tenant's questions: what is configured, what an operator chose, what is in force, and the spaces
+whose questions try other switches out.
 
 What an operator chose while servers run is one signed file for each tenant in the tenant's folder of the home, so that
 all processes that read this folder follow it, and a restart keeps it. A file that this installation did not sign is
@@ -12,11 +12,9 @@ choose (`api.operations`).
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -39,7 +37,6 @@ OnChange = Callable[[str, str, int], object]
 """Told of a tenant's step: the tenant, the direction, the phase that is in force now."""
 
 FILE = "phase.json"
-_BITS = 64
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +56,7 @@ class ChosenPhase:
     at: str
 
     def over(self, settings: PhaseSettings) -> PhaseSettings:
-        """Return the settings in force. While a phase is chosen, no other one is tried out on some questions."""
+        """Return the settings in force. While a phase is chosen, nothing is tried out on some questions."""
         if self.phase is not None:
             settings = replace(settings, phase=self.phase, canary=None)
         return replace(settings, enabled=settings.enabled and self.enabled)
@@ -115,18 +112,11 @@ def _parsed_choice(content: Mapping[str, Any]) -> ChosenPhase | None:
     return ChosenPhase(phase, bool(content.get("enabled", True)), str(content.get("at", "")))
 
 
-def is_chosen(canary: Canary, tenant: str, user: str | None, spaces: Sequence[str] = ()) -> bool:
-    """Return whether a question is one of those that something is tried out on; `spaces`: what it is narrowed to."""
-    if spaces and {space.casefold() for space in spaces} <= {space.casefold() for space in canary.spaces}:
-        return True
-    if canary.share >= 1:
-        return True
-    if user is None or not canary.share:
-        return False
-    # What is tried out is part of the hash, so that it is not always the same users who try things out.
-    tried = [tenant, canary.phase, sorted(canary.features.items()), user]
-    digest = hashlib.sha256(json.dumps(tried).encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[: _BITS // 8], "big") < canary.share * float(2**_BITS)
+def tried_out(canary: Canary, request: QuestionRequest) -> Mapping[str, bool]:
+    """Return the switches that differ for a question: it is narrowed to spaces of the canary, and to no other."""
+    asked = request.filters.space if request.filters else ()
+    spaces = {space.casefold() for space in (*asked, *read_signs(request.text).filters.space)}
+    return canary.features if spaces and spaces <= {space.casefold() for space in canary.spaces} else {}
 
 
 @dataclass(frozen=True)
@@ -135,7 +125,6 @@ class Watched:
 
     searches: Searches
     control: PhaseController
-    trial: PhaseController  # of the questions that something is tried out on
     clock: Callable[[], float]
 
 
@@ -183,7 +172,6 @@ class TenantPhases:
         self._watched = Watched(
             Searches(settings, self._config.serving.open_wait_s, clock),
             PhaseController(settings, self._settings.phase, clock, changed),
-            self._trial(self._settings, clock),
             clock,
         )
 
@@ -204,19 +192,11 @@ class TenantPhases:
         settings = self._chosen.over(self._configured) if self._chosen else self._configured
         if watched := self._watched:
             watched.control.configure(settings.phase)
-            if settings != self._settings:
-                self._watched = replace(watched, trial=self._trial(settings, watched.clock))
         self._settings = settings
 
     def state(self) -> PhaseState | None:
         """Return the controller's state; None if nothing is watched."""
         return self._watched.control.state() if self._watched else None
-
-    @property
-    def is_trial_over(self) -> bool:
-        """Whether the trial has failed and is suspended."""
-        canary, watched = self._settings.canary, self._watched
-        return bool(canary and watched and watched.trial.in_force < _tried(canary, self._settings.phase))
 
     @property
     def hanging(self) -> int:
@@ -234,37 +214,14 @@ class TenantPhases:
         if not settings.enabled:
             raise RetrievalOffError("retrieval.enabled is false")
         current_span().set({TENANT: self._tenant})
-        canary = settings.canary if settings.canary and self._is_trial(settings.canary, request) else None
-        first = _tried(canary, settings.phase)
-        phases = Phases(first, first, self.turns, mode, features=canary.features if canary else {}, asker=user)
+        features = tried_out(settings.canary, request) if settings.canary else {}
+        phases = Phases(settings.phase, settings.phase, self.turns, mode, features=features, asker=user)
         if watched:
             phases.searches, phases.clock = watched.searches, watched.clock
-            phases.control = watched.trial if canary else watched.control
+            phases.control = watched.control
             phases.turn = phases.control.begin(user)
             phases.first = phases.turn.phase
         try:
             yield phases
         finally:
             phases.close()
-
-    def _trial(self, settings: PhaseSettings, clock: Callable[[], float]) -> PhaseController:
-        """Return what watches the questions that something is tried out on. When they fail that is over, until the
-        configuration says something else."""
-
-        def over(change: Change) -> None:
-            _log.warning("tenant %s: what was tried out is over: %s", self._tenant, change.why)
-
-        return PhaseController(self._config.degradation, _tried(settings.canary, settings.phase), clock, over)
-
-    def _is_trial(self, canary: Canary, request: QuestionRequest) -> bool:
-        """Return whether something is tried out on a question, and has not failed so far."""
-        if self.is_trial_over:
-            return False
-        asked = request.filters.space if request.filters else ()
-        spaces = (*asked, *read_signs(request.text).filters.space) if canary.spaces else ()
-        return is_chosen(canary, self._tenant, request.principal.user, spaces)
-
-
-def _tried(canary: Canary | None, phase: int) -> int:
-    """Return the phase of questions that something is tried out on."""
-    return (canary.phase if canary else None) or phase

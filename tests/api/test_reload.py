@@ -251,7 +251,7 @@ def test_a_running_server_follows_phases_and_the_kill_switch(served: Served, cap
     assert "switched off" in answer.json()["answer"]
     found = client.post("/v1/search", json={"query": "broker"})
     assert (found.status_code, found.json()["code"]) == (503, "RETRIEVAL_DISABLED")
-    served.edit("retrieval: {canary: {phase: 1, share: 1}}\n")
+    served.edit("retrieval: {phase: 1}\n")
     served.look_twice()
     assert client.post("/v1/ask", json=question).json()["phase"] == 1
     metrics = client.get("/metrics").text

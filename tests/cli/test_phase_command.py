@@ -64,11 +64,11 @@ def test_what_sets_it_is_named(
 
 def test_a_tenant_s_own_and_a_trial_are_told(tmp_path: Path) -> None:
     path = tmp_path / "app.yaml"
-    trial = "{phase: 2, canary: {phase: 3, share: 0.1, spaces: [OPS]}}"
+    trial = "{phase: 2, canary: {features: {FEATURE_RM3: true}, spaces: [OPS]}}"
     path.write_text(f"home: {tmp_path}\ntenants: {{a: {{retrieval: {trial}}}, b: {{}}}}\n", encoding="utf-8")
     told = shown(str(path), "--tenant", "a")
     assert (told["phase"], told["why"]) == (2, "tenants.a.retrieval.phase")
-    assert told["canary"] == "phase 3 for 10% of users and in OPS"
+    assert told["canary"] == "FEATURE_RM3: true in OPS"
     assert len(run("phase", "--config", str(path))[1].splitlines()) == 2
 
 

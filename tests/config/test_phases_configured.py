@@ -49,10 +49,10 @@ def test_a_phase_that_is_none_names_its_variable(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("canary", "message"),
     [
-        ({"share": 0.1}, "it changes nothing"),
-        ({"phase": 2, "share": 1.5}, "less than or equal to 1"),
-        ({"features": {"FEATURE_RM4": True}}, "FEATURE_RM4"),
-        ({"features": {"FEATURE_RAG_PROVENANCE_LOCK": False}}, "True"),
+        ({"spaces": ["OPS"]}, "features: Field required"),
+        ({"share": 0.1}, "'retrieval.canary.share' is now replaced by spaces"),
+        ({"features": {"FEATURE_RM4": True}, "spaces": ["OPS"]}, "FEATURE_RM4"),
+        ({"features": {"FEATURE_RAG_PROVENANCE_LOCK": False}, "spaces": ["OPS"]}, "True"),
     ],
 )
 def test_a_trial_that_cannot_be_is_refused(canary: dict[str, Any], message: str) -> None:
@@ -61,7 +61,9 @@ def test_a_trial_that_cannot_be_is_refused(canary: dict[str, Any], message: str)
 
 
 def test_a_trial_can_be_one_tenant_s() -> None:
-    content = {"tenants": {"a": {"retrieval": {"canary": {"phase": 2, "share": 0.5}}}, "b": {}}}
+    content = {
+        "tenants": {"a": {"retrieval": {"canary": {"features": {"FEATURE_RM3": True}, "spaces": ["OPS"]}}}, "b": {}}
+    }
     assert settings(content).canary is not None
     assert settings(content, "b").canary is None
 

@@ -284,28 +284,16 @@ def test_without_a_server_nothing_is_bounded_or_kept_but_a_phase_falls_through(w
     assert {"phase_3_failed", "phase_2_failed", "phase_1_failed"} <= set(answer.flags)
 
 
-def test_a_phase_is_tried_out_on_the_questions_of_one_space(wiki_home: Path, faults: Faults) -> None:
-    served = Served(wiki_home, faults, retrieval={"canary": {"phase": 2, "spaces": ["SRE"]}})
-    assert served.ask().phase == 3
-    assert served.ask(question="What is consumer lag? space:SRE").phase == 2
-    assert served.ask(question="What is consumer lag? space:OPS").phase == 3
-
-
-def test_a_trial_that_fails_ends_by_itself(wiki_home: Path, faults: Faults) -> None:
-    served = Served(wiki_home, faults, retrieval={"phase": 2, "canary": {"phase": 3, "share": 1}})
-    assert served.ask().phase == 3
-    served.model.is_down = True
-    served.ask_for(400)
-    answer = served.ask()
-    assert (answer.phase, served.phase) == (2, 2)
-    assert {"phase_lowered", "phase_3_failed", DENSE_UNAVAILABLE}.isdisjoint(answer.flags)
-    assert served.pipeline.phases.is_trial_over
-    served.model.is_down = False
-    settings = served.pipeline.phases.settings
-    assert settings.canary
-    canary = settings.canary.model_copy(update={"spaces": ["OPS"]})
-    served.pipeline.switch(served.pipeline.config.features, replace(settings, canary=canary))
-    assert served.ask().phase == 3
+def test_a_reranker_is_tried_out_on_the_questions_of_one_space(wiki_home: Path, faults: Faults) -> None:
+    canary = {"features": {"FEATURE_RERANKER": True}, "spaces": ["SRE"]}
+    off = {"features": {"FEATURE_RERANKER": False}, "retrieval": {"canary": canary}}
+    served = Served(wiki_home, faults, Sidecar(faults.clock, 0, False), **off)
+    ranked = {
+        question: served.ask(question=question).payload()["reranker"] == "sidecar"
+        for question in (QUESTION, f"{QUESTION} space:SRE", f"{QUESTION} space:sre", f"{QUESTION} space:OPS")
+    }
+    assert [*ranked.values()] == [False, True, True, False]
+    assert served.ask(question=f"{QUESTION} space:SRE space:OPS").payload()["reranker"] != "sidecar"
 
 
 SECRET = Passage("21", "Bonus", "The operations team earns a bonus of 900 euros in May.", title="Bonus of operations")
