@@ -44,7 +44,7 @@ CHANCE = "chance"
 def bench_config(home: Path, graphs: bool = True) -> Config:
     """Return the configuration of every bench of speed: vectors of questions are not kept."""
     settings: dict[str, Any] = {"home": str(home), "tenants": {TENANT: {}}, "embedding": {"query_cache": 0}}
-    return parse_config(settings if graphs else {**settings, "indexing": {"max_graph_chunks": 0}})
+    return parse_config(settings if graphs else {**settings, "indexing": {"dense_search": "exact"}})
 
 
 def index(home: Path, inputs: Path, embedder: str, graphs: bool = True) -> dict[str, float]:

@@ -124,7 +124,7 @@ def _medians(found: list[dict[str, float]]) -> dict[str, float]:
 
 
 def _config(home: Path) -> Config:
-    return parse_config({"home": str(home), "tenants": {TENANT: {}}, "indexing": {"max_graph_chunks": 0}})
+    return parse_config({"home": str(home), "tenants": {TENANT: {}}, "indexing": {"dense_search": "exact"}})
 
 
 def _options(arguments: list[str] | None) -> Any:

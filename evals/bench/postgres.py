@@ -85,7 +85,7 @@ def config_of(home: Path, server: str) -> Config:
         "writer_url": f"postgresql://citelock_writer@{server}",
         "owner_url": f"postgresql://postgres@{server}",
     }
-    content = {"home": str(home), "tenants": {TENANT: {}}, "indexing": {"max_graph_chunks": 0}, "index": index}
+    content = {"home": str(home), "tenants": {TENANT: {}}, "indexing": {"dense_search": "exact"}, "index": index}
     return parse_config(content)
 
 

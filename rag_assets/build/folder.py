@@ -112,7 +112,7 @@ def _written_config(folder: Path, home: Path) -> Path:
         "sources": {KEY: {"kind": "files", "tenant": KEY, "path": str(folder), "readers": "everyone"}},
         "serving": {"connect": False},  # the folder is all there is
         "ingestion": {"dedup_threshold": 1},  # nearly the same is found by datasketch, which brings 125 MB
-        "indexing": {"dense_search": "exact", "max_graph_chunks": 0, "sentence_vectors": "never"},
+        "indexing": {"dense_search": "exact", "sentence_vectors": "never"},
     }
     path, text = home / "app.yaml", json.dumps(content, indent=1) + "\n"
     if not path.is_file() or path.read_text(encoding="utf-8") != text:

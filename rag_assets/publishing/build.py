@@ -348,7 +348,7 @@ def _whole(store: Store, tenant: str, generation_id: str, config: Config) -> Man
 
 def has_graphs(config: Config, chunks: int) -> bool:
     """Return whether so many chunks get graphs of Chroma beside the codes of their vectors."""
-    return config.indexing.dense_search == "chroma" or chunks <= config.indexing.max_graph_chunks
+    return config.indexing.dense_search == "chroma" or chunks <= config.indexing.graph_chunks
 
 
 def is_crowded(vectors: Vectors) -> bool:

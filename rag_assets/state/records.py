@@ -147,8 +147,8 @@ def tenant_inputs(
 
 def _graphs(config: Config) -> tuple[object, ...]:
     """Return what decides whether there are graphs; nothing for the defaults, which change no fingerprint."""
-    most, always = config.indexing.max_graph_chunks, config.indexing.dense_search == "chroma"
-    return (most, always) if always or most != Indexing().max_graph_chunks else ()
+    most, always = config.indexing.graph_chunks, config.indexing.dense_search == "chroma"
+    return (most, always) if always or most != Indexing().graph_chunks else ()
 
 
 def _parts(config: Config) -> tuple[tuple[str, int], ...]:

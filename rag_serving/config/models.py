@@ -27,7 +27,21 @@ class Price(Section):
         return (self.input * tokens_in + self.output * tokens_out) / 1e6
 
 
-class Embedding(Section):
+class ModelServer(Section):
+    """What models behind HTTP have in common."""
+
+    base_url: str | None = None
+    """Server address; default http://127.0.0.1:11434 for ollama, http://127.0.0.1:1234/v1 for openai."""
+    api_key_env: str | None = None
+    """Environment variable with the server's API key."""
+    timeout_s: float = Field(60, gt=0)
+    """Seconds that a request may take, of a language model the whole reply, retries included."""
+    prices: dict[str, Price] = Field({})
+    """Prices by model name, in any currency; embedding has only `input`. A model without a price costs nothing. Tokens
+    of passages are counted by the local tokenizer."""
+
+
+class Embedding(ModelServer):
     """The model that turns text into vectors."""
 
     provider: Literal["local", "flagembedding", "ollama", "openai"] = "local"
@@ -40,10 +54,6 @@ class Embedding(Section):
     """Device of local and flagembedding. auto: CUDA if it can be used, otherwise the CPU; cuda: CUDA, or an error.
     local needs onnxruntime-gpu for CUDA and uses it for passages only: machines that only answer questions need no
     GPU."""
-    base_url: str | None = None
-    """Server address; default http://127.0.0.1:11434 for ollama, http://127.0.0.1:1234/v1 for openai."""
-    api_key_env: str | None = None
-    """Environment variable with the server's API key."""
     query_prompt: str = ""
     """Text put before each query; multilingual-e5-small, and folders that tell theirs, have prompts by default."""
     document_prompt: str = ""
@@ -58,43 +68,30 @@ class Embedding(Section):
     batch_size: ClassVar[int] = 16  # texts in a batch, by servers and on the CPU
     batch_tokens: int | None = Field(None, ge=1)
     """Tokens in a batch of local and flagembedding; null: 1,024 on the CPU, 65,536 on CUDA."""
-    timeout_s: float = Field(60, gt=0)
-    """Seconds that a request to the server may take."""
     max_retries: ClassVar[int] = 4  # retries with exponential backoff
-    prices: dict[str, Price] = Field({})
-    """Prices by model name, in any currency; embedding has only `input`. A model without a price costs nothing. Tokens
-    are counted by the local tokenizer."""
 
 
-class ChatModel(Section):
+class ChatModel(ModelServer):
     """A language model behind HTTP."""
 
     model: str | None = None
     """Model name, as the server knows it."""
-    base_url: str | None = None
-    """Server address; default http://127.0.0.1:11434 for ollama, http://127.0.0.1:1234/v1 for openai."""
-    api_key_env: str | None = None
-    """Environment variable with the server's API key."""
     connect_timeout_s: ClassVar[float] = 5  # seconds that the connection may take
     first_token_timeout_s: float = Field(60, gt=0)
     """Seconds for the first token, and for each further one; a local model may have to be loaded first."""
     timeout_s: float = Field(120, gt=0)
-    """Seconds that the whole reply may take, retries included."""
     max_retries: ClassVar[int] = 2  # retries with exponential backoff
     context_tokens: int = Field(8192, ge=512)
     """Tokens of prompt and reply together; a longer prompt is shortened."""
     max_output_tokens: int = Field(600, ge=16)
     """Tokens that the model may write; the rest is cut off."""
     temperature: ClassVar[float] = 0  # sampling temperature
-    prices: dict[str, Price] = Field({})
-    """Prices by model name, in any currency; a model without a price costs nothing."""
 
 
 class ContextModel(ChatModel):
     """A language model that writes contexts: nobody waits for it."""
 
     timeout_s: float = Field(60, gt=0)
-    """Seconds that one call may take, retries of the connection included."""
     max_retries: ClassVar[int] = 3  # retries of a request
     max_output_tokens: int = Field(200, ge=16)
     """Tokens that the model may write for a passage; after a timeout, fewer are requested."""

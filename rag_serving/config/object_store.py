@@ -40,8 +40,7 @@ class ObjectStore(Section):
     """Address of an S3-compatible server; null: the provider's. Requests to an `http:` address are not encrypted."""
     timeout_s: ClassVar[float] = 30  # seconds that one request may take
     retry_s: ClassVar[float] = 60  # seconds for which a failing request is retried
-    lease_s: float = Field(30, ge=0.2)
-    """Seconds without a heartbeat until another machine may take over a build's folder."""
+    lease_s: ClassVar[float] = 30  # seconds without a heartbeat until another machine may take over a build's folder
     poll_s: ClassVar[float] = 2  # seconds between a server's checks for a new publication
     sweep_after: ClassVar[int] = 20  # builds after which objects no longer in force are deleted; 0: never
     parallel: ClassVar[int] = 8  # files sent or fetched at the same time
@@ -70,7 +69,7 @@ def with_object_store(content: Any) -> Any:
     # Chroma's files stay on the machine that made them: an exact search finds the same everywhere.
     indexing = content.get("indexing") or {}
     if isinstance(indexing, Mapping):
-        indexing = {"max_graph_chunks": 0, **indexing}
+        indexing = {"dense_search": "exact", **indexing}
     return {**content, "home": folder, "object_store": {**given, "url": url, "cache": folder}, "indexing": indexing}
 
 

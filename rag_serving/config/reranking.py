@@ -48,8 +48,7 @@ class RerankService(Section):
     """auto (CUDA if available), cpu, mps, cuda or cuda:1."""
     batch_size: int = Field(32, ge=1)
     """Largest number of pairs scored in one batch."""
-    batch_tokens: int = Field(16_384, ge=16)
-    """Largest number of tokens scored in one batch, padding included."""
+    batch_tokens: ClassVar[int] = 16_384  # most tokens scored in one batch, padding included: 32 pairs of 512
     batch_wait_ms: ClassVar[float] = 2  # milliseconds that a request waits for others to share its batch
     max_candidates: ClassVar[int] = 500  # largest number of candidates in a request
     max_query_chars: ClassVar[int] = 4000  # characters beyond which a query is refused

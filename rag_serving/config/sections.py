@@ -459,8 +459,7 @@ class Ocr(Section):
     languages: list[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_/-]{1,40}$")]] = Field([])
     """Language codes of tesseract, such as eng and deu; empty: all that are installed. If there are several, the first
     pages of a document decide which one it is in."""
-    dpi: int = Field(200, ge=72, le=600)
-    """Resolution of the recognized pictures, in pixels per inch."""
+    dpi: ClassVar[int] = 200  # of the recognized pictures, in pixels per inch
     max_pages: ClassVar[int] = 500  # pages of one document that are recognized; further ones are recorded
     timeout_s: ClassVar[float] = 60  # seconds for one page, which takes one to three; else it is recorded
 

@@ -140,7 +140,7 @@ def test_workers_of_two_machines_make_the_same_generation_over_an_object_store(
     for name, value in {**CREDENTIALS, SECRET_ENV: "a secret of sixteen characters"}.items():
         monkeypatch.setenv(name, value)
     wiki = Wiki(tmp_path / "wiki")
-    wiki.configure(indexing={"max_graph_chunks": 0})  # as with an object store
+    wiki.configure(indexing={"dense_search": "exact"})  # as with an object store
     build(wiki)
     alone = (wiki.home / "tenants" / "demo" / "current").read_text()
     content = {**yaml.safe_load(wiki.config_path.read_text()), "home": f"s3://{BUCKET}/{tmp_path.name}"}
@@ -149,7 +149,7 @@ def test_workers_of_two_machines_make_the_same_generation_over_an_object_store(
 
         def machine(name: str) -> Path:
             path = tmp_path / f"{name}.yaml"
-            store = {"cache": str(tmp_path / name), "endpoint": endpoint, "lease_s": 5}
+            store = {"cache": str(tmp_path / name), "endpoint": endpoint}
             path.write_text(yaml.safe_dump({**content, "object_store": store}))
             return path
 

@@ -14,6 +14,7 @@ import pytest
 from rag_assets.state.locks import LockedError, exclusive, is_held, locked, shared_by_run
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.config.loading import parse_config
+from rag_serving.config.object_store import ObjectStore
 
 HOLD = """
 import sys, pathlib
@@ -27,7 +28,9 @@ REMOTE = """
 import sys, pathlib
 from rag_assets.state.locks import locked
 from rag_serving.config.loading import parse_config
-config = parse_config({"home": sys.argv[2], "object_store": {"cache": sys.argv[1], "lease_s": 2}})
+from rag_serving.config.object_store import ObjectStore
+ObjectStore.lease_s = 2
+config = parse_config({"home": sys.argv[2], "object_store": {"cache": sys.argv[1]}})
 with locked(config, config.home / "tenants" / "demo", 0.1, "a run", "one"):
     print("held", flush=True)
     sys.stdin.read()
@@ -159,7 +162,8 @@ def test_steps_of_one_run_on_two_machines_write_one_after_the_other(
 ) -> None:
     monkeypatch.setenv(SECRET_ENV, "a secret of sixteen characters")
     store = f"file://{tmp_path / 'store'}"
-    config = parse_config({"home": store, "object_store": {"cache": str(tmp_path / "two"), "lease_s": 2}})
+    monkeypatch.setattr(ObjectStore, "lease_s", 2)
+    config = parse_config({"home": store, "object_store": {"cache": str(tmp_path / "two")}})
     folder = config.home / "tenants" / "demo"
     with held_by_another_process(tmp_path / "one", REMOTE, store) as process:
         (tmp_path / "one" / "tenants" / "demo" / "part").write_text("of the first step")

@@ -1,4 +1,4 @@
-"""Generations larger than `indexing.max_graph_chunks`: no graphs, and sound in every other way."""
+"""Generations too large for graphs of Chroma, or searched exactly: no graphs, and sound in every other way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.synthetic import EVERYONE, MODEL, TENANT, chunk_table, clustered_vectors, config_for
 
-from rag_assets.publishing.build import build_generation
+from rag_assets.publishing.build import build_generation, has_graphs
 from rag_assets.publishing.checks import Coverage, check_generation
 from rag_assets.publishing.publish import prune, publish
 from rag_assets.publishing.repair import repair
@@ -98,11 +98,10 @@ def test_what_decides_on_graphs_makes_a_new_build_necessary(tmp_path: Path) -> N
         config_for(tmp_path),
         config_for(tmp_path, max_graph_chunks=9),
         config_for(tmp_path, dense_search="chroma"),
+        config_for(tmp_path, dense_search="exact"),
     ]
-    assert len({tenant_inputs(config, {}, MODEL, {}) for config in configs}) == 3
-    assert tenant_inputs(config_for(tmp_path, dense_search="exact"), {}, MODEL, {}) == tenant_inputs(
-        configs[0], {}, MODEL, {}
-    )
+    assert len({tenant_inputs(config, {}, MODEL, {}) for config in configs}) == 4
+    assert [has_graphs(config, 10) for config in configs] == [True, False, True, False]
 
 
 @pytest.mark.parametrize("same", [24, 400])

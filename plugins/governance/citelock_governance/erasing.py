@@ -153,8 +153,7 @@ _OF_OBJECT_STORES = (
     "begin, machines that are off when they start; a machine that is taken out of use keeps its copy",
     "earlier versions of objects, where the bucket keeps versions",
     "objects that no state named, of builds that were killed, where the store did not list them; and what a build that "
-    "runs elsewhere sends until it hears of the erasure, within a third of object_store.lease_s: `citelock home sweep` "
-    "deletes both",
+    "runs elsewhere sends until it hears of the erasure, within ten seconds: `citelock home sweep` deletes both",
 )
 
 

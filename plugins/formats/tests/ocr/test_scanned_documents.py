@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from scanning import Processes, counting, joined, lines, need_tesseract, scanned, shades, text_of, text_pdf
-from support.constants import section_of
+from support.constants import configured, section_of
 
 from citelock_formats.ocr.health import examine
 from citelock_formats.ocr.scans import Scans
@@ -19,7 +19,6 @@ from rag_assets.sources.documents.folder import DocumentFolder
 from rag_assets.sources.documents.rows import DocumentReading
 from rag_assets.state.sync_files import write_sync
 from rag_assets.steps.formats.blocks import blocks_content
-from rag_serving.config.loading import parse_config
 from rag_serving.config.sections import Documents
 from rag_serving.config.sources import Files
 
@@ -128,7 +127,7 @@ def test_the_doctor_says_what_reads_scanned_pages(tmp_path: Path) -> None:
     def told(**ocr: Any) -> list[tuple[str, str, str]]:
         files = {"kind": "files", "tenant": "acme", "path": str(tmp_path), "readers": "everyone"}
         config = {"home": str(tmp_path), "tenants": {"acme": {}}, "sources": {"docs": files}, "documents": {"ocr": ocr}}
-        return [(one.state, one.detail, one.mend) for one in examine(parse_config(config))]
+        return [(one.state, one.detail, one.mend) for one in examine(configured(config))]
 
     ((state, detail, _),) = told(languages=["eng"])
     assert (state, detail.startswith("tesseract 5"), detail.endswith(" in eng")) == ("ok", True, True)

@@ -258,7 +258,7 @@ class Lease:
     def _taken(self) -> HeldError:
         return HeldError(
             f"another machine took over {self._seen.head.folder}, because this one gave no sign of life for "
-            "object_store.lease_s, or erased it; nothing of this run was shared: run it again"
+            "half a minute, or erased it; nothing of this run was shared: run it again"
         )
 
     def note_sweep(self) -> bool:

@@ -168,7 +168,7 @@ def test_a_store_that_fails_is_not_taken_for_damage(machine: Any, s3: str) -> No
 def test_the_command_heals_and_says_what_it_cannot(machine: Any, settings: dict[str, Any], tmp_path: Path) -> None:
     content = {
         "home": settings["url"],
-        "object_store": {"cache": str(tmp_path / "a"), "lease_s": 1},
+        "object_store": {"cache": str(tmp_path / "a")},
         "tenants": {"acme": {}},
         "sources": {},
     }

@@ -31,6 +31,7 @@ from rag_serving.indexes.catalog import list_generations
 from rag_serving.models import open_embedder
 
 KILLS = int(os.environ.get("CITELOCK_OBJECT_KILLS", "1"))
+SOON = "from rag_serving.config.object_store import ObjectStore as S; S.lease_s, S.retry_s = 2, 2; "
 PUBLISHERS = int(os.environ.get("CITELOCK_OBJECT_PUBLISHERS", "1"))
 """Rounds in which two builds publish at once."""
 QUESTION = "How do I roll back a release?"
@@ -52,11 +53,12 @@ def pages(tmp_path: Path) -> Path:
 def config(s3: str, pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the configuration file of a machine of that name."""
     monkeypatch.setattr(ObjectStore, "retry_s", 2)
+    monkeypatch.setattr(ObjectStore, "lease_s", 2)
 
     def of(name: str, endpoint: str = s3, pages: Path = pages) -> Path:
         settings = {
             "home": f"s3://{BUCKET}/{tmp_path.name}",
-            "object_store": {"cache": str(tmp_path / name), "endpoint": endpoint, "lease_s": 2},
+            "object_store": {"cache": str(tmp_path / name), "endpoint": endpoint},
             "tenants": {"demo": {}},
             "sources": {
                 "ops": {"kind": "confluence_dump", "tenant": "demo", "path": str(pages), "readers": "everyone"}
@@ -140,7 +142,8 @@ def test_builds_that_are_killed_leave_what_is_published_whole(config: Any, pages
     build(config("a"))
     for number in range(KILLS):
         change(pages, f"Berth {number} is dredged every {number + 2} days by the noisy team.")
-        command = [*CITELOCK, "build", "--override-gates", "a test", "--config", str(config("ab"[number % 2]))]
+        command = [*CITELOCK[:2], SOON + CITELOCK[2], "build", "--override-gates", "a test"]
+        command += ["--config", str(config("ab"[number % 2]))]
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )

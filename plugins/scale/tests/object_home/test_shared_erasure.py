@@ -190,7 +190,7 @@ def test_a_lost_head_hides_nothing(machine: Any) -> None:
 def test_the_proof_says_what_was_covered(machine: Any, settings: dict[str, Any], tmp_path: Path) -> None:
     content = {
         "home": settings["url"],
-        "object_store": {"cache": str(tmp_path / "a"), "endpoint": settings["endpoint"], "lease_s": 1},
+        "object_store": {"cache": str(tmp_path / "a"), "endpoint": settings["endpoint"]},
         "tenants": {"acme": {}},
         "sources": {"wiki": {"kind": "files", "tenant": "acme", "path": str(tmp_path), "readers": "everyone"}},
     }

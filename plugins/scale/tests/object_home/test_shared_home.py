@@ -166,6 +166,7 @@ import sys, time
 from pathlib import Path
 from rag_serving.config.object_store import ObjectStore
 from citelock_scale.object_home.home import ObjectHome
+ObjectStore.lease_s, ObjectStore.retry_s = 1, 5
 home = ObjectHome(ObjectStore.model_validate_json(sys.argv[1]), Path(sys.argv[2]))
 number = int(sys.argv[3])
 while True:
@@ -184,7 +185,7 @@ while True:
 def test_killed_writers_leave_a_whole_tree_in_force(machine: Any, settings: dict[str, Any], tmp_path: Path) -> None:
     dice, number = random.Random(7), 1
     for kill in range(KILLS):
-        chosen = ObjectStore(**settings).model_dump_json()
+        chosen = ObjectStore(url=settings["url"], endpoint=settings.get("endpoint")).model_dump_json()
         arguments = [sys.executable, "-c", _KILLED, chosen, str(tmp_path / f"killed{kill % 2}"), str(number)]
         process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
         assert process.stdout
