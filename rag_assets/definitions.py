@@ -37,7 +37,7 @@ from rag_assets.sensors import (
 )
 from rag_assets.uploads import add_documents
 from rag_serving.config.loading import Config, ConfigError, load_usable
-from rag_serving.config.orchestration import ExecutorKind, Orchestration
+from rag_serving.config.sections import ExecutorKind, Orchestration
 from rag_serving.plugins import one
 
 PARTITION = "dagster/partition"

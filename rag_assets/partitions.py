@@ -1,4 +1,4 @@
-"""The partition definitions, and bringing an instance in line with the configuration: sources, tenants, pools.
+"""The partition definitions, and bringing an instance in line with the configuration: sources, tenants.
 
 Belongs here: names, and registration on an instance.
 Does not belong here: the decision which to add or delete (`rag_assets.state.planning`).
@@ -61,18 +61,6 @@ def register(instance: dg.DagsterInstance, config: Config) -> None:
             instance.add_dynamic_partitions(name, list(change.add))
         for key in change.delete:
             instance.delete_dynamic_partition(name, key)
-    limit_pools(instance, config)
-
-
-def limit_pools(instance: dg.DagsterInstance, config: Config) -> None:
-    """Give the pools of `orchestration.pools` as many places as it says, where they have others."""
-    storage = instance.event_log_storage
-    if not config.orchestration.pools or not storage.supports_global_concurrency_limits:
-        return
-    known = {pool.name: pool.limit for pool in storage.get_pool_limits()}
-    for pool, places in config.orchestration.pools.items():
-        if known.get(pool) != places:
-            storage.set_concurrency_slots(pool, places)
 
 
 def main() -> int:

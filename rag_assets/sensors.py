@@ -27,7 +27,7 @@ from rag_assets.monitoring.alerts import (
     write_memory,
 )
 from rag_assets.monitoring.notices import notify
-from rag_assets.partitions import SOURCES, TENANTS, changes, limit_pools, partitions_in_flight
+from rag_assets.partitions import SOURCES, TENANTS, changes, partitions_in_flight
 from rag_assets.publishing.documents import note_stopped
 from rag_assets.resources import Installation
 from rag_assets.runs import UNKNOWN, end_orphans, never_started, step_failure
@@ -72,10 +72,9 @@ def configured_sensor(**options: Any) -> Callable[[Decide], dg.SensorDefinition]
 @configured_sensor(
     name="register_partitions",
     minimum_interval_seconds=30,
-    description="Keeps the partitions `sources` and `tenants`, and the pools, in line with the configuration.",
+    description="Keeps the partitions `sources` and `tenants` in line with the configuration.",
 )
 def register_partitions(context: dg.SensorEvaluationContext, config: Config) -> Decision:
-    limit_pools(context.instance, config)
     changed = changes(context.instance, config)
     definitions = {"sources": SOURCES, "tenants": TENANTS}
     requests: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []

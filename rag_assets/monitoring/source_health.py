@@ -24,8 +24,7 @@ from rag_assets.steps.files.plugged import GROUP, SCANNED
 from rag_serving.artifacts.store import Store
 from rag_serving.cli.finding import Finding, age
 from rag_serving.config.loading import Config
-from rag_serving.config.sources import ConfluenceMcp, Files, Source
-from rag_serving.config.ticks import last_ticks
+from rag_serving.config.sources import ConfluenceMcp, Files, Source, last_ticks
 from rag_serving.plugins import loaded
 
 if TYPE_CHECKING:

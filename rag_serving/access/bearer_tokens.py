@@ -23,8 +23,8 @@ from rag_serving.access.claims import principal_of
 from rag_serving.access.key_sets import Ages, Clock, ConfiguredKeys, FetchedKeys, KeySet, thumbprint_of
 from rag_serving.access.principals import Principal
 from rag_serving.access.token_validation import Expected, Jwk, header_of, keys_for, signed_claims
-from rag_serving.config.jwt import Jwt
 from rag_serving.config.loading import ConfigError
+from rag_serving.config.serving import Jwt
 
 FETCHED_ALGORITHMS = ("RS256", "ES256")
 

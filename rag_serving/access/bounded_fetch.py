@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from rag_serving.access.key_sets import KeysDownError
-from rag_serving.config.oidc import is_encrypted
+from rag_serving.config.serving import is_encrypted
 from rag_serving.escaping.redaction import RedactedError
 
 MAX_BYTES = 262_144

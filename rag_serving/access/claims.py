@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from rag_serving.access.principals import READER, Principal
-from rag_serving.config.oidc import ClaimMapping
+from rag_serving.config.serving import ClaimMapping
 
 MAX_NAME_CHARS = 500
 MAX_NAMES = 2000

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import get_args
 from urllib.parse import quote, unquote
 
-from rag_serving.config.oidc import Role
+from rag_serving.config.serving import Role
 
 ROLES: frozenset[str] = frozenset(get_args(Role))
 READER: frozenset[str] = frozenset({"reader"})

@@ -23,7 +23,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from rag_serving.access.bounded_fetch import FetchError, check_issuer, fetch_json, metadata_url, published
 from rag_serving.access.key_sets import Ages, FetchedKeys, KeysDownError
 from rag_serving.access.token_validation import Expected, Jwk, TokenError, header_of, id_token_claims
-from rag_serving.config.oidc import Oidc, is_encrypted
+from rag_serving.config.serving import Oidc, is_encrypted
 from rag_serving.escaping.redaction import RedactedError
 
 FRESH_S = 3600.0

@@ -26,7 +26,7 @@ from rag_serving.api.service import counted_as, recognize, seen_of, service_of, 
 from rag_serving.api.static_tokens import token_digest
 from rag_serving.api.turns import at_once_of, want_turn
 from rag_serving.api.wire import RequestError, error_response
-from rag_serving.config.oidc import Role
+from rag_serving.config.serving import Role
 
 HEALTH = frozenset({"/healthz", "/readyz"})
 _REPORTS = "/v1/reports"

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_valid
 from rag_serving.access.principals import Principal
 from rag_serving.api.wire import first_fault
 from rag_serving.config.loading import Config, ConfigError
-from rag_serving.config.oidc import Role
+from rag_serving.config.serving import Role
 from rag_serving.hooks import GOVERNANCE
 from rag_serving.plugins import HOOKS, loaded, missing
 

@@ -29,11 +29,10 @@ from rag_serving.artifacts.secret import RESTORE, has_secret
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.cli.finding import Finding, age
 from rag_serving.cli.phase import phase_of
-from rag_serving.config.jwt import Jwt
 from rag_serving.config.loading import DEFAULT_CONFIG, Config, ConfigError, load_config
 from rag_serving.config.models import ChatModel
 from rag_serving.config.object_store import where_home_is
-from rag_serving.config.oidc import Oidc
+from rag_serving.config.serving import Jwt, Oidc
 from rag_serving.indexes.databases import ENTRY_POINTS as DATABASES
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.integrity import publication_fault

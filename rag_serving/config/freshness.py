@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from rag_serving.config.sections import Monitoring
-from rag_serving.config.sources import SourceBase
-from rag_serving.config.ticks import last_ticks
+from rag_serving.config.sources import SourceBase, last_ticks
 
 GRACE = timedelta(minutes=10)
 """How long after a tick its sync may take before the tick counts as missed; half an interval at most."""

@@ -29,24 +29,24 @@ from rag_serving.config.keys import (
     url_passwords,
     variable_of,
 )
-from rag_serving.config.models import AnswerGeneration, Context, Embedding
+from rag_serving.config.models import AnswerGeneration, Context, Embedding, Reranker, RerankService
 from rag_serving.config.object_store import HomeVariable, ObjectStore, with_object_store
-from rag_serving.config.orchestration import ExecutorKind, Orchestration, TenantOrchestration
 from rag_serving.config.phases import PHASES, VARIABLES, Degradation, DocVariables, PhaseSettings, TenantRetrieval
 from rag_serving.config.profiles import Profiles
-from rag_serving.config.reranking import Reranker, RerankService
 from rag_serving.config.sections import (
     Audit,
     Budgets,
     Cache,
     Documents,
     Evaluation,
+    ExecutorKind,
     Features,
     Gates,
     Ingestion,
     Jobs,
     Keyword,
     Monitoring,
+    Orchestration,
     Privacy,
     Prompt,
     Retrieval,
@@ -54,6 +54,7 @@ from rag_serving.config.sections import (
     Telemetry,
     TenantBudgets,
     TenantJobs,
+    TenantOrchestration,
     Tracing,
     Verification,
 )

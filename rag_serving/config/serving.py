@@ -1,18 +1,177 @@
 """The section `serving` of `config/app.yaml`.
 
-Belongs here: where the HTTP API listens, who may ask it, and how much. Does not belong here: the other sections
-(`sections`).
+Belongs here: where the HTTP API listens, who may ask it, and how much; whose tokens it accepts, by which key, what
+they must say; the OpenID Connect provider of the web page. Does not belong here: the other sections (`sections`),
+whether a token holds (`access`).
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from rag_serving.config.jwt import Jwt
-from rag_serving.config.oidc import Oidc, is_encrypted
 from rag_serving.config.sources import Section
+
+Role = Literal["reader", "editor", "operator", "auditor"]
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+"""Signatures by a private key: what a shared secret signs is never believed."""
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Claims(Section):
+    """Names of the claims that identify a user. `a.b` is the claim `b` inside of `a`, unless a claim is named `a.b`."""
+
+    tenant: str | None = Field("tenant", min_length=1, max_length=200)
+    """Claim with the tenant; null: the claim is not used."""
+    user: str = Field("sub", min_length=1, max_length=200)
+    """Claim with the user. `email` counts only if `email_verified` is true."""
+    groups: str | None = Field("groups", min_length=1, max_length=200)
+    """Claim with the groups, one or a list; null: none."""
+    roles: str | None = Field(None, min_length=1, max_length=200)
+    """Claim with the values that `roles` maps, one or a list; null: every user is a reader."""
+
+
+class ClaimMapping(Section):
+    """What claims mean: the part that ID tokens (`oidc`) and bearer tokens (`jwt`) have in common."""
+
+    claims: Claims = Claims()
+    """Names of claims."""
+    tenant: str | None = None
+    """Tenant of users without a claim that names one; null: such users are refused."""
+    tenants: dict[str, str] = Field({}, max_length=1000)
+    """Tenant for each value of the tenant claim. Any other value must be the name of a tenant."""
+    roles: dict[str, list[Role]] = Field({}, max_length=1000)
+    """Roles for each value of the roles claim. A user without roles is a reader."""
+
+    def named_tenants(self) -> set[str]:
+        """Return the tenants that the mapping itself names: each must be configured."""
+        return {*self.tenants.values(), *([self.tenant] if self.tenant else [])}
+
+
+class Oidc(ClaimMapping):
+    """An OpenID Connect provider where people sign in (authorization code with PKCE), in addition to the tokens of
+    programs."""
+
+    issuer: str = Field(pattern=r"^https?://[^\s?#]+$", max_length=500)
+    """The provider's issuer, exactly as in its metadata; `/.well-known/openid-configuration` below it is read. Must be
+    https, except on this machine."""
+    client_id: str = Field(min_length=1, max_length=500)
+    """Client id of this installation at the provider."""
+    client_secret_env: str | None = None
+    """Environment variable with the client's secret; null: a public client, with PKCE only."""
+    scopes: list[str] = Field(["openid", "profile"], max_length=50)
+    """Scopes that are requested; `openid` must be one of them."""
+    label: str = Field("Sign in", min_length=1, max_length=80)
+    """Label of the sign-in button."""
+    algorithms: list[Algorithm] = Field(["RS256", "ES256"], min_length=1, max_length=10)
+    """Accepted signature algorithms."""
+    leeway_s: ClassVar[int] = 60  # seconds by which the provider's clock may differ
+    timeout_s: ClassVar[float] = 5  # seconds that one request to the provider may take
+
+    @field_validator("issuer")
+    @classmethod
+    def _is_encrypted(cls, issuer: str) -> str:
+        if not is_encrypted(issuer):
+            raise ValueError("it must be https: what it says decides who reads what")
+        return issuer
+
+    @field_validator("scopes")
+    @classmethod
+    def _asks_who(cls, scopes: list[str]) -> list[str]:
+        if "openid" not in scopes or not all(scope.isascii() and scope.isprintable() for scope in scopes):
+            raise ValueError("it must have 'openid', and scopes are words of ASCII")
+        return scopes
+
+
+def is_encrypted(url: str) -> bool:
+    """Return whether nobody reads along at an address: https, or this machine's own."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
+    except ValueError:
+        return False
+
+
+SecretAlgorithm = Literal["HS256", "HS384", "HS512"]
+"""Signatures by a secret that the issuer and this server share; only ever by one from `key_env` or `key_file`."""
+_KEYS = ("key_env", "key_file", "jwks_url")
+_OWN_ROLES: dict[str, list[Role]] = {
+    "reader": ["reader"],
+    "editor": ["editor"],
+    "operator": ["operator"],
+    "auditor": ["auditor"],
+}
+
+
+class JwtClaims(Claims):
+    """Names of the claims that identify a user. `a.b` is the claim `b` inside of `a`, unless a claim is named `a.b`."""
+
+    tenant: str | None = Field("tenant_id", min_length=1, max_length=200)
+    """Claim with the tenant; null: the claim is not used."""
+    roles: str | None = Field("roles", min_length=1, max_length=200)
+    """Claim with the values that `roles` maps, one or a list; null: every user is a reader."""
+
+
+class Jwt(ClaimMapping):
+    """Bearer tokens of an issuer (RFC 7519), with `serving.auth: jwt`. The keys come from `key_env`, `key_file` or
+    `jwks_url`; without any of these they are found by OpenID Connect discovery below `issuer`."""
+
+    issuer: str = Field(min_length=1, max_length=500)
+    """The claim `iss`, exactly."""
+    audience: list[str] = Field(min_length=1, max_length=20)
+    """Accepted values of the claim `aud`."""
+    key_env: str | None = Field(None, min_length=1, max_length=200)
+    """Environment variable with a secret or a public key."""
+    key_file: Path | None = None
+    """File with the same, or with a JWK set. Read at the start and on `SIGHUP`."""
+    jwks_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+(\?[^\s#]*)?$", max_length=500)
+    """Address of a JWK set (RFC 7517); must be https, except on this machine."""
+    algorithms: list[Algorithm | SecretAlgorithm] | None = Field(None, min_length=1, max_length=13)
+    """Accepted signature algorithms, each only with a key of its type; null: RS256, ES256 and, for a configured key,
+    EdDSA; HS256 with a secret."""
+    claims: JwtClaims = JwtClaims()
+    """Names of claims."""
+    roles: dict[str, list[Role]] = Field(_OWN_ROLES, max_length=1000)
+    """Roles for each value of the roles claim. A user without roles is a reader."""
+    leeway_s: ClassVar[int] = 30  # seconds by which the issuer's clock may differ
+    timeout_s: ClassVar[float] = 5  # seconds that one request for keys may take
+    # Seconds after which keys are fetched again; a key that the issuer has removed is accepted no longer than
+    # this. A token with an unknown key id causes a fetch immediately, at most every 10 s.
+    refresh_s: ClassVar[int] = 300
+    keep_s: ClassVar[int] = 3600  # seconds the last keys serve while none can be fetched; then tokens are refused (503)
+
+    @field_validator("jwks_url")
+    @classmethod
+    def _is_encrypted(cls, url: str | None) -> str | None:
+        if url is not None and not is_encrypted(url):
+            raise ValueError("it must be https: its keys decide who reads what")
+        return url
+
+    @field_validator("audience", mode="before")
+    @classmethod
+    def _is_listed(cls, audience: object) -> object:
+        return [audience] if isinstance(audience, str) else audience
+
+    @model_validator(mode="after")
+    def _has_one_source_of_keys(self) -> Jwt:
+        if not all(self.audience):
+            raise ValueError("audience must not be empty")
+        given = [name for name in _KEYS if getattr(self, name)]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} exclude each other: one says where the keys are")
+        if not given and not is_encrypted(self.issuer):
+            raise ValueError("without key_env, key_file or jwks_url the keys are found below issuer, an https address")
+        if self.is_remote and any(name.startswith("HS") for name in self.algorithms or ()):
+            raise ValueError("HS256 and its kin need a secret: key_env or key_file; fetched keys are public")
+        return self
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether keys are fetched."""
+        return self.key_env is None and self.key_file is None
 
 
 class CheckProxy(Section):

@@ -1,17 +1,50 @@
 """The kinds of sources a configuration may name, one model each.
 
-Belongs here: keys, types, defaults, and their one-line descriptions. Does not belong here: reading a source.
+Belongs here: keys, types, defaults, and their one-line descriptions; when a schedule ticked (UTC), by the library of
+Dagster. Does not belong here: reading a source, starting anything at a tick (`rag_assets.jobs`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Union, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from rag_serving.config.ticks import check_cron
+
+def last_ticks(expression: str, before: datetime, count: int) -> list[datetime]:
+    """Return the last ticks before a moment, the newest first."""
+    from croniter import croniter
+
+    ticks = croniter(expression, before.astimezone(UTC))
+    return [ticks.get_prev(datetime) for _ in range(count)]
+
+
+LONGEST = 200
+"""Characters of an expression; a list of all minutes of an hour has 169."""
+
+
+def check_cron(expression: str) -> str:
+    """Return an expression that Dagster can follow.
+
+    Raises:
+        ValueError: it has not five fields, a field is out of range, or no such day ever comes.
+    """
+    from croniter import croniter
+    from croniter.croniter import CroniterError
+
+    example = "minute hour day month weekday, such as '*/15 * * * *'"
+    try:
+        if len(expression) > LONGEST or len(croniter.expand(expression)[0]) != 5:
+            raise ValueError(f"{expression[:LONGEST]!r} is not a cron expression of five fields: {example}")
+        croniter(expression, datetime.now(UTC)).get_next()
+    except CroniterError as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{expression!r} is not a cron expression ({reason}); five fields: {example}") from None
+    return expression
+
 
 SLUG = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from rag_serving.config.reranking import Reranker
+from rag_serving.config.models import Reranker
 from rag_serving.config.sections import Features
 from rag_serving.deadline import StoppedError, at_most, result_within
 from rag_serving.escaping.targets import one_line

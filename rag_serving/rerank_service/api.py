@@ -31,7 +31,7 @@ from starlette.exceptions import HTTPException
 from rag_serving.api.bodies import Body
 from rag_serving.api.traced import Traced
 from rag_serving.api.wire import NO_TOKEN, BodyLimit, RequestError, bearer_token, error_response, first_fault
-from rag_serving.config.reranking import RerankService
+from rag_serving.config.models import RerankService
 from rag_serving.escaping.targets import one_line
 from rag_serving.rerank_service.cross_encoder import SHORTEST_SEQ_LEN, Pair
 from rag_serving.telemetry.series import PREFIX, Kind, Series, Unit, plain_text

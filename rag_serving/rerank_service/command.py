@@ -18,7 +18,7 @@ from rag_serving.cli.options import overridden
 
 if TYPE_CHECKING:
     from rag_serving.config.loading import Config
-    from rag_serving.config.reranking import RerankService
+    from rag_serving.config.models import RerankService
 
 
 def command(

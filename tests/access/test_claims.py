@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rag_serving.access.claims import ClaimsError, principal_of
 from rag_serving.access.principals import READER, ROLES, Principal
-from rag_serving.config.oidc import Oidc
+from rag_serving.config.serving import Oidc
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["acme", "editors", "other"]),

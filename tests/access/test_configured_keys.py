@@ -16,8 +16,8 @@ from support.stand_in_provider import private_key, public_jwk
 from rag_serving.access.bearer_tokens import BearerTokens, algorithms_for, configured_keys
 from rag_serving.access.token_validation import TokenError
 from rag_serving.api.auth import Authenticator
-from rag_serving.config.jwt import Jwt
 from rag_serving.config.loading import ConfigError, parse_config
+from rag_serving.config.serving import Jwt
 
 ISSUER = "https://id.example"
 SECRET = "0123456789abcdef0123456789abcdef"

@@ -18,7 +18,7 @@ from support.wiki import copied
 from rag_serving.api.admission import ROUTES, Access, check_caller
 from rag_serving.api.rates import Guesses
 from rag_serving.api.wire import RequestError
-from rag_serving.config.oidc import Role
+from rag_serving.config.serving import Role
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROLES: tuple[Role, ...] = ("reader", "editor", "operator", "auditor")

@@ -127,14 +127,6 @@ def test_no_library_of_a_cluster_is_imported_before_it_is_needed() -> None:
     assert done.stdout == "set()\n"
 
 
-def test_pools_have_as_many_places_as_the_configuration_says(tmp_path: Path) -> None:
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
-        register(instance, configured(pools={"embedding": 7}))
-        register(instance, configured(pools={"embedding": 5, "context": 1}))
-        limits = {pool.name: pool.limit for pool in instance.event_log_storage.get_pool_limits()}
-    assert limits == {"embedding": 5, "context": 1}
-
-
 @pytest.mark.slow
 @pytest.mark.nightly  # a process for each step; what is handed to it is said above
 def test_dagster_runs_the_steps_of_a_tenant_by_its_executor(wiki: Wiki, tmp_path: Path) -> None:

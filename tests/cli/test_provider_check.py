@@ -7,8 +7,7 @@ from support.constants import section_of
 from support.stand_in_provider import CLIENT, served_provider
 
 from rag_serving.cli.doctor import look_at, look_at_issuer
-from rag_serving.config.jwt import Jwt
-from rag_serving.config.oidc import Oidc
+from rag_serving.config.serving import Jwt, Oidc
 
 
 def settings(issuer: str, **more: object) -> Oidc:

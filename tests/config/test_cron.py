@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from rag_serving.config.loading import ConfigError, parse_config
-from rag_serving.config.ticks import check_cron, last_ticks
+from rag_serving.config.sources import check_cron, last_ticks
 
 
 @pytest.mark.parametrize("expression", ["*/15 * * * *", "@hourly", "0 9-17 * * 1-5", "0 0 29 2 *", "30 3 * * mon"])

@@ -17,7 +17,7 @@ from dagster._core.instance.ref import InstanceRef
 
 from rag_serving.config.keys import unknown_variable
 from rag_serving.config.loading import Config, load_config
-from rag_serving.config.reranking import RerankService
+from rag_serving.config.models import RerankService
 from rag_serving.config.serving import Serving
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "compose"

@@ -19,7 +19,7 @@ from support.helm import CASES, CHART, chart_without_dependencies, rendered, run
 from rag_serving.api.app import router
 from rag_serving.config.keys import unknown_variable
 from rag_serving.config.loading import Config, parse_config
-from rag_serving.config.reranking import RerankService
+from rag_serving.config.models import RerankService
 from rag_serving.config.serving import Serving
 
 ROOT = CHART.parents[2]

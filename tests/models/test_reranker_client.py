@@ -13,7 +13,7 @@ from support.constants import section_of
 from support.listed_chunks import ListedChunks, candidates, ranked, searching
 from support.stand_in_sidecar import FAULTS, StandInSidecar, sidecar
 
-from rag_serving.config.reranking import Reranker
+from rag_serving.config.models import Reranker
 from rag_serving.config.sections import Features
 from rag_serving.models.breaker import Breaker
 from rag_serving.models.protocols import ModelError

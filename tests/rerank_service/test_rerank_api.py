@@ -18,7 +18,7 @@ from support.tiny_reranker import WORDS, save_xlm_roberta
 from support.waiting import wait_until
 from support.word_counter import NAME, WordCounter
 
-from rag_serving.config.reranking import RerankService
+from rag_serving.config.models import RerankService
 from rag_serving.models.protocols import ModelError
 from rag_serving.rerank_service.api import create_app
 from rag_serving.rerank_service.cross_encoder import CrossEncoder

@@ -24,7 +24,7 @@ from support.waiting import wait_until
 from support.word_counter import NAME, WordCounter
 
 from rag_serving.config.loading import ConfigError, parse_config
-from rag_serving.config.reranking import RerankService
+from rag_serving.config.models import RerankService
 from rag_serving.config.sections import Tracing
 from rag_serving.rerank_service.api import create_app as create_sidecar
 from rag_serving.tracing import StageTrace, parts

@@ -135,4 +135,4 @@ def test_the_doctor_says_what_reads_scanned_pages(tmp_path: Path) -> None:
     assert (state, detail) == ("warn", "OCR needs tesseract; scanned pages have no text")
     assert mend.startswith("install tesseract-ocr")
     assert told(enabled=False) == [("ok", "off: scanned pages have no text", "")]
-    assert not [*examine(parse_config({"home": str(tmp_path), "tenants": {"acme": {}}}))]
+    assert not [*examine(configured({"home": str(tmp_path), "tenants": {"acme": {}}}))]

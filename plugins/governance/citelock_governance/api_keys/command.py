@@ -19,7 +19,7 @@ from rag_serving.cli.group import FAILED, UsageError
 from rag_serving.cli.options import AsJson, ConfigPath, Groups, Tenant, chosen_tenant
 from rag_serving.config.loading import load_config
 from rag_serving.config.logging import complain
-from rag_serving.config.oidc import Role
+from rag_serving.config.serving import Role
 from rag_serving.escaping.targets import for_log, for_terminal_line
 
 if TYPE_CHECKING:
