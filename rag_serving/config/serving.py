@@ -37,6 +37,8 @@ class Claims(Section):
 class ClaimMapping(Section):
     """What claims mean: the part that ID tokens (`oidc`) and bearer tokens (`jwt`) have in common."""
 
+    issuer: str = Field(min_length=1, max_length=500)
+    """Issuer of the tokens: the claim `iss`, exactly."""
     claims: Claims = Claims()
     """Names of claims."""
     tenant: str | None = None
@@ -119,8 +121,6 @@ class Jwt(ClaimMapping):
     """Bearer tokens of an issuer (RFC 7519), with `serving.auth: jwt`. The keys come from `key_env`, `key_file` or
     `jwks_url`; without any of these they are found by OpenID Connect discovery below `issuer`."""
 
-    issuer: str = Field(min_length=1, max_length=500)
-    """The claim `iss`, exactly."""
     audience: list[str] = Field(min_length=1, max_length=20)
     """Accepted values of the claim `aud`."""
     key_env: str | None = Field(None, min_length=1, max_length=200)
