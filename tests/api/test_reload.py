@@ -255,7 +255,7 @@ def test_a_running_server_follows_phases_and_the_kill_switch(served: Served, cap
     served.look_twice()
     assert client.post("/v1/ask", json=question).json()["phase"] == 1
     metrics = client.get("/metrics").text
-    assert 'citelock_retrieval_phase{phase="3",tenant="acme"} 1.0' in metrics
+    assert 'citelock_retrieval_phase{phase="1",tenant="acme"} 1.0' in metrics
     assert 'citelock_phase_changes_total{direction="configured",phase="2",tenant="acme"} 1.0' in metrics
 
 
