@@ -124,11 +124,19 @@ def take_set(inquiry: Inquiry) -> None:
 def take_from(inquiry: Inquiry, tables: SetTables, now: Now) -> None:
     """Answer a question about a set, or about changes, from some tables."""
     text, view = inquiry.request.text, inquiry.view
-    if query := read_set(text, tables):
+    query, reader = read_set(text, tables), ""
+    change = None if query else read_change(text, tables)
+    if not query and not change:
+        query, usage = inquiry.tenant.set_reader.read(text, tables)
+        reader = inquiry.config.generation.model or ""
+        if usage:
+            inquiry.tenant.log.spent(usage)
+    if query:
         result = execute(query, tables, view.id)
-        inquiry.written = answer_set(result, view, now.classes | tables.classes, now.id if now.id != view.id else "")
+        among = now.id if now.id != view.id else ""
+        inquiry.written = answer_set(result, view, now.classes | tables.classes, among, reader)
         inquiry.stages = (finish_set, receipt)
-    elif change := read_change(text, tables):
+    elif change:
         take_change(inquiry, change, tables, now)
 
 

@@ -145,6 +145,9 @@ class AnswerGeneration(ChatModel):
     breaker_reset_s: ClassVar[float] = 30  # seconds after which the model is called again
     style: Literal["verbatim", "prose"] = "verbatim"
     """verbatim: the model points at lines; prose: it writes."""
+    reads_sets: bool = False
+    """Let the model read questions about whole sets that no template takes: one call more for each question that begins
+    like one."""
     unverified: Literal["hide", "show"] = "hide"
     """With prose: hide unverified sentences, or show them as the model's."""
     max_citations: int = Field(3, ge=1, le=20)

@@ -44,12 +44,13 @@ from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
 from rag_serving.receipts.subscriptions import Subscriptions
 from rag_serving.records.answers import Answer, SearchResults
-from rag_serving.records.claims import EXTRACTIVE
+from rag_serving.records.claims import EXTRACTIVE, Usage
 from rag_serving.records.flags import NEARLY_SPENT
 from rag_serving.records.passages import Candidate
 from rag_serving.records.sets import SetTables
 from rag_serving.retrieval.hybrid import Mode, RetrievalError
 from rag_serving.retrieval.search import Search
+from rag_serving.sets.model_reading import ModelReader
 from rag_serving.telemetry.events import Kind, Trace
 from rag_serving.telemetry.telemetry import QuestionTelemetry
 from rag_serving.tracing import StageTrace
@@ -112,9 +113,8 @@ class QuestionLog:
         Raises:
             AuditUnavailableError: the audit log is required, and cannot be written.
         """
-        if self.budget and answer.usage:
-            usage = answer.usage
-            self.budget.spend("questions", usage.prompt_tokens + usage.completion_tokens, usage.cost)
+        if answer.usage:
+            self.spent(answer.usage)
         if self.audit:
             self.audit.answered(principal, question, answer, trace.lock.chunk_ids, kind == "selected_text")
         if self.telemetry:
@@ -126,6 +126,11 @@ class QuestionLog:
             self.audit.searched(principal, query, results)
         if self.telemetry:
             self.telemetry.searched(principal, query, results, trace)
+
+    def spent(self, usage: Usage) -> None:
+        """Count what a model took."""
+        if self.budget:
+            self.budget.spend("questions", usage.prompt_tokens + usage.completion_tokens, usage.cost)
 
     def record(self, event: Event) -> None:
         """Log an act that is about to be done; errors as `answered`."""
@@ -173,6 +178,7 @@ class TenantServices:
         self.cited: CitedPlaces | None = None  # finds quotes on the pages of PDF files; None: nobody does
         self.followed: HomeFollower | None = None  # fetches what is published from an object store; None: nothing is
         self.answering = Answering(config, services.embedder)
+        self.set_reader = ModelReader(config.generation, self.answering.generator.breaker)
         self.conversing = Conversing(config, services.embedder)
         self.receipt_writer = ReceiptWriter(tenant, services.receipts, self.secrecy, self.answering.rules)
         self.memory = Memory(config, tenant, services.embedder, self.receipt_writer)

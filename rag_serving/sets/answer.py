@@ -32,10 +32,13 @@ _LEFT_OUT = "(text for an assistant, left out)"
 _MARKER = re.compile(r"\[(\d{1,3})\]")
 
 
-def answer_set(result: SetResult, view: ReaderView, classes: frozenset[str], among: str = "") -> AnswerTrace:
+def answer_set(
+    result: SetResult, view: ReaderView, classes: frozenset[str], among: str = "", reader: str = ""
+) -> AnswerTrace:
     """Return the answer that lists or counts a set, each of its first members cited by the page's own words.
 
-    `among`: the generation whose pages alone are told of, where that is another one.
+    `among`: the generation whose pages alone are told of, where that is another one. `reader`: the language model that
+    made the query of the question, where one did.
     """
     proof = certificate(result, classes) | ({"among": among} if among else {})
     result = replace(result, members=tuple(map(_harmless, result.members)))
@@ -51,7 +54,7 @@ def answer_set(result: SetResult, view: ReaderView, classes: frozenset[str], amo
     result = replace(result, members=tuple(replace(m, citation=marks.get(m.key)) for m in result.members))
     answer = Answer(
         "answered",
-        "\n".join(_lines(result, bool(among))),
+        "\n".join(_lines(result, bool(among), reader)),
         citations_of(verdicts, lock, MAX_QUOTE_WORDS),
         shown_claims(verdicts, lock),
         generation=view.id,
@@ -133,7 +136,7 @@ def _harmless(member: SetMember) -> SetMember:
     return replace(member, cells=cells, title=title, quote="" if orders_assistant(member.quote) else member.quote)
 
 
-def _lines(result: SetResult, is_past: bool) -> Iterator[str]:
+def _lines(result: SetResult, is_past: bool, reader: str) -> Iterator[str]:
     """Yield the answer's lines: the value or count, how it was made, the groups and the first members."""
     count, counted = len(result.members), result.query.operation in ("list", "count")
     noun = {"pages": "page", "rows": "row", "items": "item", "headings": "heading"}[result.query.kind]
@@ -157,6 +160,8 @@ def _lines(result: SetResult, is_past: bool) -> Iterator[str]:
         f"\nNothing else matches among the {result.passages:,} passages of {result.pages:,} pages that you may read in "
         f"generation {result.generation[:8]}{', and now' if is_past else ''}."
     )
+    if reader:
+        yield f"The rule is how {_plain(reader)} read the question."
 
 
 def _line(member: SetMember) -> str:

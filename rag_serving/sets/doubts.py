@@ -44,33 +44,32 @@ def _is_plain(condition: Condition, query: SetQuery, vocabulary: Vocabulary) -> 
     return True
 
 
-def _numbers(phrase: str) -> tuple[str, set[str]]:
-    """Return a phrase's last word in the singular, and the phrase in the other number and with hyphens for spaces."""
+def _numbers(phrase: str) -> set[str]:
+    """Return a phrase in the other number, and with hyphens for spaces."""
     *before, last = re.split(r"[\s-]+", phrase)
     one = last[:-1] if len(last) > _SHORTEST_PLURAL and last.endswith("s") else last
     one = re.sub("ie$", "y", one) if one != last else one
     numbers = (one, f"{one}s", re.sub("y$", "ies", one))
-    return one, {joint.join([*before, form]) for joint in (" ", "-") for form in numbers} - {phrase}
+    return {joint.join([*before, form]) for joint in (" ", "-") for form in numbers} - {phrase}
 
 
 def _is_mentioned(phrase: str, vocabulary: Vocabulary) -> bool:
     """Return whether it is plain which pages have a phrase: no others have it in the other number, or with a hyphen in
-    place of a space, none has it in the address of a link alone; and some have it. One word may be on none; of a
-    plural, its singular, too."""
+    place of a space, none has it in the address of a link alone; and some have it, but for one word, which may be on
+    none."""
     texts = vocabulary.tables.texts
 
     def having(form: str, rows: np.ndarray) -> set[str]:
         ids = pc.unique(texts["page_id"].take(pa.array(rows))).to_pylist()
         return {*ids, *headed(vocabulary.tables, Phrase(form))} & vocabulary.by_id.keys()
 
-    one, forms = _numbers(phrase)
     rows = Phrase(phrase).rows(texts["text"])
     found = having(phrase, rows)
-    if not found and (" " in phrase or "-" in phrase or phrase.endswith(one)):
-        return " " not in phrase and "-" not in phrase
+    if not found and re.search(r"[\s-]", phrase):
+        return False
     if having(phrase, _said_outside_links(phrase, texts["text"], rows)) != found:
         return False
-    return all(having(form, Phrase(form).rows(texts["text"])) <= found for form in forms)
+    return all(having(form, Phrase(form).rows(texts["text"])) <= found for form in _numbers(phrase))
 
 
 def _said_outside_links(phrase: str, texts: pa.ChunkedArray, rows: np.ndarray) -> np.ndarray:
@@ -85,7 +84,7 @@ def _said_outside_links(phrase: str, texts: pa.ChunkedArray, rows: np.ndarray) -
 
 def _is_titled(phrase: str, query: SetQuery, vocabulary: Vocabulary) -> bool:
     """Return whether no other title has a phrase in the other number."""
-    others = [Phrase(form) for form in _numbers(phrase)[1]]
+    others = [Phrase(form) for form in _numbers(phrase)]
     left_out = {each.value for each in query.where if each.operator == "ne"}
     titles = vocabulary.tables.pages["title"]
     found = set(Phrase(phrase).rows(titles).tolist())

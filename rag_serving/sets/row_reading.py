@@ -80,6 +80,12 @@ def read_rows(words: QuestionWords, tables: SetTables) -> list[SetQuery]:
     return _merged(queries)
 
 
+def containers_named(words: QuestionWords, tables: SetTables) -> list[Container]:
+    """Return the tables, lists and pages of headings that go by a word of the question, with their columns."""
+    containers: _Containers = _CONTAINERS.of(tables)
+    return [containers.with_columns(each) for each in containers.named(words)]
+
+
 class _Containers:
     """All containers of what a reader may see; their cells are read when a question may be about them."""
 
@@ -95,14 +101,13 @@ class _Containers:
         known = _phrase_stems()
         pairs = zip(words.words, words.stems, strict=True)
         content = [(word, stem) for word, stem in pairs if stem not in known and not stem.isdecimal()]
-        named = {id(each): each for stem in words.stems for each in self._by_entity.get(stem, ())}
         if not content:
             return []
         said = set(words.stems)
         asked = {stem for _, stem in content}
         whole = (  # what hangs under `Setting log levels` is no log level; a column may be in many tables
             each
-            for each in named.values()
+            for each in self.named(words)
             if (
                 each.entity - (_UNSAID if len(each.sections) == 1 else set()) <= said and not self._lists_pages(each)
                 if each.kind == "items"
@@ -110,6 +115,10 @@ class _Containers:
             )
         )
         return [container for container in whole if container.may_know(content)]
+
+    def named(self, words: QuestionWords) -> list[Container]:
+        """Return the containers that go by a word of the question."""
+        return list({id(each): each for stem in words.stems for each in self._by_entity.get(stem, ())}.values())
 
     def _lists_pages(self, container: Container) -> bool:
         """Return whether half of the items are titles of pages: where to go, and not what there is."""

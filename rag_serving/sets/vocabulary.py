@@ -208,6 +208,10 @@ class Vocabulary:
         """Return the property keys that the longest run of words from a place is."""
         return self._longest(self._keys[0], words, start)
 
+    def keys_with(self, said: set[str]) -> list[str]:
+        """Return the property keys that have one of some stems."""
+        return sorted(key for stems_of, keys in self._keys[0].items() if not said.isdisjoint(stems_of) for key in keys)
+
     @cached_property
     def _keys(self) -> tuple[Mapping[tuple[str, ...], tuple[str, ...]], Mapping[str, Sequence[int]]]:
         """What may be a key of a property, by its words, and the passages that have it."""

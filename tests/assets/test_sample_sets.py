@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 
 import pytest
 from support.command_line import run
+from support.stand_in_chat import MODEL, StandInChat, served
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.markdown import linked_markdown, markdown
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import load_config
+from rag_serving.config.models import AnswerGeneration
 from rag_serving.receipts.proofs import set_faults
 from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.records.answers import Answer
@@ -54,6 +57,28 @@ def test_all_members_are_listed_and_the_first_are_cited(sample: Pipeline) -> Non
     shown = answer.payload()["set"]
     assert shown["total"] == 5
     assert [member["citation"] for member in shown["members"]].count(None) <= 1, "a near-duplicate that is not indexed"
+
+
+def test_a_language_model_may_read_what_no_template_takes(published_sample: Path) -> None:
+    form = {"answerable": True, "table": 0, "operation": "list", "where": [], "descending": False}
+    form |= dict.fromkeys(("column", "group", "order", "first"))
+    replies = iter(["runbook", "payroll"])
+
+    def script(_: list[dict[str, str]]) -> list[str]:
+        where = [{"field": "label", "operator": "eq", "value": next(replies, "")}]
+        return [json.dumps({**form, "where": where})]
+
+    with served(StandInChat(script)) as server:
+        settings = {"provider": "ollama", "model": MODEL, "base_url": server.url, "reads_sets": True}
+        config = load_config(published_sample / "app.yaml")
+        config = config.model_copy(update={"generation": AnswerGeneration.model_validate(settings)})
+        with closing(Pipeline.open(config, "demo")) as pipeline:
+            answer = pipeline.ask(EVERYONE, "Which runbook pages might suit a newcomer?")
+            assert titles(answer) == TITLES
+            assert "pages with the label runbook" in answer.answer, "what it asked for"
+            assert answer.answer.endswith(f"The rule is how {MODEL} read the question.")
+            assert pipeline.proofs.prove(str(answer.receipt_id)).faults == ()
+            assert pipeline.ask(EVERYONE, "Which payroll pages might suit a newcomer?").set is None, "no such label"
 
 
 def test_who_may_read_more_is_told_of_more_and_nobody_else_is(sample: Pipeline) -> None:

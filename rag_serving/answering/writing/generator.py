@@ -145,7 +145,7 @@ class Generator:
             raise ModelError(f"{model.name} names lines that are not there; choose a larger model")
         claims = dict.fromkeys(claim for index, unit in named for claim in cite(index, unit))
         flags = (INJECTION,) if pointing.injections else ()
-        return Draft(tuple(claims), model.name, not named, flags, usage=self._usage(reply))
+        return Draft(tuple(claims), model.name, not named, flags, usage=usage_of(reply, self._settings))
 
     def _draft(self, model: RemoteChat, prompt: AnswerPrompt, lock: Lock, reply: Reply) -> Draft:
         """Return the parsed reply.
@@ -174,12 +174,7 @@ class Generator:
             *([f"orders left out: {len(orders)}"] if orders else []),
             *(["the reply was cut off"] if reply.cut else []),
         ]
-        return Draft(claims, model.name, parsed.declined, tuple(flags), tuple(notes), self._usage(reply))
-
-    def _usage(self, reply: Reply) -> Usage:
-        price = self._settings.prices.get(self._settings.model or "")
-        cost = price.of(reply.prompt_tokens, reply.completion_tokens) if price else 0.0
-        return Usage(reply.prompt_tokens, reply.completion_tokens, round(cost, 6))
+        return Draft(claims, model.name, parsed.declined, tuple(flags), tuple(notes), usage_of(reply, self._settings))
 
     def _opened(self) -> RemoteChat:
         with self._opening:
@@ -217,6 +212,13 @@ def open_generator(settings: AnswerGeneration) -> RemoteChat:
         raise ModelError("generation.provider is extractive, which has no model")
     schema = SCHEMA if settings.style == "verbatim" else None
     return open_chat(settings.provider, settings, "generation", schema)
+
+
+def usage_of(reply: Reply, settings: AnswerGeneration) -> Usage:
+    """Return what a reply took, by the configured prices."""
+    price = settings.prices.get(settings.model or "")
+    cost = price.of(reply.prompt_tokens, reply.completion_tokens) if price else 0.0
+    return Usage(reply.prompt_tokens, reply.completion_tokens, round(cost, 6))
 
 
 def _fallen_back(draft: Draft, why: str) -> Draft:
