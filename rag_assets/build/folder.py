@@ -23,7 +23,6 @@ from rag_assets.progress import SilentReporter
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.registry import open_source
 from rag_assets.state.locks import RUN_WAIT_S, exclusive, is_held
-from rag_assets.state.records import read_state
 from rag_serving.artifacts.manifest import WORDS, read_manifest
 from rag_serving.artifacts.store import Store, StoreError, remove_folder, write_text
 from rag_serving.cli.group import UsageError
@@ -237,6 +236,8 @@ def _make(config: Config, folder: Path, is_whole: bool, is_shown: bool = True) -
 
 def _few_are_new(making: Making) -> bool:
     """Return whether so few passages have no vector that an answer may wait for them."""
+    from rag_assets.state.records import read_state
+
     store, cut, has_vectors = making.store, read_state(making.store, KEY).chunks, False
     with suppress(StoreError):
         has_vectors = read_manifest(store, KEY, store.current(KEY) or "").embedder != WORDS

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.base import Source
 from rag_assets.sources.documents.rows import DocumentReading
 from rag_serving.config import sources as source_kinds
+
+if TYPE_CHECKING:
+    from rag_assets.parsing.reader import LimitedReader
 
 
 def open_source(

@@ -51,6 +51,7 @@ def open_pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> 
         threading.Thread(target=embedder.warm, name="warm").start()
 
     from rag_serving.ask import Pipeline
+    from rag_serving.documents.links import FileLinks
     from rag_serving.telemetry.telemetry import open_telemetry
     from rag_serving.tracing.exporting import close_tracing, open_tracing
 
@@ -59,6 +60,7 @@ def open_pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> 
     with _cited(config) if asks else nullcontext() as cited:
         pipeline = Pipeline.open(config, name, embedder, telemetry=telemetry)
         pipeline.cited = cited
+        pipeline.published.lead_by(FileLinks(config))
         if asks:
             from rag_serving.hooks import open_audit, open_budgets
 

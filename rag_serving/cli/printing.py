@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
 from itertools import groupby, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import typer
 
@@ -263,6 +265,9 @@ def dim(text: str) -> str:
 
 
 def link(shown: str, target: str) -> str:
-    """Return the address; on a terminal it opens the quoted words (OSC 8)."""
+    """Return the address, of a file its path; on a terminal it opens the quoted words (OSC 8)."""
+    if shown.startswith("file:///"):
+        file, mark, anchor = shown.removeprefix("file://").partition("#")
+        shown = f"{unquote(file).removeprefix(f'{Path.cwd()}/')}{mark}{anchor}"
     shown = for_terminal_line(shown)
     return f"\x1b]8;;{for_link(target)}\x1b\\{shown}\x1b]8;;\x1b\\" if sys.stdout.isatty() else shown

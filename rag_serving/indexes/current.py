@@ -150,6 +150,11 @@ class CurrentGeneration:
         finally:
             self._slot.release(held)
 
+    def lead_by(self, lead: Callable[[str], str]) -> None:
+        """Let what is opened from now on lead to other addresses than were stored, where it is in a folder."""
+        if isinstance(self._source, FolderSource):
+            self._source.lead = lead
+
     def follow(self) -> None:
         """Begin to open what the pointer names, unless it is open; returns at once.
 

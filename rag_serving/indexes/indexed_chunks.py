@@ -6,7 +6,8 @@ Does not belong here: opening a generation (`generation`, `databases`), fusing o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -44,6 +45,7 @@ class IndexedChunks:
         self._dense, self._lexical, self._keyword_index, self.places = parts[:4]
         self._sentences, self.originals, self._texts = parts[4:7]
         self._sets = parts.sets
+        self.lead: Callable[[str], str] = str  # from an address that is stored to the one that is told
         self.id = manifest.id
         self.tenant = manifest.tenant
         self._readable = readable
@@ -76,7 +78,10 @@ class IndexedChunks:
         columns = {name: read(rows) for name, read in self._columns.items()}
         for name in _TUPLES:
             columns[name] = [tuple(values or ()) for values in columns[name]]
-        places = [self.places.of(row, classes) for row in rows]
+        columns["url"] = [*map(self.lead, columns["url"])]
+        places = [
+            tuple(replace(place, url=self.lead(place.url)) for place in self.places.of(row, classes)) for row in rows
+        ]
         return [*map(Chunk, *columns.values(), places)]
 
     def row_of(self, chunk_id: str) -> int | None:

@@ -60,6 +60,7 @@ class SetTablesOfReaders:
     def __init__(self, chunks: pa.Table, read: Callable[[], Facts | None]) -> None:
         """`chunks`: GENERATION_CHUNKS; `read`: its facts."""
         self._chunks, self._read = chunks, read
+        self.lead: Callable[[str], str] = str  # from an address that is stored to the one that is told
         self._tables = lru_cache(maxsize=max(1, min(64, _ROWS // max(len(chunks), 1))))(self._made_once)
 
     @property
@@ -115,11 +116,8 @@ class SetTablesOfReaders:
         if facts is None:
             return None
         pages = facts.pages.filter(pc.is_in(facts.pages["readers"], value_set=strings(sorted(classes))))
-        return SetTables(
-            _without_hidden(pages.select([name for name in pages.column_names if name not in _HELD_BACK])),
-            self._texts(facts, classes),
-            classes,
-        )
+        shown = _without_hidden(pages.select([name for name in pages.column_names if name not in _HELD_BACK]))
+        return SetTables(led(shown, self.lead), led(self._texts(facts, classes), self.lead), classes)
 
     def _texts(self, facts: Facts, classes: frozenset[str]) -> pa.Table:
         names = [*PASSAGE_COLUMNS]
@@ -149,6 +147,14 @@ def sets_in_home(store: Store, manifest: Manifest) -> SetTablesOfReaders:
         _log.warning("questions about sets go the ordinary way: %s", error)
         return no_sets()
     return SetTablesOfReaders(pa.concat_tables(chunks), lambda: facts)
+
+
+def led(table: pa.Table, lead: Callable[[str], str]) -> pa.Table:
+    """Return a table whose column `url` has the addresses that are told."""
+    if lead is str:
+        return table
+    told = pa.array([lead(url) for url in table["url"].to_pylist()], pa.string())
+    return table.set_column(table.column_names.index("url"), "url", told)
 
 
 def _ranks(column: pa.ChunkedArray) -> NDArray[np.int64]:

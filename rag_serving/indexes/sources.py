@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Protocol
 
 from rag_serving.artifacts.digests import Stamp, stamp_of
@@ -125,6 +126,7 @@ class FolderSource:
         self._store, self._tenant, self._config = store, tenant, config
         self._followed = FollowedPublication(store, tenant)
         self._comparison = ReaderComparison(store, tenant)
+        self.lead: Callable[[str], str] = str
 
     def current(self) -> str | None:
         return self._followed.current()
@@ -136,7 +138,9 @@ class FolderSource:
             return None
 
     def open(self, generation_id: str) -> Generation:
-        return Generation.open(self._store, self._tenant, generation_id, self._config)
+        generation = Generation.open(self._store, self._tenant, generation_id, self._config)
+        generation.lead = generation.sets.lead = self.lead
+        return generation
 
     def narrows(self, old: str, new: str) -> bool:
         return self._comparison.narrows(old, new)

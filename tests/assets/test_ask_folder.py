@@ -24,6 +24,8 @@ from rag_assets.build import folder as folder_index
 from rag_serving.access.principals import Principal
 from rag_serving.cli.opening import open_pipeline
 from rag_serving.cli.options import config_of
+from rag_serving.config.loading import load_config
+from rag_serving.documents.links import FileLinks
 
 ROOT = Path(__file__).parents[2]
 # Whatever the extras install cannot be imported.
@@ -117,13 +119,41 @@ def test_the_second_question_embeds_nothing(indexed: tuple[Path, dict[str, objec
     assert told == ""
 
 
+def test_citations_lead_to_the_file(
+    indexed: tuple[Path, dict[str, object], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, answer, _ = indexed
+    file = f"{(folder / 'Bergen-11.md').as_uri()}#cranes"
+    assert [citation["url"] for citation in answer["citations"]] == [file]  # type: ignore[attr-defined]
+    monkeypatch.chdir(folder.parent)
+    assert "    harbours/Bergen-11.md#cranes" in run("ask", "--docs", str(folder), QUESTION)[1].splitlines()
+    assert (
+        json.loads(run("search", "--json", "--docs", str(folder), "Bergen 11", "-k", "1")[1])["results"][0]["url"]
+        == file
+    )
+
+
+def test_links_stay_where_no_file_is(indexed: tuple[Path, dict[str, object], str]) -> None:
+    folder = indexed[0]
+    links = FileLinks(load_config(folder / ".citelock" / "app.yaml"))
+    known = json.loads((folder / ".citelock" / "sources" / "docs" / "sync_state.json").read_text("utf-8"))["state"][
+        "files"
+    ]
+    page_id = known["Cork-22.md"][0]
+    assert links(f"/p/{page_id}#page=3") == f"{(folder / 'Cork-22.md').as_uri()}#page=3"
+    for url in ("/p/docunknown#a", "https://wiki.example/p/1#a", "#selection"):
+        assert links(url) == url
+
+
 def test_a_server_answers_from_the_folder_and_follows_what_another_process_indexes(copied: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
 
     def served() -> str:
+        """Return the citations, which lead to the server's own page."""
         answer = httpx.post(f"{url}/v1/ask", json={"question": QUESTION}, timeout=60).raise_for_status().json()
+        assert answer["citations"][0]["url"].startswith("/p/")
         return quotes(answer)
 
     with started("serve", "--docs", copied, "--port", str(port)) as process:

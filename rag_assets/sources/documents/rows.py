@@ -9,16 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
-from rag_assets.parsing.reader import LimitedReader, ReadDocument
 from rag_assets.sources.base import Row
 from rag_assets.sources.envelope import content_hash
 from rag_assets.sources.originals import OriginalFacts, is_kept, keep_original
-from rag_assets.steps.files.file_text import FileError, PagesDone
-from rag_assets.steps.files.records import needs
+from rag_assets.steps.files.records import FileError, PagesDone, needs
 from rag_serving.config.sections import Documents
 from rag_serving.config.sources import Files, SiteSource
 from rag_serving.documents.kinds import PASSWORD, BrokenFileError, Kind, KindError, kind_in, media_type
+
+if TYPE_CHECKING:
+    from rag_assets.parsing.reader import LimitedReader, ReadDocument
 
 MARK = "doc"
 """What the ids of documents begin with; those of pages are numbers."""
@@ -45,6 +47,8 @@ class DocumentReading:
 
     def limited(self) -> LimitedReader:
         """Return the reader, or a new one."""
+        from rag_assets.parsing.reader import LimitedReader
+
         return self.reader or LimitedReader(Documents())
 
     def address(self, page_id: str) -> str:
