@@ -124,7 +124,7 @@ def ingest_and_publish(
 @dg.job(
     name=JOB,
     description="Make what was uploaded, or what a wiki told of, searchable: `ingest` of the source, then `publish`.",
-    executor_def=dg.in_process_executor,  # whose process holds the locks of both
+    executor_def=dg.in_process_executor,  # whose process has the locks of both
 )
 def add_documents() -> None:
     ingest_and_publish()

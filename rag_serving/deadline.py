@@ -109,7 +109,7 @@ def run_in_thread(work: Callable[[], Result], name: str) -> Future[Result]:
     def run() -> None:
         try:
             outcome.set_result(work())
-        except BaseException as error:  # whatever it is, it belongs to whoever waits
+        except BaseException as error:  # any error belongs to the waiting caller
             outcome.set_exception(error)
 
     Thread(target=run, name=name, daemon=True).start()

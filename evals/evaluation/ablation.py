@@ -303,7 +303,7 @@ def _effective(config: Config) -> Config:
     update = {
         "FEATURE_RERANKER": sidecar,
         "FEATURE_HEURISTIC_RERANKER": by_words,
-        "FEATURE_HEURISTIC_FALLBACK": True,  # what a stand-in answers is not measured: the evaluation stops
+        "FEATURE_HEURISTIC_FALLBACK": True,  # a fallback's answers are not measured: the evaluation stops
         "FEATURE_PROXIMITY": features.FEATURE_PROXIMITY or not by_words,
     }
     return config.model_copy(update={"features": features.model_copy(update=update)})

@@ -248,7 +248,7 @@ def _low(values: Sequence[float]) -> float:
     return round(float(np.quantile(values, _LOST)), 4) if values else 0.0
 
 
-# Against a page that is told and is not the one that was meant: an answer with one more question, and a question back
+# Relative to an answer from the wrong page: an answer with one more question, and a question back
 # that offers only other pages.
 ASKED_BACK, ASKED_IN_VAIN = 0.25, 0.75
 OFFERED = 2  # options of a question back
@@ -312,11 +312,11 @@ def _named(case: Judged, decision: Decision | None) -> Named | None:
     return Named(decision.confidence, decision.action not in ("answer", "unsure"), right[0], any(right))
 
 
-# Fewer right or wrong answers, or parts, than these teach nothing that holds elsewhere.
+# Fewer right or wrong answers, or parts, than these teach nothing that generalizes.
 _FEWEST, _FEWEST_PARTS = 25, 4
 _FOLDS = 5
 _STRENGTHS = (30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0, 100_000.0)
-_FREE = 1e-4  # what holds the bias, which no prior does
+_FREE = 1e-4  # regularization of the bias, which has no prior
 
 
 @dataclass(frozen=True)

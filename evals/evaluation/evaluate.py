@@ -238,7 +238,7 @@ def _anchors(pipeline: Pipeline) -> Anchors:
             names = anchors.setdefault(page, set())
             if anchor := url.partition("#")[2]:
                 names.add(anchor)
-            if anchor.startswith("page=") and structure:  # a quote may stand on a later page than its passage begins
+            if anchor.startswith("page=") and structure:  # a quote may be on a later page than its passage begins
                 names |= {page_anchor(mark.page) for mark in decode(structure).marks}
     return {page: frozenset(names) for page, names in anchors.items()}
 

@@ -208,7 +208,7 @@ class Stale:
 
     question: GoldQuestion
     lacks: Lack
-    nearest: str = ""  # the nearest quote, or the anchor that the quote stands under now
+    nearest: str = ""  # the nearest quote, or the quote's present anchor
     nearest_anchor: str = ""
 
     def line(self) -> str:

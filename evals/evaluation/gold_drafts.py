@@ -133,7 +133,7 @@ def _plain(text: str) -> str:
 
 Build = Callable[[Mapping[str, str]], str | None]
 
-# What a draft never holds: words that stand for something said before, for somebody, or for a place on the page.
+# Words that a draft never has: references to something said before, to somebody, or to a place on the page.
 _POINT = """
 it its itself this that these those they them their theirs he him his she her we us our ours you your yours i me my
 there here where such same other another former latter above below following previous next mentioned described said
@@ -141,7 +141,7 @@ respective corresponding both neither either any each every all some one ones mo
 anyone anybody everyone everybody someone somebody something nothing anything everything which who whom whose what
 how why first second third last
 """
-# What stands between statements, not in a subject.
+# Words between statements, not in a subject.
 _LINK = """
 and or but nor so yet if when whenever while whereas although though because since unless until once after before as
 than then thus hence therefore however moreover furthermore otherwise instead also again now today currently finally
@@ -189,12 +189,12 @@ _IMPERATIVE = (
     "|check|execute|configure|enable|disable|make|do|put|give|get|edit|update|change|remove|delete|download|build|push"
     "|merge|tag|sign|apply|pass|type|enter|clone|restart|register|subscribe|submit|export|import|move|tell|report|join"
 )
-# What somebody is told to do, not what happens.
+# Imperatives, not statements.
 _TOLD = re.compile(
     rf"(?:then )?(?:(?:{_IMPERATIVE}|please|see|reply|we|you|I|there|let)\b"
     r"|(?!it |they |its |their |the |an? |no |all )[a-z]+ (?:it|them|the|an?|to|this|that|your|its|all|as|only|with)\b)"
 )
-# What makes a statement one that cannot be quoted alone.
+# Words of a statement that cannot be quoted alone.
 _NOT_ALONE = re.compile(
     r"\b(?:this|these|those|above|below|following|we|we're|we'll|our|us|I|I’m|I'm|here|former|latter)\b", re.IGNORECASE
 )
@@ -327,7 +327,7 @@ def _patterns() -> Iterator[tuple[str, Build]]:
 _PATTERNS = tuple((re.compile(pattern), build) for pattern, build in _patterns())
 
 
-# What YAML does not print (https://yaml.org/spec/1.2.2/#51-character-set), or takes for the end of a line.
+# Characters that YAML does not print (https://yaml.org/spec/1.2.2/#51-character-set), or takes for the end of a line.
 _UNPRINTABLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
 )

@@ -20,7 +20,7 @@ from typing import Any
 
 from rag_serving.text.injections import neutralized
 
-AT_ONCE = 4  # samples that a model is asked about at the same time
+AT_ONCE = 4  # samples sent to a model at the same time
 GIVE_UP = 5  # faults in a row after which a metric is left alone
 _TRIES = 2
 _LONGEST_WAIT_S = 2

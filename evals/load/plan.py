@@ -117,7 +117,7 @@ class LoadResults:
     faults: Counter[str] = field(default_factory=Counter)
     verdicts: Counter[str] = field(default_factory=Counter)
     wrong: list[dict[str, Any]] = field(default_factory=list)  # the first few
-    unproved: dict[str, dict[str, Any]] = field(default_factory=dict)  # by substance: one answer, and who asked
+    unproved: dict[str, dict[str, Any]] = field(default_factory=dict)  # by substance: one answer, and its asker
     began: float = 0.0  # of the first request, by the clock that never goes back
     ended: float = 0.0
 

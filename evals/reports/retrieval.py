@@ -38,7 +38,7 @@ class Measures:
     """Figures of some questions; a share is None where there is nothing to take it of."""
 
     questions: int
-    match_rate: float | None  # something was found
+    match_rate: float | None  # there are results
     clarified_rate: float | None
     no_match_rate: float | None
     typo_rate: float | None  # a word was read as another one

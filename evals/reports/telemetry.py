@@ -203,7 +203,7 @@ class Kpis:
     closest_rate: float | None  # of the questions: passages were shown without confidence
     fallback_rate: float | None  # share of questions and searches in which something was degraded
     flags: Mapping[str, int]
-    latency_ms: Mapping[str, Mapping[str, float]]  # stage -> p50, p95; of what a server was asked
+    latency_ms: Mapping[str, Mapping[str, float]]  # stage -> p50, p95; of a server's requests
     tokens_in: int
     tokens_out: int
     cost: float

@@ -21,7 +21,7 @@ from rag_serving.config.loading import Config, ConfigError
 from rag_serving.indexes.reports import CONTRADICTIONS, QUALITY
 from rag_serving.telemetry.recorder import TelemetryError
 
-_DAYS = 30  # of questions that say how often a page is asked about
+_DAYS = 30  # of questions that count for a page's frequency
 
 
 @report_asset("published_generation", version=report.VERSION, checks=[asset_checks.NOTHING_TO_MEND])

@@ -48,7 +48,7 @@ from rag_serving.text.fences import Fence
 
 CHARS_PER_TOKEN = 4
 SAMPLED_CALLS = 200
-TOKENS_OUT = 110  # 50 to 100 words and what stands around them
+TOKENS_OUT = 110  # 50 to 100 words and their surroundings
 SECONDS_A_CALL = {"ollama": (1.0, 2.0), "openai": (0.5, 1.0)}
 """What one call takes where nothing was measured, as the contextual-retrieval design has it."""
 
@@ -62,7 +62,7 @@ class ContextEstimate:
     calls: int
     tokens_in: int
     tokens_out: int
-    attempts: int  # an answer that is not good enough is asked for again: at most so often
+    attempts: int  # retries of an answer that is not good enough
     costs: Mapping[str, float | None] = field(default_factory=dict)  # by model, if it writes all; None: no price is set
     seconds: tuple[float, float] = (0.0, 0.0)
     measured: bool = False  # whether `seconds` rest on the last run
@@ -361,7 +361,7 @@ def preview(chunk: Chunk, page: Sequence[Chunk], settings: Context) -> Preview:
 def _row(chunk: Chunk) -> dict[str, object]:
     return {
         "page_id": chunk.page_id,
-        "readers": "",  # of one caller, who may read them all
+        "readers": "",  # for one caller, who may read them all
         "chunk_idx": chunk.chunk_idx,
         "chunk_id": chunk.chunk_id,
         "title": chunk.title,

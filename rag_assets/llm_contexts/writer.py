@@ -374,7 +374,7 @@ class ContextWriter:
     cache: ContextCache
     servers: ContextServers
     watch: Watch = field(default=_unwatched)
-    budget: TenantBudget | None = None  # asked before every call
+    budget: TenantBudget | None = None  # checked before every call
 
     def write(
         self, documents: Sequence[ContextDocument], known: Mapping[str, WrittenContext] | None = None

@@ -35,7 +35,7 @@ BOUND_S = 20.0
 _OLD = timedelta(days=7)
 _TICKS = 3  # of a schedule, that may go by without a sync
 _LONGEST = 400
-_SHORTEST = 4  # what is shorter stands in other words, and is no secret
+_SHORTEST = 4  # shorter ones occur in other words, and are no secrets
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 
 
@@ -85,7 +85,7 @@ def answers_within(calls: Mapping[str, Callable[[], Reach]], seconds: float) -> 
 
 
 def _look(key: str, source: Source) -> Callable[[], Reach]:
-    from rag_assets.sources.reach import Reach, reach  # a machine that only serves has not what asks sources
+    from rag_assets.sources.reach import Reach, reach  # a machine that only serves lacks the sources' clients
 
     def look() -> Reach:
         try:

@@ -95,7 +95,7 @@ def narrow_readers(config: Config, tenant: str, tell: Callable[[str], object], r
     try:
         if made := publish_narrowed(config, tenant, run):
             tell(f"generation {made} is published: the last one, for those alone who still may read its pages")
-    except Exception as error:  # whatever it is: this is done where something else has failed, which is told
+    except Exception as error:  # any error: this runs after another failure, which is reported
         tell(redacted(f"the readers of published pages are not narrowed: {error}"))
 
 
@@ -129,7 +129,7 @@ def _publish(store: Store, tenant: str, config: Config) -> str | None:
         write_signed(store, store.generation(tenant, manifest.id) / EVAL_REPORT, report)
     publish_to_database(store, tenant, manifest.id, config)
     move_current(store, tenant, manifest.id, config)
-    # Made of no inputs that a build could be asked for: the next one does not take it for its own.
+    # Its inputs are those of no build: the next one does not take it for its own.
     state = PublishState(generation=manifest.id, inputs="", chunks=manifest.chunks, shards=0, gates={})
     write_publish_state(store, tenant, state)
     if NARROWED_FROM in files.manifest.settings:  # nothing to go back to, and nothing is pruned before a build succeeds

@@ -238,7 +238,7 @@ def beside(page: Row) -> Row:
     """Return what hangs on a page has from it: its readers above all."""
     return {
         **page,
-        "anchor_flavor": "html",  # no heading of the page stands above it: links lead to the top, or where it says
+        "anchor_flavor": "html",  # no heading of the page is above it: links lead to the top, or to its own target
         "ancestors": [*page["ancestors"], page["page_id"]],
         "ancestor_titles": [*page["ancestor_titles"], page["title"]],
         "position": None,

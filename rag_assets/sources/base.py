@@ -128,7 +128,7 @@ class SyncResult:
     hidden: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]  # about the source as a whole
     state: dict[str, Any]  # JSON; given to the next sync
-    groups: tuple[tuple[str, str | None], ...] | None = None  # rows of GROUP_MEMBERS; None: not asked for
+    groups: tuple[tuple[str, str | None], ...] | None = None  # rows of GROUP_MEMBERS; None: not requested
     origins: ReaderOrigins | None = None  # what narrowed the readers of the pages
 
     @property

@@ -200,7 +200,7 @@ class SectionsState(_State):
     failed: dict[str, str]  # page id -> reason
     cut: dict[str, str] = {}  # page id -> why the rest of the page is left out
     macros_lost: int
-    macros_unresolved: int = 0  # references to pages that were not found
+    macros_unresolved: int = 0  # references to missing pages
     missed: list[str] = []  # pages with such references, which other sources of the tenant may answer
     pages: str = ""  # see `inputs.pages_digest`, of the pages that were read
 

@@ -15,7 +15,7 @@ WINDOW_S = 30.0
 WINDOW_REPORTS = 8
 LEAST_REPORTS = 3
 LEAST_S = 3.0
-_CLOSEST_S = 0.25  # reports nearer than this are one, so that a window holds some hundred at most
+_CLOSEST_S = 0.25  # closer reports are merged, so that a window has some hundred at most
 
 
 class WorkDone(NamedTuple):

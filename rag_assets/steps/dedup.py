@@ -163,7 +163,7 @@ EXACT = 1.0
 """The threshold at which only the same words are duplicates: no signature is needed."""
 CAUGHT = 0.999
 """Probability with which two texts right at the threshold share a bucket."""
-# What is known of a text without looking at it again: number of words, digests of literals and of words, signature.
+# The cached facts of a text: number of words, digests of literals and of words, signature.
 FINGERPRINT = np.dtype(
     [("words", "<u4"), ("literals", "<u8"), ("digest", "V16"), ("signature", "<u4", (PERMUTATIONS,))]
 )

@@ -79,14 +79,14 @@ class Question:
     weights: Mapping[str, float]  # of its terms
     vector: Vector | None = None
     stored: StoredSimilarity | None = None  # of sentences whose vectors were made when their passages were published
-    remark: Remark | None = None  # what it is where it asks nothing of the pages
+    remark: Remark | None = None  # its kind if it is no question about the pages
     opening: Opening = lambda _: ()  # how the page of a passage begins
     is_foreign: bool = False  # in a language that the pages are not in: passages are near by meaning alone
     farther: float = 0.0  # by how much of similarity they are then farther off
     gates: Gates | None = None  # None: those of the configuration
     occasion: Occasion = PLAIN
     analyze: Analyze = analyze  # gives the terms of a text as `weights` have them
-    parts: tuple[QuestionPart, ...] = ()  # what is asked of runs of passages, each by itself; none: all is asked of all
+    parts: tuple[QuestionPart, ...] = ()  # each for some of the passages; none: the whole question is for all
     decision: Decision | None = None  # whether it is clear what it means, where that was decided
 
 
@@ -227,7 +227,7 @@ class Answerer:
         verdicts = verify(draft, lock, asked.original, rules)
         words = self.by.config.generation.quote_max_words
         comparison = Comparison(self.features, lock, asked.analyze, words, asked.opening)
-        differs = None if asked.parts else differing(comparison, verdicts)  # what is told of two things may differ
+        differs = None if asked.parts else differing(comparison, verdicts)  # two topics may differ
         if differs:
             draft = replace(draft, claims=differs.beside(draft.claims, may_move=draft.model == MODEL))
             verdicts = verify(draft, lock, asked.original, rules)

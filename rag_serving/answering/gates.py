@@ -51,7 +51,7 @@ REMARKS: Mapping[Remark, str] = MappingProxyType(
 ASKING_NOTHING: frozenset[Gate] = frozenset({"empty", "pointer", "remark"})
 
 _LETTER = re.compile(r"[^\W_]")
-_STEM = 6  # letters of a mark by which a question asks for it: reject, deprec, planne
+_STEM = 6  # leading letters of a mark in a question that asks for it: reject, deprec, planne
 
 
 @dataclass(frozen=True)

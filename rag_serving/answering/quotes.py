@@ -124,7 +124,7 @@ a an the der die das den dem des ein eine einen einem einer le la les l un une e
 _ARTICLES = frozenset(_ARTICLES_OF_SIX_LANGUAGES.split())
 _SAME_BEGINNING, _SHORTEST_SLIP, _ALIKE = 3, 4, 80.0
 
-# Letters and digits in UTF-8 bytes: what is shorter stands in almost every passage and proves nothing.
+# Letters and digits in UTF-8 bytes: shorter ones occur in almost every passage and prove nothing.
 MIN_QUOTE_BYTES = 8
 
 

@@ -59,7 +59,7 @@ class Admission:
         elif is_known:
             await self._let_in(request, receive, send)
         elif request.url.path == SESSION_PATH or is_event(request):
-            # Where one signs in: it reads little, and waits for guesses itself. An event: its body is what is signed.
+            # Signing in: it reads little, and delays guesses itself. An event: its body is signed.
             await self._app(scope, receive, send)
         else:
             await self._app(scope, _nothing(), _closing(send))
@@ -226,7 +226,7 @@ class CountedResponses:
         try:
             await self._app(scope, receive, answering)
         except Exception:
-            if not begun:  # what answers it stands before all middleware
+            if not begun:  # its handler runs before all middleware
                 _count(request, 500)
             raise
 

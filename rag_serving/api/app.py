@@ -272,7 +272,7 @@ def create_app(
     app.add_middleware(Admission)
     app.add_middleware(CountedResponses)
     app.add_middleware(Traced)
-    app.add_middleware(ReadInTime, unread_s=config.serving.unread_s)  # the last one added is the first one asked
+    app.add_middleware(ReadInTime, unread_s=config.serving.unread_s)  # the last one added runs first
     app.include_router(router)
     for openai in (completions, responses, openai_models):
         app.include_router(openai)

@@ -37,12 +37,12 @@ class Request:
     client: str | None  # address of the peer
     host: str | None  # `Host` header
     authorization: str | None
-    tenant: str | None  # asked for in the query string
+    tenant: str | None  # requested in the query string
     forwarded: bool = False  # by a proxy, as its headers say
-    session: Session | None = None  # of the cookie; a request with `authorization` is asked by that alone
+    session: Session | None = None  # of the cookie; `authorization`, if present, takes precedence
     headers: Mapping[str, str] = field(default_factory=dict)  # all of them, without regard to case
-    address: str = ""  # that is asked, as people reach it
-    recognized: Identity | AuthError | None = None  # what `Authenticator.recognize` found
+    address: str = ""  # of the server, as people reach it
+    recognized: Identity | AuthError | None = None  # the result of `Authenticator.recognize`
 
     def without_session(self) -> Request:
         """Return the same by the header `Authorization` alone."""
@@ -63,7 +63,7 @@ class Authenticator:
         self._memberships = Memberships(config)
         self.sessions = SignInSessions(config)
         _check_tenants(config)
-        self._credentials: Credentials | None = None  # nobody is asked for any
+        self._credentials: Credentials | None = None  # none is required
         if config.serving.auth != "loopback":
             self._credentials = Credentials(config, self.sessions, like._credentials if like else None)
         self.provider = _provider(config)

@@ -46,7 +46,7 @@ _CONFIG, _METRICS, _LEAVES, _REFUSED = "config.json", "metrics", "leaves", "refu
 _REMOVALS = 20
 MAX_HEADER_BYTES = 262_144
 
-# What strangers send makes warnings of uvicorn; a line each would fill the log.
+# Malformed requests cause uvicorn's warnings; one line each would fill the log.
 _QUIET: dict[str, Any] = {"log_level": "error", "access_log": False, "log_config": None}
 
 
@@ -155,7 +155,7 @@ class _Configuration:
 
     def _leave(self, config: Config) -> None:
         new = self._folder / f".{_CONFIG}"
-        new.write_text(config.model_dump_json(exclude_unset=True), "utf-8")  # what is set stands over defaults
+        new.write_text(config.model_dump_json(exclude_unset=True), "utf-8")  # settings override defaults
         new.replace(self._folder / _CONFIG)
         self._in_force = config
 
@@ -282,7 +282,7 @@ class Processes(Multiprocess):
         dead = {process for process in before if not process.process.is_alive()}
         began = time.monotonic()
         super().keep_subprocess_alive()
-        # One that dies while it is asked whether it lives has not been waited for.
+        # One that dies during the check has not been waited for.
         waited = time.monotonic() - began >= self.config.timeout_worker_healthcheck
         for old, new in zip(before, self.processes, strict=True):
             if old is not new:

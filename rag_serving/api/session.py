@@ -110,7 +110,7 @@ def _reader(request: HttpRequest, config: Config, tenant: str | None) -> dict[st
     except AuthError as error:
         if error.code != "TENANT":
             return None
-        # This machine's own reader, who has not chosen a tenant yet.
+        # This machine's own reader, without a tenant yet.
         reader = {"user": None, "tenant": None, "roles": sorted(ROLES)}
     several = config.serving.auth == "loopback" and len(config.tenants) > 1
     return {**reader, "tenants": sorted(config.tenants) if several else []}

@@ -28,7 +28,7 @@ class TokenHolder(BaseModel):
     user: str | None = None
     groups: frozenset[str] = frozenset()
     roles: frozenset[Role] = frozenset({"reader"})
-    user_header: str | None = Field(None, pattern=r"^[A-Za-z0-9-]{1,100}$")  # of a server that asks for its own users
+    user_header: str | None = Field(None, pattern=r"^[A-Za-z0-9-]{1,100}$")  # of a server that asks for its users
     resource: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")  # the only address that it opens (RFC 8707)
 
     @model_validator(mode="after")

@@ -142,7 +142,7 @@ class _Work:
         except AuditUnavailableError as error:
             _log.error("%s", error)
             self._put(RequestError(503, "AUDIT_UNAVAILABLE", AUDIT_DOWN))
-        except Exception as error:  # whatever it is, whoever waits must get it
+        except Exception as error:  # any error must reach the waiting client
             _log.error("request failed", exc_info=error)
             self._put(RequestError(500, "INTERNAL", INTERNAL))
         finally:

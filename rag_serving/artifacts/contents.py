@@ -133,7 +133,7 @@ class FileComparison:
 
 def _copied(file: BufferedReader, size: int, hasher: Hasher | None) -> memoryview:
     """Return a file's bytes in memory, as many as there are of `size`."""
-    # Not by numpy, which asks for huge pages: to make room for those can take a second where memory is in pieces.
+    # Not by numpy, which requests huge pages: allocating those can take a second in fragmented memory.
     data = memoryview(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) if size else b"")
     done = 0
     while done < size and (read := file.readinto(data[done : done + _BLOCK])):

@@ -25,7 +25,7 @@ from rag_serving.artifacts.store import Store, StoreError, open_file, read_json,
 FORMAT = 1
 FILE = "manifest.json"
 KEY_PURPOSE = "manifest"
-# What the same inputs must repeat in another home; the rest tells how and when this copy was made.
+# Reproducible from the same inputs in another home; the rest records how and when this copy was made.
 IDENTITY = frozenset({"format", "tenant", "inputs_digest", "embedder", "shards", "chunks", "parts", "pages", "formats"})
 
 
@@ -95,7 +95,7 @@ class Manifest(Record):
     versions: dict[str, str]  # of the libraries that wrote the indexes
     vectors: int | None = None  # None: one for each chunk
     parts: tuple[PartSize, ...] = ()  # in the order of their rows; none: all files are in the generation's folder
-    signature: str = ""  # keyed digest of all the rest: whoever can write files alone cannot make one
+    signature: str = ""  # keyed digest of all the rest: write access to files alone cannot forge one
 
     @model_serializer(mode="wrap")
     def _content(self, content_of: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -29,7 +29,7 @@ _PLACES = pa.list_(
             ("heading", pa.string()),  # the heading path in one line
             ("url", pa.string()),  # with #anchor
             ("labels", _STRINGS),
-            ("readers", pa.string()),  # who may be told of the place
+            ("readers", pa.string()),  # readers of the place
             ("source", pa.string()),
             ("kind", pa.string()),
             ("section_id", pa.string()),

@@ -172,7 +172,7 @@ class EarlierAnswers:
         if not len(self.kept):
             return None
         published = self._published.named()
-        if published is None:  # nobody knows who may read what now
+        if published is None:  # current access is unknown
             return None
         may_read = partial(self._may_read, request.principal, published)
         earlier = self.kept.get(_asking(request), published, may_read)

@@ -95,7 +95,7 @@ def _read(file: str) -> str:
     return text
 
 
-_LONG = 100_000  # characters of a text whose progress is told in lines where there is no terminal
+_LONG = 100_000  # characters of a text whose progress is printed in lines without a terminal
 
 
 @contextmanager

@@ -251,8 +251,8 @@ def _number(form: re.Match[str], count: int) -> int:
 
 
 _LONGEST_CHARS = 300  # of an earlier question that is repeated in the completed one
-_FEW_TERMS = 2  # content words of a question that may lean on another; with more it stands alone
-_SOME_TERMS = 6  # the same where a pronoun has nothing to stand for in the question itself
+_FEW_TERMS = 2  # most content words of a follow-up; with more the question is complete
+_SOME_TERMS = 6  # the same if a pronoun refers to nothing in the question itself
 _MAY_LEAN_TERMS = 4  # of a question that a language model may complete
 _END = "?!. "
 
@@ -301,7 +301,7 @@ _MORE = re.compile(
     re.IGNORECASE,
 )
 _SAYS_NOTHING = frozenset({"more", "details", "detail", "more details", "more detail", "more about it"})
-# Nouns and verbs of what a thing has: with nothing else in the question, they ask it of what was asked about before.
+# Nouns and verbs of a thing's attributes: alone in a question, they refer to the earlier subject.
 _OF_SOMETHING = """
 deadline limit exception exceptions step cost price fee approval approver owner contact requirement prerequisite default
 maximum minimum max min duration process reason example difference alternative format size location address penalty

@@ -112,7 +112,7 @@ class Exchange:
     question: str
     answer: Answer
     filters: Filters | None = None
-    context: str | None = None  # the text that was selected, where the question was asked of one
+    context: str | None = None  # the selected text of the question, if any
     mode: str = "corpus"  # as the API names it
 
 

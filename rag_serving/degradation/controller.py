@@ -234,7 +234,7 @@ class PhaseController:
             return False
         if self._probe_at is not None and now - self._probe_at < _PROBE_LOST_S:
             return False
-        return self._breach(self._window.figures(now)) is None  # who is in trouble below does not try higher up
+        return self._breach(self._window.figures(now)) is None  # a phase in trouble does not try a higher one
 
     def _probed(self, is_good: bool) -> Change | None:
         """Count a probe: enough good ones bring the phase back, a bad one begins another quiet time."""

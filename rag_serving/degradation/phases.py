@@ -67,7 +67,7 @@ class Searches:
         self._breakers = {phase: Breaker(settings.failures, settings.retry_s, clock) for phase in PHASES}
         self._lock = threading.Lock()
         self._hanging = 0
-        self._failed_for: dict[int, str | None] = {}  # who met the last failure, by phase
+        self._failed_for: dict[int, str | None] = {}  # the caller of the last failure, by phase
         self._searched: dict[int, str] = {}  # the generation that was searched last, by phase
 
     @property

@@ -30,7 +30,7 @@ class Deletion(BaseModel):
     document_id: str
     name: str
     readers: str
-    sha256: list[str]  # of each version's bytes, none of which the inbox holds for this document any more
+    sha256: list[str]  # of each version's bytes, none of which the inbox has for this document any more
     deleted_at: datetime
     gone_at: datetime
     generation: str | None = Field(description="published without it; None: the tenant has published none")

@@ -48,7 +48,7 @@ class ShardCollections:
     """All collections of one tenant."""
 
     client: Any
-    folder: Path | None  # that holds their files; None: a server does
+    folder: Path | None  # of their files; None: a server has them
 
     @classmethod
     def open(cls, place: ChromaLocation) -> Self:
@@ -237,7 +237,7 @@ class OpenShard:
         except DenseError as error:
             self._fail(one_line(error))
             return None
-        found = found[allowed[found]]  # who may read a row is never left to what Chroma keeps of it
+        found = found[allowed[found]]  # access to a row never depends on Chroma's metadata
         return found if len(found) == k else None
 
     def approximate(self, vector: Vectors, k: int) -> Rows:

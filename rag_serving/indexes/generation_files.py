@@ -68,7 +68,7 @@ def read_files(
     """
     try:
         return _read(store, tenant, generation_id, memory_bytes, is_searched)
-    except ChangedError:  # a build that lets go of its links changes their times; what was written to is found now
+    except ChangedError:  # a build that removes its links changes their times; altered files are detected now
         return _read(store, tenant, generation_id, memory_bytes, is_searched)
 
 

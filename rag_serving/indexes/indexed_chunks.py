@@ -31,7 +31,7 @@ from rag_serving.records.passages import Chunk
 from rag_serving.text.analyzer import analyze
 
 _FIELDS = tuple(name for name in Chunk.__dataclass_fields__ if name != "also_at")
-_LANGUAGE_SAMPLE = 100  # chunks; those whose language no build told take some 10 ms once
+_LANGUAGE_SAMPLE = 100  # chunks; those without a language from the build take some 10 ms once
 _TUPLES = frozenset({"heading_path", "labels"})
 
 

@@ -143,7 +143,7 @@ def _content_damage(store: Store, tenant: str, generation_id: str, config: Confi
     """Compare ids and readers of every shard with the chunk table, but for those that must not be read."""
     try:
         generation = Generation.open(store, tenant, generation_id, config)
-    except (StoreError, OSError):  # told already
+    except (StoreError, OSError):  # reported already
         return
     rows: dict[str, dict[str, str]] = {}
     classes, shards = (generation.table[name].to_pylist() for name in ("readers", "shard"))

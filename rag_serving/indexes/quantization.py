@@ -121,7 +121,7 @@ def _session(codes: NDArray[np.int8]) -> Any:
 
 def _product_graph(dimension: int, count: int) -> bytes:
     """Return the graph that multiplies queries [2, d] with codes [d, n]."""
-    place = {"location": CODES_FILE}  # is not opened: the bytes are given by whoever opens the graph
+    place = {"location": CODES_FILE}  # is not opened: the graph's opener supplies the bytes
     return onnx_format.model(
         "codes",
         [onnx_format.node("MatMulInteger", ["query", "codes", "zero"], "products")],

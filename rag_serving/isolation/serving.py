@@ -41,7 +41,7 @@ def run(answer: Answer, imports: Sequence[str] = ()) -> None:
     for name in ("SIGXCPU", "SIGALRM", "SIGIO"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     for name in imports:

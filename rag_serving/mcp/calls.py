@@ -101,7 +101,7 @@ class _Progress:
     async def report(self) -> None:
         """Tell the client of each stage until the task is cancelled; nothing where it did not ask."""
         count = 0
-        with suppress(Exception):  # a client that has gone is told nothing more; its call ends by itself
+        with suppress(Exception):  # a client that has gone gets nothing more; its call ends by itself
             while True:
                 message = await self._queue.get()
                 count += 1
@@ -136,7 +136,7 @@ async def _in_own_thread(caller: Caller, work: Callable[[], Result], ended: Rele
         try:
             result = _within_deadline(caller, work)
             settle(lambda: outcome.set_result(result))
-        except BaseException as error:  # whatever it is, it belongs to whoever waits
+        except BaseException as error:  # any error belongs to the waiting caller
             failure = error
             settle(lambda: outcome.set_exception(failure))
         finally:

@@ -95,7 +95,7 @@ class AskingTools:
         """Return whether the receipt of an answer holds, for who may see it."""
 
         def work(caller: Caller) -> ProofOutput:
-            caller.pipeline.receipt(caller.principal, receipt_id)  # refuses who may not see it
+            caller.pipeline.receipt(caller.principal, receipt_id)  # raises for callers who may not see it
             return ProofOutput.model_validate(caller.pipeline.proof(receipt_id, caller.principal).payload())
 
         return await self._calls.run(context, work)
@@ -229,7 +229,7 @@ NAME = "citelock"
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, destructive_hint=False, open_world_hint=False)
 # An answer leaves a receipt, and a model may word it differently the next time.
 _ANSWERS = ToolAnnotations(read_only_hint=True, idempotent_hint=False, destructive_hint=False, open_world_hint=False)
-# Lists name nothing of a page. What is read of pages is read anew: a restriction holds from the next request on.
+# Lists name nothing of a page. Pages are read anew: a restriction applies from the next request on.
 _KEPT, _UNKEPT = CacheHint(ttl_ms=60_000, scope="private"), CacheHint(ttl_ms=0, scope="private")
 
 

@@ -129,7 +129,7 @@ class RemoteReranker:
             message = self._failure_message(error, seconds)
             _log.warning("%s (circuit breaker: %s)", message, self.breaker.state)
             raise ModelError(message) from error
-        except StoppedError:  # whoever asked left: that says nothing of the sidecar
+        except StoppedError:  # the caller left: no fault of the sidecar
             raise
         except BaseException:
             self.breaker.fail()

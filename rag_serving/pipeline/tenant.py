@@ -151,7 +151,7 @@ def open_sessions(config: Config, tenant: str) -> SessionStore | None:
     """Return the stored sessions of a tenant, or None where none are stored. Nothing is opened yet."""
     if not config.sessions.store:
         return None
-    from rag_serving.conversations.sessions import SessionStore  # who asks in a terminal waits for no database
+    from rag_serving.conversations.sessions import SessionStore  # a question in a terminal waits for no database
 
     return SessionStore(config, tenant, lambda: datetime.now(UTC))
 

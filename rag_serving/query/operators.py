@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rag_serving.records.queries import Filters
 
-# Code is read over: who asks what `label:foo` does wants no filter. A bare value ends where a sentence could.
+# Code is skipped: a question about `label:foo` wants no filter. A bare value ends where a sentence could.
 _SIGNS = re.compile(
     r"(?P<code>`[^`\n]*`)"
     r"|(?<![\w:/.])(?P<key>space|label|title):(?:\"(?P<straight>[^\"\n]+)\"|“(?P<curly>[^“”\n]+)”"

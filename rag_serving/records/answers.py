@@ -61,7 +61,7 @@ class Citation:
     boxes: tuple[Box, ...] | None = None  # of the quote on that page; None: not looked up
     continued: tuple[PagePart, ...] = ()  # the pages that it goes on over
     ocr_confidence: int | None = None  # the least that OCR read it with, 0 to 100; None: no OCR read it
-    book: BookPlace | None = None  # where its passage stands in a book; None: in none
+    book: BookPlace | None = None  # its passage's place in a book; None: in none
 
     def payload(self) -> dict[str, Any]:
         """Return the JSON shape; the place in the lock is for receipts alone."""
@@ -97,10 +97,10 @@ class SearchResults:
     generation: str
     degraded: tuple[str, ...] = ()
     timings_ms: Mapping[str, float] = field(default_factory=dict)
-    notes: tuple[str, ...] | None = None  # how the query was read, where that was asked for
-    reranker: Ranker = "none"  # who ranked them after fusion
-    query: Query | None = None  # as it was read, where that was asked for
-    candidates: Sequence[Candidate] = ()  # all that were found, best first, where that was asked for
+    notes: tuple[str, ...] | None = None  # the reading of the query, if requested
+    reranker: Ranker = "none"  # the ranker after fusion
+    query: Query | None = None  # as it was read, if requested
+    candidates: Sequence[Candidate] = ()  # all results, best first, if requested
 
     def payload(self) -> dict[str, Any]:
         shape: dict[str, Any] = {
@@ -129,26 +129,26 @@ class Answer:
     citations: tuple[Citation, ...] = ()
     claims: tuple[ShownClaim, ...] = ()
     clarification: Clarification | None = None
-    refusal: Refusal | None = None  # why it is none, or not told with confidence
+    refusal: Refusal | None = None  # why it is none, or unconfident
     understood: str | None = None  # the question as it was completed from earlier ones
     passages: Sequence[Mapping[str, Any]] | None = None
-    notes: tuple[str, ...] | None = None  # how the question was read, where that was asked for
-    phase: int | None = None  # of retrieval, that found the passages: 3, 2, 1; None: none did
+    notes: tuple[str, ...] | None = None  # the reading of the question, if requested
+    phase: int | None = None  # of retrieval that returned the passages: 3, 2, 1; None: none did
     generation: str = ""
-    generator: str = ""  # who wrote it: extractive, or provider/model
+    generator: str = ""  # the writer: extractive, or provider/model
     usage: Usage | None = None  # what the model took
-    reranker: Ranker = "none"  # who ranked the passages after fusion
+    reranker: Ranker = "none"  # the ranker of the passages after fusion
     receipt_id: str | None = None
     gates: Mapping[str, float] = field(default_factory=dict)  # what the gates decided by
-    features: Mapping[str, float] = field(default_factory=dict)  # what the confidence among them was told from
+    features: Mapping[str, float] = field(default_factory=dict)  # the features behind the confidence among them
     evidence: tuple[Evidence, ...] = ()  # of every passage that was read
-    rejected: Sequence[Mapping[str, Any]] = ()  # the next best sentences with their features, where asked for
-    decision: Decision | None = None  # on a question that only names something, or asks two things
-    why: Mapping[str, Any] | None = None  # why these passages and not others, where asked for
+    rejected: Sequence[Mapping[str, Any]] = ()  # the next best sentences with their features, if requested
+    decision: Decision | None = None  # on a question that only names a topic, or has two
+    why: Mapping[str, Any] | None = None  # why these passages and not others, if requested
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
     session_id: str | None = None  # of the stored session that it is kept in
-    set: SetResult | None = None  # the whole set that was asked for
+    set: SetResult | None = None  # the whole requested set
 
     @property
     def outcome(self) -> Outcome:

@@ -63,7 +63,7 @@ class Draft:
     confidence: float | None = None  # how likely the best claim answers, 0 to 1; None: the writer does not say
     evidence: Mapping[str, float] = field(default_factory=dict)  # what speaks for the best claim, by name
     rejected: tuple[RejectedCandidate, ...] = ()  # the next best, best first
-    further: tuple[Claim, ...] = ()  # what comes next, for who is shown what comes closest
+    further: tuple[Claim, ...] = ()  # the runners-up, for showing the closest
 
 
 @dataclass(frozen=True)

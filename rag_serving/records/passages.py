@@ -94,7 +94,7 @@ class Candidate:
     chunk: Chunk
     score: float
     scores: Mapping[str, float] = field(default_factory=dict)
-    ranks: Mapping[str, int] = field(default_factory=dict)  # in each index that found it, from 1
+    ranks: Mapping[str, int] = field(default_factory=dict)  # in each index that returned it, from 1
     dropped_by: str | None = None  # the stage that kept it from being a passage
 
     def explanation(self) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Query:
     corrections: Mapping[str, str] = field(default_factory=dict)  # words of the pages by words that were misspelt
     language: str = "en"  # of the question, where it is one; `en` where that is not certain
     stemmed: tuple[str, ...] = ()  # languages whose stems its words have beside the English ones
-    remark: Remark | None = None  # what it is where it asks nothing of the pages
+    remark: Remark | None = None  # its kind if it is no question about the pages
     notes: tuple[str, ...] = ()  # a line for each decision
 
     @property

@@ -40,8 +40,8 @@ class Refusal:
     gate: Gate
     reason: str  # in one line
     value: float | None = None  # what the gate looked at
-    threshold: float | None = None  # what it asks for
-    best: Rejected | None = None  # where that was asked for
+    threshold: float | None = None  # the request
+    best: Rejected | None = None  # if requested
 
     def payload(self) -> dict[str, Any]:
         return {**vars(self), "best": vars(self.best) if self.best else None}

@@ -27,10 +27,10 @@ _BETWEEN = re.compile(r"(?<!\\)\||\n")
 _TRIED = 100  # places of a quote that are looked at
 _TRIED_OF_PIECE = 30
 _MOST_PIECES = 64
-_AROUND = 60  # signs of what stands before and after a quote that are compared
+_AROUND = 60  # compared signs before and after a quote
 _MISSING = 0.1  # share of a quote that may be nowhere on the page
 _LINE = 8.0  # how much farther a point is to the next line than along the line
-_HINT = 0.2  # weight of what stands around a quote beside the quote itself
+_HINT = 0.2  # weight of a quote's surroundings beside the quote itself
 
 
 class QuoteContext(NamedTuple):

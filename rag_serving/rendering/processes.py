@@ -92,7 +92,7 @@ class RenderProcesses:
         finally:
             with self._free:
                 self._waiting[caller] -= 1
-                self._waiting += Counter()  # forgets who waits for nothing
+                self._waiting += Counter()  # drops requests that nobody waits for
 
     @contextmanager
     def _slot(self, tenant: str) -> Iterator[_Slot]:

@@ -20,7 +20,7 @@ MOST_PIXELS = 12_000_000
 """Of a picture; a page that would have more is rendered smaller."""
 MOST_CHARS = 60_000
 """Characters of a page's text layer that are told."""
-_PARTS = 64  # of a point, in which places are told
+_PARTS = 64  # of a point, the unit of places
 _FAR = 10_000  # points from which the way that coordinates are shown is measured
 
 

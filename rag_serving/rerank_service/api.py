@@ -74,7 +74,7 @@ def score_halving(pairs: Sequence[AnyPair], score: ScoreBatch[AnyPair]) -> list[
     """
     try:
         scores = [float(value) for value in score(pairs)]
-    except RuntimeError as error:  # out of memory is one; CUDA tells others the same way
+    except RuntimeError as error:  # out of memory is one; CUDA reports others the same way
         if len(pairs) <= 1:
             raise ScoringError(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
         middle = len(pairs) // 2

@@ -103,7 +103,7 @@ class CrossEncoder:
             loaded = FlagReranker(folder, use_fp16=False, devices=[device])
         except (OSError, ValueError, RuntimeError) as error:
             raise ModelError(f"the reranker {model!r} cannot be loaded: {one_line(error, 300)}") from error
-        network, loaded.model = loaded.model, None  # FlagReranker's finalizer moves what it still holds to the CPU
+        network, loaded.model = loaded.model, None  # FlagReranker's finalizer moves its tensors to the CPU
         if network.config.num_labels != 1:
             raise ModelError(f"{model!r} has {network.config.num_labels} labels; a reranker has one score")
         half = device.startswith("cuda")

@@ -68,7 +68,7 @@ Positions = Mapping[str, Sequence[int]]
 HEURISTIC = "heuristic"
 """The column of its scores; without values where it ran and had nothing to correct."""
 POOL = 20
-_SIGNALS, _OF_COVERAGE = 5, 2  # the first two do not depend on where the terms stand
+_SIGNALS, _OF_COVERAGE = 5, 2  # the first two do not depend on the positions of terms
 
 # Deviations of the score that one deviation of a signal is worth, one for all five: less than SciFact's train queries
 # alone would choose.

@@ -55,7 +55,7 @@ class Search:
     candidates: Ranking
     rankings: Mapping[str, Ranking]  # by stage, in the order in which they ran
     trace: StageTrace
-    decision: Decision | None = None  # what is done with the question; None: it is answered by what was found
+    decision: Decision | None = None  # the decision on the question; None: the results answer it
 
     @property
     def ranking(self) -> Ranking:

@@ -183,7 +183,7 @@ class LeftOut:
 
     chunk: Chunk
     reason: Exclusion
-    ranks: Mapping[str, int]  # in each index that found it, from 1
+    ranks: Mapping[str, int]  # in each index that returned it, from 1
 
     @property
     def line(self) -> str:

@@ -36,7 +36,7 @@ JOBS = Table(
     Column("created_at", Float, nullable=False),  # seconds since 1970, UTC, as all times
     Column("not_before", Float, nullable=False),
     Column("attempts", Integer, nullable=False),  # that failed, or whose worker ended
-    Column("fence", BigInteger, nullable=False),  # higher with each claim: who has a lower one has lost the job
+    Column("fence", BigInteger, nullable=False),  # higher with each claim: a lower one has lost the job
     Column("worker", Text),
     Column("lease_until", Float),
     Column("reason", Text),  # of the last failure

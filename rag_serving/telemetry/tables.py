@@ -66,20 +66,20 @@ QUESTIONS = Table(
     Column("tokens_in", Integer, nullable=False),
     Column("tokens_out", Integer, nullable=False),
     Column("cost", Float, nullable=False),
-    Column("dense", JSON(none_as_null=True)),  # [[chunk_id, cosine similarity]], best first; null: not asked
+    Column("dense", JSON(none_as_null=True)),  # [[chunk_id, cosine similarity]], best first; null: not searched
     Column("lexical", JSON(none_as_null=True)),  # [[chunk_id, BM25 score]]
     Column("fused", JSON(none_as_null=True)),  # [[chunk_id, score]] of both together, before hygiene
     Column("refusal", JSON(none_as_null=True)),  # {gate, value, threshold} of what has no confident answer
     Column("features", JSON(none_as_null=True)),  # names of the switches that were on
     Column("origin", String(16)),  # server, or terminal: a process of its own; null: from before this was kept
-    Column("outcome", String(8)),  # told, closest, none; null: a search, or from before this was kept
+    Column("outcome", String(8)),  # told, closest, none; null: a search, or from before this column
     Column("confidence", Float),  # of the best sentence, 0 to 1; null: its writer does not say
     Column("threshold", Float),  # the confidence that this question needs to be answered
-    Column("evidence", JSON(none_as_null=True)),  # {feature: value} that the confidence was told from
+    Column("evidence", JSON(none_as_null=True)),  # {feature: value} behind the confidence
     Column("rejected", JSON(none_as_null=True)),  # [{chunk_id, score, features}] of the next best sentences
     Column("phase", Integer),  # of retrieval, that answered: 3, 2, 1; null: none, or from before this was kept
     Column("retrieval_ms", Float),  # from the question to its passages, without the reranker
-    Column("matched", Integer),  # candidates that the search found
+    Column("matched", Integer),  # candidates of the search
     Column("corrected", Integer),  # words that were read as others
     Column("action", String(16)),  # answer, clarify, no_match, refuse, unavailable; null: a search
 )

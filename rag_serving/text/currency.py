@@ -55,7 +55,7 @@ _IN_TITLE = re.compile(
     rf"|\s[:–—-]\s*(?P<last>{_OVER})\s*$",
     re.IGNORECASE,
 )
-# Headings that disown what stands under them: `Wrong answers in the quiz`, `Old rules`, `Common mistakes`.
+# Headings that disown their text: `Wrong answers in the quiz`, `Old rules`, `Common mistakes`.
 _DISOWNED = re.compile(
     r"(?P<word>rejected|discarded|wrong|incorrect|invalid|false|bad|old|former|previous|obsolete|expired|proposed|planned"
     r"|abandoned|unanswered|draft) (?:\w+ ){0,2}?(?:alternatives?|options?|proposals?|approach(?:es)?|designs?|ideas?"

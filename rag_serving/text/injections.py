@@ -20,7 +20,7 @@ from rag_serving.text.units import units
 REPLACED = "[instruction removed]"
 
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
-# A line that goes on in the next one; what stands for the break is as long.
+# A line that continues in the next one; the replacement of the break is as long.
 _BROKEN_LINE = re.compile(r"(?<=[\w,])\n(?=[^\W\d_A-Z])")
 # Text that no reader sees: Unicode tag characters and bidirectional overrides.
 _HIDDEN = re.compile(r"[\U000E0000-\U000E007F\u202a-\u202e\u2066-\u2069]+")

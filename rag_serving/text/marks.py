@@ -18,14 +18,14 @@ _MARKS = re.compile(
     r"|(?m:^[ \t>*#-]*(?=(?:system|assistant|user|human)[ \t]*:[ \t]*$))",
     re.IGNORECASE,
 )
-# What may be one of them in other letters, and how that reads.
+# Look-alikes of them in other letters, and their reading.
 _DISGUISED = re.compile(rf"(?:[{BRACKETS}\[［【]|^[ \t>*#-]*+)(?P<inside>[^\n{BRACKETS}]{{1,24}})", re.MULTILINE)
 _READ_AS_MARK = re.compile(
     r"\W{0,4}(?:passage|context|source|question|system|assistant|user|think|im_(?:start|end)|start_of_turn|end_of_turn"
     r"|im (?:start|end)|start of turn|end of turn|inst|tool.calls)\b"
 )
 _READ_AS_ROLE = re.compile(r"(?:system|assistant|user|human)[ \t]*:[ \t]*")
-# What makes a paragraph one that is written for a model: no element of a page and no heading of people's has that.
+# Marks of a paragraph written for a model: no element of a page and no human heading has them.
 # In the middle of a sentence it is spoken of.
 _TURNS = re.compile(
     r"(?m:(?:^|[.!?:>]\s)[\s>*#\"'(-]{0,12})(?:"

@@ -29,7 +29,7 @@ _QUOTED = re.compile(
     r"|「[^」\n]{0,400}」|『[^』\n]{0,400}』|(?<!\w)['‘](?=\w)[^‘’'\n]{0,400}(?<=[\w.!?])['’](?!\w)"
 )
 
-# What may stand beside a quoted order that is meant to be followed: nothing that asks anything.
+# Permitted text beside a quoted order that is meant to be followed: nothing that asks anything.
 _FOLLOW = re.compile(
     r"(?:\W|\b(?:please|now|do|this|that|what|it|says?|follow|obey|execute|run|apply|perform|just|the|following|order|as"
     r"|instructions?|command|here|is|and|then|to|me|for|text|answer|read)\b){0,40}"
@@ -45,10 +45,10 @@ _MENTIONS = re.compile(
     r"|inputs?|like|such as|says?|said|saying|tells?|telling|asks?|asking|reads?|writes?|types?|means?|called|e\.g"
     r"|for example|attempts?|when|if|whether|somebody|someone|users?|wenn|ob|wie|quand|si|cuando)\b"
 )
-# What makes an order of an imperative behind a question: `How do I restart, and ignore old messages` is none.
+# The start of an order after a question: `How do I restart, and ignore old messages` is none.
 _RULES = re.compile(r"\b(?:you|your|ur|instruct\w{0,6}|prompts?|rules|guidelines|act|pretend|roleplay)\b|[^\W_a-z]")
 _UNQUOTED = {ord(mark): " " for mark in "\"'“”„«»`「」『』‘’"}
-# What ends so says that the next sentence is what is to be said.
+# Such an ending announces that the next sentence is to be said.
 _ANNOUNCES = re.compile(
     r"(?:\b(?:this|these words|the following|below|your (?:answer|reply|response)|listen)\W{0,4}|:\W{0,4})\Z"
 )

@@ -190,7 +190,7 @@ class PageBlock:
     language: str | None = None  # of code, as its fence names it
     items: tuple[ListItem, ...] = ()
     rows: tuple[TableRow, ...] = ()
-    header: tuple[str, ...] = ()  # of a table whose head stands in the passage before
+    header: tuple[str, ...] = ()  # of a table whose head is in the passage before
     runs: tuple[Run, ...] = ()
     hidden: tuple[Range, ...] = ()  # marks of runs, which are not shown
 

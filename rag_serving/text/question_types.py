@@ -41,7 +41,7 @@ _FORM = re.compile(
     r"|\bwhat happen(?:s|ed)\b|\bam\b",
     re.IGNORECASE,
 )
-# How people put a question that asks no more than the words after it, and question words as they are mistyped.
+# Frames of a question that ask no more than the words after them, and mistyped question words.
 _FRAME = re.compile(
     r"\b(?:do|can|could|should|must|may|will|would) (?:i|we|you|one|people) (?:get|have|need|want|find|see|look up)\b"
     r"(?: out| to)?"
@@ -62,7 +62,7 @@ zero one two three four five six seven eight nine ten eleven twelve fifteen twen
 hundreds thousand thousands million millions billion dozen half third quarter once twice every several many few both
 always never most least all none daily weekly monthly
 """
-# How long something lasts tells nobody when it happens.
+# A duration is no answer to "when".
 _DURATION = re.compile(
     rf"\b(?:for|lasts?|lasted|takes?|took)\s+(?:\w+\s+){{0,2}}?(?:\d[\d.,]*|{'|'.join(_NUMBER_WORDS.split())})\s+"
     r"(?:second|minute|hour|day|week|month|year|decade)s?\b",

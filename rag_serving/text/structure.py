@@ -34,7 +34,7 @@ class Structure(NamedTuple):
     units: tuple[Unit, ...]
     table_header: str = ""  # the row that names the columns of a table which the passage begins inside
     introduction: str = ""  # the sentence with a colon above a list, a table or code which the passage begins inside
-    marks: PageMarks = ()  # the pages that it stands on
+    marks: PageMarks = ()  # its pages
 
     def encode(self) -> str:
         """Return the compact form: JSON, without what is as it is by default."""

@@ -140,7 +140,7 @@ class _Splitter:
         self._block = -1
         self._end = 0  # of the block that was read last
         self._paragraph: list[tuple[int, int]] = []
-        self._item: tuple[int, int, int] | None = None  # where the marker of a paragraph stands, its indent and number
+        self._item: tuple[int, int, int] | None = None  # the position of a paragraph's marker, its indent and number
 
     def read(self, kind: str, start: int, end: int) -> None:
         """Read one block of a kind that ingest knows; "" is any.

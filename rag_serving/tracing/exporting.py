@@ -186,7 +186,7 @@ class _Exporting:
         ending = threading.Thread(target=self._provider.shutdown, name="tracing-end", daemon=True)
         ending.start()
         ending.join(wait_s)
-        self._exporter.is_silent = True  # what a thread that is left behind meets is told to nobody
+        self._exporter.is_silent = True  # errors of an abandoned thread are reported to nobody
 
 
 def _id_generator() -> Any:

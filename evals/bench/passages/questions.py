@@ -28,7 +28,7 @@ from rag_serving.artifacts.schema import CHUNKS, SECTIONS
 from rag_serving.models.protocols import Tokenizer
 
 Row = Mapping[str, Any]
-Link = tuple[Row, str, Row]  # the section it stands in, its words, the section it leads to
+Link = tuple[Row, str, Row]  # its section, its words, its target section
 
 _AROUND = 240  # characters on either side of a link
 _FEWEST_WORDS = 12  # of a question
@@ -44,7 +44,7 @@ class Questions:
     texts: Mapping[str, str]
     right: Mapping[str, frozenset[str]]
     of_pages: bool = False
-    taken_from: Mapping[str, str] = field(default_factory=dict)  # the section that a question stands in
+    taken_from: Mapping[str, str] = field(default_factory=dict)  # the section of a question
     gold: GoldSet | None = None  # to be answered as well
 
 

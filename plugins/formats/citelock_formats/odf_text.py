@@ -64,7 +64,7 @@ class OpenText:
         self._item: _ListPlace | None = None
         self._line = Line()
         self._mark: Mark = ""
-        self._after: list[Element] = []  # frames that stand after the paragraph
+        self._after: list[Element] = []  # frames that follow the paragraph
         self._notes: list[tuple[str, Element]] = []
         self._noted = 0
         self._depth = 0

@@ -60,7 +60,7 @@ class GroupState:
     where: str = "text"  # or skip, fonts, styles, instruction, marker, inner (a row's definition), name (a property's)
     starred: bool = False
     codec: str = "cp1252"
-    skip: int = 1  # bytes that stand for a character of Unicode where a reader knows none
+    skip: int = 1  # bytes that replace a Unicode character for readers without Unicode
     hidden: str = ""  # why text is not kept
     struck: bool = False
     shift: Mark = ""

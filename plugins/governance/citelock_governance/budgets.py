@@ -122,7 +122,7 @@ class CountedBudget:
         self._database.close()
 
     def exposition(self) -> bytes:
-        # Read when it is asked for: processes of one server would add up what they all see.
+        # Read on demand: processes of one server would add up the same figures.
         from prometheus_client import CollectorRegistry, generate_latest
 
         from rag_serving.telemetry.series import gauge_of

@@ -23,7 +23,7 @@ class SidebarDocument:
 
     name: str  # of its file
     path: str  # of its file below the folder of the version
-    id: str  # with the folders that it stands in
+    id: str  # with its folders
     slug: str
     title: str
     position: float | None = None

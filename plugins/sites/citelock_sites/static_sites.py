@@ -197,7 +197,7 @@ def _eleventy_rules(tree: SourceTree, rules: Rules) -> None:
         folders.append(posixpath.normpath(found[1] if found else default).lstrip("/"))
     rules.root = folders[0].removeprefix(".")
     rules.known = _data(tree, posixpath.normpath(posixpath.join(*folders)), rules)
-    for name in tree.names:  # data of a folder stand in it, under its name
+    for name in tree.names:  # data of a folder are in it, under its name
         folder, base = posixpath.split(name)
         if base.endswith(_DATA) and base.split(".")[0] == posixpath.basename(folder) and name.startswith(rules.root):
             found = _loaded(tree, name)

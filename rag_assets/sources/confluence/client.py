@@ -74,7 +74,7 @@ class ConfluenceClient:
         self._backoff = wait_random_exponential(multiplier=0.5, max=30)
         self._per_second = per_second or 0.0
         self._pace = pace_of(base_url) if per_second else None
-        self._status = {"status": "any"} if archived else {}  # by its id an archived page is shown to who says so
+        self._status = {"status": "any"} if archived else {}  # an archived page is returned by its id only on request
         self._searches = True
         self._failing = 0
         self.space_keys: dict[str, object] = {}  # by the number that v2 gives a space
@@ -187,7 +187,7 @@ class ConfluenceClient:
             else:
                 batch.found.update(pages)
                 self._failing = 0
-        # The search index may lag behind what was enumerated, so what it did not give is asked for by its id.
+        # The search index may lag behind the enumeration, so missing pages are requested by id.
         for page_id in ids:
             if page_id not in batch.found and page_id not in batch.refused and page_id not in batch.faulty:
                 self._one(page_id, expand, batch)
@@ -297,7 +297,7 @@ class ConfluenceClient:
         backoff = self._backoff(state)
         if not isinstance(error, RetryableError) or error.after is None:
             return backoff
-        # A pause that many clients were told to make ends for all of them at once: jitter here, too.
+        # A pause imposed on many clients ends for all of them at once: jitter here, too.
         return min(error.after, MAX_WAIT_S) + min(backoff, 1.0)
 
     def _at(self, path: str) -> str:

@@ -361,7 +361,7 @@ class ConfluenceExtras:
                 result = self._with_extras(client, rows_by_id(before), state, result, inner.grants)
             only = {f"{self._settings.id_prefix}{one}" for one in self._only}
             result = with_names(client, result, stored, _remembered(state, "people"), only)
-            if self._only:  # what else changed since the last sync is still to be asked for
+            if self._only:  # other changes since the last sync are still to be requested
                 result = replace(result, state={**result.state, **{one: state[one] for one in _WHEN & state.keys()}})
             return _with_groups(client, result) if self._settings.groups else result
 
@@ -446,7 +446,7 @@ class ConfluenceExtras:
                 entries = asking.page(page, "body.storage,version")
                 if entries is None:
                     continue
-                # Where search and the page disagree, only the page tells of the next change.
+                # If search and the page disagree, only the page shows the next change.
                 state = state if state == state_of(entries) else None
                 if row := comments_row(page, list(_comments_in(entries)), self._settings.id_prefix):
                     rows[row_id] = row

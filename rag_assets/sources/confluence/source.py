@@ -271,7 +271,7 @@ class ConfluenceSpace:
     def _sync(
         self, client: ConfluenceClient, known: Mapping[str, Row], state: Mapping[str, Any], progress: Progress | None
     ) -> SyncResult:
-        client.check_signed_in()  # who signs in is checked before anything is believed
+        client.check_signed_in()  # the account is checked before anything is trusted
         # Without a state (a full sync) nothing is reused, but what was there is still missed when it is gone.
         before = self._comparable(known) if state.get("identity", self._identity) == self._identity else {}
         memory = self._recall(before, state) if before else None

@@ -44,7 +44,7 @@ class _SpaceContent:
     rows: dict[str, Row] = field(default_factory=dict)
     grants: dict[str, Grants] = field(default_factory=dict)
     excluded: dict[str, str] = field(default_factory=dict)
-    not_of_space: set[str] = field(default_factory=set)  # excluded because they are of another space, or of none told
+    not_of_space: set[str] = field(default_factory=set)  # of another space, or of an unknown one
     failures: dict[str, str] = field(default_factory=dict)
 
 

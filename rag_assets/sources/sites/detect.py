@@ -27,8 +27,8 @@ class SiteGenerator:
     """A generator: `signs` are paths of files that only it has, below where its files begin."""
 
     signs: tuple[str, ...] = ()
-    endings: tuple[str, ...] = ()  # of the files that it reads, where no sign tells
-    beside: tuple[str, ...] = ()  # files and folders (`x/`) of which one has to stand beside a sign; empty: none
+    endings: tuple[str, ...] = ()  # of its files, without a sign
+    beside: tuple[str, ...] = ()  # files and folders (`x/`), one of which must be beside a sign; empty: none
 
 
 def _programs(*stems: str) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ class Includes:
 
     def expanded(self, text: str, folder: str, depth: int = 0) -> str:
         """Return the text with its directives expanded; `folder` is that of its file in the tree."""
-        parts, end, line = list[str](), 0, ""  # the line so far: it stands before each line that is put there
+        parts, end, line = list[str](), 0, ""  # the line so far: it precedes each inserted line
         for match in _DIRECTIVE.finditer(text):
             put = self._put(match, folder, depth)
             if put is None:
@@ -210,7 +210,7 @@ def _lines(text: str) -> list[str]:
 _OPEN, _CLOSE = "<Listing", "</Listing>"
 _ATTRIBUTE = re.compile(r"""\b(number|caption|file-name|id)\s{0,9}=\s{0,9}(?:"([^"]{0,5000})"|'([^']{0,5000})')""")
 _WHOLE = re.compile(r"""<Listing\b(?:[^"'>]|"[^"]*"|'[^']*')*>\s*""")
-_LINES = 20  # that a tag may stand on
+_LINES = 20  # that a tag may be on
 
 
 def with_listings(text: str) -> str:
@@ -286,7 +286,7 @@ class Chapter:
     file: str | None  # below the book's `src`, as it is written; None: a draft
     number: tuple[int, ...]  # such as (3, 2); unnumbered ones are (0, 1), (0, 2) and so on
     parents: tuple[int, ...] = ()  # places in the list of the chapters above it, root first
-    part: str | None = None  # title of the part that it stands in
+    part: str | None = None  # title of its part
 
     @property
     def numbered(self) -> str:

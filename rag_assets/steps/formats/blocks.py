@@ -34,7 +34,7 @@ class Reference(NamedTuple):
 
     macro: str
     title: str
-    space: str = ""  # empty: the space of the page it stands on
+    space: str = ""  # empty: the space of its own page
     excerpt: str | None = None
 
 
@@ -43,7 +43,7 @@ class Listing(NamedTuple):
 
     macro: str
     parameters: Mapping[str, str]
-    title: str = ""  # of the page that it is about; empty: the one it stands on
+    title: str = ""  # of its page; empty: its own
     space: str = ""
 
 
@@ -53,7 +53,7 @@ class Link(NamedTuple):
     text: str
     kind: Literal["page", "file", "space", "url", "anchor"]
     target: str = ""  # title, file name, key of the space, or address
-    space: str = ""  # of a page; empty: the space of the page it stands on
+    space: str = ""  # of a page; empty: the space of its own page
     anchor: str = ""
 
 
@@ -62,7 +62,7 @@ class Block(NamedTuple):
 
     kind: Kind
     text: str
-    group: int = 0  # shared by the rows of one table and the items of one list; 0: stands alone
+    group: int = 0  # shared by the rows of one table and the items of one list; 0: none
     indent: int = 0  # columns, for nested list items
     level: int = 0  # of a heading; 0: inside a table cell, where it splits nothing but takes its id
     anchors: tuple[str, ...] = ()  # names of anchor macros: in a heading; of a reference, before what follows

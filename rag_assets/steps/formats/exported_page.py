@@ -19,8 +19,8 @@ class ExportedPage(NamedTuple):
     """A page's file."""
 
     title: str  # with the name of the space before it
-    crumbs: list[tuple[str | None, str]]  # page id and title of what stands above; first the space, without an id
-    changed: str  # the line that says who changed it when
+    crumbs: list[tuple[str | None, str]]  # page ids and titles of the ancestors; first the space, without an id
+    changed: str  # the line with author and date of the last change
     body: str
     links: list[tuple[str, str]]  # address and text of the attached files
 

@@ -51,7 +51,7 @@ _MARKABLE = (
     ),
     *("li", "blockquote", "sup", "sub", "td", "th", "caption", "strong", "b", "em", "i", "code", "dfn", "abbr", "mark"),
 )
-_MARKED_BEFORE = frozenset({"table", "pre", "ul", "ol", "dl"})  # what stands in them first is no running text
+_MARKED_BEFORE = frozenset({"table", "pre", "ul", "ol", "dl"})  # their first content is no running text
 _OF_TABLES = frozenset({"table", "thead", "tbody", "tfoot", "tr"})
 _IDS_MAX = 5_000  # of one page; links to those beyond land on the heading above
 _KEPT = frozenset(

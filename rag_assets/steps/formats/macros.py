@@ -143,7 +143,7 @@ class Macro(NamedTuple):
 class MacroPage(Protocol):
     """The interface of a macro to its page."""
 
-    lists: bool  # whether lists that the server fills in are asked for
+    lists: bool  # whether lists that the server fills in are wanted
 
     def write(self, text: str) -> None: ...
     def anchor(self, name: str) -> None: ...
@@ -341,7 +341,7 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         **_named(_diagram, "drawio drawio-sketch inc-drawio gliffy lucidchart mermaid-cloud plantumlcloud balsamiq"),
         **_named(_file, "view-file viewpdf viewdoc viewxls viewppt"),
         **_named(_listing, "children detailssummary"),
-        # Lists, reports and controls that the server fills in; their text stands on the pages they point to.
+        # Lists, reports and controls that the server fills in; their text is on the pages they point to.
         **_named(
             _navigation,
             "toc pagetree pagetreesearch recently-updated recently-updated-dashboard navmap livesearch search"

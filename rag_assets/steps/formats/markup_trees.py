@@ -14,7 +14,7 @@ from rag_assets.steps.formats.element_tree import Element, PageError, parse_html
 from rag_assets.steps.formats.storage import parse_storage
 
 NO_TEXT = ("script", "style", "nav", "template", "noscript", "button", "select", "svg", "canvas", "iframe", "object")
-_REPEATED_MAX = 2_000_000  # characters of the addresses that links repeat; a body that asks for more is hostile
+_REPEATED_MAX = 2_000_000  # characters of the addresses that links repeat; a body with more is hostile
 
 
 def markdown_tree(body: str) -> Element:

@@ -37,7 +37,7 @@ _OPENS_CDATA = re.compile(r"<ac:plain-text-(?:link-)?body>\s*\Z")
 _NAME = re.compile(r"(?:\{[^{}]*\})?[A-Za-z_][\w.-]*", re.ASCII)
 _LOST_END = re.compile(r"</?(?:ac|ri):")
 _MARKUP = re.compile(r"</?(?:ac|ri|at):[^<>]*>?|</?(?:rich|plain)-text-(?:link-)?body>?|<!\[CDATA\[|\]\]>")
-_WRITTEN_LT, _WRITTEN_GT = "\ufdd0", "\ufdd1"  # characters that no text has stand for < and > that the author wrote
+_WRITTEN_LT, _WRITTEN_GT = "\ufdd0", "\ufdd1"  # characters that no text has replace the author's own < and >
 _NOT_IN_NAMES = re.compile(r"^[^A-Za-z_]+|[^\w.-]", re.ASCII)
 
 

@@ -105,7 +105,7 @@ def _list(walk: Walk, node: Element) -> None:
         if child.tag == "li":
             walk.item(child, f"{number}. " if node.tag == "ol" else "- ", group, indent)
             number += 1
-        elif (rule := _RULES.get(child.tag)) is not None:  # stands in the list without an item around it
+        elif (rule := _RULES.get(child.tag)) is not None:  # is in the list without an item around it
             rule(walk, child)
         else:
             walk.container(child)
@@ -159,7 +159,7 @@ def _cells(walk: Walk, row: Element, lifted: list[Block]) -> list[Cell]:
 def _preformatted(walk: Walk, node: Element) -> None:
     """Write a fenced block; `<pre>` after `<pre>` is one block, as the editors mean that write one for each line."""
     walk.flush()
-    if _joins(node.getprevious(), node):  # stands in the block of the one before
+    if _joins(node.getprevious(), node):  # is in the block of the one before
         return
     lifted: list[Block] = []
     bodies = [_verbatim(walk, node, lifted)]

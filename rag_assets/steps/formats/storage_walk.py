@@ -55,8 +55,8 @@ class Walk:
     """One walk over one body. It is the macros' view of the page (`macros.Page`)."""
 
     rules: Mapping[str, Rule]  # elements that are more than their text
-    block_tags: frozenset[str]  # elements that stand on lines of their own
-    lists: bool = False  # whether lists that the server fills in are asked for
+    block_tags: frozenset[str]  # elements on lines of their own
+    lists: bool = False  # whether lists that the server fills in are wanted
     blocks: list[Block] = field(default_factory=list)
     ledger: Counter[tuple[str, str]] = field(default_factory=Counter)
     met: set[Element] = field(default_factory=set)  # macros that the walk came to

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from rag_assets.steps.formats.blocks import Block
 
-SPAN_MAX = 64  # columns a cell may claim; a body that asks for more is broken or hostile
-REPEAT_MAX = 500  # characters of a merged cell that are repeated; a longer one stands once
+SPAN_MAX = 64  # columns a cell may claim; a body with more is broken or hostile
+REPEAT_MAX = 500  # characters of a merged cell that are repeated; a longer one appears once
 HEADER_MAX = 4  # rows of a header
-REPEATED_MAX = 1_000_000  # characters that the tables of one body may repeat; one that asks for more is hostile
+REPEATED_MAX = 1_000_000  # characters that the tables of one body may repeat; one with more is hostile
 
 
 class Cell(NamedTuple):

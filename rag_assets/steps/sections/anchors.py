@@ -199,7 +199,7 @@ class PageTargets:
 class Landing(NamedTuple):
     """A link to an anchor of a page that is there."""
 
-    section_id: str  # where the link stands
+    section_id: str  # the link's place
     link: Link
     target: str | None  # id of the section that it leads to; None: the page has no such anchor
 

@@ -52,7 +52,7 @@ class PageSections(NamedTuple):
 
     sections: list[dict[str, Any]]
     ledger: list[dict[str, Any]]
-    missed: bool = False  # whether it shows a page that was not found
+    missed: bool = False  # whether it shows a missing page
     cut: str | None = None  # why the rest of the page is left out
 
 
@@ -71,7 +71,7 @@ class SectionsResult(NamedTuple):
     sections: pa.Table
     ledger: pa.Table
     failures: list[tuple[str, str]]
-    missed: list[str]  # pages that show one that was not found
+    missed: list[str]  # pages that show a missing one
     cut: dict[str, str]  # page id -> why the rest of it is left out
 
 

@@ -189,7 +189,7 @@ class Transclusion:
 
     def __init__(self, page: Mapping[str, Any], library: Library) -> None:
         self.ledger: Counter[tuple[str, str]] = Counter()
-        self.missed = False  # whether some page was not found, be it named by a page that is shown
+        self.missed = False  # whether some page is missing, even one named by a shown page
         self._page = page
         self._library = library
         self._taken: set[tuple[_Key, str]] = set()

@@ -21,7 +21,7 @@ from rag_serving.text.directed import directed_units
 from rag_serving.text.structure import FENCES, columns_of, line_of, units_above
 from rag_serving.text.units import Unit, cells_of
 
-_MOST_LINES = 12  # of a block of code that is told whole
+_MOST_LINES = 12  # of a block of code that is quoted whole
 _MOST_ITEMS = 12
 
 
@@ -32,7 +32,7 @@ class Excerpt:
     text: str
     quoted: Unit
     parts: tuple[str, ...] = ()
-    start: int = 0  # of what is told in the passage, lead-in and columns aside
+    start: int = 0  # of the quoted part of the passage, lead-in and columns aside
     end: int = 0
 
 

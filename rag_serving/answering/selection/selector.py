@@ -105,8 +105,8 @@ _REPETITION, _AGREES = 0.7, 0.4  # Jaccard similarity of the terms of two units
 FAR_AHEAD = 6.0
 """Where no other page says something else, or one that is hardly about the question."""
 _MOST_REJECTED = 5
-_NEARLY_AS_GOOD = 0.25  # how much less than the best a second passage may score that is told beside it
-_WORTH_SHOWING = 2.5  # the same for one that is shown where none is told
+_NEARLY_AS_GOOD = 0.25  # the greatest distance from the best score of a second passage in the answer
+_WORTH_SHOWING = 2.5  # the same for one that is only shown
 _MOST_BESIDE = 60  # words of such a passage: three whole ones had 220 words at the median, and helped no more people
 
 

@@ -118,7 +118,7 @@ def signs_of(
         "first": 1 / statement.index,
     }
     if similarity is not None:
-        dense = candidate.scores.get("dense", similarity)  # of a passage that was found by its words alone
+        dense = candidate.scores.get("dense", similarity)  # of a passage that matched by its words alone
         found["similarity"] = similarity
         found["passage_similarity"] = dense
         found["heading_similarity"] = candidate.scores.get("heading", dense)

@@ -46,8 +46,8 @@ class Statement:
     headings: frozenset[str]
     previous: frozenset[str]  # of the unit before
     passage: frozenset[str]  # of headings and text
-    procedure: str = ""  # heading and all steps, or block of code, that it is of, for who asks how to do something
-    named: float = 0.0  # how nearly the best of its headings is what is asked for, 0 to 1
+    procedure: str = ""  # its heading and all steps, or block of code, for how-to questions
+    named: float = 0.0  # how closely the best of its headings matches the question, 0 to 1
     paths: tuple[frozenset[str], ...] = ()  # the terms of each heading of the passage, from the page's title down
     subject: frozenset[str] = frozenset()  # the terms of what it says something of: `A quay is`, `**Quay**:`
 

@@ -105,7 +105,7 @@ class Generator:
             self.breaker.fail()
             _log.warning("%s: %s", GENERATOR_DOWN, error)
             return _fallen_back(best, str(error))
-        except StoppedError:  # whoever asked left: that says nothing of the model
+        except StoppedError:  # the caller left: no fault of the model
             raise
         except BaseException:
             self.breaker.fail()

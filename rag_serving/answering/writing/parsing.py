@@ -25,7 +25,7 @@ from rag_serving.text.units import Kind, units, words
 _FENCE = re.compile(r"(?m)^[ \t]*(```|~~~)[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL)
 _BLOCK = re.compile(r"(?m)(?:^[ \t]*>[^\n]*\n?)+")
 _CODE = re.compile(r"(?<!`)(`{1,12}+)(?!`)([^\n]+?)(?<!`)\1(?!`)")
-# Two pairs that open with the same mark (German „…“ and English “…”) are told apart by what comes first.
+# Two pairs that open with the same mark (German „…“ and English “…”): the first closing mark decides.
 _IN = r"((?:[^{0}\n]|\n(?!\s*\n)){{1,600}}?)"
 _QUOTE = re.compile(
     "|".join(
@@ -55,7 +55,7 @@ _TAIL = re.compile(rf"(?:\s{{0,4}}(?:{_MARKER.pattern})){{1,20}}[\s.]{{0,8}}$", 
 _BEHIND_QUOTE = re.compile(rf"(?<=[\U000f0000-\U000f3fff])(\s*)\({_SPACE}({_LABEL}{_NUMBER}){_SPACE}\)", re.IGNORECASE)
 _LIST_RANGE = re.compile(rf"({_NUMBER}){_SPACE}(?:[–-]|to){_SPACE}{_LABEL}({_NUMBER})", re.IGNORECASE)
 
-# Where private characters stand for what they replace.
+# Private characters and the text that they replace.
 _QUOTES, _CODES, _MARKERS, _EACH = 0xF0000, 0xF4000, 0xF8000, 0x4000
 QUOTE, CODE, CITATION = (f"[{chr(start)}-{chr(start + _EACH - 1)}]" for start in (_QUOTES, _CODES, _MARKERS))
 MARK = re.compile(f"{QUOTE}|{CODE}|{CITATION}")
@@ -161,7 +161,7 @@ class Parsed:
     """A parsed reply."""
 
     claims: tuple[Claim, ...]
-    declined: bool  # it says that nothing was found
+    declined: bool  # it reports that nothing was found
     removed: int  # pieces of HTML that were taken out
     links: int = 0  # links that were
 

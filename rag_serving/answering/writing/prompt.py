@@ -145,7 +145,7 @@ class AnswerPrompt:
     messages: tuple[PromptMessage, ...]
     shown: tuple[int, ...]  # the passages of the lock that the model sees
     shortened: tuple[int, ...]  # those of which it sees only some lines
-    injections: int  # places of the passages, and of what stands beside them, that were made harmless
+    injections: int  # places in the passages, and beside them, that were neutralized
 
 
 def make_prompt(

@@ -97,7 +97,7 @@ _LEADS = re.compile(rf"[,;(–—][ \t]{{0,4}}{_LEAD}\Z", re.I)
 _NAMES_NO_MORE = re.compile(rf"{_LEAD}", re.I)
 _LONGEST_LEAD = 60
 _ACCORDING = r"(?:according to|as (?:per|(?:stated|described|documented|explained|shown|said) (?:at|on|in|by)))"
-# What led to a link, which says nothing without it.
+# Words that led to a link, meaningless without it.
 _LED_TO_GAP = (
     re.compile(
         rf"(?m)^[ \t>*+-]*(?:\[[^\[\]\n]{{1,20}}\][ \t:]*)?(?:(?:sources?|links?|urls?|refs?|see)[ \t]?:[ \t]?)?"

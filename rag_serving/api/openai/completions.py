@@ -108,7 +108,7 @@ class _Chunks:
     """A stream in OpenAI's format."""
 
     model: str
-    counter: Counter | None  # filled when the answer is there; None: nobody asked for it
+    counter: Counter | None  # filled once the answer is complete; None: not requested
 
     async def events_of(self, items: AsyncIterator[StreamItem]) -> AsyncIterator[str]:
         head = self._head()

@@ -109,7 +109,7 @@ def selection_of(dialogue: Dialogue) -> str:
 
 
 _TASK = re.compile(r"\A\s*#{1,4} ?Task:?\s", re.IGNORECASE)
-_HISTORY = ("<chat_history>", "Chat History:")  # what stands before the conversation
+_HISTORY = ("<chat_history>", "Chat History:")  # the text before the conversation
 _SAID = re.compile(r"^[ \t]{0,8}(?:USER|User|Human|user):[ \t]{0,8}(\S.*)$", re.MULTILINE)
 _TITLE = re.compile(
     r"\b(?:concise|short|brief|5[- ]words?[- ]or[- ]less|(?:3|4|5|6)-(?:5|6|7|8) words?)\b[^\n]{0,120}\btitle\b"

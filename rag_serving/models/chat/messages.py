@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 CHARS_PER_TOKEN = 6
-# A text whose last part stands this often in what was written just before it is a loop.
+# A text whose last part occurs this often in the text just before it is a loop.
 _LOOP_PART, _LOOP_WINDOW, _LOOP_TIMES = 48, 1600, 8
 
 

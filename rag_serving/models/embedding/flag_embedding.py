@@ -107,7 +107,7 @@ class FlagEmbedder:
         """Return the vectors of a batch; one that does not fit into memory is halved, down to single texts."""
         try:
             return self._embedded(batch)
-        except RuntimeError as error:  # out of memory is one; CUDA tells others the same way
+        except RuntimeError as error:  # out of memory is one; CUDA reports others the same way
             if len(batch) == 1:
                 raise ModelError(f"{self.name} cannot embed a text: {one_line(error, 300)}") from error
         middle = len(batch) // 2
@@ -198,7 +198,7 @@ def _loaded(model: str, folder: Path, device: str) -> tuple[Any, Any]:
     except (OSError, ValueError, RuntimeError) as error:
         raise ModelError(f"embedding.model {model!r} cannot be loaded: {one_line(error, 300)}") from error
     encoder = opened.model.model if is_m3 else opened.model
-    opened.model = None  # the library's finalizer moves what it still holds to the CPU
+    opened.model = None  # the library's finalizer moves its tensors to the CPU
     return (encoder.half() if half else encoder.float()).to(device).eval(), opened.tokenizer
 
 

@@ -109,7 +109,7 @@ class Weights:
     tensors: Path
     tokenizer: Path
     shape: Shape
-    origin: str  # for people: where the files were found
+    origin: str  # for people: the location of the files
     ends: tuple[str, str] = ("[CLS]", "[SEP]")  # tokens before and behind a text
     prompts: tuple[str, str] = ("", "")  # put before queries and passages where the configuration has none
     scale: Scale | None = None  # of its cosines, where that is not the default model's

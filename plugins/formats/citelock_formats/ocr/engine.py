@@ -38,7 +38,7 @@ _VERSION = re.compile(r"tesseract v?(\S{1,40})")
 _TURN = re.compile(r"Rotate: (\d{1,3})")
 _TURN_CONFIDENCE = re.compile(r"Orientation confidence: (\d{1,6}(?:\.\d{1,6})?)")
 _SCRIPT = re.compile(r"Script: (\w{1,40})")
-_CERTAIN = 1.5  # confidence of an orientation; tesseract's own least is 7 for scripts, and asks none for turns
+_CERTAIN = 1.5  # confidence of an orientation; tesseract's own least is 7 for scripts, and none for turns
 
 
 class EngineError(Exception):

@@ -144,7 +144,7 @@ def _covered(word: OcrWord, boxes: Sequence[tuple[float, float, float, float]]) 
     for x0, y0, x1, y1 in boxes:
         width, height = min(x1, word.x1) - max(x0, word.x0), min(y1, word.y1) - max(y0, word.y0)
         if width > 0 and height > 0:
-            common += width * (word.y1 - word.y0)  # a letter stands for its whole height
+            common += width * (word.y1 - word.y0)  # a letter is as high as its box
     return common / area if area > 0 else 0.0
 
 

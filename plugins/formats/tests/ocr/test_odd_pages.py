@@ -36,7 +36,7 @@ WORDS = " ".join(ENGLISH.split())
 def test_a_page_that_lies_is_turned_upright(opened: Opened, turn: int) -> None:
     need_tesseract()
     _, scans = opened()
-    long = "\n".join([ENGLISH] * 3)  # how a page lies is told by some lines
+    long = "\n".join([ENGLISH] * 3)  # some lines show the orientation of a page
     upright = text_pdf(long, size=(360, 264))
     prepared = scans.prepared(scanned(upright, turn), False, None)
     assert text_of(prepared.content)[0] == " ".join(long.split())

@@ -124,7 +124,7 @@ class AuditWriter(WritingThread[_Entry]):
             try:
                 self._write(batch)
                 wait_s = _FIRST_WAIT_S
-            except Exception as error:  # of a driver: who waits is told, the others' events are tried again
+            except Exception as error:  # of a driver: the waiting caller gets it, the others' events are tried again
                 _log.warning("audit: %s", " ".join(str(error).split()))
                 self._give_back(batch, error)
                 self._pause(wait_s)
@@ -160,7 +160,7 @@ class AuditWriter(WritingThread[_Entry]):
         try:
             self._cut(self._ledger)
             self._keep_head(self._ledger)
-        except Exception as error:  # the rows are written: nobody is told otherwise, and they are not written again
+        except Exception as error:  # the rows are written: nobody gets an error, and they are not written again
             _log.error("audit: after writing: %s: %s", type(error).__name__, error)
 
     def _keep_head(self, ledger: Ledger) -> None:

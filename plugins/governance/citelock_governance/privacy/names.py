@@ -78,7 +78,7 @@ class NameFinder:
 
     def _open(self) -> None:
         """Open the model, or wait until another thread has."""
-        # Who waits may hold the lock of the log, which the thread that opens the model may come to need.
+        # A waiting thread may have the lock of the log, which the thread that opens the model may need.
         if self._is_mine or not self._opening.acquire(timeout=_LONGEST_OPENING_S):
             raise NamesError("the model of names is being opened")
         try:

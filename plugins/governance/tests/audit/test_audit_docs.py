@@ -29,7 +29,7 @@ def test_what_is_shown_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     config = load_config()
     for user in ("ann", "bob", None):
         record(config, "acme", Event("question", user, facts={"status": "answered"}))
-    # The export is shown behind the alteration: it is of a log that holds.
+    # The export comes after the alteration: it is of an intact log.
     for block in (BLOCKS[0], BLOCKS[2], BLOCKS[1]):
         told = ""
         for line in block.splitlines():

@@ -167,7 +167,7 @@ def test_a_checkpoint_tells_a_state_that_was_set_back(
     with engine.begin() as connection:
         connection.execute(delete(ROWS).where(ROWS.c.sequence > 1))
         connection.execute(update(HEADS).values(**head))
-    (tmp_path / "audit" / "acme.json").unlink()  # whoever has the home folder as well
+    (tmp_path / "audit" / "acme.json").unlink()  # an attacker with the home folder as well
     assert verifier.verify("acme").fault is None
     assert "row 3 is known to have been there" in (verifier.verify("acme", marked).fault or "")
     file.write_text(file.read_text().replace('"sequence": 3', '"sequence": 1'))

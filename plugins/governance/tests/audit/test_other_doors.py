@@ -98,7 +98,7 @@ def test_a_conversation_tells_of_what_cannot_be_logged_and_goes_on(home: Path, e
     refused = run("chat", "--config", config, lines=f"{QUESTION}\n/help\n")
     assert "nothing is answered without it" in refused.stderr
     assert "offline replicas" not in refused.stdout
-    assert "/explain" in refused.stdout  # of the help that was asked for next
+    assert "/explain" in refused.stdout  # of the help requested next
 
 
 def test_a_conversation_ends_where_the_budget_does(home: Path, tmp_path: Path) -> None:

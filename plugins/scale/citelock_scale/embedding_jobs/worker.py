@@ -292,7 +292,7 @@ class Worker:
         with Heartbeat(self._queue, claim, self._sign) as heartbeat:
             known = self.results.known(claim)
             vectors = embed_isolated(self._metered.embedder, [item for item in items if item.key not in known])
-            # Also where the job was lost: whoever has it now need not compute them.
+            # Even if the job was lost: its new worker need not compute them.
             self.results.keep(claim, [item.key for item in vectors.items], vectors.vectors)
         usage = self._metered.usage.of([(item.page_id, item.text) for item in vectors.items])
         if budget := self._metered.budgets.get(claim.tenant):

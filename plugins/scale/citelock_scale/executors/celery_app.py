@@ -24,7 +24,7 @@ from dagster_celery.tasks import create_execute_job_task, create_resume_job_task
 _SETTINGS = {
     "broker_connection_retry_on_startup": True,
     "result_extended": True,
-    "task_track_started": True,  # who has a task is asked by the name that it was begun under
+    "task_track_started": True,  # the worker of a task is queried by the name under which it began
     "worker_disable_prefetch": True,  # a worker that is busy keeps no step from one that is not
     "worker_prefetch_multiplier": 1,
 }

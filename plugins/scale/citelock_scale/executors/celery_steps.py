@@ -44,7 +44,7 @@ class WatchedStep:
         try:
             is_ready = self._result.ready()
             is_lost = _died(self._result) if is_ready else self._watch.is_lost(self._result)
-        except AWAY:  # what has ended is told when broker and results are back
+        except AWAY:  # ended steps are reported when broker and results are back
             return False
         if is_lost and self._left > 0:
             self._again(self._result)

@@ -89,7 +89,7 @@ def test_what_a_late_worker_embedded_is_kept_and_counted_though_the_job_is_anoth
         def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
             home.clock.now += 60
             home.claim("other")
-            time.sleep(0.3)  # the next beat tells that the job is lost
+            time.sleep(0.3)  # the next beat reports that the job is lost
             return super().embed_documents(texts, progress)
 
     late = home.worker(Late())

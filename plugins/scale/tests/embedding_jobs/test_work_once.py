@@ -107,5 +107,5 @@ def test_a_worker_that_is_killed_costs_the_texts_of_its_job_and_no_other_is_aske
     again = [text for text, count in asked.items() if count > 1]
     assert len(asked) == figures["texts_embedded"] - 4  # the passages of the other pages
     assert max(asked.values()) <= 2
-    assert len(again) <= TEXTS_A_JOB  # none where the worker had claimed its job, and not asked yet
+    assert len(again) <= TEXTS_A_JOB  # none if the worker had claimed its job, but made no request yet
     assert figures["queue_own_jobs"] == 0

@@ -43,7 +43,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-# What is said of any store runs over a folder; over S3 at night, but for the contract in test_shared_home.py.
+# Tests of any store run over a folder; over S3 at night, but for the contract in test_shared_home.py.
 @pytest.fixture(
     params=[pytest.param("s3", marks=pytest.mark.nightly), "file", *(["az"] if azure_server.AZURITE else [])]
 )

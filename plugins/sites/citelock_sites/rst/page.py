@@ -19,7 +19,7 @@ from citelock_sites.rst.context import RstContext, RstSettings
 LINE_MAX = 100_000
 """Characters of a line. docutils bounds substitutions by it, too."""
 _PLAIN = RstSettings()
-_DISPATCH = RLock()  # docutils asks two functions of its modules for directives and roles
+_DISPATCH = RLock()  # docutils looks up directives and roles by two functions of its modules
 
 
 def rst_page(

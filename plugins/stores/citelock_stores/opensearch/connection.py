@@ -44,7 +44,7 @@ class OpenSearchConnection(ServerConnection["OpenSearch"]):
             raise RemoteConnectionError(
                 "index.kind opensearch needs opensearch-py: pip install 'citelock[stores]'"
             ) from None
-        logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # what failed is told by the errors
+        logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # the errors list the failures
         key, headers = self._key(), dict[str, str]()
         if key:
             basic = f"Basic {base64.b64encode(key.encode()).decode('ascii')}"

@@ -181,9 +181,9 @@ def exact_query(vector: Sequence[float], narrowed: filters.Query) -> filters.Que
     return {"script_score": {"query": narrowed, "script": script}}
 
 
-_NAMED = 2000  # rows that a request names one by one; of more the best are asked for until enough are among them
+_NAMED = 2000  # rows that a request names one by one; for more, the best are fetched until enough are among them
 _PART = 50_000  # rows that a request names where not even MOST hits have enough of them
-_EF_FOR_EACH = 8  # candidates for each chunk that is asked for, as for Qdrant's graphs
+_EF_FOR_EACH = 8  # candidates for each requested chunk, as for Qdrant's graphs
 _ERROR = 2e-6  # cosines by which the order of the server may differ
 
 

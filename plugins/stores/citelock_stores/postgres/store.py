@@ -163,7 +163,7 @@ class NearestSearch:
             different = len({row for row, _ in found})
             if len(found) < limit or different >= min(k, available):
                 return self._scored(found, vector)
-            limit *= 2  # several windows of one chunk stand among the nearest
+            limit *= 2  # several windows of one chunk are among the nearest
 
     def _candidates(
         self, table: str, vector: Vector, limit: int, among: _Filter | None, by_index: bool

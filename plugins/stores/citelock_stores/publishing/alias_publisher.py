@@ -391,7 +391,7 @@ class AliasPublisher(AliasPointer):
         now = datetime.now(UTC)
         whole = [each for each in stored if each.is_whole and each.id not in kept]
         for each in whole:
-            if each.left_at is None:  # the alias left it, and whoever moved it was killed before that was written down
+            if each.left_at is None:  # the alias left it, and the process was killed before recording that
                 self.note_left(each.id, now)
         whole.sort(key=lambda each: each.left_at or now, reverse=True)
         doomed = [each for each in stored if each.id not in kept and not each.is_whole]

@@ -187,7 +187,7 @@ class OpenSearchDocuments(GenerationPoints):
 
 
 _BUSY = frozenset({408, 429, 502, 503, 504})
-_OF_A_CHUNK = 8  # windows that are asked for in place of one chunk
+_OF_A_CHUNK = 8  # windows to request in place of one chunk
 _SHOWN = 300  # characters of what the server says of a document
 
 Document = tuple[str, dict[str, Any]]

@@ -175,8 +175,8 @@ def _searched(points: ReadablePoints, kind: PostingKind, terms: Sequence[Term]) 
         yield Postings(rows, counts)
 
 
-_NAMED = 2000  # rows that a request names one by one; of more the best are asked for until enough are among them
-_EF_FOR_EACH = 8  # candidates for each chunk that is asked for: recall@80 0.99, at four 0.97 (20,000 x 384, a filter)
+_NAMED = 2000  # rows that a request names one by one; for more, the best are fetched until enough are among them
+_EF_FOR_EACH = 8  # candidates for each requested chunk: recall@80 0.99, at four 0.97 (20,000 x 384, a filter)
 
 
 class QdrantReader:
@@ -238,7 +238,7 @@ class QdrantReader:
             return nearest_of([], 0)
         named = among.tolist() if among is not None and len(among) <= _NAMED else None
         found = k_nearest(lambda asked: self._search(query, asked, named), k, among if named is None else None)
-        assert found  # a search gives as many as it is asked for
+        assert found  # a search returns as many as requested
         return found
 
     def postings(self, kind: PostingKind, terms: Sequence[str]) -> dict[str, Postings]:

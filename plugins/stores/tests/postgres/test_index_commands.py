@@ -77,7 +77,7 @@ def test_another_program_reads_what_the_caller_of_its_claims_may_read(installed:
 def test_claims_hold_for_the_minutes_that_were_asked_for_and_are_logged(installed: Installation) -> None:
     before = time.time()
     signed = json.loads(run(installed, "index", "claims", "--user", "ann", "--minutes", "1", "--json").stdout)
-    assert before + 59 < signed["expires_at"] <= time.time() + 60  # never a moment longer than was asked for
+    assert before + 59 < signed["expires_at"] <= time.time() + 60  # never a moment longer than requested
     assert json.loads(signed["claims"])["sub"] == "ann"
     with create_engine(f"sqlite:///{installed.config.home}/serving.db").connect() as connection:
         rows = connection.execute(text("SELECT kind, details FROM audit_rows ORDER BY sequence DESC LIMIT 1")).all()

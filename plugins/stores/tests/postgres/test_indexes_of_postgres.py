@@ -30,7 +30,7 @@ WHO = {
     "half": Principal(TENANT),
     "most": Principal(TENANT, None, frozenset({"staff", "board"})),
 }
-# Made-up clusters are harder to walk than text, of which as many are found as `evals.bench.postgres` says (0.991).
+# Synthetic clusters are harder to walk than text, for which `evals.bench.postgres` has the recall (0.991).
 LEAST_RECALL = 0.98 if CHUNKS <= 10_000 else 0.93
 
 

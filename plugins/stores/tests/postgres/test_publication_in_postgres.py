@@ -294,7 +294,7 @@ def test_what_was_open_answers_again_when_the_server_is_back(
             reader.nearest(vector, 5)
     finally:
         server.postgres.start()
-    time.sleep(1.1)  # for so long the server is not asked again
+    time.sleep(1.1)  # for so long the server gets no requests
     assert reader.nearest(vector, 5).rows.tolist() == expected
     store.close()
 
@@ -363,5 +363,5 @@ class TestWhatIsMissing:
         began = time.monotonic()
         with pytest.raises(RemoteError):
             store.current(TENANT)
-        assert time.monotonic() - began < 0.5  # who comes next does not wait again
+        assert time.monotonic() - began < 0.5  # the next caller does not wait again
         store.close()

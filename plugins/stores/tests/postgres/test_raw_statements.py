@@ -246,7 +246,7 @@ def test_no_function_of_the_callers_sees_a_row_before_the_policies(attacked: Att
         connection.execute("CREATE FUNCTION pg_temp.sha256(bytea) RETURNS bytea LANGUAGE sql AS $$ SELECT $1 $$")
         connection.execute("SET LOCAL search_path = pg_temp, pg_catalog, citelock")
         assert count(connection, "document_chunks") == ROWS // 5
-        with pytest.raises(psycopg.errors.Error):  # an error tells of no hidden row either
+        with pytest.raises(psycopg.errors.Error):  # an error reveals no hidden row either
             connection.execute("SELECT 1 / (chunk_index - chunk_index) FROM citelock.document_chunks").fetchall()
 
 

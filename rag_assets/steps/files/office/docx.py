@@ -52,7 +52,7 @@ class _WordReader:
         self._note_texts = {
             kind: TextReader(self, self._styles, self._part_relations(f"{kind}s")) for kind in self._notes
         }
-        self._after: list[tuple[str, Element | str]] = []  # what stands after the paragraph that is being read
+        self._after: list[tuple[str, Element | str]] = []  # the objects that follow the current paragraph
         self._pending: list[tuple[str, str, Element]] = []  # notes that follow the list or the table
         self._noted = 0
         self._carried: Line | None = None  # a line whose paragraph mark was deleted

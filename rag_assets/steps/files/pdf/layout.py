@@ -339,7 +339,7 @@ class _Blocks:
         self._group = 0
         self._in_list = False
         self._open: tuple[int, float] | None = None  # place and size of the last paragraph of running text
-        self._table: tuple[int, Grid] | None = None  # page and header of the table that stands last
+        self._table: tuple[int, Grid] | None = None  # page and header of the last table
 
     def add(self, part: _Part, level: int) -> None:
         sure = self._confidence.at(part.page, part.place)

@@ -50,7 +50,7 @@ class PdfRow(NamedTuple):
     y1: float
     size: float
     bold: bool
-    column: int = 0  # number of the column of text on the page that it stands in; 0: the page has one
+    column: int = 0  # number of its column of text on the page; 0: the page has one
     left: float = 0.0  # borders of that column
     right: float = 0.0
 
@@ -84,8 +84,8 @@ class PageRows(NamedTuple):
     ruled: tuple[RuledTable, ...] = ()  # from top to bottom; no row has their words
     tiny: int = 0  # words that are too small to be read
     struck: int = 0  # words that are left out because a line strikes them out
-    aslant: str = ""  # text that stands neither upright nor along a side
+    aslant: str = ""  # text neither upright nor along a side
     fields: tuple[str, ...] = ()  # "name: value" of filled form fields
     images: int = 0  # that are large enough to show something
     letters: int = 0  # of the text layer
-    turned: tuple[PageRows, ...] = ()  # lines that are turned otherwise, as they stand where these are upright
+    turned: tuple[PageRows, ...] = ()  # lines of another rotation, in coordinates where these are upright

@@ -104,7 +104,7 @@ def _border(cell: PdfCell, place: int) -> float:
 
 _GAP = 2.2  # of a line's height: the widest gap between two lines of one table
 _WRAPPED = 0.3  # of a line's height: how much more than usual the lines of one cell are apart
-_LARGER = 1.15  # times the size of the line above: what stands in larger letters is no row
+_LARGER = 1.15  # times the size of the line above: larger letters are no row
 _HEADER_LINES = 8
 _COLUMNS_MAX = 60
 _CELL_CHARS = 80  # of half of a table's cells
@@ -246,7 +246,7 @@ def _body_begin(lines: Sequence[_TableLine]) -> int:
     while first and len(lines[first - 1].cells) == 1 and lines[first - 1].row.x0 < label_end:
         above = lines[first - 1].row
         if above.x1 > label_end and above.x0 > lines[first].row.x0 + 2 * above.size:
-            break  # it stands over the values
+            break  # it is over the values
         first -= 1
     return (
         first if any(len(line.cells) > 1 or line.row.x0 >= label_end - line.row.size for line in lines[:first]) else 0

@@ -25,7 +25,7 @@ from rag_assets.steps.formats.text_marks import Mark, shifted
 Place = Callable[[Box], Box]
 _FIGURES = frozenset("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎")
 _UP, _DOWN = 0.2, 0.03  # of the height: how much higher or lower letters of a raised or lowered figure begin
-_SMALLER = 0.85  # times the height: a figure that stands alone, or lower, is smaller
+_SMALLER = 0.85  # times the height: a figure that is alone, or lower, is smaller
 _JOINED = 0.1  # of the height: how far a raised figure is from the word that it belongs to
 _MARK = 3  # figures of the mark of a note
 _DOUBLED = re.compile(r"(?:(\S)\1++)+")
@@ -283,7 +283,7 @@ _BOLD_WEIGHT = 600
 _NAME_BYTES = 128
 _INNER = re.compile(r"\d(?!\d|[.,]\d|$)")
 _EVEN = 0.05  # of the height: how far apart letters of one line begin and end
-_LEANING = 0.16  # across, for each step along: letters that are turned more stand aslant
+_LEANING = 0.16  # across, for each step along: letters turned further are aslant
 _ASLANT, _FLIPPED = -1, 4
 _HOSTILE = 1e6  # points; what lies farther away is nowhere
 
@@ -296,7 +296,7 @@ class PageWords(NamedTuple):
     words: list[Word]
     turned: int  # quarter turns, clockwise, by which the shown page is turned to be read
     mirrored: bool  # its lines run from right to left: places are measured from the right
-    placed: Place  # where what the file says to stand somewhere stands on the page as it is read
+    placed: Place  # the mapping from the file's coordinates to those of the page as read
     struck: int  # words that are left out, wholly or in part, because a line strikes them out
 
 
@@ -304,7 +304,7 @@ class PageText(NamedTuple):
     """The text layer of a page."""
 
     parts: list[PageWords]  # most letters first
-    aslant: str  # words that stand at another angle
+    aslant: str  # words at another angle
     letters: int
 
 

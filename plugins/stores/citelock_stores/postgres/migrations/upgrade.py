@@ -34,7 +34,7 @@ class Migration:
     before: str | None
     after: str
     roles_made: tuple[str, ...]
-    finds_words_by_index: bool  # False: nobody who migrated was a superuser
+    finds_words_by_index: bool  # False: no migration was run by a superuser
 
 
 def migrate(config: Config) -> Migration:
