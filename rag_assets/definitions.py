@@ -224,5 +224,5 @@ def with_days(definitions: Sequence[Any], config: Config) -> Sequence[Any]:
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """Return what Dagster's tools load; whoever imports `build_defs` alone reads no configuration."""
+    """Return the definitions for Dagster's tools; importing `build_defs` alone reads no configuration."""
     return build_defs()

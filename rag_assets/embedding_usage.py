@@ -86,7 +86,7 @@ def by_page(usage: Iterable[PageUsage]) -> dict[str, PageUsage]:
 
 
 def add_usage(connection: Connection, tenant: str, model: str, usage: Iterable[PageUsage], now: float) -> None:
-    """Add what was embedded to the day's rows of its pages.
+    """Add embedding usage to the day's rows of its pages.
 
     Raises:
         SQLAlchemyError: the database does not take it.
@@ -136,7 +136,7 @@ def forget_usage(connection: Connection, keep_days: int, now: float) -> None:
 
 
 def since(now: Mapping[str, PageUsage], before: Mapping[str, PageUsage]) -> dict[str, PageUsage]:
-    """Return what was added to each page; pages of which nothing was embedded since are left out."""
+    """Return the increase of each page's usage; unchanged pages are left out."""
     added = {}
     for page, usage in now.items():
         old = before.get(page, PageUsage(page, 0, 0, 0.0))
@@ -229,7 +229,7 @@ class UsageCounter:
         self._price = settings.prices.get(settings.model)
 
     def of(self, computed: Sequence[tuple[str, str]]) -> list[PageUsage]:
-        """Return what pages and texts took, by page."""
+        """Return the usage of pages and texts, by page."""
         texts: dict[str, list[str]] = {}
         for page, text in computed:
             texts.setdefault(page, []).append(text)
@@ -244,7 +244,7 @@ class UsageLog:
     """Keeps what a build of a tenant embeds itself. A database that does not take it stops no build."""
 
     def __init__(self, database: JobsDatabase, counter: UsageCounter, tenant: str, model: str, keep_days: int) -> None:
-        """`keep_days`: of what was embedded before."""
+        """`keep_days`: of earlier usage."""
         self._database, self._counter = database, counter
         self._tenant, self._model, self._keep_days = tenant, model, keep_days
         self._is_away = False
@@ -253,7 +253,7 @@ class UsageLog:
         self.pages: dict[str, PageUsage] = {}
 
     def expect(self, pages: Sequence[str]) -> None:
-        """No-op: only what was embedded is counted."""
+        """Do nothing: only embedded texts are counted."""
 
     def count(self, computed: Sequence[tuple[str, str]]) -> None:
         """Take in pages and texts that were embedded; they are written soon, or by `flush`."""
@@ -266,7 +266,7 @@ class UsageLog:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was not written yet."""
+        """Write pending usage."""
         self._written_at = time.monotonic()
         if not self._waiting:
             return

@@ -104,7 +104,7 @@ def _schedule(key: str, cron: str) -> dg.ScheduleDefinition:
 
 
 def why_skipped(instance: dg.DagsterInstance, installation: Installation, key: str) -> str | None:
-    """Return why a source is not synced at this tick, as things are now; None where it is."""
+    """Return why a source is not synced at this tick, as things are now; None if it is."""
     try:
         source = installation.config().sources.get(key)
     except ConfigError as error:

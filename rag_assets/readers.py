@@ -57,8 +57,8 @@ def explain_command(
     citelock readers explain 1311223 --user ann --group ops
     citelock readers explain https://acme.example/wiki/spaces/ENG/pages/1311223 --json
 
-    Told from what the last sync wrote down; no source is asked. With --user or --group it also says whether they may,
-    and which restriction keeps them out.
+    It uses the records of the last sync, and no source. With --user or --group it also says whether they may, and which
+    restriction keeps them out.
     """
     settings = load_config(config)
     name, store = chosen_tenant(settings, tenant), Store(settings.home)

@@ -80,7 +80,7 @@ class RunOutcome:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def count(self, asset: str, name: str) -> int:
-        """Return a number from an asset's metadata, 0 where the run did not get that far."""
+        """Return a number from an asset's metadata, 0 if the run did not get that far."""
         return int(self.metadata.get(asset, {}).get(name, 0))
 
 

@@ -291,7 +291,7 @@ def schedules_to_reload(loaded: Sequence[dg.ScheduleDefinition] | None, config: 
 
 
 def _publication_number(store: Store, tenant: str) -> int:
-    """Return which publication of the tenant is in force; 0 where no record says it."""
+    """Return which publication of the tenant is in force; 0 if no record says it."""
     try:
         return store.publication(tenant).number
     except StoreError:
@@ -346,7 +346,7 @@ def configured(installation: Installation) -> Config | dg.SkipReason:
 
 
 def read_marks(cursor: str | None) -> dict[str, str]:
-    """Return the publications that the last tick saw; nothing where that cannot be read."""
+    """Return the publications that the last tick saw; nothing if that cannot be read."""
     try:
         return {str(tenant): str(mark) for tenant, mark in json.loads(cursor or "{}").items()}
     except (ValueError, AttributeError):
@@ -354,7 +354,7 @@ def read_marks(cursor: str | None) -> dict[str, str]:
 
 
 def read_uploads_seen(cursor: str | None) -> dict[str, tuple[str, float]]:
-    """Return the uploads that the last tick saw; nothing where that cannot be read."""
+    """Return the uploads that the last tick saw; nothing if that cannot be read."""
     try:
         return {key: (str(mark), float(first)) for key, (mark, first) in json.loads(cursor or "{}").items()}
     except (ValueError, TypeError, AttributeError):
@@ -362,7 +362,7 @@ def read_uploads_seen(cursor: str | None) -> dict[str, tuple[str, float]]:
 
 
 def read_cursor(cursor: str | None) -> dict[str, PublishAttempt]:
-    """Return what the last tick remembered; nothing where that cannot be read."""
+    """Return what the last tick remembered; nothing if that cannot be read."""
     try:
         return {tenant: PublishAttempt(**attempt) for tenant, attempt in json.loads(cursor or "{}").items()}
     except (ValueError, TypeError, AttributeError):

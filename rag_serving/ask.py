@@ -141,8 +141,8 @@ def take_from(inquiry: Inquiry, tables: SetTables, now: Now) -> None:
 
 
 def take_change(inquiry: Inquiry, change: ChangeQuestion, tables: SetTables, now: Now) -> None:
-    """Answer what changed, where a generation is kept to compare with: of pages that show no text but of pages which
-    the asker may read now."""
+    """Return the answer about changes, if there is a generation to compare with: only of pages that show text of pages
+    which the asker may read now."""
     tenant, view, principal = inquiry.tenant, inquiry.view, inquiry.request.principal
     older = tenant.generation_before(change.since, view.id, is_past=view.id != now.id)
     whole = tenant.set_tables(older, principal) if older else None
@@ -198,7 +198,7 @@ def search_books(inquiry: Inquiry) -> None:
 
 
 def search_only(inquiry: Inquiry) -> None:
-    """Find passages for whoever only searches."""
+    """Find passages for a search without an answer."""
     config, count, reranker = inquiry.config, inquiry.count, inquiry.reranker
     depth = max(2 * count, config.reranker.candidates if reranker else POOL)
 
@@ -212,7 +212,7 @@ def search_only(inquiry: Inquiry) -> None:
 
 
 def candidates(inquiry: Inquiry, count: int) -> Search:
-    """Return candidates, with what was degraded noted in the trace."""
+    """Return candidates, with degradations noted in the trace."""
     config, request, trace = inquiry.config, inquiry.request, inquiry.trace
     options = SearchOptions(
         config.retrieval,
@@ -271,13 +271,13 @@ def lock_books(inquiry: Inquiry) -> Locked:
 
 
 def select(inquiry: Inquiry) -> None:
-    """Select what answers, complete and check it; nothing but the lock is read: `Answering.answer`."""
+    """Select units that answer, complete and check them; only the lock is read: `Answering.answer`."""
     locked, generation, explain = inquiry.locked, inquiry.view.id, inquiry.request.explain
     inquiry.written = inquiry.answering.answer(inquiry.trace, locked.question, locked.lock, generation, explain)
 
 
 def settle(inquiry: Inquiry) -> None:
-    """Answer as one question what was searched as two, where not both are answered."""
+    """Answer a question searched as two as one, unless both parts are answered."""
     if not inquiry.locked.told or tells_both(inquiry.locked, inquiry.written):
         return
     one = inquiry.variant(phases=inquiry.phases.beside())
@@ -302,7 +302,7 @@ def select_from_text(inquiry: Inquiry) -> None:
 
 
 def check_claims(inquiry: Inquiry) -> None:
-    """Judge each claim of a text by what the pages say; what they have of it is the answer that a receipt is of."""
+    """Judge each claim of a text by the pages; the evidence is the answer in the receipt."""
     inquiry.phases = inquiry.phases.beside()  # it takes longer than a question, which says nothing of the phase
     claims, inquiry.written = Checking(inquiry, candidates).run()
     inquiry.answer = inquiry.written.answer
@@ -327,7 +327,7 @@ def ask_back(inquiry: Inquiry) -> None:
 
 
 def refuse(inquiry: Inquiry) -> None:
-    """Refuse in one sentence what books do not answer."""
+    """Refuse in one sentence questions that books do not answer."""
     if inquiry.cited.status in ("not_found", "needs_more_context"):
         inquiry.instead = inquiry.cited.status, NOT_VERIFIED
 
@@ -375,7 +375,7 @@ def warn(inquiry: Inquiry) -> None:
 
 
 def leave(inquiry: Inquiry) -> None:
-    """Note what receipt and telemetry keep of question and pages, and close these."""
+    """Record the receipt's and telemetry's data on question and pages, and close these."""
     answer, request = inquiry.answer, inquiry.request
     originals = {cited: inquiry.view.original(cited) for cited in {each.page_id for each in answer.citations}}
     files = {page_id: original.digests() for page_id, original in originals.items() if original}
@@ -408,7 +408,7 @@ def repeat(cached: CachedAnswer, inquiry: Inquiry) -> None:
 
 
 def show(inquiry: Inquiry) -> None:
-    """Tell what of the search was degraded, and how long it took."""
+    """Report the search's degradations, and its duration."""
     inquiry.lease.close()
     trace = inquiry.trace
     inquiry.results = replace(inquiry.results, degraded=tuple(trace.flags), timings_ms=trace.timings_ms)
@@ -506,7 +506,7 @@ class Pipeline(TenantServices):
         return inquiry.results
 
     def _answered(self, inquiry: Inquiry, asker: Principal | None, kind: Kind) -> Answer:
-        """Return what the stages come to, or what there is in its place; it is written down before it is given."""
+        """Return the stages' answer, or its replacement; it is recorded before it is returned."""
         with self.memory.asked():
             self.log.begin(inquiry.trace)
             try:
@@ -521,8 +521,8 @@ class Pipeline(TenantServices):
         return inquiry.answer
 
     def _unavailable(self, inquiry: Inquiry, text: str) -> Answer:
-        """Return what a question gets that no phase answers: the answer that it had before, or a plain message; the
-        message where its conversation was not read."""
+        """Return the fallback of a question that no phase answers: its earlier answer, or a plain message; the message
+        if its conversation was not resolved."""
         request, trace = inquiry.request, inquiry.trace
         earlier = self.memory.earlier if inquiry.is_read and not inquiry.selection else None
         if earlier and (answer := earlier.find(request, trace)):

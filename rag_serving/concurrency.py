@@ -37,12 +37,12 @@ def cores() -> int:
 
 
 def search_limit(in_process: bool, workers: int = 1) -> AbstractContextManager[None]:
-    """Return what a search runs under: this process's limit where all of it is computed `in_process`; of several
-    workers each has its share of the cores."""
+    """Return the limiter of a search: this process's limit if it is computed `in_process`; with several workers each
+    has its share of the cores."""
     return _limit(-(-cores() // workers)) if in_process else nullcontext()
 
 
 @cache
 def _limit(count: int) -> ConcurrencyLimit:
-    """Return the one limit of the whole process, whatever its tenants."""
+    """Return the one limit of the process, for all tenants."""
     return ConcurrencyLimit(count)

@@ -52,9 +52,9 @@ class Event:
     """Something that was done, by whom and to what.
 
     Attributes:
-        user: account id or name of who acted; None where there is none.
+        user: account id or name of who acted; None if there is none.
         subject: id of what was acted on.
-        query: the words of a question; kept only where `audit.store_queries` says so.
+        query: the words of a question; kept only if `audit.store_queries` says so.
         facts: columns of a question's row: status, model, tokens_in, tokens_out, cost, latency_ms, generation.
         details: anything else, as JSON; no personal data belongs there.
     """
@@ -89,7 +89,7 @@ class AuditLog(Protocol):
         """
 
     def note(self, event: Event) -> None:
-        """Log an event soon, whatever the mode: nobody waits for it, and it may be lost."""
+        """Log an event soon, in any mode: nobody waits for it, and it may be lost."""
 
     def answered(
         self, principal: Principal | None, question: str, answer: Answer, locked: Sequence[str], is_selected: bool
@@ -106,11 +106,11 @@ class AuditLog(Protocol):
         """Wait until everything handed over is written or lost; return whether that came to be."""
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Write what waits, for `timeout_s` at most."""
+        """Write queued items, for `timeout_s` at most."""
 
 
 def open_audit(config: Config, tenant: str) -> AuditLog | None:
-    """Return the audit log of a tenant, or None where it is switched off. Nothing is opened before the first event.
+    """Return the audit log of a tenant, or None if it is switched off. Nothing is opened before the first event.
 
     Raises:
         ConfigError: the plug-in is not installed.
@@ -147,7 +147,7 @@ def of_upload(user: str | None, source: str, upload: Upload) -> Event:
 
 
 def _local_account() -> str | None:
-    """Return who runs a command on this machine, as `os:NAME`; None where the account has no name."""
+    """Return the account that runs a command on this machine, as `os:NAME`; None if it has no name."""
     try:
         return f"os:{getpass.getuser()}"
     except (KeyError, OSError):
@@ -190,7 +190,7 @@ class MachineKeys(Protocol):
 
 
 def open_keys(config: Config) -> MachineKeys | None:
-    """Return the keys of an installation; None where the plug-in is not installed: then none opens anything."""
+    """Return the keys of an installation; None if the plug-in is not installed: then none opens anything."""
     if "keys" not in loaded(HOOKS):
         return None
     keys: MachineKeys = one(HOOKS, "keys", GOVERNANCE)(config)
@@ -228,20 +228,20 @@ class TenantBudget(Protocol):
         """
 
     def spend(self, part: Part, tokens: int, cost: float) -> None:
-        """Count what models took. Never fails: what cannot be written now is written with the next count."""
+        """Count the usage of models. Never fails: unwritten counts are added to the next one."""
 
     def give_back(self, measure: Measure, part: Part) -> None:
         """Take back a count of something that was not done after all; written with the next count."""
 
     def exposition(self) -> bytes:
-        """Return what is used of each limit in Prometheus' text format; nothing where the database is away."""
+        """Return the usage of each limit in Prometheus' text format; nothing if the database is away."""
 
     def close(self) -> None: ...
 
 
 def open_budgets(config: Config, tenants: Iterable[str], always: bool = False) -> Mapping[str, TenantBudget]:
-    """Return the budgets of those tenants for which something is limited; with `always` of all, so that what they use
-    is counted, where the plug-in is installed. Nothing is connected before the first count.
+    """Return the budgets of the limited tenants; with `always` of all, so that their usage is counted, if the plug-in
+    is installed. Nothing is connected before the first count.
 
     Raises:
         ConfigError: something is limited, and the plug-in is not installed.

@@ -23,9 +23,9 @@ def loaded(group: str) -> Mapping[str, EntryPoint]:
 
 
 def one(group: str, name: str, extra: str | None = None) -> Any:
-    """Return what a plug-in brings to a group (`citelock.stores`) under a name.
+    """Return a plug-in's object for a group (`citelock.stores`) under a name.
 
-    `extra`: the extra that installs it, where it is not the group's own name (`stores`).
+    `extra`: the extra that installs it, if it is not the group's own name (`stores`).
 
     Raises:
         ConfigError: it is not installed.

@@ -82,8 +82,8 @@ class Redactor:
     names_model: Path | None = None
 
     def find(self, text: str) -> list[PersonalData]:
-        """Return what is personal in a text, in its order, without overlaps; all of it where names cannot be looked
-        for."""
+        """Return the personal data in a text, in its order, without overlaps; all of the text if names cannot be
+        searched."""
         try:
             return self._found(text)
         except NamesError:
@@ -181,7 +181,7 @@ def _is_local(character: str) -> bool:
 
 
 def _end_of_domain(text: str, begin: int) -> int | None:
-    """Return where the domain that begins here ends, or None where there is none."""
+    """Return where the domain that begins here ends, or None if there is none."""
     if literal := _LITERAL.match(text, begin):
         return literal.end()
     end = begin
@@ -229,8 +229,8 @@ def _end_of_iban(candidate: str) -> int | None:
 
 
 def _phone_spans(text: str, regions: Sequence[str]) -> Iterator[Span]:
-    """Yield where the telephone numbers of a text begin and end; without the plug-in whatever is written like one from
-    abroad is one."""
+    """Yield the ranges of a text's telephone numbers; without the plug-in every number in international format is
+    one."""
     if NUMBER.search(text) is None:
         return
     if plugged := _plugged("phones"):
@@ -247,7 +247,7 @@ def _national_id_spans(text: str, regions: Sequence[str]) -> Iterator[Span]:
 
 
 def _plugged(hook: str) -> Any:
-    """Return what the plug-in brings; None where it is not installed."""
+    """Return the plug-in's object; None if it is not installed."""
     entry = loaded(HOOKS).get(hook)
     return entry and entry.load()
 

@@ -56,17 +56,17 @@ class HomeFollower(Protocol):
         """Return the problem of a tenant and its sources, also where the store says nothing at all."""
 
     def staleness(self, tenant: str) -> str | None:
-        """Return why what this machine has of a tenant may be older than what is published; None where it is not."""
+        """Return why this machine's data of a tenant may be older than the publication; None if it is not."""
 
     def awaited(self, tenant: str, has_older: bool) -> str | None:
-        """Return what a server that starts waits for before it is sent questions of a tenant; None where it is there,
-        or is not to be waited for. `has_older`: a generation from before could answer."""
+        """Return what a starting server waits for before it gets questions of a tenant; None if it is there, or not
+        waited for. `has_older`: an earlier generation could answer."""
 
     def follow(self) -> None:
         """Begin to look, in a thread, unless that was done a moment ago or is being done; returns at once."""
 
     def fetch(self) -> None:
-        """Fetch what is new of every folder before returning; where the store fails, what is there stays in force."""
+        """Fetch the news of every folder before returning; if the store fails, the local state stays in force."""
 
     def fetch_if_due(self) -> None:
         """The same, unless it was done `object_store.poll_s` ago or less."""
@@ -74,24 +74,25 @@ class HomeFollower(Protocol):
 
 class SharedHome(Protocol):
     """The home that lies in `home` on this machine and in an object store for all. Folders are named by their paths
-    below it, such as `tenants/acme`. Each method may raise ObjectHomeError where the store cannot be used."""
+    below it, such as `tenants/acme`. Each method may raise ObjectHomeError if the store cannot be used."""
 
     home: Path
 
     def refresh(self, name: str) -> None:
-        """Make a folder what was shared last, unless a process of this machine writes there."""
+        """Update a folder to the last shared state, unless a process of this machine writes there."""
 
     def is_followed(self, name: str) -> bool:
         """Return whether this machine knows a folder from the store, and never had the whole of it."""
 
     def writing(self, name: str, wait_s: float = 0.0) -> AbstractContextManager[None]:
-        """Hold the right to write a folder; raises HeldError where another machine writes there after `wait_s`."""
+        """Hold the right to write a folder; raises HeldError if another machine writes there after `wait_s`."""
 
     def follower(self, config: Config, tenants: Iterable[str], needs: Needs | None = None) -> HomeFollower:
-        """Return what keeps the folders of tenants up to date; `needs`: the files that are fetched, None for all."""
+        """Return the follower that keeps the folders of tenants up to date; `needs`: the files to fetch, None for
+        all."""
 
     def server_follower(self, config: Config) -> HomeFollower:
-        """Return the same for all tenants of a server, and delete what was fetched of tenants that it has no more."""
+        """Return the same for all tenants of a server, and delete the files of removed tenants."""
 
     def count(self, name: str) -> int:
         """Return how many objects there are of a folder, but for a head that says it was erased."""
@@ -101,7 +102,7 @@ class SharedHome(Protocol):
 
 
 def shared_home(config: Config) -> SharedHome | None:
-    """Return the home that a configuration shares with other machines, None where it is a folder of this one.
+    """Return the home that a configuration shares with other machines, None if it is a folder of this one.
 
     Raises:
         ConfigError: the plug-in that it needs is not installed.
@@ -115,7 +116,7 @@ def shared_home(config: Config) -> SharedHome | None:
 
 @contextmanager
 def written_with(config: Config, folder: Path, wait_s: float = 0.0) -> Iterator[None]:
-    """Hold the right to write a folder of the home against other machines; nothing where the home is this one's own.
+    """Hold the right to write a folder of the home against other machines; nothing if the home is this one's own.
 
     Raises:
         HeldError: another machine writes there.

@@ -32,7 +32,7 @@ from rag_serving.config.sections import Limit
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 NOTE = "<!-- Made by scripts/generate_docs.py; do not edit. -->\n\n"
-CONFIGURATION = """For who sets up an installation: the keys that most people set, by what they want, then all keys.
+CONFIGURATION = """For administrators: the keys that most people set, by purpose, then all keys.
 
 The file is `config/app.yaml`, or what `--config` or `CITELOCK_CONFIG` names. Environment variables override it:
 `CITELOCK_RETRIEVAL__DENSE_K=40` sets `retrieval.dense_k`. Secrets come only from environment variables: a key that ends
@@ -45,11 +45,11 @@ ALL_KEYS = """## All keys
 Each line has the key, its type or its choices, its default, and what it does. `rag_serving/config` says more on a key
 where its text is longer than a line.
 """
-COMMANDS = """For who uses a terminal: what each command does, by example, with the options that are its own.
+COMMANDS = """What each command does, by example, with its own options.
 `citelock COMMAND --help` says more.
 
 Most commands also take `--config FILE` (default `config/app.yaml`, or `CITELOCK_CONFIG`), `--tenant NAME` (needed where
-there are several), and `--json`. Those that ask take `--user NAME` and `--group NAME` (repeatable): who asks. Exit
+there are several), and `--json`. Those that ask take `--user NAME` and `--group NAME` (repeatable) for the caller. Exit
 codes: 0 done, 1 failed, 2 wrong usage or configuration.
 
 """

@@ -74,7 +74,7 @@ def questions_of(corpus: str, half: str) -> Path:
 
 
 def read_pages(corpus: str, data: Path) -> pa.Table | None:
-    """Return rows of PAGES; None where the real data are not there."""
+    """Return rows of PAGES; None if the real data are not there."""
     if corpus == "sample":
         return sample_pages()
     if corpus == "cwiki":

@@ -366,13 +366,13 @@ def rewordings(question: str, seed: int = 0) -> Iterator[tuple[str, str]]:
 
 
 def keywords(question: str) -> str:
-    """Return the words that carry a topic; empty where fewer than two are left."""
+    """Return the words that carry a topic; empty if fewer than two are left."""
     kept = [word for word in _ENDING.sub("", question).lower().split() if word.strip(",;:()\"'") not in STOP_WORDS]
     return " ".join(word.strip(",;()\"'") for word in kept) if len(kept) > 1 else ""
 
 
 def in_synonyms(question: str, chance: random.Random) -> str:
-    """Return the question with one word in another; empty where no word has any."""
+    """Return the question with one word in another; empty if no word has any."""
     found = list(_SYNONYM.finditer(question))
     if not found:
         return ""
@@ -382,7 +382,7 @@ def in_synonyms(question: str, chance: random.Random) -> str:
 
 
 def misspelt(question: str, chance: random.Random) -> str:
-    """Return the question with one or two typed errors, never in a name with digits or signs; empty where no word is
+    """Return the question with one or two typed errors, never in a name with digits or signs; empty if no word is
     long enough."""
     words = question.split(" ")
     places = [place for place, word in enumerate(words) if _PLAIN.fullmatch(word) and word not in STOP_WORDS]

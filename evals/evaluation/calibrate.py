@@ -280,7 +280,7 @@ class Clearness:
 
     @property
     def min_clear(self) -> float | None:
-        """Return the lead that costs least, the middle of those that do; None where too few name something."""
+        """Return the lead that costs least, the middle of those that do; None if too few name something."""
         if len(self.named) < _FEWEST_NAMED:
             return None
         leads = sorted({0.0, *(each.lead for each in self.named), 1.0})
@@ -289,7 +289,7 @@ class Clearness:
         return round(levels[costs.index(min(costs))], 4)
 
     def payload(self) -> dict[str, Any]:
-        """Return the JSON shape; shares are None where there is nothing to share."""
+        """Return the JSON shape; shares are None if there is nothing to share."""
         back = [each for each in self.named if each.is_asked_back]
         return {
             "named": len(self.named),

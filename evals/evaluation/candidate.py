@@ -132,7 +132,7 @@ def quality_results(store: Store, tenant: str, generation_id: str) -> list[Check
 
 
 def read_gates(path: Path) -> QualityGates:
-    """Return the gates of a file; none where there is no file.
+    """Return the gates of a file; none if there is no file.
 
     Raises:
         ConfigError: the file cannot be used.
@@ -267,7 +267,7 @@ def _digest(gold: GoldSet, candidate: CandidateGeneration) -> str:
 
 
 def _report(store: Store, tenant: str, generation_id: str | None) -> dict[str, Any] | None:
-    """Return a generation's report; None where there is none of this version."""
+    """Return a generation's report; None if there is none of this version."""
     if generation_id is None:
         return None
     try:

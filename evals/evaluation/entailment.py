@@ -84,7 +84,7 @@ def _supported(text: str, passages: Sequence[str], entails: Entails) -> bool:
 
 
 def open_entailment(config: Config) -> Entails | None:
-    """Return the configured language model as a judge; None where none is configured to judge.
+    """Return the configured language model as a judge; None if none is configured to judge.
 
     Raises:
         ModelError: see `open_judge`.
@@ -104,7 +104,7 @@ _SYSTEM = (
 
 
 def open_judge(settings: AnswerGeneration) -> Entails | None:
-    """Return the configured language model as a judge, which remembers its last verdicts; None where extraction is
+    """Return the configured language model as a judge, which remembers its last verdicts; None if extraction is
     configured.
 
     Raises:

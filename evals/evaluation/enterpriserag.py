@@ -124,7 +124,7 @@ def _passages(folder: Path, tokenizer: Tokenizer, places: dict[str, Mapping[str,
 
 
 def _page(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield a file's document as a row of PAGES; none where it is not one."""
+    """Yield a file's document as a row of PAGES; none if it is not one."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".txt":
         page, mark, _ = path.name.partition("__")

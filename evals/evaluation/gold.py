@@ -176,7 +176,7 @@ def find_gold(folder: Path, tenant: str) -> GoldSet:
 
 
 def tenant_gold(folder: Path, tenant: str) -> GoldSet | None:
-    """Return the same, None where there is none.
+    """Return the same, None if there is none.
 
     Raises:
         GoldError: a set cannot be used.

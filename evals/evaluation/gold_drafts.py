@@ -348,7 +348,7 @@ class Complaint:
 
     @property
     def page(self) -> str:
-        """The first cited page; nothing where readers say that the citation is wrong or something is missing."""
+        """The first cited page; nothing if readers say that the citation is wrong or something is missing."""
         if not self.cited or set(self.verdicts) & {"wrong_citation", "missing"}:
             return ""
         return str(self.cited[0]["chunk_id"]).rsplit(":", 2)[0]

@@ -151,7 +151,7 @@ def by_entailment(judged: Sequence[Judged], entails: Entails) -> dict[str, dict[
 
 
 def f1(precision: float, recall: float) -> float:
-    """Harmonic mean of precision and recall, 0 where both are (van Rijsbergen, Information Retrieval, 1979)."""
+    """Harmonic mean of precision and recall, 0 if both are (van Rijsbergen, Information Retrieval, 1979)."""
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 

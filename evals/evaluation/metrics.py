@@ -45,7 +45,7 @@ def ndcg_at_k(ranking: Sequence[str], judgements: Judgements, k: int) -> float:
 
 
 def mrr_at_k(ranking: Sequence[str], judgements: Judgements, k: int) -> float:
-    """1 / rank of the first relevant document among the first k, 0 where there is none.
+    """1 / rank of the first relevant document among the first k, 0 if there is none.
 
     Voorhees, The TREC-8 question answering track report (1999), cut at k as MS MARCO does.
     """

@@ -35,12 +35,12 @@ class JudgedUse:
 
     @property
     def is_right(self) -> bool:
-        """Return whether it is what should come of the question: a useful answer, or none where there is none."""
+        """Return whether it is what should come of the question: a useful answer, or none if there is none."""
         return self.outcome == ("useful" if self.gold.answerable else "declined")
 
     @property
     def is_shown(self) -> bool:
-        """Return whether the reader sees all facts under a link to a right section, or nothing where there is
+        """Return whether the reader sees all facts under a link to a right section, or nothing if there is
         nothing."""
         return self.is_right or (self.gold.answerable and self.outcome == "closest")
 

@@ -1,6 +1,6 @@
 """Put load on a server: `python -m evals.load --profile mixed` starts one of the sample wiki and prints JSON.
 
-Every answer is compared with what the server said before the load began. Ends with 1 where a request failed, an answer
+Every answer is compared with what the server said before the load began. Ends with 1 if a request failed, an answer
 was another one, memory was not flat (--soak), or many clients were served too slowly (--scaling --at-least 1.8).
 """
 

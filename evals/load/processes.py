@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def children_of(process: int) -> list[int]:
-    """Return the numbers of the processes that a process started; none where it has ended."""
+    """Return the numbers of the processes that a process started; none if it has ended."""
     try:
         return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
     except OSError:

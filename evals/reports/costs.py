@@ -115,7 +115,7 @@ def _dearest(config: Config, tenant: str, embedded: Mapping[str, Taken]) -> Iter
 
 
 def _contexts(config: Config, tenant: str) -> dict[str, Taken]:
-    """Return what a model took for the contexts of each page; empty where no build left any."""
+    """Return what a model took for the contexts of each page; empty if no build left any."""
     try:
         table = read_table(Store(config.home).candidate(tenant) / "contexts.parquet", CONTEXTS)
     except StoreError:

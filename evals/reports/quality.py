@@ -106,7 +106,7 @@ def _pair(before: str, after: str, comparison: RunComparison, first: Facts, seco
 
 
 def _differences(comparison: RunComparison, title: str) -> Table:
-    """Return key measures first; better and worse only where chance would hardly make as large a difference."""
+    """Return key measures first; better and worse only if chance would hardly make as large a difference."""
     by_name = {measured.measure: measured for measured in comparison.differences}
     rows: Iterable[Mapping[str, Cell]] = (
         {

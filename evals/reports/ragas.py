@@ -89,5 +89,5 @@ def _case(sample: Mapping[str, Any], scores: RagasScores, question: str) -> Case
 
 
 def _mean(scores: RagasScores, question: str) -> float:
-    """Return the mean of a question's scores; 1 where it has none, so that it is not among the worst."""
+    """Return the mean of a question's scores; 1 if it has none, so that it is not among the worst."""
     return fmean([values[question] for values in scores.scores.values() if question in values] or [1.0])

@@ -35,7 +35,7 @@ _NOT_MEANT = ("not what i meant", "not what i asked", "that is not what i", "tha
 
 @dataclass(frozen=True)
 class Measures:
-    """Figures of some questions; a share is None where there is nothing to take it of."""
+    """Figures of some questions; a share is None if there is nothing to take it of."""
 
     questions: int
     match_rate: float | None  # there are results

@@ -191,7 +191,7 @@ def _ms(value: float | None) -> str:
 
 @dataclass(frozen=True)
 class Kpis:
-    """Figures of some questions; a share is None where there is nothing to take it of."""
+    """Figures of some questions; a share is None if there is nothing to take it of."""
 
     questions: int
     searches: int

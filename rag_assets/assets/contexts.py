@@ -52,14 +52,14 @@ def contexts(
 
 
 def _tell(context: dg.AssetExecutionContext, event: Event, config: Config) -> str:
-    """Log an event, hand it to whom `monitoring` names, and return what became of it."""
+    """Log an event, hand it to the receivers in `monitoring`, and return the outcome."""
     result = "; ".join(send(event, config.monitoring)) or "none is configured"
     context.log.warning("%s (alert: %s)", event["text"], result)
     return result
 
 
 def _quality(scores: list[float]) -> dict[str, dg.MetadataValue]:
-    """Return a plot of the scores of what a model wrote, where it wrote anything."""
+    """Return a plot of the scores of a model's contexts, if there are any."""
     if not scores:
         return {}
     return {"quality": dg.MetadataValue.md(metadata.histogram(scores, "Quality of contexts", "score"))}

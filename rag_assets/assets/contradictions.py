@@ -31,8 +31,8 @@ def contradictions(
     """Return statements of two pages that give another value for the same thing, links that lead nowhere, pages past
     their review date or without an owner, and copies that drift apart.
 
-    The same as `citelock lint --tenant`. It quotes pages whoever may read them: the report is for operators. What is
-    acknowledged in `evaluation.acknowledged` is left out.
+    The same as `citelock lint --tenant`. It quotes pages regardless of their readers: the report is for operators.
+    Findings acknowledged in `evaluation.acknowledged` are left out.
     """
     tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "contradictions")
@@ -63,7 +63,7 @@ def contradictions(
 
 
 def _asked(context: dg.AssetExecutionContext, config: Config, tenant: str) -> Mapping[str, int]:
-    """Return how often each page was what a question was about; nothing where telemetry is off, or away."""
+    """Return how often each page was the subject of a question; empty if telemetry is off, or away."""
     if not config.telemetry.enabled:
         return {}
     try:

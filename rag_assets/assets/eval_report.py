@@ -83,7 +83,7 @@ def eval_report(
 def _told(
     context: dg.AssetExecutionContext, store: Store, tenant: str, facts: Mapping[str, Any], serving: Serving
 ) -> dict[str, dg.MetadataValue]:
-    """Return the report on the page and as a file; nothing where it cannot be made, for publishing does not wait for
+    """Return the report on the page and as a file; nothing if it cannot be made, for publishing does not wait for
     it."""
     try:
         other = facts["compared_with"]

@@ -71,7 +71,7 @@ def embeddings(
 
 
 def taken(usage: Mapping[str, PageUsage], waits: WaitFigures | None) -> dict[str, Any]:
-    """Return what embedding took as metadata: tokens, cost, the dearest pages, and what the build had of the queue."""
+    """Return the usage of embedding as metadata: tokens, cost, the dearest pages, and the figures of the queue."""
     pages = usage.values()
     dearest = sorted(pages, key=lambda page: (page.cost, page.tokens, page.page_id), reverse=True)[: metadata.NAMED]
     told: dict[str, Any] = {

@@ -216,7 +216,7 @@ def _known_history(file: Path) -> list[Mapping[str, Any]]:
 def _comparable_runs(
     store: Store, tenant: str, evaluated: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return what can be put side by side, by the name it is chosen by, the oldest first."""
+    """Return the comparable runs, by their name in the selection, the oldest first."""
     runs: dict[str, Mapping[str, Any]] = {
         name: facts for name, facts in evaluated.items() if is_run(facts) and facts["cases"]
     }
@@ -250,7 +250,7 @@ _RAGAS_SCORES = "ragas.json"
 def ragas_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Return what RAGAS says of the answers that the published generation gave when it was evaluated.
+    """Return RAGAS' scores of the answers that the published generation gave when it was evaluated.
 
     Metrics that need no model always; faithfulness, answer relevancy, context precision and recall where `generation`
     names one. Where the extra is not installed, or fails, the report says so and nothing stops.
@@ -282,7 +282,7 @@ def ragas_report(
 
 
 def _scores_before(file: Path, generation: str) -> RagasScores | None:
-    """Return what was written for another generation, when this was made the last time."""
+    """Return the scores of another generation, from the last report."""
     try:
         content = read_json(file)
     except StoreError:
@@ -371,7 +371,7 @@ def _day_range(keys: Sequence[str]) -> str:
 
 
 def _report_day(engine: "Engine", config: Config, store: Store, day: str) -> dict[str, Any]:
-    """Write a day's report for each tenant, and return what the asset says of the day."""
+    """Write a day's report for each tenant, and return the asset's metadata of the day."""
     days = {name: telemetry_days.read_day(engine, name, date.fromisoformat(day)) for name in config.tenants}
     pages, files = [], {}
     for tenant, read in days.items():

@@ -69,7 +69,7 @@ class ContextServer:
     failure: str = ""  # the last one
 
     async def ask(self, messages: Sequence[PromptMessage], brief: bool) -> ModelReply:
-        """Return what the model answers; a failure is counted.
+        """Return the model's answer; a failure is counted.
 
         Raises:
             ModelError: it does not answer.
@@ -157,7 +157,7 @@ def models_of(settings: Context) -> dict[str, Context | ContextFallback]:
 
 
 def provider_of(model: Context | ContextFallback) -> Provider:
-    """Return whose wire format a model of `models_of` speaks."""
+    """Return the provider whose wire format a model of `models_of` uses."""
     return "ollama" if model.provider == "ollama" else "openai"
 
 

@@ -190,7 +190,7 @@ def note_run(store: Store, tenant: str, failures: Mapping[str, str], tally: Cont
 
 
 def read_last_run(store: Store, tenant: str) -> LastRun:
-    """Return what the last build noted; nothing where it cannot be read."""
+    """Return what the last build noted; nothing if it cannot be read."""
     try:
         noted: Any = read_json(store.tenant(tenant) / FILE)
         return LastRun.model_validate(noted)

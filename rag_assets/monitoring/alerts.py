@@ -55,7 +55,7 @@ _MEMORY = TypeAdapter(dict[str, WatchedSource])
 
 
 def read_memory(cursor: str | None) -> dict[str, WatchedSource]:
-    """Return what the last look remembered; nothing where that cannot be read."""
+    """Return what the last look remembered; nothing if that cannot be read."""
     try:
         return _MEMORY.validate_json(cursor or "{}")
     except ValidationError:

@@ -101,7 +101,7 @@ def notify(config: Config, tenant: str) -> NoticeCounts:
 def _seen(
     one: Subscription, principal: Principal, proofs: Proofs, published: CurrentGeneration
 ) -> tuple[str, list[ChangedStatement]] | None:
-    """Return the question of a followed answer, and what changed; None where its follower may not see it now."""
+    """Return the question of a followed answer, and what changed; None if its follower may not see it now."""
     try:
         receipt = proofs.followed(one.receipt, one.subscriber)
     except ReceiptsAwayError:

@@ -63,7 +63,7 @@ class ScannedDocuments(Protocol):
 
 
 def opened_scans(documents: Documents, folder: Path) -> ScannedDocuments | None:
-    """Return what recognizes scanned pages; None where the plug-in is not installed. `folder`: where readings are kept.
+    """Return what recognizes scanned pages; None if the plug-in is not installed. `folder`: where readings are kept.
 
     Raises:
         ConfigError: it is not installed, and `documents.ocr.enabled` is true.

@@ -5,7 +5,7 @@ bytes of texts in 32 bits), the dense shard of each page, the borders of the par
 Does not belong here: files, indexes.
 
 A part ends before the page with the smallest hash among those at which it may end: between a quarter of the most chunks
-of a part and all of them. A page that is new or gone moves a border only where it is the chosen one, or where it pushes
+of a part and all of them. A page that is new or gone moves a border only if it is the chosen one, or where it pushes
 the chosen one out of reach. The borders behind find back to their old places, because the same pages are chosen again
 (as in content-defined chunking: Zhang et al., "AE", INFOCOM 2015). So the other parts keep their bytes.
 """

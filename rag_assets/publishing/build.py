@@ -90,7 +90,7 @@ def library_versions() -> dict[str, str]:
 
 
 def _version(library: str) -> str | None:
-    """Return the version of a library; None where it is not installed, as Chroma need not be."""
+    """Return the version of a library; None if it is not installed, as Chroma need not be."""
     try:
         return version(library)
     except PackageNotFoundError:
@@ -162,7 +162,7 @@ class _Published(NamedTuple):
         )
 
     def kept(self, table: pa.Table, columns: Sequence[str]) -> KeptRows | None:
-        """Return which rows have the same cells in some columns, None where most do not."""
+        """Return which rows have the same cells in some columns, None if most do not."""
         earlier = [table_of(self.contents[name], self.folder / name, GENERATION_CHUNKS) for name in self.chunks]
         kept = find_kept_rows(table, pa.concat_tables(earlier), columns, self._let_go)
         return kept if kept.worthwhile else None

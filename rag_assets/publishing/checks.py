@@ -271,7 +271,7 @@ def _is_itself(found: Sequence[Hit], row: int) -> bool:
 
 
 def documents_at_fault(results: Sequence[CheckResult]) -> dict[str, str]:
-    """Return the pages that all failed checks name, with a reason for their authors; none where one names no page."""
+    """Return the pages that all failed checks name, with a reason for their authors; none if one names no page."""
     failed = [result for result in results if not result.passed]
     if not all(result.pages for result in failed):
         return {}
@@ -284,7 +284,7 @@ def pages_of(vector_ids: Iterable[str]) -> list[str]:
 
 
 def few(wrong: Sequence[str], looked_at: int) -> list[str]:
-    """Return what is wrong of a sample where it is single pages; none where it is more, which has another cause."""
+    """Return what is wrong of a sample where it is single pages; none if it is more, which has another cause."""
     pages = list(dict.fromkeys(wrong))
     return pages if len(wrong) <= max(1, looked_at // 10) else []
 

@@ -26,17 +26,17 @@ def command(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Restore the damaged parts of a generation from what else there is, to the last bit as they were.
+    """Restore the damaged parts of a generation, to the last bit, from its other parts.
 
     \b
     citelock generations repair
     citelock generations repair 3f9c2a71d05e4b88 --json
 
     Files come from a sound copy, from the other file with the same rows, or from the tenant's cache of vectors; indexes
-    are made again. Where `index` names a database, what it lacks of the published generation is copied there; with
-    --resend all of it, also what was altered there (in PostgreSQL the tenant's questions find nothing meanwhile). No
-    source is asked and no model is called. What cannot be restored is named (exit code 1), and the next
-    `citelock build` makes the published generation again though nothing changed.
+    are made again. If `index` names a database, missing parts of the published generation are copied there; with
+    --resend all of it, altered rows included (in PostgreSQL the tenant's questions find nothing meanwhile). No source
+    is read and no model is called. Parts that cannot be restored are listed (exit code 1), and the next `citelock
+    build` makes the published generation again even without changes.
     """
     from rag_assets.publishing.publish import publish_to_database
     from rag_assets.publishing.repair import repair

@@ -276,13 +276,13 @@ def _state(entry: Entry, versions: Mapping[str, int], explained: Mapping[str, st
 
 
 def _published(store: Store, tenant: str) -> dict[str, int] | None:
-    """Return the version of each page that is published; None where that cannot be read."""
+    """Return the version of each page that is published; None if that cannot be read."""
     current = store.current(tenant)
     return {} if current is None else _versions_in(store, tenant, current)
 
 
 def _versions_in(store: Store, tenant: str, generation: str) -> dict[str, int] | None:
-    """Return the version of each page in a generation; None where that cannot be read."""
+    """Return the version of each page in a generation; None if that cannot be read."""
     try:
         parts = parts_of(read_manifest(store, tenant, generation))
         chunks = map_chunks(store.generation(tenant, generation), parts)

@@ -40,7 +40,7 @@ class KeptRows:
 
     @property
     def renumbered(self) -> Numbers:
-        """Return for each row of the earlier table its number now, -1 where it is gone."""
+        """Return for each row of the earlier table its number now, -1 if it is gone."""
         numbers = np.full(self.total, -1, np.int32)
         kept = np.flatnonzero(self.earlier >= 0)
         numbers[self.earlier[kept]] = kept
@@ -79,7 +79,7 @@ def find_kept_rows(
 
 
 def _numbers_of(ids: pa.ChunkedArray, known: pa.ChunkedArray) -> Numbers:
-    """Return the row of each id among known ones, -1 where it is none."""
+    """Return the row of each id among known ones, -1 if it is none."""
     return numbers_of(pc.fill_null(pc.index_in(ids, value_set=known), -1)).astype(np.int32)
 
 

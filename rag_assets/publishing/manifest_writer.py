@@ -37,7 +37,7 @@ def signed(manifest: Manifest, home: Path) -> Manifest:
 
 
 class StampedFacts(NamedTuple):
-    """Size and digest of a file. `stamp`: what the file was before and after it was read, None where it may have
+    """Size and digest of a file. `stamp`: what the file was before and after it was read, None if it may have
     changed without notice."""
 
     facts: FileFacts

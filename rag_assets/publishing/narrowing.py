@@ -53,7 +53,7 @@ class SourceReaders:
 
     @classmethod
     def read(cls, store: Store, source: str, drop_labels: Sequence[str]) -> SourceReaders | None:
-        """Return them; None where they are not known."""
+        """Return them; None if they are not known."""
         try:
             chunks, _ = settled_chunks(store, source)
             pages = read_table(store.source(source) / "pages.parquet", PAGES, ["page_id", "labels", "readers"])
@@ -138,7 +138,7 @@ def _publish(store: Store, tenant: str, config: Config) -> str | None:
 
 
 def narrowed_table(table: pa.Table, sources: Mapping[str, SourceReaders | None]) -> pa.Table | None:
-    """Return GENERATION_CHUNKS with the readers that remain, None where all remain.
+    """Return GENERATION_CHUNKS with the readers that remain, None if all remain.
 
     `sources`: of every source that the tenant has; None: who may read it now is not known.
     """

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 def publish_to_database(store: Store, tenant: str, generation_id: str, config: Config, resend: bool = False) -> Figures:
     """Copy a checked generation to the configured database and let its pointer name it; return what was done, nothing
-    where there is none. `resend`: what the database has of it is sent again.
+    if there is none. `resend`: what the database has of it is sent again.
 
     Raises:
         ConfigError, RemoteError: it cannot be done, and why; what the database has published is as it was.

@@ -267,13 +267,13 @@ class _Parts:
         return folder
 
     def _table(self) -> pa.Table | None:
-        """Return the whole chunk table, None where the rows of a part cannot be had."""
+        """Return the whole chunk table, None if the rows of a part cannot be had."""
         tables = [self._rows(part) for part in self._parts]
         found = [table for table in tables if table is not None]
         return pa.concat_tables(found) if len(found) == len(tables) else None
 
     def _rows(self, part: GenerationPart) -> pa.Table | None:
-        """Return the rows of a part from either of their files, None where both are damaged."""
+        """Return the rows of a part from either of their files, None if both are damaged."""
         try:
             if path := self._sound.get(part.file(MAPPED_FILE)):
                 return map_table(path, GENERATION_CHUNKS)

@@ -244,7 +244,7 @@ class BuildWorkspace:
         return self.folder / _ORIGINALS
 
     def write_originals(self, table: pa.Table) -> None:
-        """Leave ORIGINALS for the generation; none where it has no row."""
+        """Leave ORIGINALS for the generation; none if it has no row."""
         if not len(table):
             remove_folder(self.originals_folder)
             return
@@ -366,7 +366,7 @@ def _copied(rows: pa.Table) -> pa.Table:
 
 
 def _link_files(source: Path, target: Path) -> None:
-    """Link the files below a folder into another one, but for what only a build reads; none where there is none."""
+    """Link the files below a folder into another one, but for what only a build reads; none if there is none."""
     for file in sorted(path for path in source.rglob("*") if path.is_file() and path.name not in (_FACTS, _MADE_OF)):
         place = target / file.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -258,7 +258,7 @@ class Comment:
 
 
 def comments_row(page: Row, comments: Sequence[Comment], id_prefix: str) -> Row | None:
-    """Return the row of a page's comments, oldest first; None where there are none.
+    """Return the row of a page's comments, oldest first; None if there are none.
 
     Its version is the sum of theirs, so that it grows with each comment and each edit.
     """

@@ -205,7 +205,7 @@ def finish(
 ) -> SyncResult:
     """Return a complete sync as a result; the same pages give the same table.
 
-    `settings` decide what may be gone: None where people delete what is theirs, or other pages are read than before.
+    `settings` decide what may be gone: None if people delete what is theirs, or other pages are read than before.
     `unseen` are excluded ids that count as gone, with the reason; `files` and `is_confirmed` those of `doubtful_loss`.
 
     Raises:
@@ -239,7 +239,7 @@ def refuse_loss(
     is_confirmed: bool,
     why: str = "",
 ) -> None:
-    """Raise SourceError where a sync may have seen less than there is; arguments as those of `doubtful_loss`."""
+    """Raise SourceError if a sync may have seen less than there is; arguments as those of `doubtful_loss`."""
     if lost := doubtful_loss(settings, previous, there, files, is_confirmed):
         key = next(iter(previous.values()))["source"]
         raise SourceError(

@@ -44,7 +44,7 @@ class HttpLimits:
     deadline_s: float = 120.0
 
     def check(self, url: str) -> None:
-        """Raise RefusedError where the address is on another host or port, or would leave TLS."""
+        """Raise RefusedError if the address is on another host or port, or would leave TLS."""
         base, target = urlsplit(self.base_url), urlsplit(url)
         is_weaker = base.scheme == "https" and target.scheme != "https"
         if target.scheme not in _PORTS or is_weaker or not (_is_site(base, target) or self._is_listed(target)):
@@ -54,7 +54,7 @@ class HttpLimits:
             )
 
     def check_peer(self, host: str, address: str) -> None:
-        """Raise RefusedError where a listed name turns out to be a private address; the site itself may be one."""
+        """Raise RefusedError if a listed name turns out to be a private address; the site itself may be one."""
         if host == urlsplit(self.base_url).hostname or (host in self.download_hosts and _is_address(host)):
             return
         if not ipaddress.ip_address(address.partition("%")[0]).is_global and not self._is_private_site():

@@ -51,7 +51,7 @@ MAX_ARCHIVE_BYTES = 8 * 1024**3
 
 @dataclass(frozen=True)
 class DumpFile:
-    """A file by its name in the dump; `read` raises EnvelopeError where its bytes cannot be had."""
+    """A file by its name in the dump; `read` raises EnvelopeError if its bytes cannot be had."""
 
     name: str
     read: Callable[[], bytes]
@@ -138,7 +138,7 @@ def _archive_files(archive: zipfile.ZipFile, path: Path) -> list[DumpFile]:
 
 
 def read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """Return the bytes of a file in a zip; raises EnvelopeError where they cannot be had, or are more than
+    """Return the bytes of a file in a zip; raises EnvelopeError if they cannot be had, or are more than
     MAX_FILE_BYTES."""
     if is_link(entry):
         raise EnvelopeError("the file is a link")

@@ -107,7 +107,7 @@ def exclusion_of(
 
 
 def space_keys(entry: Mapping[str, Any]) -> frozenset[str]:
-    """Return the keys by which an entry names its space (Cloud: key and alias), case-folded; empty where it does not.
+    """Return the keys by which an entry names its space (Cloud: key and alias), case-folded; empty if it does not.
 
     Keys of one site differ in more than case. What was not expanded is still named by its REST address.
     """
@@ -122,7 +122,7 @@ def space_keys(entry: Mapping[str, Any]) -> frozenset[str]:
 
 
 def foreign_space(keys: frozenset[str], space: str) -> str | None:
-    """Return why a page that names its space by these keys is not one of `space`; None where it is, or names none."""
+    """Return why a page that names its space by these keys is not one of `space`; None if it is, or names none."""
     if not keys or space.casefold() in keys:
         return None
     return f"it belongs to space {' or '.join(map(repr, sorted(keys)))}, not {space!r}"

@@ -81,7 +81,7 @@ class ContentCache:
             yield from database.execute(query.format(marks=",".join("?" * len(part))), part)
 
     def _put_aside(self, error: sqlite3.DatabaseError) -> bool:
-        """Move a damaged file, or one of another version, out of the way; False where the trouble is another one."""
+        """Move a damaged file, or one of another version, out of the way; False if the trouble is another one."""
         damaged = isinstance(error, _OtherVersionError) or (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED
         if damaged:
             aside = _moved(self.path)
@@ -103,7 +103,7 @@ class ContentCache:
             raise _OtherVersionError(f"it has version {version}, this program uses {self._version}")
 
     def _scripts(self, version: int) -> list[str]:
-        """Return what brings a file of a version to this program's; nothing where there is no way."""
+        """Return what brings a file of a version to this program's; nothing if there is no way."""
         if version == 0:
             return [self._schema]
         steps = range(version, self._version)

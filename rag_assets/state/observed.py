@@ -42,7 +42,7 @@ LeftOut = Mapping[str, tuple[str, str]]  # page id -> what it was (version and m
 
 
 def read_left_out(store: Store, tenant: str) -> LeftOut:
-    """Return the documents that are left out; none where that cannot be read."""
+    """Return the documents that are left out; none if that cannot be read."""
     try:
         return {str(page): (str(mark), str(why)) for page, (mark, why) in read_json(_file(store, tenant)).items()}
     except (StoreError, ValueError, TypeError, AttributeError):
@@ -176,7 +176,7 @@ def shared_pages(store: Store, sources: Iterable[str]) -> dict[str, str]:
 
 
 def published_damage(config: Config, store: Store, tenant: str, depth: Depth) -> list[Damage]:
-    """Return what is damaged of the published generation, and of what says so; nothing where none is published."""
+    """Return what is damaged of the published generation, and of what says so; nothing if none is published."""
     current = store.current(tenant)
     if current is None:
         return []
@@ -187,7 +187,7 @@ def published_damage(config: Config, store: Store, tenant: str, depth: Depth) ->
 
 
 def published_inputs(store: Store, tenant: str) -> str | None:
-    """Return what the last published generation was made from, or None where nothing usable is published.
+    """Return what the last published generation was made from, or None if nothing usable is published.
 
     A tenant that was rolled back counts as published: a person chose the older generation, and only new inputs
     undo that.

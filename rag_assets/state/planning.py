@@ -104,7 +104,7 @@ def tenants_to_publish(wanted: Mapping[str, str], published: Mapping[str, str | 
 
     Args:
         wanted: per tenant the digest of its present inputs; tenants without any chunk table are absent.
-        published: per tenant the digest in the published manifest, None where nothing is published.
+        published: per tenant the digest in the published manifest, None if nothing is published.
     """
     return {
         tenant: "nothing published yet" if published.get(tenant) is None else "its chunks or settings changed"

@@ -258,7 +258,7 @@ class PublishState(_State):
 
 
 def read_state(store: Store, source: str) -> IngestState:
-    """Return the source's state; empty where there is none or it cannot be read."""
+    """Return the source's state; empty if there is none or it cannot be read."""
     return _read(store.source(source) / "ingest_state.json", IngestState) or IngestState()
 
 
@@ -279,13 +279,13 @@ def note_unchanged(store: Store, source: str, now: datetime) -> None:
 
 
 def last_sync(store: Store, source: str) -> datetime | None:
-    """Return when the source was last synced as a whole; None where that never was, or nobody knows."""
+    """Return when the source was last synced as a whole; None if that never was, or nobody knows."""
     pages = read_state(store, source).pages
     return pages.synced_at if pages is not None else None
 
 
 def read_publish_state(store: Store, tenant: str) -> PublishState | None:
-    """Return the last publication, or None where there was none or it cannot be read."""
+    """Return the last publication, or None if there was none or it cannot be read."""
     return _read(store.tenant(tenant) / "publish_state.json", PublishState)
 
 

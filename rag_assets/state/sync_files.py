@@ -51,7 +51,7 @@ class PassageReaders:
 
 
 def passage_readers(store: Store, source: str) -> PassageReaders:
-    """Count the passages of a source; none where it has no table that can be read."""
+    """Count the passages of a source; none if it has no table that can be read."""
     try:
         readers = read_table(store.source(source) / "chunks.parquet", CHUNKS, ["readers"])["readers"]
     except StoreError:
@@ -113,7 +113,7 @@ def _named(pages: pa.Table, digest: str) -> frozenset[str]:
 
 
 def read_last_sync(folder: Path) -> LastSync | None:
-    """Return what the last sync of a source saw; None where there was none, or it cannot be read."""
+    """Return what the last sync of a source saw; None if there was none, or it cannot be read."""
     try:
         content = read_json(folder / SYNC_FILE)
         return LastSync(

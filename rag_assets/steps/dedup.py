@@ -96,7 +96,7 @@ def shingles_of(texts: Sequence[Sequence[str]]) -> Shingles:
 
 
 def jaccard(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> float:
-    """Jaccard similarity |A ∩ B| / |A ∪ B| of two ascending sets; 0 where both are empty."""
+    """Jaccard similarity |A ∩ B| / |A ∪ B| of two ascending sets; 0 if both are empty."""
     common = len(np.intersect1d(first, second, assume_unique=True))
     union = len(first) + len(second) - common
     return common / union if union else 0.0

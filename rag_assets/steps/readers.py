@@ -53,7 +53,7 @@ class ReaderOrigins:
 
     @classmethod
     def of(cls, payload: object) -> ReaderOrigins | None:
-        """Read what `payload` gave; None where that is not what is given."""
+        """Read what `payload` gave; None if that is not what is given."""
         try:
             space, levels = payload["space"], payload["levels"]  # type: ignore[index]
             read = {str(one): (str(level), None if why is None else str(why)) for one, (level, why) in levels.items()}
@@ -85,7 +85,7 @@ def grants_of(envelope: Mapping[str, Any], id_prefix: str = "") -> Grants:
 
 
 def restriction_readers(restrictions: object) -> str | None:
-    """Return the reader class of a `restrictions` block; None where it is absent or was not expanded at all (`{}`).
+    """Return the reader class of a `restrictions` block; None if it is absent or was not expanded at all (`{}`).
 
     Raises:
         GrantError: it is there, and is not what REST v1 documents.
@@ -186,7 +186,7 @@ def _ancestor_ids(ancestors: object, id_prefix: str) -> tuple[str, ...] | None:
 
 
 def _lists_readers(lists: Mapping[str, object]) -> str:
-    """Users and groups are alternatives: one clause, or none where both lists are empty."""
+    """Users and groups are alternatives: one clause, or none if both lists are empty."""
     entries = {kind: _entries(collection, kind) for kind, collection in lists.items() if not kind.startswith("_")}
     unknown = sorted(kind for kind in entries.keys() - _UNDERSTOOD if entries[kind])
     if unknown:

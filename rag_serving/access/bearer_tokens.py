@@ -42,7 +42,7 @@ class BearerTokens:
     """The tokens of one issuer."""
 
     def __init__(self, settings: Jwt, tenants: Collection[str], clock: Clock = time.monotonic) -> None:
-        """Raises ConfigError where a configured key cannot be used."""
+        """Raises ConfigError if a configured key cannot be used."""
         self.settings, self._tenants = settings, tenants
         self.keys: KeySet
         if settings.is_remote:
@@ -122,7 +122,7 @@ def algorithms_for(settings: Jwt, keys: Sequence[Jwk]) -> list[str]:
 
 
 def _content(settings: Jwt) -> tuple[str, str]:
-    """Return what the configuration leads to, and its name for messages."""
+    """Return the content behind the configured key source, and its name for messages."""
     if settings.key_env is not None:
         where = f"the environment variable {settings.key_env} (serving.jwt.key_env)"
         content = os.environ.get(settings.key_env, "").strip()

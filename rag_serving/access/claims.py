@@ -22,7 +22,7 @@ class ClaimsError(Exception):
 
 
 def principal_of(claims: Mapping[str, Any], settings: ClaimMapping, tenants: Collection[str]) -> Principal:
-    """Return who a validated token is about.
+    """Return the principal of a validated token.
 
     Args:
         tenants: the configured ones.
@@ -54,7 +54,7 @@ def _tenant(claims: Mapping[str, Any], settings: ClaimMapping, tenants: Collecti
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a claim: of this name, else along its parts; None where there is none."""
+    """Return the value of a claim: of this name, else along its parts; None if there is none."""
     if name in claims:
         return claims[name]
     value: Any = claims

@@ -49,7 +49,7 @@ class Memberships:
         return replace(principal, groups=principal.groups | self._groups_of(principal.tenant, principal.user))
 
     def _groups_of(self, tenant: str, user: str) -> frozenset[str]:
-        """Return of the tables as they are now: what a sync wrote counts from the next question on."""
+        """Return the user's groups in the tables as they are now: a sync takes effect with the next question."""
         files = self._files[tenant]
         try:
             stamp = tuple((str(file), file.stat().st_mtime_ns) for file in files)

@@ -74,7 +74,7 @@ class Provider:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the settings: who signed in under others is no longer signed in."""
+        """A digest of the settings: sessions begun under others end."""
         return hashlib.sha256(self.settings.model_dump_json().encode()).hexdigest()[:16]
 
     def may_log(self) -> bool:
@@ -86,10 +86,10 @@ class Provider:
         return True
 
     async def begin(self, redirect_uri: str, back: str) -> tuple[str, dict[str, str]]:
-        """Return the address to sign in at, and what must be kept until the provider sends the reader back.
+        """Return the address to sign in at, and the state to keep until the provider sends the reader back.
 
         Raises:
-            ProviderDownError: its metadata cannot be had.
+            ProviderDownError: its metadata is unavailable.
         """
         with self._turn():
             metadata = await self.metadata()
@@ -110,10 +110,10 @@ class Provider:
         return f"{metadata.authorization}{joint}{urlencode(asked)}", kept
 
     async def claims(self, code: str, issuer: str | None, flow: dict[str, str], redirect_uri: str) -> dict[str, Any]:
-        """Return the claims of who signed in.
+        """Return the claims of the signed-in user.
 
         Args:
-            issuer: what the way back says of it (`iss`).
+            issuer: from the redirect (`iss`).
 
         Raises:
             ProviderDownError: it does not answer.
@@ -127,7 +127,7 @@ class Provider:
             return await self._validated(token, flow["nonce"])
 
     async def metadata(self) -> ProviderMetadata:
-        """Return the provider's metadata; what was read before serves while it cannot be read again.
+        """Return the provider's metadata; the last known one is used while it cannot be read again.
 
         Raises:
             ProviderDownError: it was never read.

@@ -92,12 +92,12 @@ class SignInSessions:
         return Session("jwt", now, ends, csrf, token=bearer.key, settings=settings, principal=bearer.principal)
 
     def begun_by_provider(self, principal: Principal, settings: str) -> Session:
-        """Return a new session of whom a provider named; it is not renewed, because what was named may have changed."""
+        """Return a new session of a provider's user; it is not renewed, because the user's claims may have changed."""
         now = self._clock()
         return Session("oidc", now, now + self._idle_s, secrets.token_hex(16), settings=settings, principal=principal)
 
     def renewed(self, session: Session) -> Session | None:
-        """Return a session with a later end; None where it is not due, or may not go on."""
+        """Return a session with a later end; None if it is not due, or may not go on."""
         now = self._clock()
         end = min(now + self._idle_s, session.begun + self._longest_s)
         due = session.expires - now < (1 - _RENEWED_AFTER) * self._idle_s
@@ -121,7 +121,7 @@ class SignInSessions:
         return sealed
 
     def read(self, sealed: str) -> Session | None:
-        """Return the session of a cookie; None where it is over, altered, or was never one."""
+        """Return the session of a cookie; None if it is over, altered, or was never one."""
         content = self._read(sealed, _SESSION)
         try:
             session = _session(content) if content is not None else None
@@ -130,14 +130,14 @@ class SignInSessions:
         return session if session and session.begun <= self._clock() + 60 and self._clock() < session.expires else None
 
     def seal_flow(self, flow: dict[str, str]) -> str:
-        """Return what is kept of a sign-in that goes on at a provider, for MAX_FLOW_S; errors as `seal`."""
+        """Return the sealed state of a sign-in at a provider, valid for MAX_FLOW_S; errors as `seal`."""
         sealed = self._sealed({"flow": flow, "expires": self._clock() + MAX_FLOW_S}, _FLOW)
         if len(sealed) > MAX_SEALED_CHARS:
             raise SessionTooLongError
         return sealed
 
     def read_flow(self, sealed: str) -> dict[str, str] | None:
-        """Return what `seal_flow` kept; None where it is too old, altered, or was never that."""
+        """Return the state sealed by `seal_flow`; None if it is too old, altered, or something else."""
         content = self._read(sealed, _FLOW)
         if content is None or not self._clock() < content["expires"]:
             return None

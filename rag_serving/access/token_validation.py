@@ -90,7 +90,7 @@ def signed_claims(
     """Return the claims of a token that one key signed.
 
     Args:
-        candidates: what `keys_for` finds of the keys that are believed; it must be one.
+        candidates: the result of `keys_for` among the trusted keys; it must be one.
 
     Raises:
         ExpiredTokenError: it is genuine, and its time is over.

@@ -107,12 +107,12 @@ class Answering:
     def answer(
         self, trace: StageTrace, asked: Question, lock: Lock, generation: str = "", explain: bool = False
     ) -> AnswerTrace:
-        """Return what the passages of the lock say to a question; `generation` is the id of the one they are of."""
+        """Return the answer from the passages of the lock; `generation` is the id of their generation."""
         return Answerer(self, trace, asked, lock, generation, explain).answer()
 
     def similarity(self, vector: Vector | None, stored_of: StoredSimilarity | None) -> Similarity | None:
-        """Return what compares texts with a question by meaning; None without its vector. What has no stored vector is
-        embedded now."""
+        """Return a comparison of texts with a question by meaning; None without its vector. Texts without a stored
+        vector are embedded now."""
         if vector is None:
             return None
 
@@ -126,7 +126,7 @@ class Answering:
 
     @property
     def rules(self) -> VerificationRules:
-        """Return what verdicts are reached with, for whoever verifies again."""
+        """Return the rules of verdicts, for verifying again."""
         fuzzy_min, settings = self.config.verification.fuzzy_partial_ratio_min, self.config.generation
         return VerificationRules(fuzzy_min, settings.max_citations, settings.require_quotes, settings.quote_max_words)
 
@@ -151,7 +151,7 @@ class Answerer:
         return QuestionFeatures.of(self.asked.text, self.asked.weights, self.asked.analyze)
 
     def answer(self) -> AnswerTrace:
-        """Return what the passages say."""
+        """Return the answer from the passages."""
         trace, asked, lock, settings = self.trace, self.asked, self.lock, self.by.config.generation
         found = likeness(lock, set(asked.weights), asked.weights, asked.analyze)
         if stop := self._stop(found):
@@ -199,7 +199,7 @@ class Answerer:
         return gate_passages(lock, found, self.gates.nearer_by(asked.farther))
 
     def _composed(self, written: VerifiedDraft) -> Composition:
-        """Return what becomes of what was written: where it is doubted, what is selected may come closest."""
+        """Return the composition of a draft: if it is doubtful, a selected one may be the closest."""
         asked, gates, min_ocr = self.asked, self.gates, self.by.config.verification.min_ocr_confidence
         doubt = written.doubt(asked.text, self.lock, gates, min_ocr, asked.opening)
         if not doubt:
@@ -240,10 +240,10 @@ class Answerer:
         return self._compared(by_meaning=False)
 
     def _compared(self, by_meaning: bool) -> Draft:
-        """Return what is selected, comparing sentences by meaning or by their words alone.
+        """Return the selected units, comparing sentences by meaning or by their words alone.
 
         Raises:
-            ModelError: no vector of a sentence can be had.
+            ModelError: a sentence cannot be embedded.
         """
         asked, settings = self.asked, self.by.config.generation
 
@@ -256,7 +256,7 @@ class Answerer:
         return select(asked.text, self.lock, asked.weights, asked.analyze, options(asked.vector, asked.stored))
 
     def _noted(self, shown: VerifiedDraft) -> str | None:
-        """Return what the reader must know of the cited passages: that they do not agree, or are no longer in force."""
+        """Return the note on the cited passages: that they disagree, or are no longer in force."""
         text, lock, verdicts, differs = self.asked.text, self.lock, shown.verdicts, shown.differs
         as_versions = told_as_versions(verdicts, differs, lock) if differs else None
         not_agreed = told_to_differ(verdicts, differs) if differs and not as_versions else None
@@ -289,7 +289,7 @@ def open_tables(config: Config) -> Tables:
 
 
 def told_as_versions(verdicts: Sequence[Verdict], differs: Differing, lock: Lock) -> str | None:
-    """Return which version of a documentation each of the passages that differ is about; None where one is of none, or
+    """Return which version of a documentation each of the passages that differ is about; None if one is of none, or
     two are of the same."""
     numbers, versions = _numbers(verdicts), dict[int, str]()
     for claim in (differs.claim, *(other.claim for other in differs.others)):
@@ -316,7 +316,7 @@ def told_to_differ(verdicts: Sequence[Verdict], differs: Differing) -> str | Non
 
 
 def told_out_of_force(question: str, verdicts: Sequence[Verdict], lock: Lock, opening: Opening) -> str | None:
-    """Return which cited passages are marked as no longer in force, and how; None where none is. A version that the
+    """Return which cited passages are marked as no longer in force, and how; None if none is. A version that the
     question names is not."""
     marked: dict[Mark, list[str]] = {}
     for index, number in shown_numbers(verdicts).items():

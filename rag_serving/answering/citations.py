@@ -106,7 +106,7 @@ def answer_text(verdicts: Sequence[Verdict], lock: Lock, shows_unverified: bool 
 
 
 def shown_claims(verdicts: Sequence[Verdict], lock: Lock, shows_unverified: bool = False) -> tuple[ShownClaim, ...]:
-    """Return what an answer shows, claim by claim: the page's words, and where they are shown a model's own."""
+    """Return the shown claims: the page's words, and, if configured, a model's own."""
     claims, numbers = list[ShownClaim](), shown_numbers(verdicts)
     for verdict in verdicts:
         passage = lock.passage(verdict.index or 0)
@@ -143,7 +143,7 @@ def claims_of(answer: Answer) -> list[str]:
 
 
 def gap_before_markers(said: str) -> str:
-    """Return what parts a claim from its markers.
+    """Return the separator of a claim and its markers.
 
     Behind the fence that ends a block of code they would be part of the code (CommonMark, 4.5), and behind a row, or
     right below it, a cell too many, which is not shown (GitHub's Markdown, 4.10).
@@ -175,9 +175,9 @@ def _pinpointed(citation: Citation, lock: Lock, page_text: Callable[[str], str])
 
 
 def explained(lock: Lock, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Return the locked passages with the scores of every stage and what became of the claims that cite them.
+    """Return the locked passages with the scores of every stage and the outcome of the claims that cite them.
 
-    `passage` is the place in the lock, `index` the number that the answer cites it by, None where it does not.
+    `passage` is the place in the lock, `index` its number in the answer, None if it is not cited.
     """
     numbers = shown_numbers(verdicts)
     why: dict[int, list[str]] = {}
@@ -319,7 +319,7 @@ def plain(markdown_text: str) -> str:
 
 
 def _blocks_text(text: str) -> list[str]:
-    """Return what the page shows of each block of a text, at least one."""
+    """Return the visible text of each block, at least one."""
     return [plain(_BLOCK_MARK.sub("", block)) for block in _BLOCK_BORDER.split(text)]
 
 
@@ -329,7 +329,7 @@ def _encoded(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def _visible(text: str) -> str:
-    """Return what a reader sees of a page or quote, in lower case; the pages that are cited again are kept."""
+    """Return the visible text of a page or quote, in lower case; cached for repeatedly cited pages."""
     shown = _EMPHASIS.sub("", _LINK.sub(r"\1", text))
     lines = (_BLOCK_MARK.sub("", line).replace("|", " ") for line in shown.split("\n"))
     return " ".join(" ".join(lines).casefold().split())

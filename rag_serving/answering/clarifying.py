@@ -101,7 +101,7 @@ def spelling_told(question: str, corrections: Mapping[str, str]) -> Clarificatio
 
 
 def joined(*parts: Clarification | None) -> Clarification | None:
-    """Return several as one, in their order; None where there is none."""
+    """Return several as one, in their order; None if there is none."""
     told = [part for part in parts if part]
     if not told:
         return None

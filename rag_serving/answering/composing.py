@@ -59,7 +59,7 @@ class VerifiedDraft:
         return any(verdict.outcome != "dropped" for verdict in self.verdicts)
 
     def doubt(self, question: str, lock: Lock, gates: Gates, min_ocr: int, opening: Opening) -> Refusal | None:
-        """Return why the draft is no confident answer; None where it is one. `min_ocr`: confidence that OCR needs."""
+        """Return why the draft is no confident answer; None if it is one. `min_ocr`: confidence that OCR needs."""
         if not self.stands:
             return not_written(self.draft, lock)
         return (
@@ -111,7 +111,7 @@ class Composition:
         return made
 
     def explained(self, answer: Answer, lock: Lock) -> Answer:
-        """Return the answer with its passages, what was rejected, and the best of what was written and is not shown."""
+        """Return the answer with its passages, the rejected candidates, and the best hidden claim of the draft."""
         verdicts = [] if self.written.stands else self.written.verdicts
         is_rest = not self.is_shown or self._is_replaced
         best = best_rejected(self.written.draft, verdicts, lock) if is_rest else None

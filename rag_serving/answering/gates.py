@@ -89,7 +89,7 @@ def gate_question(question: str, terms: Collection[str], typed: str = "", remark
 
 
 def gate_clarity(decision: Decision | None) -> Stop | None:
-    """Stop what is not clear: one thing may be meant and it is not sure, several may be, or none."""
+    """Stop an unclear question: an uncertain meaning, several, or none."""
     if decision is None or decision.action in ("answer", "unsure"):
         return None
     return _asked_back(decision)
@@ -188,7 +188,7 @@ def _ocr_confidence(verdict: Verdict, lock: Lock) -> int | None:
 
 
 def is_close(confidence: float | None, gates: Gates) -> bool:
-    """Return whether what was extracted may be shown as what the pages come closest with."""
+    """Return whether an extracted answer may be shown as the closest."""
     return confidence is not None and confidence >= gates.min_closest
 
 
@@ -254,7 +254,7 @@ class Name:
 
 
 def names_in(question: str) -> Iterator[Name]:
-    """Yield what a question names by an identifier or by a number in a role."""
+    """Yield the names in a question: identifiers, or numbers in a role."""
     for found in _IDENTIFIER.finditer(question):
         yield Name(found[0])
     for found in _NUMBERED.finditer(question):

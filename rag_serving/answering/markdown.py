@@ -93,7 +93,7 @@ def _elsewhere(citation: Citation, first: Citation) -> str:
 
 
 def _option(option: ClarificationOption) -> str:
-    """Return the line of what can be done next: a page to open, or words to ask."""
+    """Return the line of a next step: a page to open, or words to ask."""
     label = for_markdown(option.label)
     return f"- [{label}]({for_link(option.url)})" if option.url else f"- {label}"
 

@@ -68,7 +68,7 @@ def best_window(unit: str, asked: Focus, analyze: Callable[[str], Sequence[str]]
 
 
 def _answers(asked: Focus, word: str) -> float:
-    """Return what a word counts for as the answer: a figure or a name more than a number in words."""
+    """Return the weight of a word as the answer: a figure or a name more than a number in words."""
     if asked.kind not in ("quantity", "time", "person") or not holds(asked.kind, word, asked.words):
         return 0.0
     return _FIGURE if any(map(str.isdigit, word)) or word[:1].isupper() else _IN_WORDS
@@ -146,7 +146,7 @@ class QuotedText:
         self.structure = structure or structure_of(text)
 
     def is_above(self, words: str) -> bool:
-        """Return whether words are a column's name, or the introduction, of what the text begins inside."""
+        """Return whether words are a column's name, or the introduction, above the start of the text."""
         return words == self.structure.introduction or words in columns_of(self.structure.table_header)
 
     @cached_property

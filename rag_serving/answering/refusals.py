@@ -50,13 +50,13 @@ def too_doubtful(passages: int, confidence: float, least: float, closest: float)
 
 
 def badly_read(passages: int, confidence: int, least: int) -> Refusal:
-    """Return why an answer from pictures of pages is no confident one: OCR was not sure of what it read."""
+    """Return why an answer from pictures of pages is not confident: OCR was unsure."""
     reason = f"OCR read the best quote with a confidence of {confidence} %, {least} % is needed"
     return Refusal("ocr", f"{_count(passages, 'passage')} looked at: {reason}", confidence, least)
 
 
 def not_named(passages: int, name: str) -> Refusal:
-    """Return why an answer that does not name what the question names is no confident one."""
+    """Return why an answer is not confident: it lacks a name in the question."""
     return Refusal("named", f"{_count(passages, 'passage')} looked at: the best does not name {name!r}")
 
 
@@ -79,10 +79,10 @@ def not_written(draft: Draft, lock: Lock) -> Refusal:
 
 
 def best_rejected(draft: Draft, verdicts: Sequence[Verdict], lock: Lock) -> Rejected | None:
-    """Return the best claim of a draft with the passage it is of; None where no claim names a passage.
+    """Return the best claim of a draft with its passage; None if no claim names a passage.
 
-    Beside passages that order an assistant about, a model's claim is shown only where its passage says it to readers:
-    it may be what was ordered.
+    Beside passages that order an assistant about, a model's claim is shown only if its passage says so to readers: it
+    may follow the order.
     """
     may_obey = draft.model != EXTRACTIVE and any(_orders(candidate.chunk) for candidate in lock.passages)
     for claim in draft.claims:

@@ -50,7 +50,7 @@ Words = tuple[str, ...]
 
 
 def is_own(sentence: str, shown: str) -> bool:
-    """Return whether a sentence is word for word what is shown of the page."""
+    """Return whether a sentence is word for word the shown text of the page."""
     return not forms_claimed(sentence).keys().isdisjoint(forms_shown(shown))
 
 

@@ -65,14 +65,14 @@ class Admission:
             await self._app(scope, _nothing(), _closing(send))
 
     async def _let_in(self, request: HttpRequest, receive: Receive, send: Send) -> None:
-        """Let a known caller in, who waits for a turn once the body is read where the tenant has only so many."""
+        """Let a known caller in, after waiting for a turn once the body is read if the tenant's turns are limited."""
         tenant = _tenant_of(request)
         if tenant and (at_once := at_once_of(service_of(request).config, tenant)):
             want_turn(request.scope, tenant, counted_as(request), at_once)
         await self._app(request.scope, receive, _for_session(request, send) if session_of(request) else send)
 
     async def _page(self, request: HttpRequest, receive: Receive, send: Send) -> None:
-        """Let a request for the web page in: whoever reaches the server may have it, and no body is read."""
+        """Let a request for the web page in: everyone may have it, and no body is read."""
         scope = request.scope
         if not {"content-length", "transfer-encoding"}.isdisjoint(request.headers.keys()):
             receive, send = _nothing(), _closing(send)
@@ -128,7 +128,7 @@ class Admission:
 
 
 def _tenant_of(request: HttpRequest) -> str:
-    """Return the configured tenant of a known caller; empty where all are this machine's own."""
+    """Return the configured tenant of a known caller; empty if all are this machine's own."""
     config = service_of(request).config
     if config.serving.auth == "loopback":
         return ""
@@ -137,7 +137,7 @@ def _tenant_of(request: HttpRequest) -> str:
 
 
 def slower(wait_s: float) -> RequestError:
-    """Return what is answered to who must wait so many seconds."""
+    """Return the refusal for a caller who must wait so many seconds."""
     return RequestError(429, "RATE_LIMIT", _SLOWER, retry_after=math.ceil(wait_s))
 
 
@@ -152,7 +152,7 @@ def address_of(request: HttpRequest) -> str:
 
 
 def _nothing() -> Receive:
-    """Return what receives an empty body instead of the one that is sent."""
+    """Return a receiver of an empty body in place of the sent one."""
     unread: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
 
     async def receive() -> Message:
@@ -162,8 +162,8 @@ def _nothing() -> Receive:
 
 
 def _for_session(request: HttpRequest, send: Send) -> Send:
-    """Let a session that is used go on, and no cache keep what is answered to a cookie, unless the route says
-    otherwise: caches do so by themselves only for requests with `Authorization` (RFC 9111, section 3.5)."""
+    """Extend an active session, and keep responses to a cookie out of caches, unless the route says otherwise: caches
+    do so by themselves only for requests with `Authorization` (RFC 9111, section 3.5)."""
     line = None if request.url.path == SESSION_PATH else _renewal(request)
 
     async def sent(message: Message) -> None:
@@ -180,7 +180,7 @@ def _for_session(request: HttpRequest, send: Send) -> Send:
 
 
 def _renewal(request: HttpRequest) -> str | None:
-    """Return the line of the cookie of a session that goes on; None where that is not due."""
+    """Return the line of the cookie of a session that goes on; None if that is not due."""
     service, session = service_of(request), session_of(request)
     sessions = service.authenticator.sessions
     later = sessions.renewed(session) if session else None
@@ -239,7 +239,7 @@ def _count(request: HttpRequest, code: int) -> None:
 
 
 def _tenant(request: HttpRequest) -> str | None:
-    """Return the tenant of a caller who was recognized; None where nobody was."""
+    """Return the tenant of a recognized caller; None for others."""
     service = service_of(request)
     try:
         caller = service.authenticator.identify(seen_of(request, None))
@@ -311,11 +311,11 @@ ROUTES: Mapping[str, Access] = {
 
 
 async def check_role(request: HttpRequest) -> None:
-    """Refuse who may not call a route. A dependency of all routes; by headers alone, no file is read.
+    """Refuse callers without access to a route. A dependency of all routes; by headers alone, no file is read.
 
     Raises:
-        AuthError: it is nobody who may ask.
-        RequestError: 403, the caller has not the role.
+        AuthError: the caller has no access.
+        RequestError: 403, the caller lacks the role.
     """
     if request.app.state.web.serves(request.method, request.url.path):
         return

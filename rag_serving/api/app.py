@@ -152,7 +152,7 @@ def search(body: SearchBody, caller: Caller, service: CurrentService) -> JSONRes
 
 @router.get("/metrics")
 async def metrics(request: HttpRequest, service: CurrentService, tenant: str | None = None) -> Response:
-    """Of the caller's tenant: one tenant must not read from figures what another is asked."""
+    """Return the metrics of the caller's tenant: figures must not reveal another's questions."""
 
     def read() -> bytes:
         caller = caller_of(request, tenant)
@@ -167,7 +167,7 @@ async def metrics(request: HttpRequest, service: CurrentService, tenant: str | N
 
 @router.get("/openapi.json", include_in_schema=False, dependencies=[RequireCaller])
 def openapi(request: HttpRequest) -> JSONResponse:
-    """What the API offers. A route of ours, because FastAPI's own asks nobody who they are."""
+    """Return the API's description. A route of ours, because FastAPI's own requires no authentication."""
     return JSONResponse(request.app.openapi())
 
 
@@ -304,7 +304,8 @@ def _add_mcp(app: FastAPI, file: ConfigFile | None) -> None:
 
 
 def _on_loop(call: Callable[[], object]) -> Callable[[], None]:
-    """Return what lets the event loop that runs now call something, from another thread and while it still runs."""
+    """Return a function that schedules a call on the present event loop, from another thread and while it still
+    runs."""
     loop = asyncio.get_running_loop()
 
     def later() -> None:
@@ -375,7 +376,7 @@ def selection_of(mode: str, context: str | Shown | None) -> str | None:
 
 
 def check_books(pipeline: Pipeline) -> None:
-    """Do nothing where the tenant has a book.
+    """Do nothing if the tenant has a book.
 
     Raises:
         RequestError: it has none.

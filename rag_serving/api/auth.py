@@ -131,7 +131,7 @@ class Authenticator:
         return await self._credentials.session_of(token)
 
     async def signed_in(self, session: Session) -> Principal:
-        """Return whose this session is, as of now.
+        """Return the present principal of this session.
 
         Raises:
             AuthError: its token, key or issuer is no longer known.
@@ -157,10 +157,10 @@ class Authenticator:
         return tenant in self._tenants and self.provider is not None and session.settings == self.provider.fingerprint
 
     def session_of_claims(self, claims: Mapping[str, Any]) -> Session:
-        """Return a new session of whom the provider's claims name.
+        """Return a new session of the user in the provider's claims.
 
         Raises:
-            ClaimsError: nobody who may sign in.
+            ClaimsError: the user may not sign in.
         """
         provider = self.provider
         assert provider is not None

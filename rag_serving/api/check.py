@@ -39,7 +39,7 @@ class CheckBody(Body):
 
 @router.post("/v1/check")
 def check(body: CheckBody, caller: Caller, service: CurrentService) -> JSONResponse:
-    """Tell of each claim whether it stands on a page word for word, or a page says otherwise."""
+    """Return for each claim whether it is on a page word for word, or a page says otherwise."""
     pipeline = service.pipelines[caller.tenant]
     checked = pipeline.check(caller, body.text or body.answer or "", parse_filters(body.filters))
     return JSONResponse(checked.payload())

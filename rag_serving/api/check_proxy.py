@@ -131,7 +131,7 @@ class _Proxied(Response):
             yield event
 
     async def _evidence(self, said: _Said) -> tuple[str, dict[str, Any] | None] | None:
-        """Return the lines below an answer, and the field for programs; None where there is nothing to check."""
+        """Return the lines below an answer, and the field for programs; None if there is nothing to check."""
         text = "".join(said.words) if self._is_checked and said.is_text else ""
         return await run_in_threadpool(self._checked, text) if text.strip() else None
 
@@ -155,7 +155,7 @@ class _Said:
     is_over: bool = False
 
     def add(self, shape: dict[str, Any], key: str) -> bool:
-        """Note what a completion says, or a chunk of one; return whether it has words."""
+        """Add the text of a completion, or of a chunk of one; return whether it has words."""
         before = len(self.words)
         choices = shape.get("choices") or ()
         if "error" in shape or not isinstance(choices, (list, tuple)) or len(choices) > 1:
@@ -197,7 +197,7 @@ def _is_for_people(asked: dict[str, Any]) -> bool:
 
 
 def _json(content: bytes) -> dict[str, Any]:
-    """Return a JSON object; empty where it is none."""
+    """Return a JSON object; empty if it is none."""
     try:
         shape = json.loads(content)
     except (ValueError, RecursionError):

@@ -23,7 +23,7 @@ def is_https(request: HttpRequest, serving: Serving) -> bool:
 
 
 def cookie_of(request: HttpRequest, serving: Serving, name: str) -> str | None:
-    """Return the value of a cookie of ours; None where there is none, or more than one to choose from."""
+    """Return the value of a cookie of ours; None if there is none, or more than one to choose from."""
     header = "; ".join(request.headers.getlist("cookie"))
     if len(header) > MAX_HEADER_CHARS:
         return None

@@ -55,7 +55,7 @@ class Drain:
         self._begin: Callable[[], object] = lambda: None
 
     def watch_signals(self) -> None:
-        """Hear the signals that end this process, beside whoever does so far. Only in the main thread."""
+        """Handle the signals that end this process, beside earlier handlers. Only in the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return
         threading.Thread(target=self._watch, name="drain", daemon=True).start()
@@ -73,7 +73,7 @@ class Drain:
         return self._is_leaving
 
     def closed(self) -> None:
-        """Everything is closed: what is still running is not waited for."""
+        """Mark everything as closed: running work is not waited for."""
         self._news.put(_CLOSED)
 
     def _handler(self, before: Any) -> Callable[[int, FrameType | None], None]:

@@ -19,7 +19,7 @@ _ENDING = frozenset({signal.SIGTERM, signal.SIGHUP})
 
 
 def fork_context() -> ForkServerContext:
-    """Return what starts processes; the one that they are forked from is started, where it does not run."""
+    """Return the fork server's context, starting the server if needed."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*_IMPORTED])
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)

@@ -119,7 +119,7 @@ def sessions(caller: Caller, service: CurrentService) -> JSONResponse:
 
 @router.get("/v1/sessions/{identifier}")
 def session(identifier: str, caller: Caller, service: CurrentService) -> JSONResponse:
-    """Show a session of the caller's own; answers only where their pages may still be read."""
+    """Show a session of the caller's own; answers only if their pages may still be read."""
     pipeline = service.pipelines[caller.tenant]
     turns = _stored(pipeline).shown(caller, identifier)
     if turns is None:
@@ -131,7 +131,7 @@ def session(identifier: str, caller: Caller, service: CurrentService) -> JSONRes
 
 @router.delete("/v1/sessions/{identifier}", status_code=204)
 def delete(identifier: str, caller: Caller, service: CurrentService) -> Response:
-    """Delete a session of the caller's own, with all that was asked in it."""
+    """Delete a session of the caller's own, with all its questions."""
     if not _stored(service.pipelines[caller.tenant]).delete(caller, identifier):
         raise _unknown()
     return Response(status_code=204)

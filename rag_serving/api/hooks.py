@@ -64,9 +64,9 @@ def is_event(request: HttpRequest) -> bool:
 
 
 def ids_in(event: object) -> set[str]:
-    """Return whatever may be the id of a page, wherever it stands: of a comment, a file or a move as well.
+    """Return whatever may be the id of a page: of a comment, a file or a move as well.
 
-    What is no page is asked for in vain.
+    Other ids are requested in vain.
     """
     ids, rest = set[str](), [event]
     while rest:
@@ -80,7 +80,7 @@ def ids_in(event: object) -> set[str]:
 
 
 def _knows(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
-    """Return whether who sends this knows the secret; nobody knows one that is not there."""
+    """Return whether the sender knows the secret; always false without one."""
     signed = hmac.new((secret or _NOBODYS).encode(), body, "sha256").hexdigest()
     shown = headers.get(_SIGNATURE, "").removeprefix("sha256=")
     is_signed = hmac.compare_digest(shown.encode(), signed.encode())

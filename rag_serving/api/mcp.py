@@ -106,7 +106,7 @@ def _callers(request: Any) -> Caller:
 
 
 def _manager(is_editor: bool, config: Path | None) -> StreamableHTTPSessionManager:
-    """Return what answers requests of one kind of caller. Host and Origin were looked at before."""
+    """Return the handler of requests of one kind of caller. Host and Origin were checked before."""
     server = build_server(_callers, is_editor, config)
     looked_at = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     server.streamable_http_app(stateless_http=True, transport_security=looked_at)  # makes the manager
@@ -114,7 +114,7 @@ def _manager(is_editor: bool, config: Path | None) -> StreamableHTTPSessionManag
 
 
 def _check_origin(request: HttpRequest, serving: Serving) -> None:
-    """Refuse what a web page of another site sends (MCP, Streamable HTTP, Security Warning).
+    """Refuse requests by a web page of another site (MCP, Streamable HTTP, Security Warning).
 
     Raises:
         RequestError: the page is of another site.

@@ -85,7 +85,7 @@ class FileForm:
             raise _broken(error) from None
 
     def take(self) -> bytes:
-        """Return what came of the file since the last call."""
+        """Return the part of the file received since the last call."""
         data, self.pending = bytes(self.pending), bytearray()
         return data
 

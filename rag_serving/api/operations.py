@@ -112,7 +112,7 @@ def _published_before(store: Store, tenant: str, config: Config) -> set[str]:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Answer in one line what this machine may not do, or cannot do now.
+    """Refuse in one line acts that are impossible on this machine, or now.
 
     Raises:
         RequestError: 409, 501 or 503.
@@ -196,7 +196,7 @@ def _mean(facts: Mapping[str, Any], measure: str) -> str:
 
 
 def _failed(facts: Mapping[str, Any]) -> list[str] | None:
-    """Return the names of the gates that failed; None where the file names no gates."""
+    """Return the names of the gates that failed; None if the file names no gates."""
     try:
         return [str(gate["gate"]) for gate in facts["gates"] if not gate["passed"]]
     except (KeyError, TypeError):
@@ -254,8 +254,8 @@ def challenge_browsers(app: FastAPI) -> None:
 def policy_of(content: str) -> str:
     """Return the content security policy of a report: nothing is loaded, and nothing runs but its own script.
 
-    That is the last one, which the program writes behind everything that pages say; its style is the first one. What
-    a page managed to put between them has no hash here.
+    That is the last one, which the program writes after all text of pages; its style is the first one. Anything that a
+    page put between them has no hash here.
     """
     style, closed, _ = content.partition(_STYLE)[2].partition("</style>")
     start, end = content.rfind(_SCRIPT), content.rfind("</script>")

@@ -27,10 +27,10 @@ _NO_ORIGIN = "a browser says by Origin or Sec-Fetch-Site which page sends this; 
 
 
 def forgery(request: HttpRequest, serving: Serving, session: Session | None) -> RequestError | None:
-    """Return why a request for anything but the web page's files is not what a browser should send for a page of ours;
-    None where it may be served.
+    """Return why a request for anything but the web page's files cannot be from a page of ours; None if it may be
+    served.
 
-    `session`: whose cookie speaks for the request, None where none does.
+    `session`: of the request's cookie, None without one.
     """
     unsafe = request.method not in _SAFE
     if request.headers.get("authorization") is not None and request.url.path != SESSION_PATH:
@@ -54,7 +54,7 @@ def _origins(request: HttpRequest) -> list[str]:
 
 
 def _cross_site(request: HttpRequest, serving: Serving, unsafe: bool) -> RequestError | None:
-    """Refuse what a browser says that another site's page sent; who says nothing is a program."""
+    """Refuse requests by another site's page, according to the browser; without such a header it is a program."""
     headers = request.headers
     followed = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest", "document") == "document"
     if not unsafe and followed:  # a link
@@ -66,7 +66,7 @@ def _cross_site(request: HttpRequest, serving: Serving, unsafe: bool) -> Request
 
 
 def _not_own(request: HttpRequest, serving: Serving) -> RequestError | None:
-    """Refuse what is not said to be sent by a page of ours."""
+    """Refuse requests that are not marked as by a page of ours."""
     sites, origins = request.headers.getlist("sec-fetch-site"), _origins(request)
     if not sites and not origins:
         return RequestError(403, "CSRF", _NO_ORIGIN)

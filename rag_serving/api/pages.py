@@ -46,7 +46,7 @@ PageNumber = Annotated[int, Query(ge=1, le=100_000)]
 
 @router.get("/v1/passages/{chunk_id:path}")
 def passage(chunk_id: str, caller: Caller, service: CurrentService) -> JSONResponse:
-    """Return a passage in blocks, with what stands around it."""
+    """Return a passage in blocks, with its context."""
     with service.pipelines[caller.tenant].reading(caller) as view:
         found = read_passage(view, checked_id(chunk_id))
         if found is None:
@@ -63,7 +63,7 @@ def filters(caller: Caller, service: CurrentService) -> JSONResponse:
 
 
 def not_there() -> RequestError:
-    """Return the one refusal of what is not there or not for the caller."""
+    """Return the one refusal of missing and hidden pages."""
     return RequestError(404, "NOT_FOUND", "there is no such page or passage, or not for you")
 
 
@@ -110,8 +110,8 @@ def layer(
     before: Annotated[str, Query(max_length=MOST_QUOTE_CHARS)] = "",
     after: Annotated[str, Query(max_length=MOST_QUOTE_CHARS)] = "",
 ) -> JSONResponse:
-    """Return the words on a page with their places, and the rectangles of a quote; `before` and `after` tell it from
-    the same words elsewhere on the page."""
+    """Return the words on a page with their places, and the rectangles of a quote; `before` and `after` distinguish
+    it from the same words elsewhere on the page."""
     original = _original(service, caller, page_id, page)
     with _refusals():
         words = _pictures(request).layer(caller.tenant, caller.user or "", original, page)
@@ -134,7 +134,7 @@ def _pictures(request: HttpRequest) -> Pictures:
 
 
 def _original(service: Service, caller: Principal, page_id: str, page: int) -> Original:
-    """Return the file of a page whose whole text the caller may read; it has so many pages."""
+    """Return the file of a page whose whole text the caller may read, if it has that many pages."""
     with service.pipelines[caller.tenant].reading(caller) as view:
         original = view.original(checked_id(page_id))
     if original is None or media_of(original) != "pdf" or page > (original.page_count or page):

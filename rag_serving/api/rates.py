@@ -162,7 +162,7 @@ class Guesses:
 
 
 def network_of(address: str) -> str:
-    """Return what one caller is counted by: an address; of IPv6 the /64, which is one customer's."""
+    """Return the key for counting one caller: an address; of IPv6 the /64, which is one customer's."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

@@ -57,7 +57,7 @@ class Readiness:
 def readiness_response(
     is_ready: bool, states: Mapping[str, TenantState], show: bool, configuration: str | None = None
 ) -> JSONResponse:
-    """Return the answer of `/readyz`; names and reasons only where `show`: nobody else can ask. `configuration`: why
+    """Return the answer of `/readyz`; names and reasons only if `show`: nobody else can ask. `configuration`: why
     its file is not used as it is now."""
     told = {tenant: state.fetching or state.problem for tenant, state in states.items()}
     content: dict[str, Any] = {"ready": is_ready} | ({"configuration": configuration} if configuration else {})
@@ -90,7 +90,7 @@ class BackgroundWork:
         self._under_way: dict[str, Future[Any]] = {}
 
     async def run(self, name: str, work: Callable[[], Result], wait_s: float) -> Result:
-        """Return what the work gives, or raise its error.
+        """Return the work's result, or raise its error.
 
         Raises:
             TimeoutError: it takes longer, or too much other work hangs.

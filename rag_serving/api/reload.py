@@ -55,7 +55,7 @@ class ConfigFile:
         return self.kept(load_config(self.path))
 
     def kept(self, config: Config, served: Collection[str] = ()) -> Config:
-        """Return a configuration with what stays as it is. `served`: the tenants that are.
+        """Return a configuration with the unchanged parts kept. `served`: the current tenants.
 
         Raises:
             ConfigError: it has none of these, as a file that is still being written, or cannot be used here.
@@ -68,7 +68,7 @@ class ConfigFile:
         return config
 
     def stamp(self) -> _Stamp:
-        """Return what changes whenever the file does; None where there is none."""
+        """Return a value that changes whenever the file does; None without a file."""
         try:
             found = self.path.stat()
         except OSError:
@@ -105,7 +105,7 @@ class Reload:
     def __init__(
         self, state: ServiceHolder, file: ConfigFile, retired_s: float = RETIRED_S, exchanges: bool = True
     ) -> None:
-        """`exchanges`: False where this process is one of several, which the first one replaces."""
+        """`exchanges`: False if this process is one of several, which the first one replaces."""
         self._state, self._file, self._retired_s, self._exchanges = state, file, retired_s, exchanges
         self._changes = Changes(file)
         self._lock = threading.Lock()  # one reload at a time
@@ -167,12 +167,12 @@ class Reload:
         _log.warning("%s was read again and is in force%s", self._file.path, told)
 
     def close(self) -> None:
-        """Close what was exchanged and may still have been in use."""
+        """Close replaced services that may still have been in use."""
         for service in tuple(self._retired):
             self._close(service)
 
     def _followed(self) -> Config:
-        """Return the configuration, and note what of it needs a restart.
+        """Return the configuration, and note the changes that need a restart.
 
         Raises:
             ConfigError: it cannot be used.
@@ -198,7 +198,7 @@ class Reload:
 
 
 def beyond_switches(config: Config) -> dict[str, Any]:
-    """Return all that a configuration says but what `Service.switch` takes over."""
+    """Return all of a configuration except the part that `Service.switch` applies."""
     said = config.model_dump()
     for name, section in (("", said), *said["tenants"].items()):
         section["features"], section["keyword"] = None, config.keyword_of(name).model_dump()
@@ -213,7 +213,7 @@ def needing_restart(before: Config, after: Config) -> tuple[str, ...]:
 
 
 def schedules_told(before: Config, after: Config) -> str:
-    """Return what Dagster needs for the schedules of a configuration; empty where they are the same."""
+    """Return the action that Dagster needs for a configuration's schedules; empty if they are the same."""
     old, new = ({key: one.schedule for key, one in each.sources.items() if one.schedule} for each in (before, after))
     return "" if old == new else '; for changed schedules, use "Reload definitions" in Dagster'
 

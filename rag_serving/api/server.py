@@ -139,7 +139,7 @@ class _Configuration:
         return beyond_switches(config) != beyond_switches(self._in_force)
 
     def renew(self) -> bool:
-        """Leave the configuration as its file has it now; False where it cannot be used."""
+        """Leave the configuration as its file has it now; False if it cannot be used."""
         try:
             config = self.file.load()
             Service.open(config).close()
@@ -203,7 +203,7 @@ class Configuration(Protocol):
         ...
 
     def renew(self) -> bool:
-        """Leave it for processes that start from now on; False where it cannot be used."""
+        """Leave it for processes that start from now on; False if it cannot be used."""
         ...
 
 

@@ -93,8 +93,8 @@ class Service:
         return cls(config, authenticator, pipelines, embedder, metrics, cited, follower)
 
     def switch(self, config: Config) -> list[str]:
-        """Ask by the switches and in the phases of another configuration from the next question on; return what is
-        otherwise now, a line each."""
+        """Apply another configuration's switches and phases from the next question on; return the changes, one per
+        line."""
         told: list[str] = []
         for tenant, pipeline in self.pipelines.items():
             if tenant in config.tenants:
@@ -118,20 +118,20 @@ class Service:
             pipeline.phases.follow()
 
     def fetch(self) -> None:
-        """Fetch what is published from an object store, if it is shared by one, before returning."""
+        """Fetch the publication from an object store, if it is shared by one, before returning."""
         if self.follower:
             self.follower.fetch()
 
     def behind(self, tenant: str) -> str | None:
-        """Return why this machine may not have what was published last of a tenant; None where it has."""
+        """Return why this machine may lack a tenant's last publication; None if it has it."""
         return self.follower.staleness(tenant) if self.follower else None
 
     def awaited(self, tenant: str, has_older: bool) -> str | None:
-        """Return what is still being fetched of a tenant; `has_older`: a generation from before could answer."""
+        """Return the part of a tenant that is still being fetched; `has_older`: an earlier generation could answer."""
         return self.follower.awaited(tenant, has_older) if self.follower else None
 
     def measure(self) -> None:
-        """Set the metrics of what is now: circuit breakers, rows of telemetry."""
+        """Set the metrics of the present state: circuit breakers, rows of telemetry."""
         for tenant, pipeline in self.pipelines.items():
             if state := pipeline.phases.state():
                 self.metrics.set_phase(tenant, state.in_force if pipeline.phases.settings.enabled else 0)
@@ -223,7 +223,7 @@ def caller_of(request: HttpRequest, tenant: str | None = None) -> Principal:
 
 
 def admit(request: HttpRequest) -> None:
-    """Let nobody in who may not ask of any tenant."""
+    """Refuse callers without access to any tenant."""
     service_of(request).authenticator.identify(seen_of(request, None))
 
 
@@ -237,7 +237,7 @@ async def recognize(request: HttpRequest, reading: Callable[[str | None], str | 
 
 
 def seen_of(request: HttpRequest, tenant: str | None) -> Request:
-    """Return what authentication looks at."""
+    """Return the parts of a request that matter to authentication."""
     headers = request.headers
     return Request(
         client=request.client.host if request.client else None,
@@ -264,18 +264,18 @@ def session_of(request: HttpRequest) -> Session | None:
 
 
 def shown_token(request: HttpRequest) -> str:
-    """Return what is shown as a token; empty where nothing is."""
+    """Return the presented token; empty without one."""
     shown = request.headers.get("authorization")
     return bearer_token(as_bearer(shown)) or shown or ""
 
 
 def token_of(request: HttpRequest) -> str:
-    """Return a digest of what is shown as a token; empty where nothing is."""
+    """Return a digest of the presented token; empty without one."""
     return token_digest(token) if (token := shown_token(request)) else ""
 
 
 def counted_as(request: HttpRequest) -> str:
-    """Return what a caller is counted by: the token, whether it is shown or was signed in with, or the user."""
+    """Return the key for counting a caller: the token, presented or signed in with, or the user."""
     recognized = getattr(request.state, "recognized", None)
     if isinstance(recognized, Identity):
         return recognized.counted_as

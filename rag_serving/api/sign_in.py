@@ -108,9 +108,9 @@ async def callback(request: HttpRequest, service: CurrentService) -> Response:
 
 
 def own_path(request: HttpRequest, path: str) -> str:
-    """Return the path of a page of ours, with what follows `?`; the start page for anything that is none.
+    r"""Return the path of a page of ours, with its query; the start page for anything else.
 
-    What leads elsewhere in some browser (`//host`, `/\\host`, a scheme, a tab in between) is none.
+    A path that leads elsewhere in some browser (`//host`, `/\host`, a scheme, a tab in between) is none.
     """
     try:
         parts = urlsplit(path)
@@ -137,7 +137,7 @@ def _report(provider: Provider, line: str) -> None:
 
 
 def _flow(request: HttpRequest, service: Service, provider: Provider) -> dict[str, str] | None:
-    """Return what this browser began; None where it did not begin the sign-in that it comes back from."""
+    """Return the state of this browser's sign-in; None if it began none."""
     sealed = cookie_of(request, service.config.serving, FLOW)
     flow = service.authenticator.sessions.read_flow(sealed) if sealed else None
     state = _only(request, "state")
@@ -147,7 +147,7 @@ def _flow(request: HttpRequest, service: Service, provider: Provider) -> dict[st
 
 
 def _only(request: HttpRequest, name: str) -> str | None:
-    """Return a parameter of the query; None where it is missing or there are several."""
+    """Return a parameter of the query; None if it is missing or there are several."""
     values = request.query_params.getlist(name)
     return values[0] if len(values) == 1 else None
 

@@ -77,5 +77,5 @@ def read_tokens(config: Config) -> Mapping[str, TokenHolder]:
 
 
 def token_digest(token: str) -> str:
-    """Return what a token is known by, and its holder counted by."""
+    """Return the key of a token, under which its holder is counted."""
     return hmac.new(b"citelock", token.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()

@@ -38,7 +38,7 @@ class Slots:
     """The streams that a configuration allows a caller beside those that are under way."""
 
     def __init__(self, taken: ActiveStreams, serving: Serving, caller: str) -> None:
-        """`caller` without a name: one of those whose number is not limited apart (loopback)."""
+        """`caller` without a name: not limited individually (loopback)."""
         self._taken, self._serving, self._caller = taken, serving, caller
 
     def take(self) -> RequestError | None:
@@ -55,7 +55,7 @@ class Slots:
         return None
 
     def ended_twice(self) -> Callable[[], None]:
-        """Return what gives the slot back when it is called for the second time: by the response, and by the thread."""
+        """Return a function whose second call frees the slot: by the response, and by the thread."""
         left = [None, None]
 
         def ended() -> None:

@@ -41,7 +41,7 @@ def status_of(pipeline: Pipeline, behind: str | None = None, now: datetime | Non
 
     Args:
         pipeline: the tenant's.
-        behind: why this machine does not have what was published last; None where it has.
+        behind: why this machine lacks the last publication; None if it has it.
         now: the present moment.
     """
     moment, config = now or datetime.now(UTC), pipeline.config
@@ -67,8 +67,8 @@ def status_of(pipeline: Pipeline, behind: str | None = None, now: datetime | Non
 
 
 def _phase(pipeline: Pipeline) -> dict[str, Any]:
-    """Return which phase of retrieval is configured and which is in force in this process, why and since when, and what
-    the questions of its window show."""
+    """Return the configured retrieval phase and the one in force in this process, with reason, start, and the figures
+    of its window."""
     settings, state, chosen = pipeline.phases.settings, pipeline.phases.state(), pipeline.phases.chosen
     configured = pipeline.phases.configured
     told: dict[str, Any] = {
@@ -103,7 +103,7 @@ def _why_off(is_configured: bool) -> str:
 def _published(
     pipeline: Pipeline, store: Store
 ) -> tuple[dict[str, Any] | None, Mapping[str, DatedPages], tuple[str, ...]]:
-    """Return the generation that answers, what it has of each source, and what of it does not work."""
+    """Return the generation that answers, its part of each source, and its faults."""
     stale: list[str] = []
     try:
         with pipeline.published.acquire(lambda: stale.append("a newer generation cannot be opened yet")) as held:
@@ -119,7 +119,7 @@ def _published(
 
 
 def published_at(store: Store, tenant: str, generation_id: str) -> str | None:
-    """Return when a generation was first published, ISO 8601; None where the record is lost."""
+    """Return when a generation was first published, ISO 8601; None if the record is lost."""
     try:
         return store.publication(tenant).history.get(generation_id)
     except StoreError:
@@ -181,9 +181,9 @@ def _model(provider: str | None, model: str | None) -> str | None:
 def status_series(
     pipeline: Pipeline, jobs: JobSeries, is_followed: bool | None = None, now: datetime | None = None
 ) -> bytes:
-    """Return the series in Prometheus' text format. Nothing is waited for but a database, and that for a bounded time.
+    """Return the series in Prometheus' text format. Only a database is waited for, and for a bounded time.
 
-    `is_followed`: whether this machine has what was published last in an object store; None where there is none.
+    `is_followed`: whether this machine has the last publication of an object store; None without a store.
     """
     registry, config, tenant = CollectorRegistry(), pipeline.config, pipeline.tenant
     _add_generation(registry, pipeline)
@@ -227,7 +227,7 @@ def _add_sources(registry: CollectorRegistry, config: Config, tenant: str, now: 
 
 
 def _parts(pipeline: Pipeline, jobs: JobSeries) -> dict[str, bool | None]:
-    """Return whether each part answers; None where it is not configured."""
+    """Return whether each part answers; None if it is not configured."""
     config, reads = pipeline.config, pipeline.published.is_source_up()
     on_disk = config.index.kind == "disk"
     return {
@@ -238,8 +238,7 @@ def _parts(pipeline: Pipeline, jobs: JobSeries) -> dict[str, bool | None]:
 
 
 def _free_ratio(config: Config) -> float | None:
-    """Return the free share of the home's disk. In steps of 0.01: what other tenants write is not to be read from
-    it."""
+    """Return the free share of the home's disk, in steps of 0.01, so that it does not reveal other tenants' writes."""
     try:
         usage = shutil.disk_usage(config.home)
     except OSError:

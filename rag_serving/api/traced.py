@@ -51,6 +51,6 @@ class Traced:
 
 
 def trace_of_request(request: Request) -> str | None:
-    """Return the id of the trace of a request; None where it has none."""
+    """Return the id of the trace of a request; None if it has none."""
     found = request.scope.get(_KEY)
     return found if isinstance(found, str) else None

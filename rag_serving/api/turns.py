@@ -52,7 +52,8 @@ class Turns:
         self._waiting: dict[str, OrderedDict[str, _Line]] = {}
 
     async def take(self, tenant: str, caller: str, at_once: int) -> Callable[[], None] | None:
-        """Wait for a turn. Return what ends it, or None where it did not come; an `at_once` of 0 is no limit."""
+        """Wait for a turn. Return the function that ends it, or None if it did not come; an `at_once` of 0 is no
+        limit."""
         if not at_once or self._under_way[tenant] < at_once:
             self._under_way[tenant] += 1
         elif not await self._is_called(tenant, caller):
@@ -74,7 +75,7 @@ class Turns:
         return sum(map(len, self._waiting.get(tenant, {}).values()))
 
     async def _is_called(self, tenant: str, caller: str) -> bool:
-        """Wait in the caller's line; who is called takes over the turn of the one that ended."""
+        """Wait in the caller's line; a called waiter takes over the turn of the one that ended."""
         line = self._waiting.setdefault(tenant, OrderedDict()).setdefault(caller, deque())
         if len(line) >= MOST_WAITING:
             return False
@@ -154,7 +155,7 @@ class InTurn:
 
 
 def hold(scope: Scope, end: Callable[[], None]) -> None:
-    """Note in a request what ends its turn."""
+    """Attach to a request the function that ends its turn."""
     scope.setdefault("state", {})[_STATE] = end
 
 

@@ -93,7 +93,7 @@ class Uploads:
         self._under_way[caller] += 1
 
     async def _received(self, request: HttpRequest, receive: Receive, spools: list[Spool]) -> Received | None:
-        """Return what came; None where the client left.
+        """Return the received parts; None if the client left.
 
         Raises:
             RequestError: the caller may not, or the body is not taken.
@@ -154,7 +154,7 @@ def check_length(request: HttpRequest, most: int) -> None:
 
 
 async def _read_body(receive: Receive, form: FileForm, spool: Spool, check: Callable[[], None]) -> bool:
-    """Read a whole body into form and spool. Return False where the client left.
+    """Read a whole body into form and spool. Return False if the client left.
 
     Raises:
         RequestError: it is past a bound, or comes too slowly.
@@ -202,7 +202,7 @@ def _without_body(scope: Scope, received: Received) -> Scope:
 
 
 def _replayed(receive: Receive) -> Receive:
-    """Return an empty body, then whatever the client does afterwards."""
+    """Return an empty body, then the client's later messages."""
     unread: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
 
     async def replay() -> Message:

@@ -49,13 +49,13 @@ class RequestError(Exception):
 
 
 def bearer_token(authorization: str | None) -> str:
-    """Return the token of an `Authorization` header; empty where it has none."""
+    """Return the token of an `Authorization` header; empty if it has none."""
     scheme, token = get_authorization_scheme_param(authorization)
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def first_fault(errors: Sequence[Any], skip: int = 0) -> str:
-    """Return where the first error of a validation is, without so many parts of its path, and what it says."""
+    """Return the location of the first validation error, without so many parts of its path, and its message."""
     where = ".".join(str(part) for part in errors[0]["loc"][skip:] if part != "body")
     return f"{where}: {errors[0]['msg']}" if where else str(errors[0]["msg"])
 
@@ -83,7 +83,7 @@ def openai_error(status: int, code: str, message: str, param: str | None = None)
 def error_response(path: str, error: RequestError) -> JSONResponse:
     """Return an error in the shape that clients of a path read, with the headers that belong to it.
 
-    What a message repeats of a request is cut, and never keeps the error from being sent.
+    Parts of a request in a message are cut, and never prevent the error from being sent.
     """
     message, param = _sendable(str(error)), _sendable(error.param) if error.param else error.param
     headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
@@ -105,8 +105,8 @@ def _sendable(text: str) -> str:
 async def refuse_body(error: RequestError, scope: Scope, receive: Receive, send: Send) -> None:
     """Refuse a request whose body was not read to its end, and close its connection.
 
-    What still comes within LINGER_S is dropped: closing at once would reset the connection, and a client or proxy that
-    is still sending would meet that in place of the refusal (nginx: 502).
+    Data that arrives within LINGER_S is dropped: closing at once would reset the connection, and a client or proxy that
+    is still sending would get that in place of the refusal (nginx: 502).
     """
     response = error_response(scope["path"], error)
     response.headers["Connection"] = "close"
@@ -147,7 +147,7 @@ class BodyLimit:
         await self._app(scope, replay, send)
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
-        """Return the body, or None where the client left.
+        """Return the body, or None if the client left.
 
         Raises:
             RequestError: it is too long, comes too slowly, or has two lengths.
@@ -175,6 +175,6 @@ class BodyLimit:
 
 
 def _declared(scope: Scope) -> int:
-    """Return the length that a body is said to have; 0 where it is not said."""
+    """Return the length that a body is said to have; 0 if it is not said."""
     value = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     return int(value[:19]) if value.isdigit() else 0

@@ -52,7 +52,7 @@ def array_of(data: memoryview) -> NDArray[Any]:
 
 
 def _header_of(data: memoryview) -> _Header:
-    """Return what the header of an `.npy` file says.
+    """Return the contents of an `.npy` file's header.
 
     Raises:
         ValueError: there is none, or it is of another version, too long, or no literal that NumPy writes.

@@ -69,7 +69,7 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def reader(column: pa.Array | pa.ChunkedArray) -> Read:
-    """Return what reads rows of a column, the same as `column.take(rows).to_pylist()`."""
+    """Return a function that reads rows of a column, the same as `column.take(rows).to_pylist()`."""
     if isinstance(column, pa.ChunkedArray):
         return _chunks(column)
     kind = column.type
@@ -130,7 +130,7 @@ def _view(buffer: pa.Buffer, kind: pa.DataType, start: int, count: int) -> memor
 
 
 def combine_chunks(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece, copied only where it is in several."""
+    """Return a column in one piece, copied only if it is in several."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 

@@ -37,7 +37,7 @@ class Hasher(Protocol):
 
 
 class MappedContent(NamedTuple):
-    """The bytes of one file. `stamp`: what the file was when it was mapped, None where its bytes are in memory."""
+    """The bytes of one file. `stamp`: what the file was when it was mapped, None if its bytes are in memory."""
 
     data: memoryview
     stamp: Stamp | None = None
@@ -101,7 +101,7 @@ class FileComparison:
             raise StoreError(f"{error}; {mend(self._tenant)}") from None
 
     def _read(self, name: str, stamp: Stamp) -> MappedContent:
-        """Return the content of a file that has this stamp, compared with its digest; empty where it is not wanted."""
+        """Return the content of a file that has this stamp, compared with its digest; empty if it is not wanted."""
         path, key, digest = self._folder / name, f"{self._where}/{name}", self._files[name].sha256
         hasher = None if self._known.holds(key, stamp, digest) else sha256()
         if not hasher and name not in self._wanted:
@@ -144,7 +144,7 @@ def _copied(file: BufferedReader, size: int, hasher: Hasher | None) -> memoryvie
 
 
 def mapped(file: BinaryIO) -> memoryview:
-    """Return the bytes of an open file, memory-mapped: what is not looked at is not read."""
+    """Return the bytes of an open file, memory-mapped: unused parts are not read."""
     if not os.fstat(file.fileno()).st_size:
         return memoryview(b"")  # cannot be mapped
     return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

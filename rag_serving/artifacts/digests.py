@@ -45,7 +45,7 @@ class Stamp(NamedTuple):
 
 
 def stamp_of(path: Path | str) -> Stamp | None:
-    """Return the stamp of a regular file, None where there is none."""
+    """Return the stamp of a regular file, None if there is none."""
     try:
         status = os.lstat(path)
     except OSError:
@@ -107,7 +107,7 @@ class KnownDigests:
             self._news = True
 
     def save(self) -> None:
-        """Write down what is new; a home that cannot be written is compared again by the next process."""
+        """Write down new entries; an unwritable home is compared again by the next process."""
         if not self._news:
             return
         with _lock:
@@ -120,7 +120,7 @@ class KnownDigests:
             return
 
     def _saved(self) -> _Entries:
-        """Return what another process wrote down; nothing where it is damaged or of another installation."""
+        """Return another process's entries; nothing if the file is damaged or of another installation."""
         try:
             content = read_json(self._path)
             if not hmac.compare_digest(self._signature(content["files"]), str(content["signature"])):

@@ -57,7 +57,7 @@ class Spool:
 
     @property
     def sha256(self) -> str:
-        """The digest of what was written so far, in hexadecimal."""
+        """The digest of the bytes written so far, in hexadecimal."""
         return self._hasher.hexdigest()
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class DocumentFiles:
         return Spool(self.folder / "incoming")
 
     def keep(self, spool: Spool) -> None:
-        """Give what was received its final name, safely on the disk; bytes that are there already stay."""
+        """Give the received file its final name, safely on the disk; an existing one stays."""
         spool.close()
         target = self.content_path(spool.sha256)
         if target.is_file() and target.stat().st_size == spool.size:
@@ -111,7 +111,7 @@ class DocumentFiles:
         (self._folder_of_documents / f"{_checked(name)}.json").unlink(missing_ok=True)
 
     def read_documents(self, parse: Callable[[Any], Any]) -> dict[str, Any]:
-        """Return the records of all documents by name; what did not change since it was read last is not read again.
+        """Return the records of all documents by name; unchanged ones are not read again.
 
         A record that cannot be read, or for which `parse` gives None, is left out: one damaged file hides one document.
         `parse` has to be the same function each time.
@@ -133,7 +133,7 @@ class DocumentFiles:
         write_json(self._states_path, states)
 
     def read_states(self) -> dict[str, Any]:
-        """Return how far the build is; of nothing where that cannot be read."""
+        """Return how far the build is; of nothing if that cannot be read."""
         known = self._states
         try:
             stamp = _stamp(self._states_path.stat())
@@ -144,16 +144,16 @@ class DocumentFiles:
         return dict(known[1]) if isinstance(known[1], dict) else {}
 
     def stamp(self) -> tuple[int, ...]:
-        """Return what changes whenever a record or the states are written: a look at a folder and a file."""
+        """Return a value that changes whenever a record or the states are written: a `stat` of a folder and a file."""
         return (*self.records_stamp(), *_times(self._states_path))
 
     def records_stamp(self) -> tuple[int, ...]:
-        """Return what changes whenever a record is written or removed."""
+        """Return a value that changes whenever a record is written or removed."""
         return _times(self._folder_of_documents)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the lock of those who write records of documents; a killed holder loses it."""
+        """Hold the lock of writers of document records; a killed holder loses it."""
         from filelock import FileLock  # a process that only reads locks nothing
 
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -161,7 +161,7 @@ class DocumentFiles:
             yield
 
     def sweep(self, wanted: Collection[str], now: float | None = None) -> int:
-        """Remove bytes that no record names, and what was never received whole. Return how many; under the lock."""
+        """Remove bytes that no record names, and incomplete uploads. Return how many; under the lock."""
         doomed = [path for path in _files(self.folder / "contents") if path.name not in wanted]
         before = (time.time() if now is None else now) - ABANDONED_S
         for path in _files(self.folder / "incoming"):

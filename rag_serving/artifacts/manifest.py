@@ -119,7 +119,7 @@ class Manifest(Record):
 
 
 def id_of(manifest: Manifest) -> str:
-    """Return the id that belongs to what a manifest says: another than its own where it was altered."""
+    """Return the id for a manifest's contents: it differs from its own if it was altered."""
     return _digest(manifest.model_dump(mode="json", include=set(IDENTITY)))[:16]
 
 

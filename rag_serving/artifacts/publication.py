@@ -54,7 +54,7 @@ def record_of(publication: Publication, home: Path, tenant: str) -> dict[str, An
 
 
 def publication_of(record: object, home: Path, tenant: str) -> Publication:
-    """Return what a record says.
+    """Return the publication in a record.
 
     Raises:
         PublicationError: it is not signed, was altered, or is another tenant's.

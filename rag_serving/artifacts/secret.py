@@ -41,7 +41,7 @@ def derived_key(home: Path, purpose: str) -> bytes:
 
 
 def has_secret(home: Path) -> bool:
-    """Return whether there is a secret already: who only compares must not make one."""
+    """Return whether there is a secret already: a mere comparison must not create one."""
     return bool(os.environ.get(SECRET_ENV)) or (home / FILE).exists()
 
 
@@ -66,7 +66,7 @@ def _secret(home: Path) -> bytes:
 
 
 def _refuse_lost(home: Path) -> None:
-    """Raise SecretError where a home must have had a secret."""
+    """Raise SecretError if a home must have had a secret."""
     manifests = home.glob("tenants/*/generations/*/manifest.json")
     had_one = any(b'"signature"' in path.read_bytes() for path in manifests)
     if had_one and not (home / FILE).exists():  # another process may just have made one

@@ -54,7 +54,7 @@ class Seal:
     """Short signatures of a cache's entries: who cannot make one cannot put an entry there unnoticed."""
 
     def __init__(self, home: Path, purpose: str) -> None:
-        """Raises SecretError where the installation's secret cannot be used."""
+        """Raises SecretError if the installation's secret cannot be used."""
         self._key = derived_key(home, purpose)
 
     def of(self, *parts: bytes) -> bytes:

@@ -79,11 +79,11 @@ class Store:
         return self.tenant(tenant) / "current"
 
     def current(self, tenant: str) -> str | None:
-        """Return the published generation's id, or None where nothing was published yet."""
+        """Return the published generation's id, or None if nothing was published yet."""
         return read_pointer(self.pointer(tenant))
 
     def publication(self, tenant: str) -> Publication:
-        """Return what is published, and was, as this installation signed it.
+        """Return the publication, present and past, as signed by this installation.
 
         Raises:
             StoreError: there is no record, or it is not authentic.
@@ -99,7 +99,7 @@ class Store:
         return self.tenant(tenant) / publication.FILE
 
     def point_current(self, tenant: str, generation_id: str) -> None:
-        """Publish (or roll back to) a complete generation: the record first, which is what counts, then the pointer."""
+        """Publish (or roll back to) a complete generation: first the record, which decides, then the pointer."""
         if not (self.generation(tenant, generation_id) / "manifest.json").is_file():
             raise StoreError(
                 f"generation {generation_id!r} of tenant {tenant!r} does not exist or is not complete; "
@@ -185,7 +185,7 @@ def write_mapped(path: Path, table: pa.Table, schema: TableSchema) -> None:
 
 
 def map_table(path: Path, schema: TableSchema) -> pa.Table:
-    """Return a table of this schema's version that `write_mapped` wrote; what is not looked at is not read.
+    """Return a table of this schema's version written by `write_mapped`; unused parts are not read.
 
     Raises:
         StoreError: the file is missing, truncated, or of another version.
@@ -312,7 +312,7 @@ def commit_folder(folder: Path, target: Path) -> None:
 
 
 def move_file(file: Path, target: Path) -> None:
-    """Give a finished file its final name, in place of what had it, in one rename."""
+    """Give a finished file its final name, replacing any other, in one rename."""
     _sync(file)
     target.parent.mkdir(parents=True, exist_ok=True)
     file.replace(target)
@@ -332,8 +332,8 @@ def remove_folder(folder: Path) -> None:
 def _replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary file beside `path` that takes its name when the block ends well.
 
-    The process's umask says who may read it, so that another account can serve what this one builds; `mkstemp` would
-    let nobody else. What nobody else may read (`keys`, the telemetry's file) is not written here.
+    Its permissions follow the process's umask, so that another account can serve this one's builds; `mkstemp` would let
+    nobody else read it. Private files (`keys`, the telemetry's file) are not written here.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".{path.name}-{secrets.token_hex(8)}"

@@ -26,7 +26,7 @@ def write_sync_time(store: Store, source: str, moment: datetime) -> None:
 
 
 def read_sync_time(store: Store, source: str) -> datetime | None:
-    """Return when a source was last synced; None where nobody knows, or the file is not one that was signed here."""
+    """Return when a source was last synced; None if nobody knows, or the file is not one that was signed here."""
     try:
         moment = datetime.fromisoformat(str(read_signed(store, _path(store, source)).get(_FIELD)))
     except (StoreError, ValueError):

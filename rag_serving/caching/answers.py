@@ -78,14 +78,14 @@ class BoundedEntries(Generic[Key, Value]):
         return ((key, value) for key, (value, _) in self._entries.items())
 
     def get(self, key: Key) -> Value | None:
-        """Return a value, which counts as used now; None where there is none."""
+        """Return a value, which counts as used now; None if there is none."""
         if key not in self._entries:
             return None
         self._entries.move_to_end(key)
         return self._entries[key][0]
 
     def put(self, key: Key, value: Value, size: int) -> bool:
-        """Keep a value in place of the one of the same key; return False where it is larger than all may be."""
+        """Keep a value in place of the one of the same key; return False if it is larger than all may be."""
         if size > self._most_bytes or not self._most:
             return False
         self.drop(key)
@@ -296,7 +296,7 @@ class KeptAnswers:
             self._kept.put((asking.key, source.classes), kept, size_of(kept.answer))
 
     def get(self, asking: Asking, published: str, may_read: MayRead) -> Answer | None:
-        """Return the newest answer that may be shown, which says how old it is; None where there is none.
+        """Return the newest answer that may be shown, which says how old it is; None if there is none.
 
         `published`: the id of the generation that is published now.
         """
@@ -448,9 +448,8 @@ _ENDS_LIKE_ONE = re.compile(r"(?:ss|us|is|as|os|ics)\Z")
 
 
 def signature_of(question: str) -> tuple[str, ...] | None:
-    """Return what must be equal for two questions to have one answer; None where nothing but the same text may have
-    it: one with operators (`space:OPS`, "quoted words"), without words, or longer than `LONGEST`.
-    """
+    """Return the parts that must be equal for two questions to have one answer; None if only identical text may share
+    one: with operators (`space:OPS`, "quoted words"), without words, or longer than `LONGEST`."""
     if len(question) > LONGEST:
         return None
     signs = read_signs(question)
@@ -496,12 +495,12 @@ def _canonical(text: str, is_steps: bool) -> Iterator[str]:
 
 
 def _is_sign(text: str, at: int) -> bool:
-    """Return whether a dot or a hyphen belongs to what follows: `-5`, `.NET`."""
+    """Return whether a dot or a hyphen belongs to the next word: `-5`, `.NET`."""
     return text[at] in ".-" and text[at + 1 : at + 2].isalnum() and not text[max(0, at - 1) : at].strip()
 
 
 def _form(word: str, is_case_told: bool) -> str:
-    """Return the one form of a word, empty where it does not count; `is_case_told`: its capital letter says
+    """Return the one form of a word, empty if it does not count; `is_case_told`: its capital letter says
     something."""
     lower = word.lower()
     is_name = is_case_told and word[0].isupper() and lower != "i"

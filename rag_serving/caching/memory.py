@@ -189,7 +189,7 @@ class EarlierAnswers:
         return all((classes := known.get(page)) and all(satisfies(principal, one) for one in classes) for page in pages)
 
     def _classes_of(self, generation_id: str) -> Mapping[str, frozenset[str]] | None:
-        """Return the reader classes of every page; None where they are not known."""
+        """Return the reader classes of every page; None if they are not known."""
         with self._lock:
             if self._last is None or self._last[0] != generation_id:
                 try:
@@ -201,7 +201,7 @@ class EarlierAnswers:
 
 
 def _asking(request: QuestionRequest) -> Asking:
-    """Return a question with all that its answer depends on, whatever else a request comes to have."""
+    """Return a question with all inputs of its answer."""
     scope = {name: value for name, value in vars(request).items() if name not in _NOT_ASKED and value}
     return Asking(request.principal, request.text, scope)
 
@@ -248,7 +248,7 @@ class Memory:
             self.earlier.kept.clear()
 
     def close(self) -> None:
-        """Drop all of it and close what is open."""
+        """Drop everything and close open resources."""
         self.clear()
         self._marks.close()
 
@@ -271,7 +271,7 @@ _log = logging.getLogger(__name__)
 
 
 def mark_forgotten(config: Config, tenant: str) -> None:
-    """Tell the servers that run to drop what they keep of a tenant in memory.
+    """Have running servers drop a tenant's data from memory.
 
     Raises:
         TelemetryError: the database of `telemetry.url` cannot be written.

@@ -49,9 +49,9 @@ def command(
     \b
     citelock add Handbook.pdf --readers group:staff --build
 
-    The same file again costs nothing. A file that is not taken is told, and the others are put in.
-    With --replace a document gets a new version; its id is what `citelock add` printed, and its readers stay unless
-    --readers says others.
+    The same file again costs nothing. Files that are not accepted are listed, and the others are stored. With --replace
+    the document with this id, as `citelock add` printed it, gets a new version; its readers stay unless --readers is
+    given.
     """
     from rag_serving.documents.kinds import KindError
     from rag_serving.hooks import AuditUnavailableError, BudgetError, BudgetsAwayError, counted, open_budgets

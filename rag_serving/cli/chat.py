@@ -53,18 +53,17 @@ def command(
     group: Groups = None,
     space: Annotated[list[str] | None, typer.Option("--space", help="Only pages of this space; repeatable.")] = None,
 ) -> None:
-    """Ask in a conversation: a question may lean on those before it.
+    """Ask in a conversation: a question may depend on those before it.
 
     \b
     citelock chat
     citelock chat --user ann --group finance
     printf 'How do I roll back a release?\\nwhy?\\n' | citelock chat
 
-    “and for contractors?”, “what about Busan?”, “why?”, “show me the steps” take what they leave out from the questions
-    before; how a question was read stands below it. Where an answer asks back, a number, “yes”, “the second one” or the
-    name picks an option. /sources, /explain, /new, /help and /quit are commands; Ctrl-C cancels a question, Ctrl-D
-    leaves. Nothing of the conversation is kept but the receipts of its answers. Without a terminal each line is a
-    question.
+    “and for contractors?”, “what about Busan?”, “why?”, “show me the steps” are completed from the questions before;
+    the reading is shown below. If an answer asks back, a number, “yes”, “the second one” or the name picks an option.
+    /sources, /explain, /new, /help and /quit are commands; Ctrl-C cancels a question, Ctrl-D leaves. Only the receipts
+    of the answers are stored. Without a terminal each line is a question.
     """
     from rag_serving.query.filters import parse_filters
 
@@ -147,7 +146,7 @@ class Chat:
         tell_flags(answer.flags)
 
     def _not_offered(self, text: str) -> str | None:
-        """Return what is said to a bare digit that picks nothing; None where it picks an option, or is none."""
+        """Return what is said to a bare digit that picks nothing; None if it picks an option, or is none."""
         if len(text) != 1 or text not in "123456789" or self._option(text):
             return None
         options = self.last.clarification.options if self.last and self.last.clarification else ()
@@ -173,8 +172,8 @@ class Chat:
 def asked(
     pipeline: Pipeline, principal: Principal, question: str, filters: Filters | None, conversation: Conversation
 ) -> Answer | None:
-    """Return the answer to a question; None where Ctrl-C cancelled it, and where a budget is spent or it cannot be
-    logged, which is told."""
+    """Return the answer to a question; None if Ctrl-C cancelled it, or, with a message, if a budget is spent or it
+    cannot be logged."""
     from rag_serving.deadline import Deadline, StoppedError, run_in_thread, within
     from rag_serving.hooks import AuditUnavailableError, BudgetError, BudgetsAwayError
 

@@ -47,7 +47,7 @@ def command(
     label: Labels = None,
     title: Title = None,
 ) -> None:
-    """Check a text against the pages: what stands there word for word, and where they say otherwise.
+    """Check a text against the pages: claims that are there word for word, and pages that say otherwise.
 
     \b
     citelock check README.md

@@ -30,7 +30,7 @@ def command(
     tenant: Tenant = None,
     user: Annotated[str | None, typer.Option("--user", help="Who says so; only a keyed hash is kept.")] = None,
 ) -> None:
-    """Say what an answer was: helpful, not_helpful, wrong_citation, or missing what the pages do tell.
+    """Rate an answer: helpful, not_helpful, wrong_citation, or missing, if the pages have the answer.
 
     \b
     citelock feedback 1f0c… helpful

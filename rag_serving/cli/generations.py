@@ -144,7 +144,7 @@ def verify_command(
     citelock generations verify
     citelock generations verify --json | jq '.damage[].part'
 
-    Exit code 1 where something is damaged, with a line for each part. Nothing is changed; `citelock generations repair`
+    Exit code 1 if something is damaged, with a line for each part. Nothing is changed; `citelock generations repair`
     restores what can be.
     """
     from rag_serving.indexes.integrity import find_damage

@@ -69,7 +69,7 @@ def _version(wanted: bool) -> None:
 def options(
     _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
-    """Nothing is done before a command."""
+    """Do nothing before a command."""
 
 
 @app.command()
@@ -258,8 +258,7 @@ def receipt_verify(
     citelock receipt verify 3f9c2a71d05e4b8896aa10c47d2be6f3 --json | jq .changes
 
     Checked are the signature, the text of every passage, the quotes at their offsets and on their pages, the digests of
-    the files that they were read from, and every verdict. Beside that it tells what has changed on the published pages
-    since; a receipt holds whatever changed.
+    their files, and every verdict. Later changes of the published pages are listed, and leave a receipt valid.
     """
     with open_pipeline(config, tenant) as pipeline:
         proof = pipeline.proof(identifier)

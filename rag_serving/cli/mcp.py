@@ -43,9 +43,9 @@ def command(
     citelock mcp --docs ./handbook             over a folder of documents
     citelock mcp --http 8090                   http://127.0.0.1:8090/mcp, for clients that connect
 
-    On standard input and output the caller is whoever --user and --group say: the process is your own. Over HTTP it is
-    `citelock serve` with serving.mcp: callers are told by serving.auth, as for the API, and --user, --group and
-    --editor mean nothing. docs/integrations.md has the configuration of Claude Desktop, Cursor and others.
+    On standard input and output --user and --group name the caller: the process is your own. Over HTTP it is `citelock
+    serve` with serving.mcp: serving.auth authenticates callers, as for the API, and --user, --group and --editor are
+    refused. docs/integrations.md has the configuration of Claude Desktop, Cursor and others.
     """
     require("mcp", "citelock mcp")
     config = config_of(docs, config)

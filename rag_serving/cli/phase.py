@@ -37,10 +37,10 @@ class TenantPhase:
     """The phase of one tenant.
 
     Attributes:
-        phase: the configured one; None where retrieval is switched off.
+        phase: the configured one; None if retrieval is switched off.
         why: what sets it: a key of the configuration, a variable of the environment, or the default.
-        canary: what is tried out on some questions; empty where nothing is.
-        answered: questions of the last hour by the phase that answered them; None where telemetry cannot say.
+        canary: what is tried out on some questions; empty if nothing is.
+        answered: questions of the last hour by the phase that answered them; None if telemetry cannot say.
     """
 
     tenant: str
@@ -84,15 +84,15 @@ class TenantPhase:
 
 
 def command(config: ConfigPath = None, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """Show the phase of retrieval that each tenant's questions are asked in, why, and which phases answered.
+    """Show the retrieval phase of each tenant, its reason, and the phases that answered.
 
     \b
     citelock phase
     citelock phase --tenant acme --json | jq .[0].answered_last_hour
 
-    A server that runs may have left the phase for a while: `GET /v1/status` says what is in force there, and why. To
-    change it set `retrieval.phase`, `retrieval.enabled`, or the same under `tenants.NAME.retrieval`; a running server
-    follows the file.
+    A running server may be in another phase for a while: `GET /v1/status` has it, with the reason. To change it set
+    `retrieval.phase`, `retrieval.enabled`, or the same under `tenants.NAME.retrieval`; a running server follows the
+    file.
     """
     settings = load_config(config)
     names = [chosen_tenant(settings, tenant)] if tenant else sorted(settings.tenants)

@@ -37,7 +37,7 @@ _CLEAR = "\r\x1b[2K"
 
 @contextmanager
 def shown() -> Iterator[Listen | None]:
-    """Yield a listener that keeps a line of standard error up to date, and clears it; None where that is no
+    """Yield a listener that keeps a line of standard error up to date, and clears it; None if that is no
     terminal."""
     if not sys.stderr.isatty():
         yield None

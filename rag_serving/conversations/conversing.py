@@ -110,7 +110,7 @@ def _asking_again(ask: Ask) -> AskAgain:
 
 
 def _found(answer: Answer, lock: Lock) -> FoundAgain:
-    """Return what an earlier question came to: its options, and its pages, those that are cited first."""
+    """Return the result of an earlier question: its options, and its pages, cited ones first."""
     chunks = [each.chunk for each in lock.passages]
     cited = {each.page_id for each in answer.citations}
     chunks.sort(key=lambda chunk: chunk.page_id not in cited)
@@ -144,7 +144,7 @@ class Rewriter:
         self._open_model = open_model or _opened
 
     def rewritten(self, question: str, turns: Sequence[ConversationTurn]) -> str | None:
-        """Return the question completed by the model; None where none is configured, or it wrote nothing of use.
+        """Return the question completed by the model; None if none is configured, or it wrote nothing of use.
 
         Raises:
             RewriteError: the model does not answer.
@@ -171,7 +171,7 @@ class Rewriter:
 
 
 def prompt(question: str, turns: Sequence[ConversationTurn], fence: Fence) -> list[PromptMessage]:
-    """Return what the model reads: earlier questions and the beginnings of their answers, then the question."""
+    """Return the prompt: earlier questions and the beginnings of their answers, then the question."""
     parts = []
     for number, turn in enumerate(turns, start=1):
         parts.append(fence.around("before", neutralized(turn.question)[0], number))
@@ -182,7 +182,7 @@ def prompt(question: str, turns: Sequence[ConversationTurn], fence: Fence) -> li
 
 
 def accepted(written: str, question: str, turns: Sequence[ConversationTurn]) -> str | None:
-    """Return what a model wrote where it is the question completed by words of the conversation, else None."""
+    """Return a model's text if it is the question completed by words of the conversation, else None."""
     text = " ".join(written.split()).strip(_QUOTES)
     if not re.search(r"\w", text) or len(text) > _LONGEST_CHARS or text == question or is_order(text):
         return None

@@ -93,7 +93,7 @@ class _Subject:
 def read_in(
     conversation: Conversation, question: str, filters: Filters | None, ask_again: AskAgain, rewrite: Rewrite
 ) -> Reading:
-    """Return what a question means after the turns of a conversation."""
+    """Return the meaning of a question after the turns of a conversation."""
     turns = [turn for turn in conversation.last_turns if not is_order(turn.question)]
     subject = _Subject()
     for turn in turns:
@@ -144,7 +144,7 @@ def _likelier(texts: Sequence[str | None], filters: Filters | None, ask_again: A
 
 
 def _after(subject: _Subject, turn: ConversationTurn, ask_again: AskAgain) -> _Subject:
-    """Return what the next question may lean on, after one more turn."""
+    """Return the subject for the next question, after one more turn."""
     filters = turn.filters or subject.filters
     if option := _picked(turn.question, subject, ask_again):
         base = last = latest = option.query or option.label
@@ -158,7 +158,7 @@ def _after(subject: _Subject, turn: ConversationTurn, ask_again: AskAgain) -> _S
 
 
 def _picked(text: str, subject: _Subject, ask_again: AskAgain) -> ClarificationOption | None:
-    """Return the option of the turn before that a text names; None where it names none."""
+    """Return the option of the turn before that a text names; None if it names none."""
     if not (subject.latest and subject.may_offer) or not (is_pick(text) or may_pick(text, subject.answer)):
         return None
     return picked(text, ask_again(subject.latest, subject.filters).options)
@@ -221,7 +221,7 @@ def may_pick(text: str, answer: str) -> bool:
 
 
 def picked(text: str, options: Sequence[ClarificationOption]) -> ClarificationOption | None:
-    """Return the option that a text names by `yes`, its number or its label; None where it names none, or several."""
+    """Return the option that a text names by `yes`, its number or its label; None if it names none, or several."""
     bare = text.strip(_AROUND_PICK)[:_LONGEST_PICK]
     if not options or not bare:
         return None
@@ -332,7 +332,7 @@ _CLAUSE = re.compile(r"\b(?:and|but|or|then|when|before|after|if|so|because|unti
 
 
 def carried(text: str, before: str) -> str:
-    """Return the question that the next one may lean on: what itself leans on another goes on about the same."""
+    """Return the question that the next one may refer to: a follow-up continues the same subject."""
     if joined(text, before) or remark_of(text):
         return before
     return text
@@ -422,7 +422,7 @@ def _points_outside(said: str) -> bool:
 
 
 def _topic(before: str) -> str:
-    """Return what a question is about: itself without its question words."""
+    """Return the subject of a question: itself without its question words."""
     bare = _LEADING_QUESTION_WORDS.sub("", before, count=1)
     return " ".join(_ASKER.sub(" ", bare).split()) or before
 

@@ -147,9 +147,9 @@ class StoredTurn:
         return [(str(source["page_id"]), str(source["chunk_id"])) for source in self.sources]
 
     def may_be_told(self, may_read: bool) -> bool:
-        """Return whether the answer may be shown to who may read what it cites, or may not.
+        """Return whether the answer may be shown to a reader with, or without, access to its citations.
 
-        What rests on a text that the asker selected is the asker's own; a question back names pages that it does not
+        An answer from the asker's selected text is the asker's own; a clarifying question names pages that it does not
         cite.
         """
         if self.context is not None:
@@ -186,7 +186,7 @@ class SessionStore:
         self._expired_on: date | None = None
 
     def begin(self, principal: Principal) -> str:
-        """Return the id of a new session; the oldest of a user who has too many is deleted.
+        """Return the id of a new session; a user with too many loses the oldest.
 
         Raises:
             SessionError: the database cannot be written.
@@ -204,7 +204,7 @@ class SessionStore:
         return identifier
 
     def conversation(self, principal: Principal, identifier: str) -> Conversation | None:
-        """Return the last turns of a session of the principal's own, without answers; None where there is none.
+        """Return the last turns of a session of the principal's own, without answers; None if there is none.
 
         Raises:
             SessionError: the database cannot be read.
@@ -270,7 +270,7 @@ class SessionStore:
         return self._ask(write)
 
     def listed(self, principal: Principal) -> list[SessionLine]:
-        """Return the principal's sessions, the newest first; none of callers without a name, whose sessions only their
+        """Return the principal's sessions, the newest first; none for callers without a name, whose sessions only their
         ids open.
 
         Raises:
@@ -302,7 +302,7 @@ class SessionStore:
         ]
 
     def shown(self, principal: Principal, identifier: str) -> list[StoredTurn] | None:
-        """Return the turns of a session of the principal's own, oldest first; None where there is none.
+        """Return the turns of a session of the principal's own, oldest first; None if there is none.
 
         Raises:
             SessionError: the database cannot be read.
@@ -342,7 +342,7 @@ class SessionStore:
         self._database.close()
 
     def _rows(self, principal: Principal, identifier: str, most: int) -> list[Mapping[str, Any]] | None:
-        """Return the newest rows of a session of the principal's own, oldest first; None where there is none."""
+        """Return the newest rows of a session of the principal's own, oldest first; None if there is none."""
         owner = self._owner(principal)
 
         def read(connection: Connection) -> list[Mapping[str, Any]] | None:
@@ -364,7 +364,7 @@ class SessionStore:
         return self._ask(write)
 
     def _expire(self) -> None:
-        """Once a day, delete the tenant's sessions that are too old; what fails is tried the next day."""
+        """Once a day, delete the tenant's sessions that are too old; failures are retried the next day."""
         today = self._clock().date()
         if self._expired_on == today:
             return
@@ -373,7 +373,7 @@ class SessionStore:
             self._deleted(SESSIONS.c.tenant == self._tenant, SESSIONS.c.last_active < self._oldest())
 
     def _of(self, owner: str) -> tuple[ColumnElement[bool], ...]:
-        """Return what a session of this owner fulfils."""
+        """Return the conditions on a session of this owner."""
         mine = SESSIONS.c.tenant == self._tenant, SESSIONS.c.user_id == owner
         return (*mine, SESSIONS.c.last_active >= self._oldest())
 
@@ -390,7 +390,7 @@ class SessionStore:
             raise SessionError(str(error)) from error
 
     def _sealed(self, session: str, query: str) -> Callable[[str, str], str]:
-        """Return what gives a text of a column as it is stored: it opens only in that column of its own row."""
+        """Return a function that seals texts for storage: they open only in their own column and row."""
         if self._keeps_texts:
             return lambda _, text: text
         key = self._key()
@@ -454,7 +454,7 @@ class Remembered:
     """One question of a session, or of none."""
 
     def __init__(self, store: SessionStore | None, principal: Principal, session_id: str | None) -> None:
-        """`store`: None where no sessions are stored; `session_id`: None where the asker named none."""
+        """`store`: None if no sessions are stored; `session_id`: None if the asker named none."""
         self._store, self._principal, self._session_id = store, principal, session_id
         self._flag: str | None = None
 

@@ -41,7 +41,7 @@ class QuestionRequest:
 
     @property
     def understood(self) -> str | None:
-        """Return the question as it was completed; None where it is the one that was typed."""
+        """Return the question as it was completed; None if it is the one that was typed."""
         return self.text if self.original is not None else None
 
 
@@ -77,7 +77,7 @@ class Conversation:
 def conversation_of(messages: Iterable[tuple[str, str]]) -> Conversation:
     """Return a conversation from messages (role, text), oldest first; roles but `user` and `assistant` are left out.
 
-    What the assistant says before the first question belongs to none.
+    The assistant's text before the first question belongs to none.
     """
     turns: list[ConversationTurn] = []
     for role, text in messages:

@@ -73,13 +73,13 @@ class Window:
         self._samples.clear()
 
     def figures(self, now: float) -> Figures:
-        """Return what the samples that are not too old add up to."""
+        """Return the totals of recent samples."""
         while self._samples and self._samples[0].at < now - self._seconds:
             self._samples.popleft()
         return _figures(self._samples)
 
     def figures_of_others(self, slow_ms: float) -> Figures:
-        """Return the same without the named caller who met most of what failed or took longer than `slow_ms`."""
+        """Return the same without the named caller with most of the failures or times above `slow_ms`."""
         met = Counter(one.asker for one in self._samples if one.asker and (one.is_error or one.latency_ms > slow_ms))
         most = next((asker for asker, _ in met.most_common(1)), None)
         return _figures([one for one in self._samples if most is None or one.asker != most])
@@ -181,7 +181,7 @@ class PhaseController:
         self._probe_at: float | None = None
 
     def configure(self, phase: int) -> None:
-        """Begin anew from another configured phase: what an operator sets is in force at once."""
+        """Begin anew from another configured phase: an operator's choice is in force at once."""
         with self._lock:
             change = None if phase == self._configured else self._move(phase, "configured", "as configured")
             self._configured = phase
@@ -289,7 +289,7 @@ class PhaseController:
         return "slow" if found.p95_ms is not None and found.p95_ms > settings.max_p95_ms else None
 
     def _move(self, phase: int, direction: Direction, why: str) -> Change:
-        """Put another phase in force; what was counted in the one before is forgotten."""
+        """Put another phase in force; the earlier one's counts are forgotten."""
         change = Change(self._now(), direction, self._in_force, phase, why)
         self._in_force, self._why, self._since = phase, why, change.at
         self._changed_at = self._quiet_from = self._clock()

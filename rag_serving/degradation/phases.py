@@ -61,7 +61,7 @@ class Searches:
     """
 
     def __init__(self, settings: Degradation, open_wait_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """`open_wait_s`: what the first search in a generation may take at least."""
+        """`open_wait_s`: the least time limit of the first search in a generation."""
         self._settings, self._clock = settings, clock
         self._first_s = max(open_wait_s, settings.phase_timeout_s)
         self._breakers = {phase: Breaker(settings.failures, settings.retry_s, clock) for phase in PHASES}
@@ -76,7 +76,7 @@ class Searches:
         return self._hanging
 
     def allows(self, phase: int) -> bool:
-        """Return whether to ask in a phase now; whoever is allowed must call `noted`."""
+        """Return whether to try a phase now; an admitted caller must call `noted`."""
         return self._breakers[phase].allow()
 
     def noted(self, phase: int, is_good: bool, asker: str | None = None) -> None:
@@ -91,7 +91,7 @@ class Searches:
             breaker.fail()
 
     def run(self, search: Search[Result], phase: int, generation: str, attempt: Attempt) -> Result:
-        """Return what a search gives within its time.
+        """Return a search's result within its time.
 
         Raises:
             HangingError: it takes longer, or too many hang.
@@ -201,7 +201,7 @@ class Phases:
         return replace(self, control=None, turn=None, failed=[])
 
     def run(self, search: Search[Result], generation: str, trace: StageTrace) -> Result:
-        """Return what `_run` does, as a span of its own."""
+        """Return the result of `_run`, as a span of its own."""
         with span(RETRIEVAL, {OPERATION: RETRIEVAL, DATA_SOURCE: generation}) as opened:
             found = self._run(search, generation, trace)
             opened.set({PHASE: self.phase})
@@ -242,7 +242,7 @@ class Phases:
         raise NoPhaseError("no phase of retrieval can answer")
 
     def release(self, lease: ExitStack) -> None:
-        """Close what searches read once the last one that was left behind has ended."""
+        """Close the searches' resources once the last abandoned one has ended."""
         waiting = [outcome for outcome in self.abandoned if not outcome.done()]
         if not waiting:
             lease.close()
@@ -267,7 +267,7 @@ class Phases:
             self.turn = None
 
     def _searched(self, search: Search[Result], phase: int, generation: str, attempt: Attempt) -> Result:
-        """Return what a search in one phase gives, in turn with those of other questions."""
+        """Return the result of a search in one phase, in turn with those of other questions."""
         if self.searches is None:
             with self.turns:
                 return search(MODES[phase], attempt.trace)

@@ -62,8 +62,8 @@ def write_deletion(store: Store, inbox: Inbox, entry: Entry, generation: str | N
 
 
 def deletion_for(store: Store, inbox: Inbox, principal: Principal | None, document_id: str) -> Deletion | None:
-    """Return the record for a caller who could read the document, or who has this machine (None); None for others, and
-    where none is signed here."""
+    """Return the record for a caller who could read the document, or owns this machine (None); None for others, and if
+    none is signed here."""
     if not DOCUMENT_ID.fullmatch(document_id):
         return None
     try:

@@ -23,7 +23,7 @@ class GrantError(Exception):
 
 
 def grantable(principal: Principal) -> list[str]:
-    """Return what a caller may grant, the narrowest first."""
+    """Return the caller's possible grants, the narrowest first."""
     return [*sorted(principal.names, key=lambda name: (not name.startswith("user:"), name)), EVERYONE]
 
 
@@ -47,7 +47,7 @@ def granted(principal: Principal, asked: str | None) -> str | None:
 
 
 def narrowest(principal: Principal) -> str:
-    """Return the readers of a document of which nothing is said: who uploads it, else who is in all of his groups."""
+    """Return the default readers of a document: its uploader, else the members of all his groups."""
     if principal.user:
         return reader_class([[f"user:{principal.user}"]])
     return reader_class([[name] for name in principal.names])

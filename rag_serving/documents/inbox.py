@@ -72,7 +72,7 @@ class Inbox:
         return {name: self._entry(one, _state(states.get(name))) for name, one in self._documents().items()}
 
     def entries_for(self, principal: Principal | None) -> dict[str, Entry]:
-        """Return the documents that a caller may read; None: whoever has this machine, and so all documents."""
+        """Return the documents that a caller may read; None: the owner of this machine, and so all documents."""
         if principal is None:
             return self.entries()
         if principal.tenant != self.settings.tenant:
@@ -134,7 +134,7 @@ class Inbox:
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:32]
 
     def deletions(self) -> str | None:
-        """Return a digest of the documents that are to be taken away; None where there are none."""
+        """Return a digest of the documents that are to be taken away; None if there are none."""
         facts = [(name, one.deleted_at) for name, one in sorted(self._documents().items()) if one.deleted_at]
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:32] if facts else None
 

@@ -26,7 +26,7 @@ _OLE_SECTOR, _OLE_NAME = 512, 128  # bytes: streams' names begin at multiples of
 
 
 def zip_names(content: bytes) -> list[str] | None:
-    """Return the names in a zip's directory, in its order; None where it has no directory that can be read."""
+    """Return the names in a zip's directory, in its order; None if it has no directory that can be read."""
     at = content.rfind(_EOCD, max(0, len(content) - _EOCD_WITHIN))
     if at < 0 or at + 22 > len(content):
         return None
@@ -37,7 +37,7 @@ def zip_names(content: bytes) -> list[str] | None:
 
 
 def zip_media_type(head: bytes) -> str:
-    """Return what a zip says in its first member `mimetype` (OpenDocument, EPUB); empty where it says nothing."""
+    """Return the content of a zip's first member `mimetype` (OpenDocument, EPUB); empty without one."""
     if not head.startswith(ZIP_HEADS[0]) or len(head) < 38:
         return ""
     method, size, name_size, extra_size = struct.unpack_from("<H8xI4xHH", head, 8)
@@ -48,7 +48,7 @@ def zip_media_type(head: bytes) -> str:
 
 
 def first_zip_name(head: bytes) -> str:
-    """Return the name of a zip's first member; empty where its head does not have it whole."""
+    """Return the name of a zip's first member; empty if its head does not have it whole."""
     if not head.startswith(ZIP_HEADS[0]) or len(head) < 30:
         return ""
     (name_size,) = struct.unpack_from("<H", head, 26)
@@ -110,7 +110,7 @@ _FOREIGN_WORDS = MappingProxyType(
 
 
 def foreign(head: bytes) -> str | None:
-    """Return why a file with these first bytes is not read; None where they are of nothing that is known."""
+    """Return why a file with these first bytes is not read; None if they are of nothing that is known."""
     for offset, signatures, what in _FOREIGN_HEADS:
         if head[offset:].startswith(signatures):
             return _FOREIGN_WORDS[what]
@@ -257,7 +257,7 @@ def extension_of(name: str) -> str:
 
 
 def kind_by_name(name: str) -> Kind | None:
-    """Return what a file is by its name; None for what has no text that is read (film, programs)."""
+    """Return a file's kind by its name; None for kinds without text (film, programs)."""
     return KINDS.get(extension_of(name))
 
 
@@ -285,11 +285,11 @@ def kind_of(name: str, head: bytes) -> Kind:
 
 
 def kind_in(name: str, content: bytes) -> Kind:
-    """Return what a file is, by its whole content; its name decides among kinds of text only.
+    """Return a file's kind, by its whole content; its name decides among kinds of text only.
 
     Raises:
-        KindError: it is of no kind that is read, or not what its name says.
-        BrokenFileError: it is of one, and cannot be read.
+        KindError: the format is not supported, or contradicts the name.
+        BrokenFileError: the format is supported, but the file cannot be read.
     """
     if content.startswith(ZIP_HEADS):
         return _zip(name, content)
@@ -409,7 +409,7 @@ def _by_media_type(media: str) -> Kind | None:
 
 
 def _ole(name: str, content: bytes) -> Kind:
-    """Return the kind of an OLE file, or of the head of one; what hangs on a message may be of any."""
+    """Return the kind of an OLE file, or of the head of one; a message's attachments may be of any kind."""
     if extension_of(name) == "msg" or any(one.startswith(_OUTLOOK) for one in first_ole_names(content)):
         return "outlook"
     raise _refused_ole(name, content)

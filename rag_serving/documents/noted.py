@@ -39,7 +39,7 @@ class NotedPages:
     def note(self, page_ids: Collection[str]) -> None:
         """Note pages by id, or EVERYTHING.
 
-        What is noted already need not be again: a sync takes its notes before it reads any page.
+        Noted pages need not be noted again: a sync takes its notes before it reads any page.
 
         Raises:
             OSError: the disk does not take it.
@@ -64,7 +64,7 @@ class NotedPages:
         return frozenset({EVERYTHING})
 
     def forget(self) -> None:
-        """Forget what was taken: it was read."""
+        """Forget the pages taken: they were read."""
         self._remove(_names(self._taken))
         self._progress.unlink(missing_ok=True)
 
@@ -73,7 +73,7 @@ class NotedPages:
         write_json(self._progress, {"step": step, **more})
 
     def progress(self) -> Mapping[str, Any] | None:
-        """Return how far a sync of everything is; None where none is due."""
+        """Return how far a sync of everything is; None if none is due."""
         with suppress(StoreError):
             return read_json(self._progress) if self._progress.exists() else self._waiting()
         return None
@@ -82,7 +82,7 @@ class NotedPages:
         return {"step": "waiting"} if EVERYTHING in _names(self._new) | _names(self._taken) else None
 
     def mark(self) -> str | None:
-        """Return how much is noted, with a digest that is another one for other notes; None where nothing is."""
+        """Return how much is noted, with a digest that is another one for other notes; None if nothing is."""
         found = {name: folder / name for folder in (self._taken, self._new) for name in _names(folder)}
         stamps = []
         for name, path in sorted(found.items()):
@@ -92,7 +92,7 @@ class NotedPages:
         return f"{what} noted {sha256(repr(stamps).encode()).hexdigest()[:16]}" if stamps else None
 
     def stamp(self) -> int:
-        """Return what changes whenever a page is noted: one look at a folder."""
+        """Return a value that changes whenever a page is noted: one `stat` of a folder."""
         try:
             return self._new.stat().st_mtime_ns
         except OSError:
@@ -114,7 +114,7 @@ def noted_pages(config: Config) -> Mapping[str, NotedPages]:
 
 
 def _names(folder: Path) -> frozenset[str]:
-    """Return the notes in a folder, whose other files are being written or not ours."""
+    """Return the notes in a folder; its other files are being written or not ours."""
     with suppress(FileNotFoundError, NotADirectoryError):
         return frozenset(
             entry.name for entry in folder.iterdir() if entry.name == EVERYTHING or PAGE_ID.fullmatch(entry.name)

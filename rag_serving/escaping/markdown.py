@@ -85,7 +85,7 @@ def _ends(line: str) -> dict[int, list[int]]:
 
 
 def _end_of_code(line: str, opening: re.Match[str], ends: dict[int, list[int]], has_cells: bool) -> int | None:
-    """Return the end of the code that these backticks open; None where they open none.
+    """Return the end of the code that these backticks open; None if they open none.
 
     Three and more may be taken for a fence, and a cell of a table (`has_cells`) ends at a bar even inside of code.
     """

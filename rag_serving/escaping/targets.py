@@ -53,7 +53,7 @@ def for_log(text: str) -> str:
 
 
 def one_line(said: object, most: int = 200) -> str:
-    """Return the first characters of what a server or a library said, on one line."""
+    """Return the first characters of a server's or library's message, on one line."""
     return " ".join(str(said).split())[:most]
 
 

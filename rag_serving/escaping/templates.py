@@ -29,5 +29,5 @@ def html_template(package: str, name: str) -> Template:
 
 
 def _visible(value: Any) -> Any:
-    """Return text without characters that nobody sees; what a template made itself stays as it is."""
+    """Return text without invisible characters; a template's own output stays as it is."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

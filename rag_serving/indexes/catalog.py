@@ -128,7 +128,7 @@ def kept_at(store: Store, tenant: str) -> dict[str, str]:
 
 
 def published_before(store: Store, tenant: str, moment: datetime, current: str = "") -> str | None:
-    """Return the generation that is kept, was published last before a moment, and is not the current one; None where
+    """Return the generation that is kept, was published last before a moment, and is not the current one; None if
     none is kept from then."""
     kept = {one: when for one, when in kept_at(store, tenant).items() if one != current}
     then = {one: datetime.fromisoformat(when) for one, when in kept.items()}
@@ -163,7 +163,7 @@ def _info(
 
 
 def _gates(store: Store, folder: Path) -> str | None:
-    """Return what an evaluation said, in a few words; nothing where its report was altered."""
+    """Return an evaluation's verdict, in a few words; nothing if its report was altered."""
     try:
         report = read_signed(store, folder / EVAL_REPORT)
         failed = [gate["gate"] for gate in report["gates"] if not gate["passed"]]

@@ -56,12 +56,11 @@ class ShardCollections:
         return cls(open_client(place), None if place.url else place.folder)
 
     def file_fault(self, name: str) -> str | None:
-        """Return what is wrong with a collection's files, which must not be read then; None where nothing is known of
-        any."""
+        """Return the fault of a collection's files, which must not be read then; None if none is known."""
         return file_fault(self.folder, name, thorough=True) if self.folder else None
 
     def get(self, name: str) -> Any | None:
-        """Return a collection by name, None where there is none."""
+        """Return a collection by name, None if there is none."""
         from chromadb.errors import NotFoundError
 
         try:
@@ -201,7 +200,7 @@ class DenseIndex:
             self._pool.shutdown(wait=False)
 
     def _by_chroma(self, vector: Vectors, k: int, classes: frozenset[str], allowed: NDArray[np.bool_]) -> Rows | None:
-        """Return the k nearest of every shard by its graph, None where one of them cannot answer."""
+        """Return the k nearest of every shard by its graph, None if one of them cannot answer."""
         shards = [shard for shard in self._shards if shard.classes & classes]
         search = self._threads().map if len(shards) > 1 else map
         found = [*search(lambda shard: shard.nearest(vector, k, classes, allowed), shards)]
@@ -226,7 +225,7 @@ class OpenShard:
         self._breaker = Breaker(failures=1, reset_s=RETRY_S)
 
     def nearest(self, vector: Vectors, k: int, classes: frozenset[str], allowed: NDArray[np.bool_]) -> Rows | None:
-        """Return rows of the k nearest that the classes may see; None where it cannot be used or finds too few."""
+        """Return rows of the k nearest that the classes may see; None if it cannot be used or finds too few."""
         if self._collection is None and not (self._breaker.allow() and self.connect()):
             return None
         everything = self.classes <= classes
@@ -241,7 +240,7 @@ class OpenShard:
         return found if len(found) == k else None
 
     def approximate(self, vector: Vectors, k: int) -> Rows:
-        """Return rows that Chroma alone finds; raises DenseError where it cannot."""
+        """Return rows that Chroma alone finds; raises DenseError if it cannot."""
         if self._collection is None and not self.connect():
             raise DenseError(self.problem)
         return self._distinct(vector, min(k, len(self._rows)), self._rows, None)
@@ -379,8 +378,7 @@ def _settings(**more: Any) -> Any:
 
 
 def _open_folder(place: ChromaLocation) -> Any:
-    """Return a client of the folder; what is no database is not even shown to Chroma, which would remember its
-    failure."""
+    """Return a client of the folder; other files are not even shown to Chroma, which would remember its failure."""
     chromadb = _library()
     if fault := database_fault(place.folder):
         raise DenseError(fault)

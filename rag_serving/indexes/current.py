@@ -78,7 +78,7 @@ class Slot:
             old.generation.close()
 
     def _withdraw(self, held: Held) -> None:
-        """Answer no more from a generation whose files were written to; it is opened anew if they are whole."""
+        """Stop answering from a generation whose files were written to; it is opened anew if they are intact."""
         self.release(held)
         with self._lock:
             if self.held is not held:
@@ -156,7 +156,7 @@ class CurrentGeneration:
             self._source.lead = lead
 
     def follow(self) -> None:
-        """Begin to open what the pointer names, unless it is open; returns at once.
+        """Begin to open the pointer's generation, unless it is open; returns at once.
 
         A generation never changes, but a damaged one is restored, or built again, under its id: then it is opened anew.
         """
@@ -170,7 +170,7 @@ class CurrentGeneration:
             threading.Thread(target=self._open_restored, name=f"reopen-{wanted}", daemon=True).start()
 
     def refresh(self) -> None:
-        """Open what the pointer names, if it is not open yet, before returning."""
+        """Open the pointer's generation, if it is not open yet, before returning."""
         try:
             self._open(self._named())
         except UnpublishedError:
@@ -178,17 +178,17 @@ class CurrentGeneration:
 
     def named(self) -> str | None:
         """Return the id of the published generation, open or not, as it was a moment ago where its database cannot
-        answer; None where that is not known."""
+        answer; None if that is not known."""
         return self._pinned or self._source.last_named()
 
     def answers_from(self) -> Literal["published", "older", "none"]:
-        """Return what a question that comes now is answered from, by what was last seen: nothing is opened or read."""
+        """Return which generation answers now, by the last check: nothing is opened or read."""
         if self._slot.held is None:
             return "none"
         return "published" if self._seen is None or self._slot.holds(self._seen) else "older"
 
     def is_source_up(self) -> bool:
-        """Return whether what is published could be read the last time; nothing is read."""
+        """Return whether the publication could be read the last time; nothing is read."""
         return not self._is_source_down
 
     def is_database_away(self) -> bool:
@@ -235,7 +235,7 @@ class CurrentGeneration:
         """Return the id of the published generation.
 
         Raises:
-            UnpublishedError: there is none, or what is published cannot be read.
+            UnpublishedError: there is none, or the publication cannot be read.
         """
         try:
             named = self._pinned or self._source.current()
@@ -254,7 +254,7 @@ class CurrentGeneration:
         """Return the generation to answer from, which counts one reader more, and whether the pointer names another
         one.
 
-        What is given was named by the pointer after the call began, unless it is an older one that may answer.
+        The pointer named it after the call began, unless it is an older one that may answer.
         """
         while True:
             wanted = self._named()
@@ -286,7 +286,7 @@ class CurrentGeneration:
         return f"nothing is published for tenant {self._tenant!r} yet; run `citelock build`"
 
     def _await(self, wanted: str) -> bool:
-        """Wait until a generation is open, the first one for as long as it takes; False where it failed or is late."""
+        """Wait until a generation is open, the first one for as long as it takes; False if it failed or is late."""
         if self._slot.held is None:
             self._open(wanted)
             return self._slot.holds(wanted)
@@ -298,7 +298,7 @@ class CurrentGeneration:
         return opening.done.wait(max(0.0, patience_s)) and not self._has_failed(wanted)
 
     def _begin(self, wanted: str) -> _Opening | None:
-        """Open a generation in a thread; None where it is open or just failed."""
+        """Open a generation in a thread; None if it is open or just failed."""
         with self._lock:
             if wanted in self._under_way:
                 return self._under_way[wanted]
@@ -344,7 +344,7 @@ class CurrentGeneration:
         return stamps if held and stamps != held.stamps else None
 
     def _open_restored(self) -> None:
-        """Open the same generation anew; where that fails, what is open stays until the files are others again."""
+        """Open the same generation anew; if that fails, the open one stays until the files change again."""
         with self._opening:
             held, stamps = self._slot.held, self._restored()
             if held is None or stamps is None:

@@ -71,7 +71,7 @@ class StoredInfo:
 
 class Database(Protocol):
     """The database of `index`. Nothing is sent by making one; every method but `source` may raise RemoteError, and
-    ConfigError or SecretError where an address, a key or the installation's secret is missing."""
+    ConfigError or SecretError if an address, a key or the installation's secret is missing."""
 
     def source(self, store: Store, tenant: str) -> GenerationSource:
         """Return a tenant's generations, as questions are answered from them."""
@@ -82,7 +82,7 @@ class Database(Protocol):
         ...
 
     def listed(self, tenant: str) -> list[StoredInfo] | None:
-        """Return a tenant's generations, newest publication first; None where this machine cannot ask for all."""
+        """Return a tenant's generations, newest publication first; None if this machine cannot ask for all."""
         ...
 
     def roll_back(self, store: Store, tenant: str, generation_id: str | None) -> str:
@@ -94,11 +94,11 @@ class Database(Protocol):
         ...
 
     def publish(self, store: Store, tenant: str, generation_id: str, resend: bool) -> Figures:
-        """Copy a checked generation from its folder and publish it; return what was done. `resend`: what the database
-        has of it is sent again.
+        """Copy a checked generation from its folder and publish it; return the figures. `resend`: also send what the
+        database has already.
 
         Raises:
-            StoreError: the folder is damaged; what is published is as it was, as after any failure.
+            StoreError: the folder is damaged; the publication is unchanged, as after any failure.
         """
         ...
 

@@ -70,7 +70,7 @@ class JoinedCodes:
         self._parts = tuple(parts)
 
     def prepare(self) -> None:
-        """Make the codes of every part ready to be searched; raises CodesError where one cannot be multiplied."""
+        """Make the codes of every part ready to be searched; raises CodesError if one cannot be multiplied."""
         for part in self._parts:
             part.prepare()
 
@@ -80,7 +80,7 @@ class JoinedCodes:
         return all(part.is_prepared for part in self._parts)
 
     def bounds(self, vector: Vectors) -> Bounds:
-        """Between what the similarity of every row to `vector` [d] lies: lower and upper bounds [n]."""
+        """Return lower and upper bounds [n] of the similarity of every row to `vector` [d]."""
         lower, upper = zip(*(part.bounds(vector) for part in self._parts), strict=True)
         return np.concatenate(lower), np.concatenate(upper)
 
@@ -185,7 +185,8 @@ def search(table: VectorTable, vector: Vectors, k: int, rows: NDArray[np.int64] 
 
 
 def _bounds(codes: Codes | JoinedCodes, windows: WindowMap | None, vector: Vectors) -> Bounds:
-    """Return between what the similarity of every row lies: the largest lies between the largest of the bounds."""
+    """Return bounds of the similarity of every row: the largest of its windows is between the largest of their
+    bounds."""
     lower, upper = codes.bounds(vector)
     return (lower, upper) if windows is None else (windows.best(lower), windows.best(upper))
 

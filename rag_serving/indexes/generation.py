@@ -72,7 +72,7 @@ class Generation(IndexedChunks):
         return cls(files, place_of(store, tenant, config), config.indexing.dense_search)
 
     def for_reader(self, principal: Principal) -> GenerationView:
-        """Return what a principal may see: decided here, before anything is looked at."""
+        """Return a principal's view, decided here before anything is read."""
         satisfied = partial(satisfied_classes, principal, self.tenant)
         return GenerationView(self, satisfied(self.known_classes), satisfied)
 
@@ -114,11 +114,11 @@ class Generation(IndexedChunks):
         return exact.search(self.vector_table._replace(codes=None), vector, k, self._readable.of(classes).rows)
 
     def approximate(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
-        """Return what the dense index alone finds among all chunks; raises DenseError where Chroma cannot be used."""
+        """Return the results of the dense index alone among all chunks; raises DenseError if Chroma cannot be used."""
         return self._collections.approximate(vector, k)
 
     def vector_ids(self) -> list[str]:
-        """Return what the dense index calls every vector."""
+        """Return the id of every vector in the dense index."""
         windows = self.vector_table.windows
         return self.chunk_ids() if windows is None else vector_ids(self.chunk_ids(), windows.counts.tolist())
 

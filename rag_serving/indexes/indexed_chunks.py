@@ -39,8 +39,8 @@ class IndexedChunks:
     """The chunks of a generation, or those of them that some readers may see. Safe to use from several threads."""
 
     def __init__(self, manifest: Manifest, table: pa.Table, readable: ReadableRows, parts: Parts) -> None:
-        """`table`: the columns of GENERATION_CHUNKS but those in `parts.texts` and what only a build reads; `readable`:
-        its readers."""
+        """`table`: the columns of GENERATION_CHUNKS except those in `parts.texts` and those of builds alone;
+        `readable`: its readers."""
         self.manifest, self.table = manifest, table
         self._dense, self._lexical, self._keyword_index, self.places = parts[:4]
         self._sentences, self.originals, self._texts = parts[4:7]
@@ -85,7 +85,7 @@ class IndexedChunks:
         return [*map(Chunk, *columns.values(), places)]
 
     def row_of(self, chunk_id: str) -> int | None:
-        """Return the row of a chunk id, None where the generation has no such chunk."""
+        """Return the row of a chunk id, None if the generation has no such chunk."""
         return self._rows.get(chunk_id)
 
     def ids_of(self, rows: Sequence[int]) -> list[str]:
@@ -101,7 +101,7 @@ class IndexedChunks:
         return self._readable.class_of(row)
 
     def chunks_of_page(self, page_id: str) -> list[Chunk]:
-        """Return the chunks of a page in order; empty where the generation has none of it."""
+        """Return the chunks of a page in order; empty if the generation has none of it."""
         rows = self.rows_of_page(page_id)
         return sorted(self.chunks(rows.tolist()), key=lambda chunk: chunk.chunk_idx)
 
@@ -111,7 +111,7 @@ class IndexedChunks:
         return "\n".join(self._columns["text"](rows))
 
     def readers_of_page(self, page_id: str) -> frozenset[str]:
-        """Return the reader classes of a page's chunks, dropped ones too; empty where the generation has none of it."""
+        """Return the reader classes of a page's chunks, dropped ones too; empty if the generation has none of it."""
         rows = self.rows_of_page(page_id)
         return self._readable.classes_of(rows) | self.places.readers_of_page(page_id)
 
@@ -162,8 +162,8 @@ class IndexedChunks:
     def page_means(
         self, scores: NDArray[np.float32], rows: NDArray[np.int64], classes: frozenset[str]
     ) -> NDArray[np.float64]:
-        """Return the mean of the scores [chunks], 0 where the classes may not read, over what they may of each row's
-        page."""
+        """Return the mean over each row's page of the scores [chunks], 0 if hidden from the classes, counting visible
+        rows."""
         return self.tree.means(scores, rows, self._readable.of(classes).rows)
 
     def term_weights(self, terms: Iterable[str], classes: frozenset[str]) -> dict[str, float]:
@@ -239,11 +239,11 @@ class IndexedChunks:
     def sentence_similarities(
         self, vector: NDArray[np.float32], rows: Sequence[int], texts: Sequence[str]
     ) -> list[float | None]:
-        """Return the cosine similarity to `vector` [d] of sentences of some rows; None where no vector is stored."""
+        """Return the cosine similarity to `vector` [d] of sentences of some rows; None if no vector is stored."""
         return self._sentences.similarities(vector, rows, texts) if self._sentences else [None] * len(texts)
 
     def sentence_evidence(self, vector: NDArray[np.float32], rows: Sequence[int]) -> NDArray[np.float64]:
-        """Return the similarity to `vector` [d] of each row's heading path and nearest sentence [n, 2]; NaN where no
+        """Return the similarity to `vector` [d] of each row's heading path and nearest sentence [n, 2]; NaN if no
         vector is stored."""
         return self._sentences.best(vector, rows) if self._sentences else np.full((len(rows), 2), np.nan)
 
@@ -252,7 +252,7 @@ class IndexedChunks:
         self._dense.close()
 
     def rows_of_page(self, page_id: str) -> NDArray[np.int64]:
-        """Return the rows of a page's chunks, ascending; empty where the generation has none of it."""
+        """Return the rows of a page's chunks, ascending; empty if the generation has none of it."""
         return np.flatnonzero(rows_in(self.table["page_id"], [page_id]))
 
     @cached_property
@@ -296,7 +296,7 @@ class PageTree:
         return self._pages[rows].astype(np.int64)
 
     def parents(self, rows: Numbers) -> Numbers:
-        """Return the number of the page above that of every row, -1 where it has none here."""
+        """Return the number of the page above that of every row, -1 if it has none here."""
         return self._parents[rows].astype(np.int64)
 
     def places(self, rows: Numbers) -> Numbers:

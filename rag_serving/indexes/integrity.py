@@ -45,7 +45,7 @@ chunk."""
 
 def find_damage(store: Store, tenant: str, generation_id: str, config: Config, depth: Depth) -> list[Damage]:
     """Return every damaged part of a generation, those of the dense index and the originals of its pages included; none
-    where it is whole."""
+    if it is whole."""
     damage = find_file_damage(store, tenant, generation_id, config, depth)
     if not damage:
         damage = find_original_damage(store, tenant, generation_id, thorough=depth == "digests")
@@ -53,7 +53,7 @@ def find_damage(store: Store, tenant: str, generation_id: str, config: Config, d
 
 
 def find_file_damage(store: Store, tenant: str, generation_id: str, config: Config, depth: Depth) -> list[Damage]:
-    """Return what is damaged in the generation's own folder."""
+    """Return the damage in the generation's own folder."""
     folder, where = store.generation(tenant, generation_id), f"generations/{generation_id}"
     if not folder.is_dir():
         return [Damage(where, "is missing")]
@@ -100,7 +100,7 @@ def find_original_damage(store: Store, tenant: str, generation_id: str, thorough
 
 
 def publication_fault(store: Store, tenant: str) -> Damage | None:
-    """Return what is wrong with the signed record of what is published, or with the pointer beside it."""
+    """Return the fault of the signed publication record, or of the pointer beside it."""
     record, current = store.publication_record(tenant), store.current(tenant)
     try:
         published = store.publication(tenant).current
@@ -112,7 +112,7 @@ def publication_fault(store: Store, tenant: str) -> Damage | None:
 
 
 def find_dense_damage(store: Store, tenant: str, generation_id: str, config: Config, depth: Depth) -> list[Damage]:
-    """Return the shards that Chroma does not have as they were written; none where no manifest names any."""
+    """Return the shards that Chroma does not have as they were written; none if no manifest names any."""
     place = place_of(store, tenant, config)
     try:
         shards = read_manifest(store, tenant, generation_id).shards

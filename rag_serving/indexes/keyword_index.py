@@ -283,7 +283,7 @@ class ReadableKeywords:
         return bool(self._open_pages[self._pages_with(number)].any())
 
     def _pages_with(self, number: int) -> Numbers:
-        """Return the pages that have a word in title or labels, whoever may see them."""
+        """Return the pages with a word in title or labels, for all readers."""
         titles = self._index.titles(frozenset())
         return np.concatenate([titles.page[titles.places([number])], self._index.labelled(number)])
 

@@ -54,13 +54,13 @@ class Original:
         return content
 
     def fault(self, thorough: bool) -> str | None:
-        """Return how the file differs from what was published, None where it does not; its digest is compared where it
-        is to be thorough."""
+        """Return how the file differs from the published one, None if it does not; its digest is compared if
+        `thorough`."""
         return fault_of(self.path, FileFacts(bytes=self.size, sha256=self.sha256), thorough)
 
 
 def read_originals(store: Store, tenant: str, generation_id: str) -> Mapping[str, Original]:
-    """Return the originals that the folder of a generation names; none where it has no such file.
+    """Return the originals that the folder of a generation names; none if it has no such file.
 
     Raises:
         StoreError: the file cannot be read.

@@ -51,14 +51,13 @@ class DuplicateLocations:
         return tuple(Location(place["heading"], place["url"], place["space"]) for place in locations.values())
 
     def readers_of_page(self, page_id: str) -> frozenset[str]:
-        """Return the reader classes of a page's dropped chunks; empty where it has none."""
+        """Return the reader classes of a page's dropped chunks; empty if it has none."""
         tables = [self._table] if self._elsewhere is None else [self._table, self._elsewhere]
         found = (table.filter(pc.starts_with(table["chunk_id"], f"{page_id}:"))["readers"] for table in tables)
         return frozenset(readers for column in found for readers in column.to_pylist())
 
     def told(self, classes: frozenset[str]) -> list[pa.Table]:
-        """Return the places that these reader classes open (space, title, labels, …), whatever became of their
-        chunks."""
+        """Return the places that these reader classes open (space, title, labels, …), even of dropped chunks."""
         return [
             self.readable(classes),
             *([self._opened(self._elsewhere, classes)] if self._elsewhere is not None else []),
@@ -154,7 +153,7 @@ class PageContents:
         self._facets = lru_cache(maxsize=64)(self._count)
 
     def duplicates_of(self, page_id: str, classes: frozenset[str], readable: NDArray[np.bool_]) -> list[DroppedPassage]:
-        """Return what was dropped from a page, in its order, where these reader classes open the place and the kept
+        """Return the passages dropped from a page, in its order, if these reader classes open the place and the kept
         chunk is among the `readable` rows."""
         known = self._places.readable(classes & self._places.classes)
         of_page = known.filter(pc.starts_with(known["chunk_id"], f"{page_id}:"))  # hidden ones take no time
@@ -175,7 +174,7 @@ class PageContents:
         return sorted(dropped, key=lambda passage: passage.position)
 
     def facets(self, classes: frozenset[str], readable: NDArray[np.bool_]) -> Facets:
-        """Return what there is to filter by among the readable rows, and places that these classes open of them."""
+        """Return the values of filters among the readable rows, and among their places open to these classes."""
         return self._facets(classes & self._places.classes, readable.tobytes())
 
     def _count(self, classes: frozenset[str], readable: bytes) -> Facets:

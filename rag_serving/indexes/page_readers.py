@@ -32,7 +32,7 @@ class ReaderComparison:
         self._last: tuple[str, str, bool] | None = None
 
     def narrows(self, old: str, new: str) -> bool:
-        """Return whether somebody may read less of a page in the generation `new` than in `old`; true where unknown."""
+        """Return whether somebody may read less of a page in the generation `new` than in `old`; true if unknown."""
         with self._lock:
             if self._last is None or self._last[:2] != (old, new):
                 self._last = old, new, self._compare(old, new)

@@ -30,7 +30,7 @@ class VectorSearch(Protocol):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return what does not work as built, a line each."""
+        """Return the degraded parts, one line each."""
         ...
 
     def search(

@@ -49,7 +49,7 @@ class ReaderView(Protocol):
 
     @property
     def embedder(self) -> EmbedderFacts:
-        """Return what made the vectors: its name and dimension."""
+        """Return the name and dimension of the model behind the vectors."""
         ...
 
     @property
@@ -133,7 +133,7 @@ class ReaderView(Protocol):
     def sentence_evidence(self, vector: Vector, rows: Sequence[int]) -> NDArray[np.float64]:
         """Return the cosine similarity to `vector` [d] of each row's heading path and of its nearest sentence [n, 2].
 
-        NaN where no vector is stored.
+        NaN if no vector is stored.
         """
         ...
 
@@ -150,7 +150,7 @@ class ReaderView(Protocol):
         ...
 
     def parents(self, rows: Rows) -> Rows:
-        """Return the number of the page above that of every row, -1 where there is none."""
+        """Return the number of the page above that of every row, -1 if there is none."""
         ...
 
     def boilerplate(self, rows: Rows) -> Mask:
@@ -178,7 +178,7 @@ class ReaderView(Protocol):
         ...
 
     def row_of(self, chunk_id: str) -> int | None:
-        """Return the row of a chunk; None where the reader may see none of that id."""
+        """Return the row of a chunk; None if the reader may see none of that id."""
         ...
 
     def rows_of_passage(self, passage_id: str) -> list[int]:
@@ -197,7 +197,7 @@ class ReaderView(Protocol):
         ...
 
     def beside(self, chunk: Chunk, direction: int) -> Chunk | None:
-        """Return the chunk before (-1) or after (1) another in its page; None where the reader may see none."""
+        """Return the chunk before (-1) or after (1) another in its page; None if the reader may see none."""
         ...
 
     def duplicates_of_page(self, page_id: str) -> list[DroppedPassage]:
@@ -206,12 +206,12 @@ class ReaderView(Protocol):
         ...
 
     def original(self, page_id: str) -> Original | None:
-        """Return the file that a page was read from; None where there is none, or where any of the page's text is
+        """Return the file that a page was read from; None if there is none, or where any of the page's text is
         hidden from the reader."""
         ...
 
     def facets(self) -> Facets:
-        """Return what filters can name of the pages that the reader may see, other places of their texts included."""
+        """Return the values of filters among the reader's pages, other places of their texts included."""
         ...
 
     def has_page(self, page_id: str) -> bool:

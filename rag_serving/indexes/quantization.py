@@ -78,7 +78,7 @@ class Codes:
         return self._codes is None
 
     def bounds(self, vector: NDArray[np.float32]) -> Bounds:
-        """Between what the similarity of every row to `vector` [d] lies: lower and upper bounds [n]."""
+        """Return lower and upper bounds [n] of the similarity of every row to `vector` [d]."""
         coarse, fine, scale = _query_codes(vector)
         self.prepare()
         products = self._session.run(None, {"query": np.stack([coarse, fine])})[0]
@@ -95,7 +95,7 @@ class Codes:
 
 
 def _query_codes(vector: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.uint8], np.float32]:
-    """Return a query as two bytes a component around 64, the second for what the first rounds away, and their scale."""
+    """Return a query as two bytes a component around 64, the second for the remainder of the first, and their scale."""
     largest = float(np.abs(vector).max(initial=0))
     scale = np.float32((largest or 1.0) / _QUERY_LEVELS)
     steps = vector / scale

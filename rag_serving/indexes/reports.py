@@ -79,7 +79,7 @@ def list_reports(store: Store, tenant: str) -> list[ReportFile]:
 
 
 def read_report(store: Store, tenant: str, name: str) -> str | None:
-    """Return the HTML of a report, None where there is none of this name.
+    """Return the HTML of a report, None if there is none of this name.
 
     The name is looked up among those that are there and never becomes part of a path.
 
@@ -101,7 +101,7 @@ def evaluation_name(generation: str) -> str:
 
 
 def evaluations(store: Store, tenant: str) -> dict[str, dict[str, Any]]:
-    """Return what `eval_report.json` says of each generation that has one; those that were altered are left out."""
+    """Return the `eval_report.json` of each generation with one; altered ones are left out."""
     evaluated = {}
     for folder in _folders(store.generations(tenant)):
         try:

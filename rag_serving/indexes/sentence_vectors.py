@@ -68,7 +68,7 @@ class SentenceVectors:
         return len(self._records)
 
     def records_of(self, chunk: int) -> NDArray[np.void]:
-        """Return the records of a chunk's sentences, its heading path first; none where nothing is stored."""
+        """Return the records of a chunk's sentences, its heading path first; none if nothing is stored."""
         records: NDArray[np.void] = self._records[self._rows[self._borders[chunk] : self._borders[chunk + 1]]]
         return records
 

@@ -57,15 +57,15 @@ class ServedGeneration(Protocol):
 
     @property
     def is_altered(self) -> bool:
-        """Return whether what it is read from was written to since it was opened."""
+        """Return whether its files were written to since it was opened."""
         ...
 
     def __len__(self) -> int:
-        """Return how many chunks it has, whoever may read them."""
+        """Return its number of chunks, for all readers."""
         ...
 
     def for_reader(self, principal: Principal) -> ReaderView:
-        """Return what a principal may see.
+        """Return a principal's view.
 
         Raises:
             RemoteError: it is in a database that cannot answer.
@@ -79,7 +79,7 @@ class ServedGeneration(Protocol):
 
     @property
     def sets(self) -> SetTablesOfReaders:
-        """Return what queries over sets read."""
+        """Return the tables for queries about sets."""
         ...
 
     def classes_for(self, principal: Principal) -> frozenset[str]:

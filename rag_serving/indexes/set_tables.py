@@ -42,7 +42,7 @@ class Facts(NamedTuple):
 
 
 def read_facts(store: Store, manifest: Manifest) -> Facts | None:
-    """Return the facts of a generation, as its manifest says they are; None where it was built without any.
+    """Return the facts of a generation, as its manifest says they are; None if it was built without any.
 
     Raises:
         StoreError: a file is missing or damaged.
@@ -69,12 +69,12 @@ class SetTablesOfReaders:
         return self._known[1]
 
     def of(self, classes: frozenset[str]) -> SetTables | None:
-        """Return the rows that these reader classes open; None where the generation has no facts."""
+        """Return the rows that these reader classes open; None if the generation has no facts."""
         return self._tables(classes & self.classes)()
 
     def among(self, classes: frozenset[str], pages: Collection[str]) -> SetTables | None:
         """Return the rows of some of the pages that these reader classes open: of none that shows text of another page
-        than these. None where the generation has no facts, or nobody noted whose text its pages show."""
+        than these. None if the generation has no facts, or no record of included text."""
         facts, tables = self._known[0], self.of(classes)
         if facts is None or tables is None or facts.pages["includes"].null_count:
             return None
@@ -136,7 +136,7 @@ def no_sets() -> SetTablesOfReaders:
 
 
 def sets_in_home(store: Store, manifest: Manifest) -> SetTablesOfReaders:
-    """Return the tables of a generation that is searched in a database, read from its folder; none where that is not
+    """Return the tables of a generation that is searched in a database, read from its folder; none if that is not
     there or altered."""
     columns = [*PASSAGE_COLUMNS, "readers"]
     try:

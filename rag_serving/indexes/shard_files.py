@@ -28,7 +28,7 @@ def graph_folders(folder: Path) -> frozenset[str]:
 
 
 def file_fault(folder: Path, collection: str, thorough: bool = False) -> str | None:
-    """Return what is wrong with a collection's files, naming the first; None where nothing is, or nothing was noted.
+    """Return the first fault of a collection's files; None if there is none, or nothing was noted.
 
     `thorough` compares the digest of every file, else sizes alone.
     """
@@ -39,7 +39,7 @@ def file_fault(folder: Path, collection: str, thorough: bool = False) -> str | N
 
 
 def database_fault(folder: Path) -> str | None:
-    """Return what is wrong with Chroma's database file; None where it can be read, or nothing was written yet."""
+    """Return the fault of Chroma's database file; None if it is readable, or not written yet."""
     file = folder / DATABASE
     if not file.exists():
         return f"{DATABASE} is missing" if graph_folders(folder) else None
@@ -53,7 +53,7 @@ def database_fault(folder: Path) -> str | None:
 
 
 def fault_of(path: Path, facts: FileFacts, thorough: bool) -> str | None:
-    """Return how a file differs from what was written down of it; None where it does not."""
+    """Return how a file differs from its record; None if it does not."""
     try:
         size = path.stat().st_size if path.is_file() else None
         if size is None:
@@ -68,7 +68,7 @@ def fault_of(path: Path, facts: FileFacts, thorough: bool) -> str | None:
 
 
 def _noted(folder: Path, collection: str) -> Mapping[str, FileFacts]:
-    """Return the files of a collection as they were written; none where that is not known."""
+    """Return the files of a collection as they were written; none if that is not known."""
     try:
         files = read_json(note_of(folder, collection))["files"]
         return {str(name): FileFacts.model_validate(facts) for name, facts in files.items()}

@@ -42,10 +42,10 @@ class FollowedPublication:
         self._newest: Publication | None = None
 
     def current(self) -> str | None:
-        """Return the id of the published generation, None where nothing is published.
+        """Return the id of the published generation, None if there is none.
 
         Raises:
-            StoreError: what is published cannot be read, or is not authentic.
+            StoreError: the publication cannot be read, or is not authentic.
         """
         stamps = tuple(map(stamp_of, self._files))
         with self._lock:
@@ -85,7 +85,7 @@ class GenerationSource(Protocol):
     """The generations of one tenant. Safe to use from several threads."""
 
     def current(self) -> str | None:
-        """Return the id of the published generation, None where nothing is published.
+        """Return the id of the published generation, None if nothing is published.
 
         Raises:
             StoreError: what is published cannot be read, or is not authentic.
@@ -93,16 +93,16 @@ class GenerationSource(Protocol):
         ...
 
     def last_named(self) -> str | None:
-        """Return the id of the generation that is published, or that was a moment ago; None where that is not
+        """Return the id of the generation that is published, or that was a moment ago; None if that is not
         known."""
         ...
 
     def open(self, generation_id: str) -> ServedGeneration:
-        """Return a generation, opened. Raises whatever keeps it from being opened."""
+        """Return a generation, opened. Raises any error of opening it."""
         ...
 
     def narrows(self, old: str, new: str) -> bool:
-        """Return whether somebody may read less of a page in the generation `new` than in `old`; true where
+        """Return whether somebody may read less of a page in the generation `new` than in `old`; true if
         unknown."""
         ...
 
@@ -115,7 +115,7 @@ class GenerationSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of what it was opened with."""
+        """Release its resources."""
         ...
 
 

@@ -81,7 +81,7 @@ def window_counts(vector_keys: pa.ChunkedArray) -> Rows:
 
 
 def window_map(vector_keys: pa.ChunkedArray) -> WindowMap | None:
-    """Return the map by the column of that name; None where every row has one vector, whose number is the row's.
+    """Return the map by the column of that name; None if every row has one vector, whose number is the row's.
 
     Raises:
         WindowsError: a row has no vector.
@@ -91,7 +91,7 @@ def window_map(vector_keys: pa.ChunkedArray) -> WindowMap | None:
 
 
 def vector_ids(chunk_ids: Sequence[str], counts: Iterable[int]) -> list[str]:
-    """Return what each vector is called in Chroma: its chunk's id, with a number behind it where there are several."""
+    """Return the name of each vector in Chroma: its chunk's id, with a number if there are several."""
     ids: list[str] = []
     for chunk_id, count in zip(chunk_ids, counts, strict=True):
         ids += [chunk_id] if count == 1 else [f"{chunk_id}{_SIGN}{number}" for number in range(count)]

@@ -35,7 +35,7 @@ class Child:
     """One process at a time, started by the first request. Threads take turns."""
 
     def __init__(self, limits: Limits, command: Sequence[str]) -> None:
-        """`command`: what answers frames on its standard output; see `module_command`."""
+        """`command`: a program that answers frames on its standard output; see `module_command`."""
         self._limits = limits
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
@@ -60,7 +60,7 @@ class Child:
             return answer
 
     def close(self) -> None:
-        """End the process and what it started."""
+        """End the process and its children."""
         self._process = None
         self._ending()
 
@@ -94,7 +94,7 @@ class Child:
         return read_frame(process.stdout, self._limits.answer_bytes)  # type: ignore[arg-type]
 
     def _end_of(self, process: subprocess.Popen[bytes], is_late: threading.Event) -> str | None:
-        """Return why the process is no more; None where it still runs, or ended well."""
+        """Return why the process is no more; None if it still runs, or ended well."""
         if is_late.is_set():
             return self._limits.too_slow()
         with suppress(subprocess.TimeoutExpired):

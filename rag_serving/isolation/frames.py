@@ -27,7 +27,7 @@ class WireError(Exception):
 
 
 def write_frame(stream: IO[bytes], frame: Frame) -> None:
-    """Write a frame and flush. Raises OSError where nobody reads it."""
+    """Write a frame and flush. Raises OSError if nobody reads it."""
     facts = json.dumps(frame.facts).encode()
     stream.write(_HEAD.pack(_MAGIC, len(facts), len(frame.content)))
     stream.write(facts)

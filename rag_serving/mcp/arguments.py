@@ -73,6 +73,6 @@ class FilterArguments(BaseModel):
     title: _Name | None = Field(None, description="Words of the page's title.")
 
     def parsed(self) -> Filters | None:
-        """Return the filters; None where nothing is narrowed."""
+        """Return the filters; None if nothing is narrowed."""
         given: dict[str, Any] = self.model_dump(exclude_defaults=True, exclude_none=True)
         return parse_filters(given)

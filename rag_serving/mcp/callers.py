@@ -41,7 +41,7 @@ class Callers(Protocol):
         """Return the caller. `request`: the HTTP request, None on standard input.
 
         Raises:
-            ToolError: nobody who may ask.
+            ToolError: the caller has no access.
         """
         ...
 

@@ -73,7 +73,7 @@ class Calls:
             ended()
 
     def caller(self, context: Context) -> Caller:
-        """Return who calls."""
+        """Return the caller."""
         return self._callers(context.request_context.request)
 
 
@@ -99,7 +99,7 @@ class _Progress:
             self._queue.put_nowait(message)
 
     async def report(self) -> None:
-        """Tell the client of each stage until the task is cancelled; nothing where it did not ask."""
+        """Tell the client of each stage until the task is cancelled; nothing if it did not ask."""
         count = 0
         with suppress(Exception):  # a client that has gone gets nothing more; its call ends by itself
             while True:

@@ -65,8 +65,8 @@ class ReadingTools:
         return await self._calls.run(context, work)
 
     async def search_book(self, query: QueryText, context: Context, limit: Limit = 5) -> PassagesOutput:
-        """Return the best passages of books with their text: those that stand near each other, in the book's order; of
-        all sources where none is a book."""
+        """Return the best passages of books with their text: those close to each other, in the book's order; of all
+        sources if none is a book."""
 
         def work(caller: Caller) -> PassagesOutput:
             config, tenant = caller.pipeline.config, caller.pipeline.tenant
@@ -90,7 +90,7 @@ class ReadingTools:
         return await self._calls.run(context, work)
 
     async def list_sources(self, context: Context) -> SourcesOutput:
-        """Return what questions can be narrowed to, with the number of pages of each that the caller may read."""
+        """Return the values of filters, with the number of the caller's pages of each."""
 
         def work(caller: Caller) -> SourcesOutput:
             with caller.pipeline.reading(caller.principal) as view:
@@ -111,7 +111,7 @@ class ReadingTools:
         return await self._calls.run(context, work)
 
     async def get_passage(self, passage_id: PassageId, context: Context) -> Passage:
-        """Return a passage with what stands before and after it in its section."""
+        """Return a passage with its neighbours in its section."""
 
         def work(caller: Caller) -> Passage:
             with caller.pipeline.reading(caller.principal) as view:
@@ -138,7 +138,7 @@ def bounded(text: str, caller: Caller) -> str:
 
 
 def page_of(view: ReaderView, page_id: str) -> Document | None:
-    """Return what the reader may see of a page; None where that is nothing."""
+    """Return the visible part of a page; None if there is none."""
     page = read_page(view, page_id)
     if page is None:
         return None
@@ -188,7 +188,7 @@ def _surroundings(view: ReaderView, chunk_id: str) -> Document | None:
 
 
 def _beside(view: ReaderView, chunk: Chunk, direction: int) -> str:
-    """Return the text of the passage before or after one in the same section; empty where there is none."""
+    """Return the text of the passage before or after one in the same section; empty if there is none."""
     other = view.beside(chunk, direction)
     return other.text if other and other.heading_path == chunk.heading_path else ""
 
@@ -210,6 +210,6 @@ def _row_of(view: ReaderView, passage_id: str) -> int:
 
 
 def _read_beside(view: ReaderView, row: int) -> tuple[str | None, str | None]:
-    """Return the ids of the passages that one reads before and after one; None where there is none."""
+    """Return the ids of the passages that one reads before and after one; None if there is none."""
     earlier, later = view.around(row)
     return passage_id_of(earlier[0]) if earlier else None, passage_id_of(later[0]) if later else None

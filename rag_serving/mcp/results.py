@@ -308,7 +308,7 @@ def title_of(chunk: Chunk) -> str:
 
 
 def metadata_of(chunk: Chunk, generation: str) -> Metadata:
-    """Return what is known of a passage's page."""
+    """Return the metadata of a passage's page."""
     return Metadata(
         space=chunk.space,
         version=str(chunk.version),

@@ -82,7 +82,7 @@ class AskingTools:
         )
 
     async def check(self, text: CheckedText, context: Context, filters: FilterArguments | None = None) -> CheckOutput:
-        """Return what the pages say of each claim of a text."""
+        """Return the pages' verdict on each claim of a text."""
 
         def work(caller: Caller, listen: Listen) -> CheckOutput:
             narrowed = filters.parsed() if filters else None
@@ -92,7 +92,7 @@ class AskingTools:
         return await self._calls.answer(context, work)
 
     async def verify_receipt(self, receipt_id: ReceiptId, context: Context) -> ProofOutput:
-        """Return whether the receipt of an answer holds, for who may see it."""
+        """Return the proof of an answer's receipt, for callers who may see it."""
 
         def work(caller: Caller) -> ProofOutput:
             caller.pipeline.receipt(caller.principal, receipt_id)  # raises for callers who may not see it
@@ -214,8 +214,8 @@ _log = logging.getLogger(__name__)
 
 
 def add_writing_tools(server: MCPServer[Any], calls: Calls, config: Path | None) -> None:
-    """Offer the tools of every entry point: each is a function of the server, of what runs its calls, and of the
-    configuration file. A machine that only serves has none of the libraries that they need, and offers none."""
+    """Register the tools of every entry point: each is a function of the server, of the calls, and of the configuration
+    file. A serving-only machine lacks the libraries for them, and offers none."""
     for entry in loaded(ENTRY_POINTS).values():
         try:
             add = entry.load()
@@ -234,7 +234,7 @@ _KEPT, _UNKEPT = CacheHint(ttl_ms=60_000, scope="private"), CacheHint(ttl_ms=0, 
 
 
 def build_server(callers: Callers, is_editor: bool = False, config: Path | None = None) -> MCPServer[Any]:
-    """Return the server for whoever calls; the tools that write are there for editors alone.
+    """Return the server for the callers; the writing tools are for editors alone.
 
     `config`: the file that a build reads; None: the usual one.
     """

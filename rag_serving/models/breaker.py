@@ -40,7 +40,8 @@ class Breaker:
             return "half_open" if self._probing or self._is_due() else "open"
 
     def allow(self) -> bool:
-        """Return whether to ask now. Whoever is allowed must call `succeed` or `fail` when it knows the outcome."""
+        """Return whether to send a request now. An admitted caller must call `succeed` or `fail` when it knows the
+        outcome."""
         with self._lock:
             if self._opened_at is None:
                 return True

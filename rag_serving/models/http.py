@@ -81,7 +81,7 @@ def busy_error(response: httpx.Response) -> ServerBusyError:
 
 
 def server_text(response: httpx.Response) -> str:
-    """Return the first 200 characters of what the server said, on one line."""
+    """Return the first 200 characters of the server's message, on one line."""
     return one_line(response.text)
 
 

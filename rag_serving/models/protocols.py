@@ -55,7 +55,7 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """provider/model@revision plus what else shapes a vector: vectors are cached and compared under it.
+        """provider/model@revision plus further inputs of a vector: the key for caching and comparing vectors.
 
         Raises:
             ModelError: only a server knows the revision, and it does not answer.

@@ -43,7 +43,7 @@ _CONNECTIONS = httpx.Limits(max_connections=64, max_keepalive_connections=16, ke
 
 
 def open_reranker(features: Features, settings: Reranker) -> RemoteReranker | None:
-    """Return the sidecar's client; None where the configuration has no sidecar, or switches it off."""
+    """Return the sidecar's client; None if the configuration has no sidecar, or switches it off."""
     return RemoteReranker(settings) if features.FEATURE_RERANKER and settings.url else None
 
 
@@ -59,7 +59,7 @@ def ask_sidecar(settings: Reranker) -> SidecarState:
     """Return the model that serves at `reranker.url`, and whether it is ready.
 
     Raises:
-        ModelError: the token is not set, nothing answers there, what answers is no reranker, or its model failed.
+        ModelError: the token is not set, nothing answers there, another server does, or its model failed.
     """
     url = settings.url or ""
     bearer(settings.token_env, "reranker.token_env")
@@ -159,7 +159,7 @@ class RemoteReranker:
         return json.dumps({"query": query, "candidates": candidates, "top_n": top_n, "max_seq_len": length}).encode()
 
     async def _ask(self, body: bytes, headers: Mapping[str, str], seconds: float) -> bytes:
-        """Return the body of a 200; the deadline cancels whatever is under way, however little comes in at a time."""
+        """Return the body of a 200; the deadline cancels the request, even while data trickles in."""
         if self._client is None:
             self._client = httpx.AsyncClient(timeout=None, limits=_CONNECTIONS, verify=tls_context())
         started = time.monotonic()

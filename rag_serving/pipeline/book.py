@@ -35,7 +35,7 @@ def book_sources(config: Config, tenant: str) -> tuple[str, ...]:
 
 
 def of_books(config: Config, tenant: str, filters: Filters | None) -> Filters:
-    """Return filters that let pass what the given ones do, of books alone."""
+    """Return the given filters, restricted to books."""
     filters, books = filters or Filters(), book_sources(config, tenant)
     chosen = tuple(key for key in books if not filters.source or key in filters.source)
     return replace(filters, source=chosen or (_NO_SOURCE,))

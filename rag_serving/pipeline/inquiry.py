@@ -97,7 +97,7 @@ class Inquiry:
                 stage(self)
 
     def in_phase(self, find: Callable[[Inquiry], Result]) -> Result:
-        """Return what a search gives in the first phase that answers; each has a trace of its own."""
+        """Return the result of a search in the first phase that answers; each has a trace of its own."""
         run = self.phases.run
         return run(lambda mode, part: find(self.variant(mode=mode, trace=part)), self.view.id, self.trace)
 

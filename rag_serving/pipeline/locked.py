@@ -183,7 +183,7 @@ def tells_both(locked: Locked, written: AnswerTrace) -> bool:
 
 
 def shows_both(locked: Locked, written: AnswerTrace) -> bool:
-    """Return whether passages of both questions are shown, with confidence or as what comes closest."""
+    """Return whether passages of both questions are shown, with confidence or as the closest."""
     cited = {citation.passage - 1 for citation in written.answer.citations}
     return all(any(part.first <= place < part.first + part.count for place in cited) for part in locked.parts)
 

@@ -84,8 +84,8 @@ class Services:
 
 @dataclass
 class QuestionLog:
-    """Writes questions down, each before its answer is given. `audit`, `telemetry`: None where it is off; `budget`:
-    None where nothing is limited.
+    """Writes questions down, each before its answer is given. `audit`, `telemetry`: None if it is off; `budget`:
+    None if nothing is limited.
 
     The audit log comes first: where it is required and cannot be written, nobody gets the answer. What a question used
     is counted whatever becomes of it.
@@ -108,7 +108,7 @@ class QuestionLog:
     def answered(
         self, principal: Principal | None, question: str, answer: Answer, trace: Trace, kind: Kind = "ask"
     ) -> None:
-        """Write down a question with what became of it.
+        """Record a question with its outcome.
 
         Raises:
             AuditUnavailableError: the audit log is required, and cannot be written.
@@ -138,7 +138,7 @@ class QuestionLog:
             self.audit.record(event)
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write queued items."""
         if self.audit:
             self.audit.close()
         if self.budget:
@@ -148,7 +148,7 @@ class QuestionLog:
 
 
 def open_sessions(config: Config, tenant: str) -> SessionStore | None:
-    """Return the stored sessions of a tenant, or None where none are stored. Nothing is opened yet."""
+    """Return the stored sessions of a tenant, or None if none are stored. Nothing is opened yet."""
     if not config.sessions.store:
         return None
     from rag_serving.conversations.sessions import SessionStore  # a question in a terminal waits for no database
@@ -213,7 +213,7 @@ class TenantServices:
 
     def generation_before(self, since: str, current: str, is_past: bool = False) -> str | None:
         """Return the kept generation that was published last before a date (an ISO date, month or year) and is not the
-        current one; without a date the one before the current. None where none is kept. `is_past`: the current one is
+        current one; without a date the one before the current. None if none is kept. `is_past`: the current one is
         another than the published one."""
         if self.config.index.kind != "disk":
             return None
@@ -243,7 +243,7 @@ class TenantServices:
     def set_tables(
         self, generation: str, principal: Principal, among: Collection[str] | None = None
     ) -> SetTables | None:
-        """Return the tables of a kept generation as a reader may see them; None where it cannot be opened."""
+        """Return the tables of a kept generation as a reader may see them; None if it cannot be opened."""
         with suppress(UnpublishedError), self.published.stored(generation) as opened:
             return opened.for_reader(principal).set_tables(among)
         return None
@@ -318,7 +318,7 @@ class TenantServices:
         return self.proofs.proved_to(principal, identifier) if principal else self.proofs.prove(identifier)
 
     def readable(self, principal: Principal, cited: Sequence[Chunks]) -> list[bool]:
-        """Return of several answers whether the principal may still read what they cite: `Proofs.open_to`."""
+        """Return for several answers whether the principal may still read their citations: `Proofs.open_to`."""
         return self.proofs.open_to(principal, cited)
 
     def config_of(self, phases: Phases) -> Config:
@@ -329,13 +329,13 @@ class TenantServices:
         return self.config.model_copy(update={"features": features})
 
     def found(self, search: Search, features: Features, phases: Phases) -> Trace:
-        """Return what telemetry keeps of a search, where there is any."""
+        """Return telemetry's record of a search, if telemetry is on."""
         if self.telemetry is None:
             return Trace()
         return telemetry_of(search, features, phases.phase, phases.retrieval_ms)
 
     def passages(self, search: Search) -> Iterable[Candidate]:
-        """Return what the lock chooses from, best first; who stops early leaves the rest unread."""
+        """Return the lock's candidates, best first; an early stop leaves the rest unread."""
         return search.context.passages.candidates(search.ranking)
 
     @contextmanager

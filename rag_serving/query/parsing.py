@@ -26,8 +26,8 @@ from rag_serving.text.stemming import analyzer_of
 
 
 def with_synonyms(text: str, synonyms: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Return a text with each word or phrase that has a synonym replaced, the longest first, and what was replaced by
-    what; "quoted" words are meant as they are."""
+    """Return a text with each word or phrase that has a synonym replaced, the longest first, and the replacements;
+    "quoted" words are left alone."""
     meant = {" ".join(said.lower().split()): other for said, other in synonyms.items() if said.strip()}
     if not meant:
         return text, {}

@@ -49,7 +49,7 @@ class Speller:
                 self._alike.setdefault((term[0], len(term)), []).append(term)
 
     def correction(self, word: str, frequency: Frequency, written: Written, expect: Expect = _nothing) -> str | None:
-        """Return the word of the pages that a word in lower case was meant to be; None where nothing is near enough."""
+        """Return the word of the pages that a word in lower case was meant to be; None if nothing is near enough."""
         if not SHORTEST <= len(word) <= _LONGEST or not _PLAIN.fullmatch(word):
             return None
         edited = _edited(word)

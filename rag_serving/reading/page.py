@@ -73,7 +73,7 @@ class Page:
 
 
 def read_page(view: ReaderView, page_id: str) -> Page | None:
-    """Return a page; None where the reader may see nothing of one of that id."""
+    """Return a page; None if the reader may see nothing of one of that id."""
     chunks, dropped = view.chunks(view.page_rows(page_id).tolist()), view.duplicates_of_page(page_id)
     if not chunks and not dropped:
         return None
@@ -107,7 +107,7 @@ def _payload(passage: Chunk | Duplicate) -> dict[str, Any]:
 
 
 def _section(passage: Chunk | Duplicate) -> tuple[str, str]:
-    """Return what the passages of a section have in common; their addresses differ where it goes over pages."""
+    """Return the common key of a section's passages; their addresses differ if it spans pages."""
     if isinstance(passage, Chunk):
         return passage.section_id, _beginning(passage.url)
     return passage.dropped.section_id, _beginning(passage.dropped.url)

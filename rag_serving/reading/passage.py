@@ -43,7 +43,7 @@ class ReadPassage:
 
 
 def read_passage(view: ReaderView, chunk_id: str) -> ReadPassage | None:
-    """Return a passage; None where the reader may see none of that id."""
+    """Return a passage; None if the reader may see none of that id."""
     row = view.row_of(chunk_id)
     if row is None:
         return None
@@ -76,7 +76,7 @@ def chunk_payload(chunk: Chunk) -> dict[str, Any]:
 
 
 def _block(chunk: Chunk, block: PageBlock) -> dict[str, Any]:
-    """Return the JSON shape of a block, of a paged document with the page that it begins on and what OCR thought."""
+    """Return the JSON shape of a block, with its first page and OCR's confidence in a paged document."""
     if not chunk.parts.marks:
         return block.payload()
     read = chunk.ocr_confidence(block.start, block.end)

@@ -18,7 +18,7 @@ class Evidence:
 
     Attributes:
         doc_slug: short name of its document, else of its file, else the id of its page.
-        category: of its document; empty where it has none.
+        category: of its document; empty if it has none.
         snippet: where its text has most of the question's words. Here and in title, category and headings nothing is
             left of what is meant for an assistant.
         content_hash: of all texts of the page that the reader may see, in order.

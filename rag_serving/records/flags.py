@@ -72,5 +72,5 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
 
 
 def flags_told(flags: Iterable[str]) -> list[dict[str, str]]:
-    """Return flags with what they mean."""
+    """Return flags with their meaning."""
     return [{"flag": flag, "text": SENTENCES.get(flag, flag.replace("_", " "))} for flag in flags]

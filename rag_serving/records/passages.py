@@ -78,7 +78,7 @@ class Chunk:
 
     @property
     def parts(self) -> Structure:
-        """The units of the text and what they belong to."""
+        """The units of the text and their parents."""
         return decode(self.structure) if self.structure else structure_of(self.text)
 
     @property

@@ -87,7 +87,7 @@ class Query:
         return frozenset(self.analyze(self.text))
 
     def payload(self) -> dict[str, Any]:
-        """Return the JSON shape: what was read, without the notes."""
+        """Return the JSON shape, without the notes."""
         read = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "notes"}
         return {**read, "filters": self.filters.payload(), "scope": self.scope.payload()}
 

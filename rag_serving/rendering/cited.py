@@ -95,7 +95,7 @@ class CitedPlaces:
         return layers
 
     def _asked(self, original: Original, page: int, principal: Principal) -> Future[PageLayer] | None:
-        """Return the layer of a page, known or under way; None where too many are under way."""
+        """Return the layer of a page, known or under way; None if too many are under way."""
         if known := self._pictures.known_layer(principal.tenant, original, page):
             done = Future[PageLayer]()
             done.set_result(known)
@@ -119,7 +119,7 @@ class CitedPlaces:
 
 
 def _pieces(citation: Citation, lock: Lock) -> Iterator[_Piece]:
-    """Yield the parts of a quote by page, in order; none where the pages are not known."""
+    """Yield the parts of a quote by page, in order; none if the pages are not known."""
     passage = lock.passage(citation.passage)
     if passage is None or citation.page is None:
         return

@@ -80,7 +80,7 @@ class PageLayer:
         return SignText([char.sign for char in self.chars], middles)
 
     def _spans(self) -> Iterator[tuple[int, int]]:
-        """Yield the range of each word: what white space parts."""
+        """Yield the range of each word, a run without white space."""
         start = None
         for place, char in enumerate(self.chars):
             if char.sign.isspace():

@@ -63,7 +63,7 @@ class Pictures:
         return answer.content
 
     def layer(self, tenant: str, caller: str, original: Original, page: int) -> PageLayer:
-        """Return the text layer of a page. Raises what `image` raises."""
+        """Return the text layer of a page. Raises the errors of `image`."""
         if known := self.known_layer(tenant, original, page):
             return known
         key = tenant, original.sha256, page

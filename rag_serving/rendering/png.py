@@ -21,7 +21,7 @@ def png(width: int, height: int, pixels: bytes, stride: int) -> bytes:
 
 
 def size_of(image: bytes) -> tuple[int, int] | None:
-    """Return width and height of a PNG file; None where the bytes are none."""
+    """Return width and height of a PNG file; None if the bytes are none."""
     if not image.startswith(_SIGNATURE) or image[12:16] != b"IHDR" or len(image) < 33:
         return None
     width, height = struct.unpack("!II", image[16:24])

@@ -58,10 +58,10 @@ class RenderProcesses:
         self._waiting = Counter[str]()
 
     def ask(self, tenant: str, caller: str, facts: Mapping[str, Any], content: bytes) -> Frame:
-        """Return what the worker made of a file.
+        """Return the worker's result for a file.
 
         Raises:
-            RenderError: it made nothing, for the reason given.
+            RenderError: it failed, with its reason.
             BusyError: others are first.
             MissingRendererError: pypdfium2 is not installed.
         """

@@ -136,7 +136,7 @@ class Reranking:
             raise RequestError(401, "UNAUTHENTICATED", NO_TOKEN)
 
     async def rerank(self, content: bytes) -> dict[str, Any]:
-        """Return the answer to a body; RequestError says what is wrong with it, or with us."""
+        """Return the response to a body; RequestError describes the fault, ours or the caller's."""
         if self._slots.locked():
             message = f"{self.settings.max_concurrent} requests are under way; try again"
             raise RequestError(429, "BUSY", message, retry_after=1)
@@ -318,7 +318,7 @@ class Engine:
         return batcher.submit(model.encode(query, passages, max_seq_len))
 
     def close(self) -> None:
-        """Finish what was submitted."""
+        """Finish submitted work."""
         if self._batcher:
             self._batcher.close(self._settings.timeout_s)
 
@@ -384,7 +384,7 @@ class MicroBatcher(Generic[AnyPair]):
         self._thread.start()
 
     def submit(self, pairs: Sequence[AnyPair]) -> Future[list[float]]:
-        """Return the scores of the pairs in their order, later; ScoringError where the model fails."""
+        """Return the scores of the pairs in their order, later; ScoringError if the model fails."""
         job = Job(pairs)
         self._jobs.put(job)
         return job.scores
@@ -395,7 +395,7 @@ class MicroBatcher(Generic[AnyPair]):
         return self._failed_runs >= FAILING_AFTER or (since is not None and time.monotonic() - since > longest_run_s)
 
     def close(self, timeout_s: float = 30.0) -> None:
-        """Score what was submitted before, then end the thread."""
+        """Score the pairs submitted before, then end the thread."""
         self._jobs.put(None)
         self._thread.join(timeout_s)
 

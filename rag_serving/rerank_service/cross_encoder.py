@@ -33,7 +33,7 @@ def check_folder(model: str) -> None:
 def model_folder(model: str, revision: str | None = None) -> str:
     """Return the folder with the model's files at the pinned commit, downloaded where it is not in the hub's cache.
 
-    A folder stays as it is, and so does a name for which no commit is known: what is newest is then loaded.
+    A folder stays as it is, and so does a name without a known commit: its newest version is then loaded.
 
     Raises:
         ModelError: the hub has no such commit or cannot be reached, or a commit is given for a folder.
@@ -110,7 +110,7 @@ class CrossEncoder:
         return cls(model, network.to(torch.float16 if half else torch.float32), loaded.tokenizer, device, max_seq_len)
 
     def encode(self, query: str, passages: Sequence[str], max_seq_len: int) -> list[Pair]:
-        """Return tokens of each pair, at most `max_seq_len`: the query keeps a quarter, the passage what is left.
+        """Return tokens of each pair, at most `max_seq_len`: a quarter for the query, the rest for the passage.
 
         A query shorter than its quarter leaves the rest to the passages.
         """
@@ -125,7 +125,7 @@ class CrossEncoder:
         ]
 
     def score(self, pairs: Sequence[Pair]) -> list[float]:
-        """Return the logits of one batch; RuntimeError where the device cannot compute it."""
+        """Return the logits of one batch; RuntimeError if the device cannot compute it."""
         import torch
 
         multiple = TENSOR_CORES if self.device.startswith("cuda") else 1
@@ -159,7 +159,7 @@ def chosen_device(device: str) -> str:
 
 
 def _check_architecture(model: str) -> None:
-    """Refuse what would be loaded with a head of random numbers: an embedding model, a language model."""
+    """Refuse models that would be loaded with a random head: an embedding model, a language model."""
     from transformers import AutoConfig
 
     try:

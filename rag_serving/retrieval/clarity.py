@@ -152,7 +152,7 @@ def _named(topic: Topic, chunk: Chunk, place: int) -> _Named | None:
 
 
 def _share(topic: Topic, name: str) -> float:
-    """Return the share of a name's terms that the topic is, 0 where it lacks some of the topic's."""
+    """Return the share of a name's terms that the topic is, 0 if it lacks some of the topic's."""
     terms = frozenset(analyze(name))
     return len(topic.terms) / len(terms) if terms and topic.terms <= terms else 0.0
 
@@ -179,7 +179,7 @@ def _partly_named(named: Sequence[_Named]) -> Decision | None:
 
 
 def _unnamed(topic: Topic, pool: Ranking, chunks: Sequence[Chunk]) -> Decision | None:
-    """Return what is done with a word that is no page's name: it is in the text of some, near to one, or nowhere."""
+    """Return the decision on a word that is no page's name: it is in some text, near to one, or nowhere."""
     holding = [chunk for chunk in chunks if topic.terms <= set(analyze(chunk.text))]
     if holding:
         pages = {chunk.page_id: chunk for chunk in reversed(holding)}

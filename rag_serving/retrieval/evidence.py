@@ -74,8 +74,8 @@ def _evidence(
 
 
 def content_hash(view: ReaderView, chunk: Chunk) -> str:
-    """Return a digest of all texts of a chunk's page that the reader may see, in the order of the page; what it may
-    not see changes nothing."""
+    """Return a digest of all texts of a chunk's page visible to the reader, in the order of the page; hidden ones
+    change nothing."""
     row = view.row_of(chunk.chunk_id)
     if row is None:
         return ""
@@ -102,7 +102,7 @@ def _harmless(name: str) -> str:
 
 
 def _read(chunk: Chunk) -> str:
-    """Return the text of a chunk without what is meant for an assistant that reads it."""
+    """Return the text of a chunk without parts addressed to an assistant."""
     return _read_text(chunk.text, chunk.structure, chunk.heading_path[-1] if chunk.heading_path else "")
 
 

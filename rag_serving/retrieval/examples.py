@@ -26,10 +26,10 @@ _POINTS = re.compile(r"\b(?:it|its|this|that|these|those|they|them|he|she|one)\b
 
 
 def example_questions(view: ReaderView, drop_labels: Collection[str], most: int = 3) -> tuple[str, ...]:
-    """Return some questions, of a page one each: headings that are questions come first, then how-tos, things that are
-    done, things that a passage defines, and pages by their titles.
+    """Return some questions, one per page: headings that are questions come first, then how-tos, actions, things that a
+    passage defines, and pages by their titles.
 
-    The same pages give the same questions. What orders an assistant about, or looks like markup, is no example.
+    The same pages give the same questions. Orders to an assistant, and anything like markup, are no examples.
     """
     rows = view.sample(_LOOKED_AT)
     kept = rows[~view.boilerplate(rows)]

@@ -176,7 +176,7 @@ def _is_version(chunk: Chunk, first: Chunk, asked: Sequence[Version]) -> bool:
 
 
 def _currency(chunk: Chunk, asked: Sequence[Version], text: str, have_versions: bool) -> tuple[Any, ...]:
-    """Return what a version is ordered by: more is more current."""
+    """Return a version's sort key: greater is more current."""
     version, is_asked = _version(chunk), _is_asked(chunk, asked, text)
     is_marked = bool(mark_of_title(chunk.title) or mark_of_labels(chunk.labels))
     updated = chunk.updated_at.timestamp() if chunk.updated_at else 0.0

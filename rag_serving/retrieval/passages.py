@@ -29,7 +29,7 @@ class Passages:
         return [self._chunks[row] for row in wanted]
 
     def candidates(self, ranking: Ranking, together: int = _TOGETHER) -> Iterator[Candidate]:
-        """Yield the rows of a ranking as candidates; who stops early leaves the rest unread."""
+        """Yield the rows of a ranking as candidates; an early stop leaves the rest unread."""
         for start in range(0, len(ranking), together):
             yield from self._candidates(ranking.take(range(start, min(start + together, len(ranking)))))
 

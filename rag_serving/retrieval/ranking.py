@@ -21,14 +21,14 @@ _EPSILON = np.finfo(np.float32).eps  # below it scores are equal
 
 
 def standard(scores: Scores) -> Scores:
-    """Return standard scores [n]: mean 0, deviation 1; all 0 where all are equal."""
+    """Return standard scores [n]: mean 0, deviation 1; all 0 if all are equal."""
     centred: Scores = scores - scores.sum() / max(len(scores), 1)
     deviation = math.sqrt((centred * centred).sum() / max(len(scores), 1))
     return centred / deviation if deviation > _EPSILON else np.zeros(len(scores))
 
 
 def min_max(scores: Scores) -> Scores:
-    """Return scores [n] brought to 0 … 1; all 0 where all are equal."""
+    """Return scores [n] brought to 0 … 1; all 0 if all are equal."""
     if not len(scores) or not np.ptp(scores) > _EPSILON:
         return np.zeros(len(scores))
     scaled: Scores = (scores - scores.min()) / np.ptp(scores)
@@ -73,7 +73,7 @@ class Ranking:
 
     @property
     def score(self) -> Scores:
-        """Return what the rows are ordered by [n]."""
+        """Return the scores that order the rows [n]."""
         return self.column(SCORE)
 
     def with_scores(self, name: str, values: NDArray[np.floating[Any]]) -> Ranking:
@@ -81,7 +81,7 @@ class Ranking:
         return Ranking(self.rows, {**self.columns, name: np.asarray(values, dtype=np.float64)})
 
     def scored(self, name: str, values: Scores) -> Ranking:
-        """Return the same with a column whose values, where there are any, become the scores to order by."""
+        """Return the same with a column whose values, if any, become the scores."""
         return self.with_scores(name, values).with_scores(SCORE, np.where(np.isnan(values), self.score, values))
 
     def take(self, positions: NDArray[np.intp] | Sequence[int]) -> Ranking:

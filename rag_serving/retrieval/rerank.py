@@ -58,8 +58,7 @@ class CrossEncoderStage:
 
 
 def passage_text(chunk: Chunk) -> str:
-    """Return what the model reads: the heading path above the text, because a passage often does not name its
-    subject."""
+    """Return the model's input: the heading path above the text, because a passage often does not name its subject."""
     return f"{' > '.join(chunk.heading_path)}\n{chunk.text}" if chunk.heading_path else chunk.text
 
 
@@ -104,7 +103,7 @@ class LexicalReranker:
         return ranking.scored(HEURISTIC, values).take(order)
 
     def _corrected(self, context: SearchContext, first: Ranking) -> Scores:
-        """Return the scores [n] with what the words of each row are worth."""
+        """Return the scores [n] with the contribution of each row's words."""
         analyze = context.query.analyze_passage
         counted = _SIGNALS if self.proximity else _OF_COVERAGE
         chunks = context.passages.read(first.rows)
@@ -164,7 +163,7 @@ def _distance(before: Sequence[int], after: Sequence[int]) -> float:
 
 
 def _standard(signals: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each column [n, signals] with mean 0 and deviation 1; 0 where all are equal."""
+    """Return each column [n, signals] with mean 0 and deviation 1; 0 if all are equal."""
     deviation = signals.std(axis=0)
     centred: NDArray[np.float64] = (signals - signals.mean(axis=0)) / np.where(deviation > 1e-9, deviation, 1.0)
     return centred

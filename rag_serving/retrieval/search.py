@@ -59,19 +59,20 @@ class Search:
 
     @property
     def ranking(self) -> Ranking:
-        """Return what the last stage left."""
+        """Return the last stage's ranking."""
         return [*self.rankings.values()][-1]
 
     @property
     def reranker(self) -> Ranker:
-        """Return who ordered the candidates after fusion."""
+        """Return the ranker of the candidates after fusion."""
         columns = self.ranking.columns
         return "sidecar" if RERANK in columns else "heuristic" if HEURISTIC in columns else "none"
 
     def stored_similarity(self, chunk_ids: Sequence[str]) -> Callable[[Sequence[str]], list[float | None]] | None:
-        """Return what compares sentences of some chunks with the query by their stored vectors; None without its own.
+        """Return a comparison of some chunks' sentences with the query by their stored vectors; None without a query
+        vector.
 
-        It gives None for a sentence that has no stored vector.
+        It returns None for a sentence without a stored vector.
         """
         view, vector = self.context.view, self.context.vector
         rows = [row for chunk_id in chunk_ids if (row := view.row_of(chunk_id)) is not None]
@@ -194,7 +195,7 @@ class _Keywords:
 
 
 def narrowed(view: ReaderView, *filters: Filters | None) -> Mask | None:
-    """Return the rows that match all filters; None where there is no filter."""
+    """Return the rows that match all filters; None if there is no filter."""
     masks = [view.matching(wanted) for wanted in filters if wanted]
     return np.logical_and.reduce(masks) if masks else None
 

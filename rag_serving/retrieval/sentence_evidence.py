@@ -58,6 +58,6 @@ class SentenceEvidence:
 
 
 def _standard(values: Scores) -> Scores:
-    """Return values [n] with mean 0 and deviation 1; what is not known is the least of them."""
+    """Return values [n] with mean 0 and deviation 1; unknown ones become the least of them."""
     known = values[~np.isnan(values)]
     return standard(np.where(np.isnan(values), known.min() if len(known) else 0.0, values))

@@ -45,7 +45,7 @@ class Reason:
     rank: int | None = None
 
     def payload(self) -> dict[str, Any]:
-        """Return the JSON shape, without what is empty."""
+        """Return the JSON shape, without empty fields."""
         shape = {"code": self.code, "words": list(self.words), "rank": self.rank}
         return {name: value for name, value in shape.items() if value}
 
@@ -95,7 +95,7 @@ class QueryWords:
 
     @classmethod
     def of(cls, query: Query, weights: Mapping[str, float]) -> QueryWords:
-        """`weights`: inverse document frequencies among what the reader may see."""
+        """`weights`: inverse document frequencies among the reader's rows."""
         words: dict[str, str] = {}
         for word in _WORD.findall(query.text):
             for name in (word.strip(".:'’"), *_PART.findall(word)):
@@ -113,10 +113,10 @@ class QueryWords:
 
 
 def reasons_of(candidate: Candidate, words: QueryWords, by_stage: Mapping[str, int], moved: int) -> tuple[Reason, ...]:
-    """Return what speaks for a passage, what a person sees first.
+    """Return the reasons for a passage, the most visible first.
 
-    `by_stage`: its ranks by the stages after fusion; `moved`: above 0 where it took the place of another
-    version of its section, below 0 where another one took its.
+    `by_stage`: its ranks by the stages after fusion; `moved`: above 0 if it took the place of another version of its
+    section, below 0 if another one took its.
     """
     if "steps" in candidate.scores:
         return (Reason("steps"),)
@@ -254,7 +254,7 @@ def why_of(search: Search, lock: Lock, numbers: Mapping[int, int], min_overlap: 
 
 
 def passage_reasons(search: Search, lock: Lock, words: QueryWords) -> list[tuple[str, ...]]:
-    """Return what speaks for each passage of the lock, a line each."""
+    """Return the reasons for each locked passage, one per line."""
     places = _RankedPlaces(search)
     reasons = (reasons_of(each, words, places.by_stage(each.chunk), places.moved(each.chunk)) for each in lock.passages)
     return [tuple(reason.line for reason in each) for each in reasons]
@@ -293,7 +293,7 @@ class _RankedPlaces:
         return {name: int(ranks[final]) for name, ranks in self.ranks.items() if final is not None and ranks[final]}
 
     def moved(self, chunk: Chunk) -> int:
-        """Return how many places a chunk was moved up among versions of its section; below 0 where down."""
+        """Return how many places a chunk was moved up among versions of its section; below 0 if down."""
         row, (_, final) = self._view.row_of(chunk.chunk_id), self.of(chunk)
         return 0 if final is None or row not in self._before else self._before.index(row) - final
 
@@ -334,7 +334,7 @@ def _share(values: Scores) -> Scores:
 
 
 def _span(values: Scores) -> Scores:
-    """Return values [n] between the least (0) and the largest (1); 1 where all are equal; NaN stays."""
+    """Return values [n] between the least (0) and the largest (1); 1 if all are equal; NaN stays."""
     if np.isnan(values).all():
         return values
     least, most = np.nanmin(values), np.nanmax(values)
@@ -342,7 +342,7 @@ def _span(values: Scores) -> Scores:
 
 
 def _ranks(values: Scores) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the rank [n] of each value, the largest 1; 0 where it is not known."""
+    """Return the rank [n] of each value, the largest 1; 0 if it is not known."""
     order = np.argsort(-values, kind="stable")
     ranks = np.zeros(len(values), dtype=np.int64)
     ranks[order] = np.arange(1, len(values) + 1)
@@ -366,14 +366,14 @@ def search_results(search: Search, k: int, explain: bool) -> SearchResults:
 
 
 def scored_ids(search: Search, most: int) -> list[tuple[str, dict[str, float]]]:
-    """Return the first candidates by chunk id, each with what every stage said of it."""
+    """Return the first candidates by chunk id, each with the scores of every stage."""
     ranking = all_columns(search).head(most)
     ids = search.context.view.chunk_ids(ranking.rows.tolist())
     return [(chunk_id, scores) for chunk_id, (_, scores, _) in zip(ids, ranking.records(), strict=True)]
 
 
 def explained_candidates(search: Search) -> tuple[Candidate, ...]:
-    """Return all candidates in the order before reranking, each with what every stage said of it."""
+    """Return all candidates in the order before reranking, each with the scores of every stage."""
     ranking = all_columns(search)
     candidates = search.context.passages.candidates(ranking, together=max(1, len(ranking)))
     clean = np.isin(ranking.rows, search.rankings["hygiene"].rows).tolist()

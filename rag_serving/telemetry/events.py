@@ -128,7 +128,7 @@ class RowBuilder:
         citation: int | None = None,
         comment: str | None = None,
     ) -> dict[str, Any]:
-        """Return the row of FEEDBACK for what a reader said of an answer: one for each reader and answer."""
+        """Return the row of FEEDBACK for a reader's verdict on an answer: one for each reader and answer."""
         identity = json.dumps([self._tenant, principal.user if principal else None, receipt_id])
         return {
             **_stamp(),
@@ -161,7 +161,7 @@ class RowBuilder:
         return self._hash(user)
 
     def _hash(self, text: str | None) -> str | None:
-        """HMAC-SHA256 under the installation's key: who has the log alone cannot try names out."""
+        """Return an HMAC-SHA256 under the installation's key: the log alone does not allow names to be tried out."""
         if text is None:
             return None
         return hmac.new(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:_HASH_CHARS]
@@ -198,17 +198,17 @@ def _traced(trace: Trace) -> dict[str, Any]:
 
 
 def _ranked(ranking: Ranking | None) -> list[tuple[str, float]] | None:
-    """Return the first of a ranking with four decimals; None where there was none."""
+    """Return the first of a ranking with four decimals; None if there was none."""
     return None if ranking is None else [(chunk_id, round(score, 4)) for chunk_id, score in ranking[:MAX_RANKED]]
 
 
 def _refused(refusal: Refusal | None) -> dict[str, Any] | None:
-    """Return which gate decided, and by how much; what it says of pages is not kept."""
+    """Return the deciding gate, and the margin; texts of pages are not kept."""
     return {"gate": refusal.gate, "value": refusal.value, "threshold": refusal.threshold} if refusal else None
 
 
 def _rejected(trace: Trace) -> list[dict[str, Any]]:
-    """Return which passages the next best sentences are of, and what spoke for them; their text is not kept."""
+    """Return the passages of the next best sentences, and their features, without the text."""
     return [
         {
             "chunk_id": trace.lock.chunk_ids[candidate.passage - 1],
@@ -224,12 +224,12 @@ def _rounded(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _taken(usage: Usage | None) -> dict[str, Any]:
-    """Return what a model took: tokens, and their price in the currency of the configured table."""
+    """Return a model's usage: tokens, and their price in the currency of the configured table."""
     if usage is None:
         return {"tokens_in": 0, "tokens_out": 0, "cost": 0.0}
     return {"tokens_in": usage.prompt_tokens, "tokens_out": usage.completion_tokens, "cost": usage.cost}
 
 
 def _writable(text: str) -> str:
-    """Without what no database takes: NUL and lone surrogates."""
+    """Return a text without characters that databases refuse: NUL and lone surrogates."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()

@@ -23,7 +23,7 @@ FORGOTTEN = Table(
 
 
 def read_mark(connection: Connection, digest: str) -> str | None:
-    """Return the newest mark of a tenant; None where there was never one."""
+    """Return the newest mark of a tenant; None if there was never one."""
     return connection.execute(select(FORGOTTEN.c.mark).where(FORGOTTEN.c.digest == digest)).scalar_one_or_none()
 
 

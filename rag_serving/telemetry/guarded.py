@@ -45,7 +45,8 @@ class GuardedDatabase:
         self._engine: Engine | None = None
 
     def ask(self, work: Callable[[Connection], Result]) -> Result:
-        """Return what some work in one transaction returns; a database that never answers keeps a thread, no question.
+        """Return the result of some work in one transaction; a database that never answers blocks a thread, but no
+        question.
 
         Raises:
             TelemetryError: the database failed, is late, or failed a moment ago; the message says which.

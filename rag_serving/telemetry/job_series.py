@@ -35,7 +35,7 @@ class BuildSeries:
         self._database = GuardedDatabase(config.telemetry.url, Store(config.home).serving_db(), METADATA)
 
     def exposition(self, tenant: str) -> bytes:
-        """Return the series of a tenant in Prometheus' text format; nothing where no build used a model today."""
+        """Return the series of a tenant in Prometheus' text format; nothing if no build used a model today."""
         if self._config.telemetry.url is None and not Store(self._config.home).serving_db().exists():
             return b""
         day = datetime.now(UTC).date().isoformat()
@@ -79,7 +79,7 @@ class QueueFigures:
 
 
 class JobSeries:
-    """Tells of the jobs of one installation; of nothing where no workers are configured, or the database is away."""
+    """Tells of the jobs of one installation; of nothing if no workers are configured, or the database is away."""
 
     def __init__(self, config: Config) -> None:
         self._is_used, self._lease_s = config.jobs.embedding == "workers", config.jobs.lease_s
@@ -103,7 +103,7 @@ class JobSeries:
         return generate_latest(registry)
 
     def is_database_up(self) -> bool | None:
-        """Return whether the installation's database answers; None where it is a file of the home folder."""
+        """Return whether the installation's database answers; None if it is a file of the home folder."""
         if not self._has_server:
             return None
         try:

@@ -151,7 +151,7 @@ class Metrics:
         self._changes.labels(tenant, direction, str(phase)).inc()
 
     def set_generation(self, tenant: str, current: GenerationState) -> None:
-        """Set what this process answers from."""
+        """Set the generation that this process answers from."""
         for state in get_args(GenerationState):
             self._generations.labels(tenant, state).set(state == current)
 
@@ -170,7 +170,7 @@ class Metrics:
         self._set_fates(self._events, tenant, {"written": written, "lost": lost})
 
     def _set_fates(self, counter: Counter, tenant: str, fates: Mapping[str, int]) -> None:
-        """Count what was added since the last time."""
+        """Count the increase since the last time."""
         for fate, total in fates.items():
             with self._lock:
                 before = self._totals.get((tenant, fate), 0)
@@ -207,7 +207,7 @@ class _TenantSeries(Collector):
 
 
 def _merged(folder: Path, tenant: str) -> list[Metric]:
-    """Return what processes counted of a tenant, added up.
+    """Return the processes' counts of a tenant, added up.
 
     Only this tenant's values are merged, which takes some 10 microseconds each: reading one takes one.
     """
@@ -261,7 +261,7 @@ def _free_slots(folder: Path) -> Iterator[tuple[int, FileLock]]:
 
 
 def forget_ended(folder: Path) -> None:
-    """Remove what processes that ended set of their present state; what they counted stays."""
+    """Remove ended processes' present state; their counts stay."""
     for file in folder.glob("*.lock"):
         with suppress(Timeout), FileLock(file, timeout=0):
             mark_process_dead(int(file.stem), str(folder))

@@ -14,8 +14,8 @@ from rag_serving.telemetry.tables import QUESTIONS, error_line
 
 
 def answered_in(engine: Engine, tenant: str, since: float) -> dict[int | None, int]:
-    """Return how many questions and searches of a tenant each phase answered since a time, the highest phase first;
-    None: no phase did.
+    """Return the number of questions and searches of a tenant that each phase answered since a time, the highest phase
+    first; None: no phase did.
 
     Args:
         engine: of the telemetry database, whose tables exist.

@@ -42,7 +42,7 @@ class WritingThread(Generic[Item]):
             return self._news.wait_for(lambda: not self._items and not self._writing, max(0.0, timeout_s))
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Write what waits, for `timeout_s` at most; what is left then is lost, and counted."""
+        """Write queued items, for `timeout_s` at most; the rest is lost, and counted."""
         with self._news:
             self._deadline = time.monotonic() + timeout_s
             self._news.notify_all()
@@ -66,7 +66,7 @@ class WritingThread(Generic[Item]):
         raise NotImplementedError
 
     def _close_writer(self) -> None:
-        """Let go of what items are written by, after the thread has ended."""
+        """Release the resources of writing, after the thread has ended."""
         raise NotImplementedError
 
 

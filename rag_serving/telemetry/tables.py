@@ -154,7 +154,7 @@ def opened(url: str | None, serving_db: Path) -> Iterator[Engine]:
 
 
 def faults_of(engine: Engine) -> list[str]:
-    """Return what the tables of a database lack, in a line each; tables and columns that `prepare` adds are not missed.
+    """Return the defects of a database's tables, one per line; tables and columns that `prepare` adds are not counted.
 
     Raises:
         TelemetryError: the database cannot be read.
@@ -175,7 +175,7 @@ def faults_of(engine: Engine) -> list[str]:
 
 
 def rows_dropped(engine: Engine, since: date) -> int:
-    """Return how many rows of all tenants could not be recorded since a day; 0 where none was ever lost.
+    """Return how many rows of all tenants could not be recorded since a day; 0 if none was ever lost.
 
     Raises:
         TelemetryError: the database cannot be read.

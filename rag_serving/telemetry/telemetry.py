@@ -148,7 +148,7 @@ class QuestionTelemetry:
         return self._recorder.flush(seconds)
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write queued items."""
         self._recorder.close(self._patience_s)
 
     @cached_property
@@ -179,7 +179,7 @@ def open_telemetry(
     origin: Origin = "server",
     count: Count | None = None,
 ) -> QuestionTelemetry | None:
-    """Return the telemetry of a tenant, or None where it is switched off. Nothing is opened before the first
+    """Return the telemetry of a tenant, or None if it is switched off. Nothing is opened before the first
     question."""
     return QuestionTelemetry(config, tenant, patience_s, origin, count) if config.telemetry.enabled else None
 

@@ -35,7 +35,7 @@ _MINUTES_KEPT = timedelta(hours=1)
 
 
 def add(connection: Connection, tenant: str, measure: Measure, span: str, part: Part, amount: float) -> float:
-    """Add to what a tenant used, and return what its part has come to in the span."""
+    """Add to a tenant's usage, and return its part's total in the span."""
     inserting: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     row = inserting(USAGE).values(tenant=tenant, measure=measure, span=span, part=part, amount=amount)
     keys = [USAGE.c.tenant, USAGE.c.measure, USAGE.c.span, USAGE.c.part]
@@ -44,7 +44,7 @@ def add(connection: Connection, tenant: str, measure: Measure, span: str, part: 
 
 
 def used(connection: Connection, tenant: str, spans: Mapping[Measure, str]) -> dict[Measure, float]:
-    """Return what a tenant used of each measure in its span, all parts together."""
+    """Return a tenant's usage of each measure in its span, all parts together."""
     query = (
         select(USAGE.c.measure, USAGE.c.span, func.sum(USAGE.c.amount))
         .where(USAGE.c.tenant == tenant, USAGE.c.span.in_(set(spans.values())))
@@ -55,7 +55,7 @@ def used(connection: Connection, tenant: str, spans: Mapping[Measure, str]) -> d
 
 
 def by_part(connection: Connection, tenant: str, day: str) -> dict[Part, dict[Measure, float]]:
-    """Return what each part of a tenant's work used on a day."""
+    """Return the usage of each part of a tenant's work on a day."""
     query = select(USAGE.c.part, USAGE.c.measure, USAGE.c.amount).where(USAGE.c.tenant == tenant, USAGE.c.span == day)
     found: dict[Part, dict[Measure, float]] = {}
     for part, measure, amount in connection.execute(query.order_by(USAGE.c.part, USAGE.c.measure)):

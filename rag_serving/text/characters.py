@@ -18,7 +18,7 @@ OMISSION = "\ufffc"
 
 
 def fault_of(text: str) -> str | None:
-    """Return what is wrong with the characters of a text, or None."""
+    """Return the fault of a text's characters, or None."""
     if "\0" in text:
         return "the text has a NUL character"
     try:

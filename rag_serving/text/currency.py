@@ -103,7 +103,7 @@ class Mark(NamedTuple):
 
 
 def mark_of_title(title: str) -> Mark | None:
-    """Return the mark in a page's title: `Release process (outdated)`, `[Deprecated] Login`; None where it has none."""
+    """Return the mark in a page's title: `Release process (outdated)`, `[Deprecated] Login`; None if it has none."""
     found = _IN_TITLE.search(title)
     return _mark(next(filter(None, found.groups())), title[found.end() :]) if found else None
 

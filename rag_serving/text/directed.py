@@ -35,10 +35,10 @@ def _directed(text: str, every: Sequence[Unit], is_below: bool) -> frozenset[Uni
 
 
 def ordering_units(text: str, every: Sequence[Unit], is_below: bool = False) -> list[Unit]:
-    """Return those of a text's units that order an assistant about, and those that go on with one, be it in the next
+    """Return those of a text's units that give an assistant orders, and their continuations, even in the next
     paragraph.
 
-    Of a list, a table or code no part is left without what led it in.
+    Of a list, a table or code no part is left without its introduction.
     """
     ordering: set[int] = set()
     for start, end in _paragraphs(text, every):
@@ -56,7 +56,8 @@ def ordering_units(text: str, every: Sequence[Unit], is_below: bool = False) -> 
 
 
 def _hanging(every: Sequence[Unit], at: int) -> Iterator[int]:
-    """Yield the places of what a sentence before `at` introduces: a sentence, or all of a list, a table or code."""
+    """Yield the places of the units that a sentence before `at` introduces: a sentence, or all of a list, a table or
+    code."""
     kind: str | None = None
     if at < len(every) and every[at].kind == "header":
         yield at
@@ -89,7 +90,7 @@ def _marked_units(text: str, every: Sequence[Unit]) -> Iterator[Unit]:
 
 
 def without_directed(text: str, structure: Structure, heading: str = "") -> str:
-    """Return the text, as long as it is, with `MASK` for what is meant for an assistant; how sentences end stays."""
+    """Return the text, of the same length, with `MASK` for parts addressed to an assistant; sentence ends stay."""
     orders = directed_units(text, structure, heading)
     masked = list(text) if orders else []
     for unit in orders:

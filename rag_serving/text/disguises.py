@@ -44,7 +44,7 @@ def readings(text: str) -> tuple[str, ...]:
 
 
 def spelled_out(text: str) -> list[str]:
-    """Return what is written letter by letter, with one gap between all: `i g n o r e y o u r r u l e s`, without its
+    """Return words written letter by letter, with one gap between all: `i g n o r e y o u r r u l e s`, without
     gaps."""
     return [_WIDE.sub("", run[0]) for run in _LETTERS.finditer(_latin(plain(text)))]
 

@@ -55,7 +55,7 @@ class Fence:
 
 
 def without_fences(text: str) -> tuple[str, int]:
-    """Return the text without what looks like a mark of a fence, in whatever letters, and how many these were."""
+    """Return the text without anything like a mark of a fence, in any letters, and the number removed."""
     count = 0
 
     def kept(candidate: re.Match[str]) -> str:

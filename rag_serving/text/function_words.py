@@ -46,7 +46,7 @@ _WHOLE = re.compile(r"(?<![\w./-])[^\W\d_]+(?![\w/]|[.-]\w)")  # no part of a na
 
 
 def function_words(text: str, language: str) -> list[str]:
-    """Return the words of a text that are function words of a language; none where its words are not listed."""
+    """Return the words of a text that are function words of a language; none if its words are not listed."""
     return [word for word in _WORD.findall(text.lower()) if word in FUNCTION_WORDS.get(language, ())]
 
 

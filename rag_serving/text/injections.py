@@ -27,8 +27,8 @@ _HIDDEN = re.compile(r"[\U000E0000-\U000E007F\u202a-\u202e\u2066-\u2069]+")
 
 
 def neutralized(text: str) -> tuple[str, int]:
-    """Return the text without what could pass for a turn or an order of the conversation, and how many places that
-    were.
+    """Return the text without anything that could pass for a turn or an order of the conversation, and the number
+    removed.
 
     A sentence that orders is replaced as a whole; of one that only mentions an order, the order.
     """
@@ -41,8 +41,7 @@ def neutralized(text: str) -> tuple[str, int]:
 
 
 def _without_ordering(text: str) -> tuple[str, int]:
-    """Return the text with `REPLACED` for orders to an assistant and what goes on with them, and how many these
-    were."""
+    """Return the text with `REPLACED` for orders to an assistant and their continuations, and their number."""
     kept, end = [], 0
     ordering = ordering_units(text, units(text))
     for unit in ordering:

@@ -39,7 +39,7 @@ def tokens_in(text: str) -> list[str]:
 
 
 def words_of_token(token: str) -> list[str]:
-    """Return the words of what `tokens_in` gave."""
+    """Return the words of a token of `tokens_in`."""
     return [_plain(word) if "'" in word or "’" in word else word[:_LONGEST] for word in _WORD.findall(token)]
 
 
@@ -61,7 +61,7 @@ def inflections(word: str) -> frozenset[str]:
 
 
 def singulars(word: str) -> frozenset[str]:
-    """Return a word and what it may be the plural of, by its ending alone."""
+    """Return a word and its possible singulars, by its ending alone."""
     if len(word) < SHORTEST_STEMMED or not word.endswith("s") or word.endswith(_NO_PLURAL) or not word.isalpha():
         return frozenset({word})
     bases = {word, word[:-1]}

@@ -99,5 +99,5 @@ def _without_disguised_marks(text: str) -> tuple[str, int]:
 
 
 def _broken(mark: re.Match[str]) -> str:
-    """Return the mark with an invisible character behind its first one, or before what follows."""
+    """Return the mark with an invisible character after its first one, or before the next."""
     return mark[0][:1] + _WORD_JOINER + mark[0][1:]

@@ -68,7 +68,7 @@ def fold(text: str) -> Folded:
 
 
 def folded(text: str) -> str:
-    """Return the text that `fold` makes, for those who need no way back."""
+    """Return the text that `fold` makes, without the mapping back."""
     return _SPACES.sub(" ", text) if text.isascii() else fold(text).text
 
 

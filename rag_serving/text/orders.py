@@ -72,7 +72,7 @@ def order_patterns(*names: str) -> tuple[str, ...]:
 
 @cache
 def _question_orders() -> re.Pattern[str]:
-    """Compile what is an order in a question; this takes 0.05 s, and most questions have no sign of one."""
+    """Compile the orders in a question; this takes 0.05 s, and most questions have no sign of one."""
     openers, you, abroad = (order_patterns(name)[0] for name in ("OPENERS", "YOU", "OPENERS_ABROAD"))
     english = "|".join(order_patterns("ORDERS", "REQUESTS"))
     others = "|".join(order_patterns("ORDERS_ABROAD", "FORGET_ALL", "REVEAL", "ROLES"))
@@ -84,7 +84,7 @@ def _question_orders() -> re.Pattern[str]:
 
 @cache
 def _page_orders() -> re.Pattern[str]:
-    """Compile what is an order to an assistant in a page, where other imperatives are meant for people."""
+    """Compile the orders to an assistant in a page, where other imperatives are meant for people."""
     openers, you = (order_patterns(name)[0] for name in ("OPENERS", "YOU"))
     orders = "|".join(order_patterns("ORDERS", "ORDERS_ABROAD"))
     return re.compile(rf"{_CLAUSE}{openers}(?:{you}{openers})?(?P<order>{orders})")
@@ -92,7 +92,7 @@ def _page_orders() -> re.Pattern[str]:
 
 @cache
 def _addresses() -> re.Pattern[str]:
-    """Compile what a page says to an assistant alone."""
+    """Compile the phrases that a page addresses to an assistant alone."""
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns("orders")["ADDRESSES"]))
 
 
@@ -194,7 +194,7 @@ def _is_ordered(text: str) -> bool:
 
 
 def _without_mentions(text: str, orders: re.Pattern[str]) -> str:
-    """Return the text without quoted orders; what else is quoted stays, without its marks."""
+    """Return the text without quoted orders; other quotations stay, without their marks."""
 
     def kept(quoted: re.Match[str]) -> str:
         return " " if orders.search(quoted[0][1:-1]) else f" {quoted[0][1:-1]} "

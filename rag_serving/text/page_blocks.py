@@ -60,7 +60,7 @@ class _Opener(NamedTuple):
 
 
 def inline_runs(text: str, start: int, end: int) -> Inline:
-    """Return what is marked in `text[start:end]`."""
+    """Return the marked runs in `text[start:end]`."""
     if not _MARK.search(text, start, end):
         return _PLAIN
     reader = _BlockReader(text, start, end)
@@ -195,7 +195,7 @@ class PageBlock:
     hidden: tuple[Range, ...] = ()  # marks of runs, which are not shown
 
     def payload(self) -> dict[str, Any]:
-        """Return the JSON shape, without what a block of its kind does not have."""
+        """Return the JSON shape, without fields that a block of its kind lacks."""
         shape: dict[str, Any] = {"kind": self.kind, "start": self.start, "end": self.end}
         for name in ("depth", "ordered", "number", "language"):
             if (value := getattr(self, name)) is not None:

@@ -61,7 +61,7 @@ def page_anchor(page: int) -> str:
 
 
 def encoded(marks: PageMarks) -> list[list[int]]:
-    """Return the compact form: arrays, without what is as it is by default."""
+    """Return the compact form: arrays, without defaults."""
     return [[start, page, *([] if sure is None else [sure])] for start, page, sure in marks]
 
 

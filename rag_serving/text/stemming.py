@@ -63,7 +63,7 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 
 @cache
 def analyzer_of(languages: tuple[str, ...] = ()) -> Analyze:
-    """Return what gives the terms of a text in these languages beside English; `analyze` itself where none is stemmed.
+    """Return the analyzer of texts in these languages beside English; `analyze` itself if none is stemmed.
 
     Args:
         languages: ISO 639-1 codes; those that are not in `ALGORITHMS` change nothing.
@@ -74,7 +74,7 @@ def analyzer_of(languages: tuple[str, ...] = ()) -> Analyze:
 
 @cache
 def passage_analyzer(languages: tuple[str, ...]) -> Callable[[str], Sequence[str]]:
-    """Return the same for texts that many queries find: what it gives is remembered."""
+    """Return the same for texts that many queries return: results are cached."""
     analyzer = analyzer_of(languages)
     return analyze_passage if analyzer is analyze else lru_cache(maxsize=1024)(analyzer)
 
@@ -85,7 +85,7 @@ def terms_in(text: str, language: str | None) -> list[str]:
 
 
 def word_terms(language: str | None) -> Callable[[str], tuple[str, ...]]:
-    """Return what gives the terms of each word that `analyzer.words_of` finds in a passage: put together, those of
+    """Return a function of the terms of each word that `analyzer.words_of` returns for a passage: together, those of
     `terms_in`."""
     analyzer = analyzer_of((language,) if language else ())
     return analyzer.of_word if isinstance(analyzer, _Stemming) else terms_of_word

@@ -37,7 +37,7 @@ class Structure(NamedTuple):
     marks: PageMarks = ()  # its pages
 
     def encode(self) -> str:
-        """Return the compact form: JSON, without what is as it is by default."""
+        """Return the compact form: JSON, without defaults."""
         shape: list[Any] = [[_row(unit) for unit in self.units], self.table_header, self.introduction]
         if self.marks:
             shape.append(encoded(self.marks))
@@ -54,7 +54,7 @@ class Structure(NamedTuple):
         return place if place >= 0 and position < self.units[place].end else None
 
     def header_of(self, row: Unit, text: str) -> str:
-        """Return the row that names the columns of a row's table; empty where none does."""
+        """Return the row that names the columns of a row's table; empty if none does."""
         header = next((unit for unit in self.units if unit.block == row.block and unit.kind == "header"), None)
         if header:
             return line_of(header, text)
@@ -119,7 +119,7 @@ def line_of(unit: Unit, text: str) -> str:
 
 
 def columns_of(header: str) -> list[str]:
-    """Return the names of a table's columns; none where the row is the table's title, in its first cell alone."""
+    """Return the names of a table's columns; none if the row is the table's title, in its first cell alone."""
     names = cells_of(header) if header else []
     return [] if len(names) > 1 and not any(names[1:]) else names
 

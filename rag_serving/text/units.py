@@ -97,7 +97,7 @@ def clipped(text: str, found: Sequence[Unit], start: int, end: int) -> list[Unit
 
 
 def words(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
-    """Return the ranges of the words in `text[start:end]`: what white space parts and has a letter or digit."""
+    """Return the ranges of the words in `text[start:end]`: runs between white space with a letter or digit."""
     return [span for span in pieces(text, start, end) if _WORD.search(text, *span)]
 
 
@@ -120,7 +120,7 @@ def unit_at(found: Sequence[Unit], position: int) -> Unit | None:
 
 
 def is_whole(text: str) -> bool:
-    """Return whether nothing is missing in a text; what lacks something must be neither quoted nor verified."""
+    """Return whether a text is complete; an incomplete one must be neither quoted nor verified."""
     return OMISSION not in text
 
 
@@ -162,7 +162,7 @@ class _Splitter:
             self._read_lines(lines, has_fences=not kind)
 
     def close(self) -> None:
-        """Take what was read last as a paragraph of its own."""
+        """Close the last part as a paragraph of its own."""
         self._flush()
 
     def _read_lines(self, lines: Sequence[tuple[int, int]], has_fences: bool) -> None:
@@ -250,8 +250,8 @@ class _Splitter:
 def _with_lists(text: str, read: _Splitter) -> list[Unit]:
     """Return the units with the number of their list, item and depth.
 
-    A list is what follows without a sentence between: its items, and code in them; code behind the last item belongs to
-    it only if that leads it in.
+    A list is a run without a sentence between: its items, and code in them; code behind the last item belongs to it
+    only if that leads it in.
     """
     found, place, lists = read.found, 0, 0
     while place < len(found):
@@ -323,7 +323,7 @@ def _is_abbreviation(before: str) -> bool:
 
 
 def _trimmed(text: str, start: int, end: int, kind: Kind) -> Iterator[Unit]:
-    """Yield the range without outer white space, and of a row its outer bars; nothing where nothing is left."""
+    """Yield the range without outer white space, and of a row its outer bars; nothing if nothing is left."""
     strip = "|" if kind in ("table", "header") else ""
     while start < end and (text[start].isspace() or text[start] in strip):
         start += 1

@@ -61,18 +61,18 @@ class StageTrace:
                 self.timings_ms[name] = round((time.perf_counter() - start) * 1000, 3)
 
     def tell(self, part: str, detail: str = "") -> None:
-        """Let whoever waits know how far it is."""
+        """Report progress to waiting callers."""
         if self.listen:
             self.listen(part, detail)
 
     def include(self, other: StageTrace) -> None:
-        """Add what another trace noted."""
+        """Add another trace's notes."""
         self.timings_ms.update(other.timings_ms)
         for flag in other.flags:
             self.raise_flag(flag)
 
     def raise_flag(self, flag: str) -> None:
-        """Note what was degraded, once."""
+        """Note a degradation, once."""
         if flag not in self.flags:
             self.flags.append(flag)
 

@@ -66,7 +66,7 @@ def address_of(settings: Tracing) -> str:
 
 
 def is_taken(settings: Tracing) -> bool:
-    """Return whether the configured collector takes what is sent to it: a request without any span, for some seconds.
+    """Return whether the configured collector accepts data: a request without any span, for some seconds.
 
     Raises:
         ConfigError: a collector is named, and the extra `tracing` is not installed.
@@ -108,7 +108,7 @@ def open_tracing(settings: Tracing, service: str) -> None:
 
 
 def close_tracing(wait_s: float = _CLOSE_S) -> None:
-    """Send what is left and stop, within so many seconds; what a collector has not taken by then is dropped."""
+    """Send the rest and stop, within so many seconds; data not accepted by then is dropped."""
     global _opened
     with _lock:
         if _opened is None:
@@ -156,7 +156,7 @@ class _Exporting:
         spans.use(spans.Spans(tracer, self._emitting(), settings.text))
 
     def _emitting(self) -> Callable[[Ended], None]:
-        """Return what sends a part that is over."""
+        """Return the function that sends a finished part."""
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
         from opentelemetry.trace import Status, StatusCode
@@ -182,7 +182,7 @@ class _Exporting:
         return emit
 
     def close(self, wait_s: float) -> None:
-        """Send what is left, for so long; the thread that waits for a collector keeps no process alive."""
+        """Send the rest, for so long; the thread that waits for a collector keeps no process alive."""
         ending = threading.Thread(target=self._provider.shutdown, name="tracing-end", daemon=True)
         ending.start()
         ending.join(wait_s)

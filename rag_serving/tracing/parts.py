@@ -120,5 +120,5 @@ def leave() -> Token[OpenPart | None]:
 
 
 def back(token: Token[OpenPart | None]) -> None:
-    """End what `leave` began."""
+    """End the effect of `leave`."""
     _current.reset(token)

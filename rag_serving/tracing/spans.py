@@ -32,7 +32,7 @@ _LONGEST_TEXT = 8000
 
 
 class OpenSpan:
-    """A span that is open, or nothing where none is recorded."""
+    """A span that is open, or nothing if none is recorded."""
 
     def __init__(self, span: Span | None = None, allows_text: bool = False) -> None:
         self._span, self._allows_text = span, allows_text

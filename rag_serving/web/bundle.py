@@ -37,7 +37,7 @@ _MAX_ACCEPTED = 20
 
 @dataclass(frozen=True)
 class Copy:
-    """A file as it is sent; `encoding` is its content coding, None where it has none."""
+    """A file as it is sent; `encoding` is its content coding, None if it has none."""
 
     content: bytes
     encoding: str | None = None
@@ -64,8 +64,8 @@ class StaticFile:
 
 
 def read_bundle(folder: Path = STATIC) -> Mapping[str, StaticFile]:
-    """Return the files of a folder by their path in it (`assets/main-1a2b.js`); none where it is absent. What has no
-    copy by gzip beside it gets one here.
+    """Return the files of a folder by their path in it (`assets/main-1a2b.js`); none if it is absent. Files without
+    a gzip copy get one here.
 
     Files of other types, links that lead out of the folder, and the compressed copies themselves are left out.
     """

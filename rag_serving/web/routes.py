@@ -61,7 +61,7 @@ class WebPage:
         self._files = files
 
     def serves(self, method: str, path: str) -> bool:
-        """Return whether a request is of the page itself: nobody has to say who they are for it."""
+        """Return whether a request is for the page itself, which needs no authentication."""
         if method not in _METHODS:
             return False
         name = path.removeprefix("/")

@@ -28,9 +28,9 @@ def options() -> None:
 
 @app.command("check")
 def check(config: ConfigPath = None, tenant: Tenant = None) -> None:
-    """Name the entries whose page, quote or anchor is gone from the pages, with what is nearest now.
+    """List the entries whose page, quote or anchor is gone, with the nearest text now.
 
-    The pages are those of the last sync; exit code 1 where an entry no longer stands.
+    The pages are those of the last sync; exit code 1 if an entry is gone.
     """
     from evals.evaluation.gold import check_gold, find_gold, live_pages
     from rag_serving.artifacts.store import Store
@@ -82,7 +82,7 @@ def from_feedback(
     config: ConfigPath = None,
     tenant: Tenant = None,
 ) -> None:
-    """Draft gold questions out of answers that readers found bad, as YAML for a person to complete and accept.
+    """Draft gold questions from answers that readers rated bad, as YAML for a person to complete and accept.
 
     Drafted are questions whose text is kept (telemetry.store_questions), and those that readers reported as missing:
     their receipts have the text.

@@ -98,7 +98,7 @@ class _MailReader:
             self.take(inner, min(level + 1, 6))
 
     def count(self) -> None:
-        """Count a part. Raises FileError where there are too many."""
+        """Count a part. Raises FileError if there are too many."""
         self._parts += 1
         if self._parts > MOST_PARTS:
             raise FileError(f"the e-mail has more than {MOST_PARTS:,} parts")

@@ -105,7 +105,7 @@ class HeadingNumbers:
     _counts: list[int] = field(default_factory=list)
 
     def label(self, level: int) -> str:
-        """Count a heading and return its number as shown; empty where its level has none."""
+        """Count a heading and return its number as shown; empty if its level has none."""
         definition = self.outline.get(level, ListLevel())
         counts = self._counts
         counts[level:] = []

@@ -100,7 +100,7 @@ class OpenText:
         }
 
     def container(self, element: Element) -> None:
-        """Write the blocks inside an element. Raises FileError where they are nested too deep."""
+        """Write the blocks inside an element. Raises FileError if they are nested too deep."""
         self._depth += 1
         if self._depth > DEPTH_MAX:
             raise FileError(f"its lists, tables and frames are nested more than {DEPTH_MAX} deep")

@@ -27,7 +27,7 @@ _LEFT_OUT = ("page", "header", "footer", "date-time", "page-number", "handout")
 def odp_text(content: bytes, composed: Composed, pages_done: PagesDone | None = None) -> FileText:
     """Return the blocks of an OpenDocument presentation; a slide is a page.
 
-    Raises FileError where it cannot be read.
+    Raises FileError if it cannot be read.
     """
     package, body, styles = open_document(content, "OpenDocument presentation", "presentation")
     writer = BlockWriter(composed.budget)

@@ -24,7 +24,7 @@ _COLUMN_GROUPS = frozenset(f"{TABLE}{name}" for name in ("table-columns", "table
 
 
 def ods_text(content: bytes, composed: Composed, _pages_done: PagesDone | None = None) -> FileText:
-    """Return the blocks of an OpenDocument spreadsheet. Raises FileError where it cannot be read."""
+    """Return the blocks of an OpenDocument spreadsheet. Raises FileError if it cannot be read."""
     package, body, styles = open_document(content, "OpenDocument spreadsheet", "spreadsheet")
     writer = BlockWriter(composed.budget)
     text = OpenText(package, styles, writer)

@@ -13,7 +13,7 @@ from rag_assets.steps.files.records import FileText, PagesDone
 
 
 def odt_text(content: bytes, composed: Composed, _pages_done: PagesDone | None = None) -> FileText:
-    """Return the blocks of an OpenDocument text. Raises FileError where it cannot be read."""
+    """Return the blocks of an OpenDocument text. Raises FileError if it cannot be read."""
     package, body, styles = open_document(content, "OpenDocument text", "text")
     writer = BlockWriter(composed.budget)
     text = OpenText(package, styles, writer)

@@ -161,7 +161,7 @@ class _File:
         return found
 
     def _attached(self, path: tuple[str, ...], code_page: str, depth: int) -> Message:
-        """Return what is attached as a part of a message: a message, or a file, empty where it is only a link."""
+        """Return what is attached as a part of a message: a message, or a file, empty if it is only a link."""
         self._parts += 1
         if self._parts > MOST_PARTS:
             raise FileError(f"the e-mail has more than {MOST_PARTS:,} parts")
@@ -196,12 +196,12 @@ class _Properties:
         self.code_page = code_page or next((encoding(page) for page in pages if page), "cp1252")
 
     def integer(self, identifier: int) -> int:
-        """Return a whole number; 0 where there is none."""
+        """Return a whole number; 0 if there is none."""
         found = self._fixed.get((identifier, _INTEGER))
         return int(struct.unpack("<I", found[:4])[0]) if found else 0
 
     def date(self, identifier: int) -> str:
-        """Return a point of time as a header has it; empty where there is none."""
+        """Return a point of time as a header has it; empty if there is none."""
         found = self._fixed.get((identifier, _TIME))
         ticks = struct.unpack("<Q", found)[0] if found else 0
         try:
@@ -210,7 +210,7 @@ class _Properties:
             return ""
 
     def text(self, identifier: int) -> str:
-        """Return a text; empty where there is none."""
+        """Return a text; empty if there is none."""
         if (content := self._stream(identifier, _TEXT_16)) is not None:
             return content.decode("utf-16-le", "replace").rstrip("\0").replace("\0", " ")
         if (content := self._stream(identifier, _TEXT_8)) is not None:
@@ -218,7 +218,7 @@ class _Properties:
         return ""
 
     def binary(self, identifier: int) -> bytes:
-        """Return bytes; empty where there are none."""
+        """Return bytes; empty if there are none."""
         return self._stream(identifier, _BINARY) or b""
 
     def html(self) -> tuple[bytes, str]:

@@ -37,7 +37,7 @@ DEPTH_MAX = 2_000  # groups in groups
 
 
 def rtf_text(content: bytes, composed: Composed, _pages_done: PagesDone | None = None) -> FileText:
-    """Return the blocks of a rich text. Raises FileError where it is none."""
+    """Return the blocks of a rich text. Raises FileError if it is none."""
     if not content.lstrip().startswith(b"{\\rtf"):
         raise FileError("it is not a readable rich text")
     writer = BlockWriter(composed.budget)
@@ -95,7 +95,7 @@ class _RtfReader:
         }
 
     def read(self, content: bytes) -> None:
-        """Write all blocks. Raises FileError where groups are nested too deep."""
+        """Write all blocks. Raises FileError if groups are nested too deep."""
         for token in tokens(content):
             if token.kind == "byte":
                 self._take(token.raw)

@@ -262,7 +262,7 @@ def code_page(number: int | None) -> str:
 
 
 def charset(number: int | None) -> str | None:
-    """Return the codec of a font's character set; None where it is that of the document."""
+    """Return the codec of a font's character set; None if it is that of the document."""
     return _CHARSETS.get(number or 0) if number not in (None, 1, 2) else None
 
 

@@ -139,7 +139,7 @@ class CountedBudget:
         return generate_latest(registry)
 
     def used(self) -> dict[Measure, float]:
-        """Return what was used of each limited measure in the present minute or day; empty where that is unknown."""
+        """Return what was used of each limited measure in the present minute or day; empty if that is unknown."""
         now = self._clock()
         spans = {measure: span_of(measure, now).name for measure in self.limits}
         try:

@@ -26,16 +26,15 @@ def command(
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete what a user asked and judged: receipts, sessions, telemetry and feedback; revoke the keys that ask in the
-    user's name; unlink the audit log from them.
+    """Delete a user's questions and feedback: receipts, sessions, telemetry; revoke the keys in the user's name; unlink
+    the audit log from them.
 
     \b
     citelock forget --user ann
 
-    Rows of the audit log stay, and verify: whose they are, and what was asked, nobody can tell any more. Receipts of
-    older programs do not say who asked; they go with the days that telemetry.retention_days keeps. Servers that run
-    drop the tenant's answers and vectors from memory with the next question, those with a home of their own within two
-    seconds.
+    Rows of the audit log stay, and verify, but their user and questions cannot be recovered. Receipts of older programs
+    do not name the user; they are deleted after telemetry.retention_days. Running servers drop the tenant's answers and
+    vectors from memory with the next question, those with a home of their own within two seconds.
     """
     from rag_serving.access.principals import Principal
     from rag_serving.artifacts.secret import derived_key

@@ -26,7 +26,7 @@ class PageSurroundings(Protocol):
     """The files and pages around a page. A standalone page has none."""
 
     def file(self, name: str, above: str) -> tuple[str, str] | None:
-        """Return name and text of a file that is included; None where it is not in the tree.
+        """Return name and text of a file that is included; None if it is not in the tree.
 
         Args:
             name: as the page names it.
@@ -35,7 +35,7 @@ class PageSurroundings(Protocol):
         ...
 
     def target(self, kind: str, name: str, page: str) -> ReferenceTarget | None:
-        """Return where a reference leads; None where nothing is known of it.
+        """Return where a reference leads; None if nothing is known of it.
 
         Args:
             kind: `ref`, `doc`, `term`, or the kind of an object such as `option`.

@@ -330,7 +330,7 @@ def _directive_title(rest: str) -> str:
 
 
 def _attributes(text: str, at: int, read: Read) -> tuple[dict[str, str], bool, int] | None:
-    """Return the attributes of a tag, whether it is empty, and where it ends; None where it is no tag.
+    """Return the attributes of a tag, whether it is empty, and where it ends; None if it is no tag.
 
     Only values that are known are kept; `read` returns that of an expression.
     """
@@ -373,7 +373,7 @@ def _value(text: str, at: int, read: Read) -> tuple[str | None, int | None]:
 
 
 def _balanced(text: str, at: int) -> int | None:
-    """Return where the expression that begins at a brace ends; None where it has no end, or is longer than 20,000."""
+    """Return where the expression that begins at a brace ends; None if it has no end, or is longer than 20,000."""
     depth = 0
     for match in _BRACE.finditer(text, at, min(len(text), at + _EXPRESSION_MAX)):
         if match[0] == "{":

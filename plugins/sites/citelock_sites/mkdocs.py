@@ -77,7 +77,7 @@ class MkdocsSettings:
         return language[:2].lower() if isinstance(language, str) and language[:2].isalpha() else None
 
     def plugin(self, name: str) -> Mapping[str, Any] | None:
-        """Return the settings of a plugin; None where it is off."""
+        """Return the settings of a plugin; None if it is off."""
         listed = self.values.get("plugins")
         for one in listed if isinstance(listed, list) else [listed]:
             if one == name or (isinstance(one, dict) and name in one):

@@ -107,7 +107,7 @@ class ConfluenceClient:
         return self._patiently(lambda: object_of(self._at(path), self._once(path, texts)), retries)
 
     def check_signed_in(self) -> None:
-        """Raise SourceError where the client signs in and the site takes it for nobody."""
+        """Raise SourceError if the client signs in and the site takes it for nobody."""
         if self._signs_in:
             self.current_user()
 

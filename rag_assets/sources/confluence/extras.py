@@ -268,7 +268,7 @@ class _Asking:
             yield from ((page_id, entry) for entry in entries or ())
 
     def page(self, page: Row, expand: str) -> list[Envelope] | None:
-        """Return everything on one page; None where it cannot be listed.
+        """Return everything on one page; None if it cannot be listed.
 
         Raises:
             SourceError: so many pages fail one after the other that the site does.

@@ -41,7 +41,7 @@ def complete(client: ConfluenceClient, entry: Envelope) -> Envelope:
 
 
 def ancestor_grants(client: ConfluenceClient, page_id: str) -> Grants | None:
-    """Return what an ancestor that was not listed (archived, a folder, a draft) says; None where it cannot be read."""
+    """Return what an ancestor that was not listed (archived, a folder, a draft) says; None if it cannot be read."""
     try:
         return Grants((), restriction_readers({"read": all_restrictions(client, page_id)}))
     except RestrictionError as error:

@@ -219,7 +219,7 @@ class ExportedSpace:
         return key
 
     def space_of(self, content: Entity) -> str:
-        """Return the key of a page's space; empty where it is not said."""
+        """Return the key of a page's space; empty if it is not said."""
         return self.spaces.get(content.ref("space"), "")
 
     def envelope(self, content: Entity, body: str | None = None) -> Envelope:
@@ -268,7 +268,7 @@ class ExportedSpace:
         return permission.ref("space") in spaces
 
     def _permission(self, one: Entity) -> Envelope:
-        """Anonymous access only where it is said: a permission that names nobody may be one whose user is gone."""
+        """Anonymous access only if it is said: a permission that names nobody may be one whose user is gone."""
         return {
             "operation": {"operation": "read", "targetType": "space"},
             "anonymousAccess": one.text("allUsersSubject") == "anonymous-users",

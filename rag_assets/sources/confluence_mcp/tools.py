@@ -68,7 +68,7 @@ def listed_of(answer: Any) -> Iterator[ListedPage]:
 
 
 def named_spaces(page: Mapping[str, Any]) -> frozenset[str]:
-    """Return the keys by which an answer names a page's space, case-folded; empty where it names none.
+    """Return the keys by which an answer names a page's space, case-folded; empty if it names none.
 
     Where no field names it, the page's own address does: `…/spaces/KEY/pages/…` or `…/display/KEY/…`.
     """

@@ -130,7 +130,7 @@ def is_unchanged(tree: FileTree, name: str, known: Known | None, began: object) 
 
 
 def content_digest(tree: FileTree, name: str, known: Known | None, began: object) -> str | None:
-    """Return the SHA-256 of a file: the known one where nothing was written since; None where it cannot be read.
+    """Return the SHA-256 of a file: the known one where nothing was written since; None if it cannot be read.
 
     Args:
         tree: the files.
@@ -147,7 +147,7 @@ def content_digest(tree: FileTree, name: str, known: Known | None, began: object
 
 
 def known_files(state: Mapping[str, Any]) -> dict[str, Known]:
-    """Return the files of the last sync by name; none where they were read by other rules."""
+    """Return the files of the last sync by name; none if they were read by other rules."""
     files = state.get("files")
     if state.get("reading") != READING_VERSION or not isinstance(files, dict):
         return {}

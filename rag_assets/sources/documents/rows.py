@@ -107,7 +107,7 @@ class RowMaker:
     def kept(self, row: Row, facts: DocumentFacts) -> Row | None:
         """Return the row of a document whose bytes are as they were: what is said about it may have changed.
 
-        None where it has to be read again: it was cut by a limit that is another one now, or its file is not kept.
+        None if it has to be read again: it was cut by a limit that is another one now, or its file is not kept.
         """
         original = row["original"]
         if self.reader.is_outdated(row["body"], row["body_format"]):

@@ -85,7 +85,7 @@ def found_site(names: Sequence[str], wanted: str, key: str) -> tuple[str, str, S
 
 
 def open_site(name: str, key: str = "") -> Site:
-    """Return the rules of a generator. Raises SourceError where its plug-in is not installed."""
+    """Return the rules of a generator. Raises SourceError if its plug-in is not installed."""
     match name:
         case "html":
             from rag_assets.sources.sites.built_html import BuiltSite

@@ -61,7 +61,7 @@ def read_yaml(text: str) -> Value:
 
 
 def read_toml(text: str) -> Value:
-    """Return a TOML document in the same way. Raises YamlError where it is not valid."""
+    """Return a TOML document in the same way. Raises YamlError if it is not valid."""
     try:
         return read_yaml(json.dumps(tomllib.loads(text, parse_float=str), default=str))
     except (tomllib.TOMLDecodeError, RecursionError) as error:

@@ -263,7 +263,7 @@ def markdown_main(text: str, *features: str) -> Element:
 
 
 def html_main(html: str) -> Element:
-    """Return HTML as a `<main>` element. Raises FileError where it cannot be read."""
+    """Return HTML as a `<main>` element. Raises FileError if it cannot be read."""
     try:
         body = parse_html(f"<html><body>{html}</body></html>").find("body")
     except PageError as error:
@@ -322,7 +322,7 @@ def set_links(main: Element, address: Callable[[str], str]) -> None:
 
 
 def heading_title(main: Element) -> str:
-    """Return the words of the first heading of level 1; empty where there is none."""
+    """Return the words of the first heading of level 1; empty if there is none."""
     heading = next(main.iter("h1"), None)
     return words_of(heading) if heading is not None else ""
 

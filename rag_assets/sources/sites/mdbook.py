@@ -105,7 +105,7 @@ class Includes:
         return self.expanded(content, posixpath.dirname(file), depth + 1) if depth < DEPTH else ""
 
     def _file(self, folder: str, path: str) -> tuple[str | None, str]:
-        """Return the text of a file and its name; None where there is none, or too much was included already."""
+        """Return the text of a file and its name; None if there is none, or too much was included already."""
         file = posixpath.normpath(posixpath.join(folder, path))
         try:
             content = self.read(file)
@@ -164,7 +164,7 @@ def _rust_line(line: str) -> str | None:
 
 
 def _range(part: str, count: int) -> tuple[int, int] | None:
-    """Return the first line, from 0, and the one after the last; None where the part is the name of an anchor."""
+    """Return the first line, from 0, and the one after the last; None if the part is the name of an anchor."""
     first, *more = part.split(":", 2)
     if first and not _NUMBER.fullmatch(first):
         return None
@@ -240,7 +240,7 @@ def with_listings(text: str) -> str:
 
 
 def _tag(lines: list[str], index: int) -> tuple[int, dict[str, str]] | None:
-    """Return the number of lines of an opening tag and its attributes; None where it does not end."""
+    """Return the number of lines of an opening tag and its attributes; None if it does not end."""
     for length in range(1, _LINES + 1):
         written = "\n".join(lines[index : index + length]).strip()
         if _WHOLE.fullmatch(written):

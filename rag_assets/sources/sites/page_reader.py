@@ -128,7 +128,7 @@ def _body_of(told: Mapping[str, Any]) -> SiteBody:
 
 
 def _take(tree: SourceTree, wanted: Sequence[str], files: dict[str, bytes], unreadable: dict[str, str]) -> None:
-    """Add files to those that the process is given. Raises FileError where they are too large together."""
+    """Add files to those that the process is given. Raises FileError if they are too large together."""
     for name in wanted:
         try:
             files[name] = tree.read(name)
@@ -151,7 +151,7 @@ class _SmallTree:
         return self._tree.stamp(name)
 
     def read(self, name: str) -> bytes:
-        """See `SourceTree`. Raises _LargePageError where it is too much."""
+        """See `SourceTree`. Raises _LargePageError if it is too much."""
         content = self._tree.read(name)
         self._left -= len(content)
         if self._left < 0:

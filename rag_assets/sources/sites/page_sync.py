@@ -134,7 +134,7 @@ def _served_path(name: str, roots: tuple[str, ...]) -> str:
 
 
 def _canonical(page: SitePage, own: str, base: str) -> str:
-    """Return the address that a page calls its own; empty where that does not lie below `base`."""
+    """Return the address that a page calls its own; empty if that does not lie below `base`."""
     if not page.canonical:
         return ""
     try:

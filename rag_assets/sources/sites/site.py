@@ -51,7 +51,7 @@ def quoted(path: str) -> str:
 
 
 def text_of(content: bytes) -> str:
-    """Return the text of a file with `\\n` at the ends of its lines. Raises FileError where it is none."""
+    """Return the text of a file with `\\n` at the ends of its lines. Raises FileError if it is none."""
     return decoded(content).replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -84,7 +84,7 @@ def with_canonical(
 
 
 def _address(tree: FileTree, name: str) -> str:
-    """Return the address that a page calls its own; empty where it names none, or cannot be read."""
+    """Return the address that a page calls its own; empty if it names none, or cannot be read."""
     try:
         head = tree.read(name)[:_HEAD_MAX].decode("utf-8", "replace")
     except (FileError, KeyError):
@@ -111,7 +111,7 @@ class _BrokenIndexError(Exception):
 
 def missing_files(folder: Path, gone: Collection[str]) -> dict[str, str] | None:
     """Return those of the files that are gone from a folder which git says should be there, each with the reason why
-    it does not count as deleted; None where git tracks no file of the folder.
+    it does not count as deleted; None if git tracks no file of the folder.
 
     While git writes its index, none that is gone counts as deleted. Files that a sparse checkout leaves out are gone.
 
@@ -334,7 +334,7 @@ class SiteFolder(FileSource[SiteSource]):
 
     def _missing(self, folder: str, sync: PageSync, last: _Last) -> dict[str, str] | None:
         """Return the files of the last sync that are not there and that git does not call deleted, with the reason;
-        None where git tracks none."""
+        None if git tracks none."""
         names = {*sync.plan.by_name, *sync.plan.excluded}
         ids = set(sync.page_ids.values())
         gone = [name for name, one in last.known.items() if name not in names and one.page_id not in ids]

@@ -188,7 +188,7 @@ def opened_tree(path: Path, key: str, max_bytes: int) -> Iterator[FileTree]:
 
 
 def _opened_zip(path: Path, key: str) -> zipfile.ZipFile:
-    """Return a zip file. Raises SourceError where it is none."""
+    """Return a zip file. Raises SourceError if it is none."""
     mend = f"set sources.{key}.path to a folder or zip of documents, or to s3://BUCKET/PREFIX"
     if not path.is_file():
         raise SourceError(f"{path} does not exist; {mend}")
@@ -319,19 +319,19 @@ class SubTree:
 
 
 def resolved(name: str, target: str) -> str | None:
-    """Return the name of the file that a relative path in a file leads to; None where it leads out of the tree."""
+    """Return the name of the file that a relative path in a file leads to; None if it leads out of the tree."""
     joined = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
     return None if joined.startswith(("../", "/")) or joined == ".." else joined
 
 
 def within(content: bytes, max_bytes: int) -> bytes:
-    """Return a content that is no larger than allowed. Raises LargeFileError where it is."""
+    """Return a content that is no larger than allowed. Raises LargeFileError if it is."""
     check_size(len(content), max_bytes)
     return content
 
 
 def check_size(size: int, max_bytes: int) -> None:
-    """Raise LargeFileError where a file of so many bytes is too large."""
+    """Raise LargeFileError if a file of so many bytes is too large."""
     if size > max_bytes:
         raise LargeFileError(f"it is larger than {max_bytes} bytes (max_file_bytes)")
 

@@ -41,7 +41,7 @@ class ChunkSize:
 
     Attributes:
         aim: what parts of a longer section aim at.
-        least: a shorter one is made only where a section allows no other.
+        least: a shorter one is made only if a section allows no other.
         most: the same of a longer one; a section up to here stays one chunk.
         stride: of the neighbouring text that is kept on either side as context, never citable.
         keeps_runs: whether lists and tables that fit into a chunk are never cut.

@@ -66,7 +66,7 @@ def metadata_prefixes(chunks: pa.Table) -> list[str]:
 
 
 def metadata_prefix(title: str, heading_path: Sequence[str], chapter: str | None = None) -> str:
-    """Chapter, page title and headings, each once: `Deploy guide › Rolling back`; empty where there are none.
+    """Chapter, page title and headings, each once: `Deploy guide › Rolling back`; empty if there are none.
 
     `chapter`: of a book, such as `Chapter 3: Common Concepts`; its number says nothing.
     """
@@ -166,7 +166,7 @@ def table_head(structure: str) -> str:
     """Return the sentence above a table and the names of its columns, each once, for a passage that begins inside it;
     empty for any other.
 
-    `structure`: as `Structure.encode` wrote it; empty where no ingest has read the passage.
+    `structure`: as `Structure.encode` wrote it; empty if no ingest has read the passage.
     """
     if not structure:
         return ""
@@ -195,7 +195,7 @@ _LEAST = 0.25  # of what the model reads: so much is the passage's own, however 
 def embedded_windows(chunks: pa.Table, limit: InputLimit | None) -> list[list[str]]:
     """Return the texts that are embedded for each row of GENERATION_CHUNKS, at least one for each.
 
-    `limit`: None where the model reads any passage at once, or does not say.
+    `limit`: None if the model reads any passage at once, or does not say.
     """
     texts = embedded_texts(chunks)
     if limit is None:

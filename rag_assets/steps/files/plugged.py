@@ -28,7 +28,7 @@ _EXTRAS = MappingProxyType(
 
 
 def missing_extra(kind: str) -> str | None:
-    """Return what to install before files of a kind can be read; None where they can, or no plug-in reads them."""
+    """Return what to install before files of a kind can be read; None if they can, or no plug-in reads them."""
     return None if kind in loaded(GROUP) else _EXTRAS.get(kind)
 
 
@@ -41,13 +41,13 @@ def lack(kind: str) -> str:
 
 
 def plugged_in(kind: str) -> FormatReader:
-    """Return the reader of a kind. Raises FileError where its plug-in is not installed."""
+    """Return the reader of a kind. Raises FileError if its plug-in is not installed."""
     reader: FormatReader = brought(kind)
     return reader
 
 
 def brought(kind: str) -> Any:
-    """Return what a plug-in brings for a kind. Raises FileError where it is not installed."""
+    """Return what a plug-in brings for a kind. Raises FileError if it is not installed."""
     if kind not in loaded(GROUP):
         raise FileError(lack(kind))
     return loaded(GROUP)[kind].load()

@@ -67,7 +67,7 @@ class ZipMembers:
         return f"{member.file_size}.{member.CRC:08x}"
 
     def written_at(self, name: str) -> datetime | None:
-        """Return when a member was written, as the archive says; None where that is no date."""
+        """Return when a member was written, as the archive says; None if that is no date."""
         try:
             return datetime(*self._members[name].date_time, tzinfo=UTC)
         except ValueError:

@@ -193,7 +193,7 @@ def blocks_body(content: Content) -> str:
 
 
 def blocks_content(body: str) -> Content:
-    """Return the blocks of such a body; an empty one has none. Raises PageError where it is something else."""
+    """Return the blocks of such a body; an empty one has none. Raises PageError if it is something else."""
     if not body:
         return Content([], Counter())
     try:

@@ -122,7 +122,7 @@ def noted(body: str, reason: str) -> str:
 
 
 def without_note(body: str) -> tuple[str, str | None]:
-    """Return a body and the reason why it was cut, None where it was not."""
+    """Return a body and the reason why it was cut, None if it was not."""
     text, mark, reason = body.rpartition(_NOTE)
     return (text, reason) if mark and _REASON.fullmatch(reason) else (body, None)
 

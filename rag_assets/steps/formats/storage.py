@@ -92,7 +92,7 @@ def _character(match: re.Match[str]) -> str:
 
 
 def _recovered(source: str) -> Element:
-    """Return a tree out of a malformed body. Raises PageError where even HTML's rules find no element."""
+    """Return a tree out of a malformed body. Raises PageError if even HTML's rules find no element."""
     doctype = _DOCTYPE.match(source)
     text = _SELF_CLOSED.sub(r"<\1\2></\1>", _plain_cdata(source[doctype.end() if doctype else 0 :]))
     text = _OPEN_PARAMETER.sub(r"\1</ac:parameter>", text).replace("&lt;", _WRITTEN_LT).replace("&gt;", _WRITTEN_GT)
@@ -127,7 +127,7 @@ def _qualify(tree: Element) -> None:
 
 
 def _qualified(name: str) -> str:
-    """Return the name in its namespace, or nothing where it has no prefix of storage format."""
+    """Return the name in its namespace, or nothing if it has no prefix of storage format."""
     prefix, _, local = name.partition(":")
     return f"{_PREFIXES[prefix]}{_NOT_IN_NAMES.sub('', local) or 'unknown'}" if prefix in _PREFIXES and local else ""
 

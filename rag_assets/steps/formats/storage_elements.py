@@ -27,7 +27,7 @@ _LANGUAGE_CLASS = re.compile(r"\blanguage-([\w+#.-]+)")
 def storage_content(body: str, lists: bool = False) -> Content:
     """Return blocks and macros of a storage-format body; with `lists` the places of lists of pages, too.
 
-    Raises PageError where it cannot be read.
+    Raises PageError if it cannot be read.
     """
     return tree_content(parse_storage(body), lists)
 
@@ -42,9 +42,9 @@ def tree_content(tree: Element, lists: bool = False) -> Content:
 
 
 def storage_excerpt(body: str, name: str) -> Content | None:
-    """Return blocks and macros of the excerpt of this name, or without a name of the first; None where there is none.
+    """Return blocks and macros of the excerpt of this name, or without a name of the first; None if there is none.
 
-    Raises PageError where the body cannot be read.
+    Raises PageError if the body cannot be read.
     """
     walk = Walk(_RULES, _BLOCK_TAGS)
     for macro in macros.shown_macros(parse_storage(body)):

@@ -271,7 +271,7 @@ class AnchorFigures:
 
     @property
     def validity(self) -> float:
-        """The share of valid anchors; 1 where there are none."""
+        """The share of valid anchors; 1 if there are none."""
         return self.valid / self.anchors if self.anchors else 1.0
 
 

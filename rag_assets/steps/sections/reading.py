@@ -65,7 +65,7 @@ def page_properties(body: str) -> list[Properties]:
     """Return the page properties of a storage-format body, in order.
 
     A table has its keys in the first column or, where all of its first row are headers and no other cell is, there;
-    then the second row has the values. Raises PageError where the body cannot be read.
+    then the second row has the values. Raises PageError if the body cannot be read.
     """
     tables = []
     for macro in shown_macros(parse_storage(body)):
@@ -106,14 +106,14 @@ _READERS: Mapping[str, Callable[[str], Content]] = MappingProxyType(
 
 
 class BodyReader(Protocol):
-    """A reader of bodies. Each method raises PageError where the body cannot be read, or takes too much."""
+    """A reader of bodies. Each method raises PageError if the body cannot be read, or takes too much."""
 
     def content(self, body: str, body_format: str, lists: bool = False) -> Content:
         """Return the blocks of a body; with `lists` the places of lists of pages, too."""
         ...
 
     def excerpt(self, body: str, name: str) -> Content | None:
-        """Return the blocks of the excerpt of this name in a body of storage format; None where there is none."""
+        """Return the blocks of the excerpt of this name in a body of storage format; None if there is none."""
         ...
 
     def properties(self, body: str) -> list[Properties]:

@@ -169,7 +169,7 @@ class Library:
         return self._contents[key]
 
     def body(self, page: Mapping[str, Any]) -> str | None:
-        """Return the page's body; None where it is not in storage format, or too large."""
+        """Return the page's body; None if it is not in storage format, or too large."""
         body = page["body"] or ""
         small = len(body) * 4 <= self._limit or len(body.encode(errors="replace")) <= self._limit
         return body if page["body_format"] == "storage" and small else None

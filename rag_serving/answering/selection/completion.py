@@ -124,8 +124,7 @@ _LIMITS = re.compile(
 
 
 def extent(layout: Layout, unit: Unit, most_words: int = MOST_WHOLE) -> Excerpt:
-    """Return what is shown for a unit of a passage: the whole passage of at most so many words, else what goes with
-    the unit.
+    """Return the excerpt for a unit: the whole passage if it has at most so many words, else the unit with its context.
 
     A passage that begins inside of a table or a list is never shown whole, and no fence is left open.
     """
@@ -201,7 +200,7 @@ def _is_closed(shown: Excerpt) -> bool:
 
 
 def _group(layout: Layout, unit: Unit, most_words: int) -> Excerpt | None:
-    """Return what goes with a unit of a long passage, or None."""
+    """Return a unit of a long passage with its context, or None."""
     if unit.kind in ("table", "header"):
         return _block(layout, unit, most_words)
     if unit.kind == "list":
@@ -271,7 +270,7 @@ def _around(layout: Layout, unit: Unit, most_words: int) -> Excerpt:
 
 
 def _group_end(layout: Layout, at: int) -> int:
-    """Return the place behind a unit, the rest of its list, table or code, and what short one it leads in."""
+    """Return the position after a unit, the rest of its list, table or code, and a short one that it introduces."""
     units, end = layout.units, at + 1
     if units[at].kind != "sentence":
         while end < len(units) and _is_same_group(units[at], units[end]):

@@ -98,9 +98,8 @@ class Layout:
         return self._listed(items, unit if unit.kind == "sentence" else None)
 
     def procedure(self, unit: Unit) -> Excerpt | None:
-        """Return what is done as a whole: the steps that a unit is one of, else its block of code where a sentence
-        leads that in, else None.
-        """
+        """Return the procedure of a unit: all steps of its list, else its block of code if a sentence introduces it,
+        else None."""
         steps = self.steps(unit) if unit.kind != "sentence" else None
         block = self.block(unit) if unit.kind == "code" else None
         return steps or (block if block and len(block.parts) > 1 else None)

@@ -43,7 +43,7 @@ class SignWeights:
     bias: float
 
     def score(self, found: Signs) -> float:
-        """Return what units of one question are ordered by."""
+        """Return the score that orders the units of one question."""
         return sum(self.order.get(name, 0.0) * value for name, value in found.items())
 
     def told(self, evidence: Signs) -> float:
@@ -71,12 +71,12 @@ def learnt() -> Tables:
 
 
 def calibrated(path: Path | None, embedding: str) -> Tables:
-    """Return the package's weights with the confidence of this file; without a file they alone.
+    """Return the package's weights with the confidence of this file; without a file the package's alone.
 
     `embedding` names the model that similarities come from.
 
     Raises:
-        WeightsError: the file is missing, of another version or model, or weighs what is no sign.
+        WeightsError: the file is missing, of another version or model, or has a weight of an unknown sign.
     """
     if path is None:
         return learnt()

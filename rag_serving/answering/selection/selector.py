@@ -56,7 +56,7 @@ class QuestionPart:
 def selected_apart(
     parts: Sequence[QuestionPart], lock: Lock, analyze: Analyze, options_of: Callable[[QuestionPart], Selecting]
 ) -> Draft:
-    """Return what the lock says to each part, in their order; as confident as the least of those that are in doubt.
+    """Return the answer to each part, in their order; as confident as the least of those in doubt.
 
     Each part gets its share of the citations, at least one. A part without a sentence leaves the draft without any:
     half an answer would look like a whole one.
@@ -81,7 +81,7 @@ def _share(options: Selecting, parts: int) -> Selecting:
 
 
 def _draft_of(part: QuestionPart, lock: Lock, analyze: Analyze, options: Selecting) -> Draft:
-    """Return what a part's own passages say, with their places in the whole lock."""
+    """Return the answer of a part's own passages, with their places in the whole lock."""
     own = Lock(lock.passages[part.first : part.first + part.count])
     draft = select(part.text, own, part.weights, analyze, options)
     return replace(
@@ -154,7 +154,7 @@ class Quoting:
 def select(
     question: str, lock: Lock, weights: Mapping[str, float], analyze: Analyze, options: Selecting = DEFAULTS
 ) -> Draft:
-    """Return what the lock says to a question as claims, best first, with the confidence of the best; none without a
+    """Return the lock's answer to a question as claims, best first, with the confidence of the best; none without a
     unit that could answer.
 
     `weights` are those of the question's analyzed terms.
@@ -215,8 +215,8 @@ def best_of_passages(ranked: Sequence[Ranked]) -> list[Ranked]:
 
 
 def evidence_of(lock: Lock, best: Sequence[Ranked]) -> dict[str, float]:
-    """Return what the confidence in the first unit is made of: its signs, its score, and how far it is ahead of other
-    pages that say something else."""
+    """Return the features of the confidence in the first unit: its signs, its score, and its lead over different
+    answers of other pages."""
     first, others = best[0], best[1:]
     page = lock.passages[first.statement.index - 1].chunk.page_id
     alike = [_overlap(first.statement.terms, other.statement.terms) for other in others]
@@ -299,7 +299,7 @@ def _rejected(ranked: Ranked) -> RejectedCandidate:
 def claims_for(
     quoting: Quoting, lock: Lock, chosen: Sequence[tuple[int, Unit]], most_words: int = MOST_WHOLE
 ) -> tuple[Claim, ...]:
-    """Return what is shown for units of passages of the lock, none that was shown with one before it."""
+    """Return the claims that show units of locked passages, none that an earlier one shows already."""
     claims: dict[str, Claim] = {}
     covered: list[tuple[int, int, int]] = []
     for index, unit in chosen:
@@ -315,7 +315,7 @@ def claims_for(
 
 
 def claim_of(shown: Excerpt, index: int, text: str, quoting: Quoting) -> Claim:
-    """Return an excerpt of the passage at `index` as a claim that quotes the words around what answers."""
+    """Return an excerpt of the passage at `index` as a claim that quotes the words around the answer."""
     quoted = shown.quoted.of(text)
     start, end = best_window(quoted, quoting.asked, quoting.analyze, quoting.most)
     return Claim(shown.text, index, quoted[start:end], shown.parts, is_selected=True)

@@ -74,7 +74,7 @@ class QuestionFeatures:
 
     @cached_property
     def _total(self) -> float:
-        """The weight of the whole question; 1 where it has none."""
+        """The weight of the whole question; 1 if it has none."""
         return sum(self.weights.get(term, 0.0) for term in sorted(self.terms)) or 1.0
 
     def headed_by(self, heading: Iterable[str]) -> float:

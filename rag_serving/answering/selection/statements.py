@@ -58,9 +58,8 @@ class Statement:
 
 
 def statements(asked: QuestionFeatures, lock: Lock, analyze: Analyze) -> Iterator[Statement]:
-    """Yield what can answer: no headings, no questions, no fragments of a few words, nothing about another identifier,
-    and nothing that is meant for an assistant.
-    """
+    """Yield the candidates: no headings, no questions, no fragments of a few words, nothing about another identifier,
+    and nothing addressed to an assistant."""
     every = [tuple(frozenset(analyze(heading)) for heading in each.chunk.heading_path) for each in lock.passages]
     names = named(asked.text, analyze) | named_apart(asked.text, frozenset().union(*chain.from_iterable(every)))
     for index, (candidate, paths) in enumerate(zip(lock.passages, every, strict=True), start=1):
@@ -134,7 +133,7 @@ def _parts(layout: Layout, has_procedures: bool) -> Iterator[tuple[Unit, Excerpt
 
 
 def _can_be_followed(procedure: Excerpt, layout: Layout) -> bool:
-    """Return whether steps, or code, say enough to be quoted, and no assistant what to do."""
+    """Return whether steps, or code, say enough to be quoted, and give an assistant no orders."""
     if weight(procedure.quoted.of(layout.text)) < MIN_QUOTE_BYTES:
         return False
     return layout.is_for_readers(procedure)
@@ -161,7 +160,7 @@ def is_introduced(asked: QuestionFeatures, unit: Unit) -> bool:
 
 
 def _subject(unit: Unit, text: str, analyze: Analyze) -> frozenset[str]:
-    """Return the terms of what a sentence, or the row of a table, says something of; empty where that is not clear."""
+    """Return the terms of the subject of a sentence or table row; empty if it is unclear."""
     if unit.kind == "table":
         return frozenset(analyze(cells_of(text)[0]))
     found = _SUBJECT.match(text) if unit.kind in ("sentence", "list") else None

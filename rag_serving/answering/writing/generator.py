@@ -76,7 +76,7 @@ class Generator:
         breaker: Breaker | None = None,
         budgets: Budgets | None = None,
     ) -> None:
-        """`budgets`: of what a prompt is made of."""
+        """`budgets`: of the parts of a prompt."""
         self._settings, self._budgets = settings, budgets or Budgets()
         self._open_model = open_model or open_generator
         self.breaker = breaker or Breaker(settings.breaker_failures, settings.breaker_reset_s)
@@ -91,8 +91,8 @@ class Generator:
         listen: Listen | None = None,
         occasion: Occasion = PLAIN,
     ) -> Draft:
-        """Return a draft by the model, or by selection: where no model is configured, or it is down, which is
-        flagged. What a model points at is shown by `Selection.cite`."""
+        """Return a draft by the model, or, flagged, by selection if no model is configured or it is down. Units that a
+        model points at are shown by `Selection.cite`."""
         if self._settings.provider == "extractive" or not len(lock):
             return selected()
         if not self.breaker.allow():

@@ -237,9 +237,9 @@ def _parts(text: str) -> Iterator[_ReplyPart]:
 
 
 def _said(text: str) -> Iterator[tuple[str, bool, Kind]]:
-    """Yield the sentences of a marked text, whether each follows on the one before, and its kind.
+    """Yield the sentences of a marked text, whether each continues the one before, and its kind.
 
-    What follows on a citation and a full stop, or begins with a capital behind a citation, is a sentence of its own.
+    Text after a citation and a full stop, or with a capital after a citation, is a sentence of its own.
     """
     end = 0
     for unit in units(text):

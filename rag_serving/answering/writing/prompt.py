@@ -55,7 +55,7 @@ class Surroundings:
 
 
 def surroundings(settings: Budgets, occasion: Occasion, fence: Fence) -> Surroundings:
-    """Return what belongs beside a question."""
+    """Return the parts of a prompt beside a question."""
     blocks, injections, used = [], 0, 0
     parts = list(_parts(settings, occasion))
     for heading, lines, budget in parts:
@@ -215,8 +215,7 @@ class _Block:
 
 
 def best_lines(text: str, budget: int, question: str) -> str:
-    """Return the run of whole lines within `budget` tokens that has most of the question's words; what is cut is
-    marked.
+    """Return the run of whole lines within `budget` tokens with most of the question's words; cuts are marked.
 
     Where even one line is longer than the budget it is cut behind a word.
     """
@@ -232,7 +231,7 @@ def best_lines(text: str, budget: int, question: str) -> str:
 
 
 def _best_run(costs: Sequence[int], values: Sequence[int], room: int) -> tuple[int, int]:
-    """Return the range of lines that costs no more than `room` and is worth most; empty where no line fits."""
+    """Return the range of lines that costs no more than `room` and is worth most; empty if no line fits."""
     best, start, cost, value = (-1, 0, 0), 0, 0, 0
     for end in range(len(costs)):
         cost, value = cost + costs[end], value + values[end]
@@ -381,7 +380,7 @@ def _lines_block(index: int, chunk: Chunk, first: int, fence: Fence) -> tuple[st
 
 
 def numbers_of(reply: str) -> list[int] | None:
-    """Return the numbers that a reply names; None where it is something else than numbers."""
+    """Return the numbers that a reply names; None if it is something else than numbers."""
     for found in _FENCED_JSON.finditer(reply[:20_000]):
         try:
             named = json.loads(found[0]).get("units")
@@ -396,6 +395,6 @@ def numbers_of(reply: str) -> list[int] | None:
 
 
 def named_units(pointing: Pointing, numbers: Sequence[int], most: int) -> list[tuple[int, Unit]]:
-    """Return the units that these numbers name, each once; what is no number of a unit is left out."""
+    """Return the units with these numbers, each once; other numbers are left out."""
     known = [number for number in dict.fromkeys(numbers) if 1 <= number <= len(pointing.units)]
     return [pointing.units[number - 1] for number in known[:most]]

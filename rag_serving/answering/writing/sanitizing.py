@@ -223,7 +223,7 @@ def _without_references(text: str) -> str:
 
 
 def _closed(text: str) -> str:
-    """Return the text with nothing for its gaps, and without what only led to them."""
+    """Return the text without its gaps, and without words that only led to them."""
     for pattern in _LED_TO_GAP:
         text = pattern.sub("", text)
     text = _SAID_BY_GAP.sub(lambda said: said[1].upper() if said[0][0].isupper() else said[1], text)

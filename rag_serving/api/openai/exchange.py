@@ -94,7 +94,7 @@ def answer_to(
 
 
 def selection_of(dialogue: Dialogue) -> str:
-    """Return the text that the mode `selected_text` answers from: what the user sent before the question.
+    """Return the source text of the mode `selected_text`: the user's messages before the question.
 
     Raises:
         RequestError: there is none, or it is too long.
@@ -127,7 +127,7 @@ _LONGEST = 20_000  # characters that are looked at
 
 
 def task_reply(text: str) -> str | None:
-    """Return what a client's own prompt gets, or None where the text is somebody's question."""
+    """Return the reply to a client's own prompt, or None if the text is somebody's question."""
     text = text[:_LONGEST]
     if _TASK.match(text):
         keys = _JSON_KEY.findall(text)
@@ -218,8 +218,8 @@ class Counter:
     usage: TokenCounts = field(default_factory=TokenCounts)
 
     def count(self, reply: ShownReply) -> TokenCounts:
-        """Return the tokens that a model behind the answer took, as its server says; else those of what came in and
-        went out."""
+        """Return the tokens used by the model behind the answer, according to its server; else those of request and
+        response."""
         if reply.answer and (used := reply.answer.usage):
             self.usage = TokenCounts(used.prompt_tokens, used.completion_tokens)
         else:

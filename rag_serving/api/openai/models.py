@@ -149,7 +149,7 @@ def embed(body: EmbeddingBody, caller: Caller, service: CurrentService) -> JSONR
 
 
 def _require_right(caller: Principal, service: Service) -> None:
-    """Refuse who may not use the model.
+    """Refuse callers who may not use the model.
 
     Raises:
         RequestError: `serving.embeddings` names another role, or none.

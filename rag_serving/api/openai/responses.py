@@ -133,7 +133,7 @@ class _Response:
         yield from self.told(reply, usage)
 
     def began(self) -> Iterator[str]:
-        """Yield what is sent before there is an answer."""
+        """Yield the events before the answer."""
         for name in ("response.created", "response.in_progress"):
             yield self._event(name, response=self._shape("in_progress"))
 
@@ -168,7 +168,7 @@ class _Response:
         return {"id": self.message_id, "type": "message", "status": status, "role": "assistant", "content": content}
 
     def _shape(self, status: str) -> dict[str, Any]:
-        """Return the fields of a response that clients expect, with what they mean here."""
+        """Return the fields of a response that clients expect, with their meaning here."""
         return {
             "id": self.id,
             "object": "response",

@@ -98,11 +98,11 @@ class RemoteChat(ABC):
         return f"{self.kind}/{self.model}"
 
     def reply(self, messages: Sequence[PromptMessage], listen: Listen | None = None) -> Reply:
-        """Return what the model answers, within `timeout_s`, or what is left of the request's time.
+        """Return the model's answer, within `timeout_s` or the rest of the request's time.
 
         Raises:
             ContextTooLongError: the messages are too long for the model.
-            ModelError: the model does not answer; the message says how to mend it.
+            ModelError: the model does not answer; the message says how to fix it.
         """
         seconds = at_most(self.settings.timeout_s)
         return run_in_own_loop(self.reply_async(messages, listen, seconds), seconds + _GRACE_S, self._too_late)
@@ -220,7 +220,7 @@ class RemoteChat(ABC):
         return self.model in listed
 
     def context_too_long(self, said: str) -> ContextTooLongError:
-        """Return the error for a prompt that the model cannot read, with what the server said."""
+        """Return the error for a prompt that is too long for the model, with the server's message."""
         return ContextTooLongError(
             f"the prompt is too long for {self.model!r} at {self.base_url}: {said}; lower {self.section}.context_tokens"
         )

@@ -57,12 +57,12 @@ class Writing:
     cut: bool = False
 
     def begin(self) -> None:
-        """Forget what an earlier try wrote."""
+        """Forget an earlier try's text."""
         self.text, self.finish, self.cut = "", None, False
         self.prompt_tokens = self.completion_tokens = self.cached_tokens = None
 
     def add(self, piece: Piece) -> None:
-        """Take a piece in; what goes beyond the limit, or repeats for ever, is cut."""
+        """Add a piece; text beyond the limit, and endless repetition, is cut."""
         before = len(self.text)
         self.text += piece.text
         self.finish = piece.finish or self.finish

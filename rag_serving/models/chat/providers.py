@@ -128,7 +128,7 @@ class OpenAIChat(RemoteChat):
             raise BadAnswerError(f"no chat message in the answer ({type(error).__name__})") from error
 
     def _broken_off(self, error: object) -> Exception:
-        """Return what an error within a stream means."""
+        """Return the exception for an error within a stream."""
         said = one_line(json.dumps(error, ensure_ascii=False))
         return self.context_too_long(said) if says_too_long(said) else BadAnswerError(said)
 
@@ -254,7 +254,7 @@ class OllamaChat(RemoteChat):
         return ollama.AsyncClient(self.base_url, **self.client_options())
 
     def _failure(self, error: ollama.ResponseError) -> Exception:
-        """Return what a refusal means; an error within a stream has no status and may not be met again."""
+        """Return the exception for a refusal; an error within a stream has no status and may not recur."""
         said = one_line(error.error)
         if says_too_long(said):
             return self.context_too_long(said)

@@ -117,7 +117,7 @@ def _flag_limit(config: Embedding) -> InputLimit | None:
 
 
 def installed_tokenizer(config: Embedding, graphs: GraphCache | None = None) -> Tokenizer | None:
-    """Return the same tokenizer, or None where it would have to be downloaded, for which no question waits."""
+    """Return the same tokenizer, or None if it would have to be downloaded, for which no question waits."""
     from rag_serving.models.embedding.weights import packaged_folder
 
     if config.provider != "local" and not (config.weights_dir or packaged_folder()):

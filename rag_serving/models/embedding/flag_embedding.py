@@ -69,8 +69,7 @@ class FlagEmbedder:
         self.dimension = int(self._model.config.hidden_size)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
-        """Return vectors [n, dimension] in the order of the texts, on the CPU equal to 1e-5 whatever else is embedded
-        beside them."""
+        """Return vectors [n, dimension] in the order of the texts, on the CPU equal to 1e-5 in any batch."""
         vectors = np.empty((len(texts), self.dimension), np.float32)
         with self._using:
             tokens = self._tokens([self._prompts[1] + text for text in texts])
@@ -92,7 +91,7 @@ class FlagEmbedder:
         return vector
 
     def check(self) -> str:
-        """Embed a word and say what it runs on."""
+        """Embed a word and return the device."""
         if not np.isfinite(self.embed_query("passage")).all():
             raise ModelError(f"{self.name} gives no finite vectors; fetch its files again")
         return f"{self.name}: {self.dimension} dimensions, on {self._device}"
@@ -208,7 +207,7 @@ def _pooling(folder: Path) -> str:
 
 
 def _identity(model: str, folder: Path) -> str:
-    """Return a name that differs for other weights, whatever the folder is called."""
+    """Return a name that differs for other weights, independent of the folder's name."""
     made = hashlib.sha256()
     for path in sorted({path for pattern in _SHAPING for path in folder.glob(pattern)}):
         made.update(f"{path.relative_to(folder)}\0{file_digest(path)}\0".encode())

@@ -53,7 +53,7 @@ class GraphCache:
 
 
 def _read(path: Path, key: bytes, name: str) -> bytes | None:
-    """Return the graph of a file; None where there is none, or it is not what was written."""
+    """Return the graph of a file; None if there is none, or it was altered."""
     try:
         content = path.read_bytes()
     except OSError:

@@ -31,7 +31,7 @@ def padded(
 ) -> dict[str, NDArray[np.int64]]:
     """Return each column of a tokenizer's output as an array [texts, longest], by default padded on the right.
 
-    `multiple`: the longest is rounded up to one. What is padded has `pad_id` as its id and 0 in other columns.
+    `multiple`: the longest is rounded up to one. Padding has `pad_id` as its id and 0 in other columns.
     """
     lengths = np.array([len(tokens[_IDS]) for tokens in batch])
     width = -(-int(lengths.max()) // multiple) * multiple

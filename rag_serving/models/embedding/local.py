@@ -89,8 +89,7 @@ class LocalEmbedder:
         self.dimension = self._query_bert.dimension + (weights.scale is not None)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
-        """Return vectors [n, dimension] in the order of the texts, equal to 1e-6 whatever else is embedded beside
-        them."""
+        """Return vectors [n, dimension] in the order of the texts, equal to 1e-6 in any batch."""
         windows = self._windows([self._settings.document_prompt + text for text in texts])
         vectors = self._embed(self._bert, windows, len(texts), progress)
         return self._weights.scale.passages(vectors) if self._weights.scale else vectors
@@ -112,7 +111,8 @@ class LocalEmbedder:
 
     @cached_property
     def _bert(self) -> Bert:
-        """The encoder of passages, opened with the first one: who only searches needs no second one in memory."""
+        """The encoder of passages, opened with the first one: a process that only searches needs no second one in
+        memory."""
         device = self._settings.device
         if self._settings.query_precision == "float32" and provider_of(device) == CPU:
             return self._query_bert
@@ -256,7 +256,7 @@ def provider_of(device: Device) -> str:
 def _kept_graph(
     graphs: GraphCache | None, tensors: Mapping[str, Tensor], weights: Weights, precision: Precision
 ) -> bytes:
-    """Return the encoder's graph, kept under what it is made from: weights, shape, precision, and this very code."""
+    """Return the encoder's graph, cached by its inputs: weights, shape, precision, and this very code."""
 
     def make() -> bytes:
         return bert_graph(tensors, weights.shape, weights.tensors, precision, weights.dense)
@@ -338,7 +338,7 @@ class _Graph:
         return name
 
     def weight(self, name: str) -> str:
-        """Name a tensor of the weights file; what has half the precision is made float32 when the graph is opened."""
+        """Return the name of a tensor of the weights file; half precision becomes float32 when the graph is opened."""
         tensor = self._tensor(name)
         stored, kind = (f"{name}.half", onnx_format.FLOAT16) if tensor.is_half else (name, onnx_format.FLOAT)
         if stored not in self.initializers:
@@ -405,8 +405,8 @@ class _ByteGraph(_Graph):
         return self.op("Mul", coded, largest)
 
     def _levelled(self, x: str) -> tuple[str, str]:
-        """x with every token's largest component at 1, and what that was: else the largest of one token would leave
-        few levels to the others."""
+        """Return x with every token's largest component at 1, and the original: otherwise one token's maximum would
+        leave few levels to the others."""
         if x not in self._levels:
             tiny = self.array("smallest_float", np.array(np.finfo(np.float32).tiny))
             largest = self.op("Max", self.op("ReduceMax", self.op("Abs", x), axes=[-1], keepdims=1), tiny)

@@ -45,7 +45,7 @@ def external_tensor(name: str, kind: int, shape: Sequence[int], place: Mapping[s
 
 
 def described(name: str, kind: int, shape: Sequence[int | str]) -> bytes:
-    """Return what goes into a graph or comes out of it; a size that is not fixed has a name."""
+    """Return an input or output of a graph; a size that is not fixed has a name."""
     sizes = [_message({2 if isinstance(size, str) else 1: size}) for size in shape]
     return _message({1: name, 2: _message({1: _message({1: kind, 2: _message({1: sizes})})})})
 

@@ -29,7 +29,7 @@ class RecentVectors:
     """The most recent question vectors of one tenant. Safe to use from several threads."""
 
     def __init__(self, embedder: Embedder, limit: int, anonymous: bool = False) -> None:
-        """Keep at most `limit` vectors, none where it is 0."""
+        """Keep at most `limit` vectors, none if it is 0."""
         self._embedder, self._limit, self._anonymous = embedder, limit, anonymous
         self._vectors: OrderedDict[bytes, Vector] = OrderedDict()
         self._lock = threading.Lock()

@@ -159,7 +159,7 @@ class RemoteEmbedder(ABC):
         self.give_up(httpx.ReadTimeout("no time was left"), 1)
 
     def _checked(self, answered: list[list[float]], count: int) -> NDArray[np.float32]:
-        """Normalized float32 vectors, or a ModelError for what cannot be one."""
+        """Return normalized float32 vectors; raise ModelError for invalid ones."""
         where = f"the model {self.model!r} at {self.base_url}"
         if len(answered) != count:
             raise ModelError(f"{where} gave {len(answered)} vectors for {count} texts; it is not an embedding server")
@@ -190,7 +190,7 @@ class OllamaEmbedder(RemoteEmbedder):
     kind = "ollama"
 
     def __init__(self, config: Embedding) -> None:
-        """Raises ModelError where the API key's environment variable is named but not set; connects to nothing."""
+        """Raises ModelError if the API key's environment variable is named but not set; connects to nothing."""
         super().__init__(config, config.base_url or OLLAMA_URL)
         headers = self.headers()
         self._client = lru_cache(maxsize=2)(lambda timeout_s: _open(self.base_url, headers, timeout_s))
@@ -252,7 +252,7 @@ class OpenAIEmbedder(RemoteEmbedder):
     kind = "openai"
 
     def __init__(self, config: Embedding) -> None:
-        """Raises ModelError where the API key's environment variable is named but not set; connects to nothing."""
+        """Raises ModelError if the API key's environment variable is named but not set; connects to nothing."""
         super().__init__(config, config.base_url or OPENAI_URL)
         self._client = httpx.Client(
             headers=self.headers(),

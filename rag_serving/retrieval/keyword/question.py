@@ -79,7 +79,7 @@ class KeywordQuestion:
         return tuple(token.word for token in self.tokens if not held.isdisjoint(token.forms))
 
     def text_of(self, text: str) -> str:
-        """Return a text with what was misspelt or has a synonym replaced."""
+        """Return a text with misspellings and synonyms replaced."""
         replaced = {**self.corrections, **self.rewritten}
         if not replaced:
             return text
@@ -101,7 +101,7 @@ class QuestionReader:
         self._rules = _rules(tuple(settings.synonyms.items()), tuple(settings.concepts))
 
     def read(self, text: str) -> KeywordQuestion:
-        """Return what a text is searched by; any text can be read."""
+        """Return the parsed query of a text; any text can be parsed."""
         rules = self._rules
         said, rewritten = _rewritten(tuple(words_in(text[:_LONGEST_TEXT])[:LONGEST]), rules.phrases)
         bare, is_framed = _without_frame(said)
@@ -173,7 +173,7 @@ def _rules(synonyms: tuple[tuple[str, str], ...], concepts: Words) -> _Rules:
 
 
 def _rewritten(words: Words, synonyms: Mapping[Words, Words]) -> tuple[Words, dict[str, str]]:
-    """Return words with synonyms replaced, the longest first, and what was replaced by what."""
+    """Return words with synonyms replaced, the longest first, and the replacements."""
     if not synonyms:
         return words, {}
     found: list[str] = []

@@ -119,7 +119,7 @@ class Scored:
         return pages, final_scores(raw[pages], self._keywords.page_lengths[pages], self._has_phrase[pages])
 
     def scores_of(self, rows: Rows) -> NDArray[np.float64]:
-        """Return the scores [n] of some rows as chunks; 0 where nothing matches."""
+        """Return the scores [n] of some rows as chunks; 0 if nothing matches."""
         pages = self._keywords.page_of[rows]
         raw = self._content[rows] + self._points[pages]
         return final_scores(raw, self._keywords.lengths[rows], self._has_phrase[pages])
@@ -138,7 +138,7 @@ class Scored:
         return found
 
     def best(self, count: int) -> list[Best]:
-        """Return the same with what of the question each of them has."""
+        """Return the same with each one's matched words of the question."""
         return [self._best(page, score) for page, score in self.pages(count)]
 
     def openings(self, pages: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:

@@ -69,7 +69,7 @@ def _ruled(best: Sequence[Best]) -> tuple[Action, str]:
 
 
 def contender_of(best: Best, chunk: Chunk) -> Contender:
-    """Return a document as what a question may mean; its category, else its space or source."""
+    """Return a document as a possible meaning of a question; its category, else its space or source."""
     category = chunk.category or chunk.space or chunk.source
     return Contender(chunk.title, category, f"What is {chunk.title}?", chunk.url, chunk.page_id, round(best.score, 4))
 
@@ -141,7 +141,7 @@ class KeywordRun:
 
 
 def keyword_run(reader: QuestionReader, text: str, by: By, among: Mask | None = None) -> KeywordRun:
-    """Return a question with its scores over what one reader may see; `among` [rows] narrows the search."""
+    """Return a question with its scores over one reader's rows; `among` [rows] narrows the search."""
     question = reader.read(text)
     scored = Scored(reader.keywords, question, by, among)
     return KeywordRun(reader.settings, reader.keywords, question, scored)

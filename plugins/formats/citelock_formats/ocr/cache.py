@@ -39,7 +39,7 @@ class OcrCache:
         self._folder = folder
 
     def words(self, key: str) -> RecognizedPage | None:
-        """Return what was kept; None where there is nothing, or what is there was altered."""
+        """Return what was kept; None if there is nothing, or what is there was altered."""
         content = self._read(_PAGES, key)
         try:
             return None if content is None else words_of_json(json.loads(content))

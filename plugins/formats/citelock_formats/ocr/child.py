@@ -32,7 +32,7 @@ class PdfChild:
         self._child.close()
 
     def image_pdf(self, content: bytes, dpi: int) -> bytes:
-        """Return an image file as a PDF. Raises FileError where it is broken, or takes too much."""
+        """Return an image file as a PDF. Raises FileError if it is broken, or takes too much."""
         return self._answer({"do": "image_pdf", "dpi": dpi}, content).content
 
     def document(self, content: bytes) -> PdfFile:
@@ -59,7 +59,7 @@ class PdfChild:
 
 
 class PdfFile:
-    """A PDF in the process. All methods raise FileError where it is broken, or takes too much."""
+    """A PDF in the process. All methods raise FileError if it is broken, or takes too much."""
 
     def __init__(self, child: PdfChild, content: bytes) -> None:
         self._child = child
@@ -80,7 +80,7 @@ class PdfFile:
         return count, found
 
     def picture(self, page: int, dpi: int) -> PagePicture | None:
-        """Return what a page looks like; None where nothing is on it."""
+        """Return what a page looks like; None if nothing is on it."""
         answer = self._ask({"do": "picture", "page": page, "dpi": dpi})
         facts = answer.facts["result"]
         if not facts["ink"]:

@@ -64,7 +64,7 @@ class Tesseract:
 
     @cached_property
     def version(self) -> str | None:
-        """The version of the program; None where it is not installed, or does not say."""
+        """The version of the program; None if it is not installed, or does not say."""
         try:
             output = self._run(["--version"], b"", _QUERY_S)
         except EngineError:

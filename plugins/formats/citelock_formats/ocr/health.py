@@ -15,7 +15,7 @@ from rag_serving.config.loading import Config
 
 
 def examine(config: Config) -> Iterator[Finding]:
-    """Yield whether scanned pages can be read, and in which languages; nothing where no source reads PDF files."""
+    """Yield whether scanned pages can be read, and in which languages; nothing if no source reads PDF files."""
     settings = config.documents.ocr
     if not any(map(reads_pdf, config.sources.values())):
         return

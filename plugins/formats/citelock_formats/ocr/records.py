@@ -58,7 +58,7 @@ class RecognizedPage(NamedTuple):
 
     @property
     def confidence(self) -> float:
-        """Return the mean confidence of a character, 0 where there is none."""
+        """Return the mean confidence of a character, 0 if there is none."""
         signs = sum(len(word.text) for word in self.words)
         return sum(len(word.text) * word.confidence for word in self.words) / signs if signs else 0.0
 

@@ -105,7 +105,7 @@ class Scans:
 
 
 def obstacle(settings: Ocr, engine: Tesseract) -> str | None:
-    """Return why nothing can be recognized and how to mend that, None where it can."""
+    """Return why nothing can be recognized and how to mend that, None if it can."""
     if settings.enabled is False:
         return f"OCR is off ({SETTINGS}enabled)"
     if engine.version is None:

@@ -84,7 +84,7 @@ class KeyStore:
         return [key for row in rows if (key := self._believed(row)) is not None]
 
     def find(self, identifier: str) -> ApiKey | None:
-        """Return a key by its id; None where there is none that this installation signed.
+        """Return a key by its id; None if there is none that this installation signed.
 
         Raises:
             KeyStoreError: the database does not answer.

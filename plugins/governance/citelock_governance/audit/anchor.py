@@ -41,7 +41,7 @@ class AnchorFile:
         self.path = home / FOLDER / f"{tenant}.json"
 
     def read(self) -> Anchor | None:
-        """Return the anchor; None where there is no file.
+        """Return the anchor; None if there is no file.
 
         Raises:
             StoreError: it cannot be read, or was altered.

@@ -57,7 +57,7 @@ class Signer:
     """Hashes and signatures under the installation's key."""
 
     def __init__(self, home: Path) -> None:
-        """Raises SecretError where the installation's secret cannot be used."""
+        """Raises SecretError if the installation's secret cannot be used."""
         self._key = derived_key(home, KEY_PURPOSE)
 
     def linked(self, row: Mapping[str, Any], head: Head) -> dict[str, Any]:

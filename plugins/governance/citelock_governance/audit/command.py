@@ -50,7 +50,7 @@ def verify_command(
     citelock audit verify --tenant acme --json | jq '.[].fault'
     citelock audit verify --checkpoints /mnt/vault/checkpoints.jsonl
 
-    Exit code 1 where a row was deleted, inserted, moved or altered, or where rows were replaced by an older state than
+    Exit code 1 if a row was deleted, inserted, moved or altered, or where rows were replaced by an older state than
     the home folder or a checkpoint knows. Nothing is changed.
     """
     from citelock_governance.audit.checkpoints import read_checkpoints

@@ -51,7 +51,7 @@ class Person:
         return seal(self.key, text, beside)
 
     def opened(self, sealed: str, beside: bytes) -> str | None:
-        """Return a sealed text; None where it was sealed with another key, or altered."""
+        """Return a sealed text; None if it was sealed with another key, or altered."""
         try:
             return unseal(self.key, sealed, beside)
         except SealError:
@@ -62,7 +62,7 @@ class Persons:
     """The people of one tenant."""
 
     def __init__(self, home: Path, tenant: str, policy: UserPolicy = "hash") -> None:
-        """Raises SecretError where the installation's secret cannot be used."""
+        """Raises SecretError if the installation's secret cannot be used."""
         self._tenant, self._policy = tenant, policy
         self._digest_key, self._sealing_key = derived_key(home, _DIGEST), derived_key(home, _SEALING)
         self._nobody = Person(None, derived_key(home, f"{_NOBODY} of {tenant}"))
@@ -86,7 +86,7 @@ class Persons:
         return int(connection.execute(delete(PERSONS).where(*mine)).rowcount)
 
     def known(self, connection: Connection, actor: str | None) -> tuple[Person, str | None] | None:
-        """Return the person behind a pseudonym and, where it was kept, the user; None where they were forgotten."""
+        """Return the person behind a pseudonym and, where it was kept, the user; None if they were forgotten."""
         if actor is None:
             return self._nobody, None
         query = select(PERSONS).where(PERSONS.c.tenant == self._tenant, PERSONS.c.actor == actor)

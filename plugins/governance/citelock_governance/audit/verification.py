@@ -63,7 +63,7 @@ class Follower:
         self.sequence, self.hash, self.rows = head.first_sequence - 1, head.first_previous, 0
 
     def fault(self, rows: Iterable[Row]) -> str | None:
-        """Return the first fault of rows in the order of their numbers; None where there is none yet."""
+        """Return the first fault of rows in the order of their numbers; None if there is none yet."""
         for row in rows:
             if fault := self._fault_of(row):
                 return f"row {row['sequence']}: {fault}"

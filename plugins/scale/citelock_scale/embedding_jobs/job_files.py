@@ -38,14 +38,14 @@ _AT_ONCE = 8
 
 
 class JobFiles(Protocol):
-    """Contents by tenant and name. Every method may raise OSError or StoreError where the place is away."""
+    """Contents by tenant and name. Every method may raise OSError or StoreError if the place is away."""
 
     def write(self, tenant: str, name: str, content: bytes) -> None:
         """Keep a content under a name, in place of another one."""
         ...
 
     def read(self, tenant: str, name: str) -> bytes | None:
-        """Return a content; None where there is none of that name that this installation wrote."""
+        """Return a content; None if there is none of that name that this installation wrote."""
         ...
 
     def remove(self, tenant: str, name: str) -> None:
@@ -188,7 +188,7 @@ NOTHING = KeyVectors((), np.empty((0, 0), np.float32))
 
 
 class JobResults(Protocol):
-    """Vectors of jobs. Every method may raise OSError, ModelError or StoreError where they cannot be kept or read."""
+    """Vectors of jobs. Every method may raise OSError, ModelError or StoreError if they cannot be kept or read."""
 
     def known(self, claim: JobClaim) -> set[str]:
         """Return the keys of a job whose vectors need not be computed."""

@@ -207,7 +207,7 @@ def _ago(at: float) -> str:
 
 
 def _items(config: Config, job: JobRow) -> list[dict[str, str]]:
-    """Return the pages and the beginnings of a job's texts; none where its file is gone, as those of done jobs are."""
+    """Return the pages and the beginnings of a job's texts; none if its file is gone, as those of done jobs are."""
     claim = JobClaim(job.id, job.tenant, job.model, job.keys, job.tokens, job.attempts, 0)
     try:
         items = open_payloads(config).load(claim)

@@ -115,7 +115,7 @@ class TenantTurn:
 
 
 def next_tenant(turns: Iterable[TenantTurn], clock: float, now: float) -> TenantTurn | None:
-    """Return the tenant whose job is claimed next; None where each is at a limit. `clock`: virtual time of all.
+    """Return the tenant whose job is claimed next; None if each is at a limit. `clock`: virtual time of all.
 
     Of those that were given the same, the one with the fewest jobs.
     """
@@ -201,12 +201,12 @@ class JobQueue:
         return JobClaim(row.id, row.tenant, model, tuple(row.text_keys), row.tokens, row.attempts, row.fence + 1)
 
     def renew(self, claim: JobClaim) -> bool:
-        """Hold a job for another `lease_s`; return False where it was lost."""
+        """Hold a job for another `lease_s`; return False if it was lost."""
         with self.database.writing() as connection:
             return self._change(connection, claim, lease_until=self.clock() + self.settings.lease_s)
 
     def finish(self, claim: JobClaim, usage: Sequence[PageUsage], failures: Sequence[Failure] = ()) -> bool:
-        """Note a job as done but for the texts that failed, which become jobs of their own; return False where it was
+        """Note a job as done but for the texts that failed, which become jobs of their own; return False if it was
         lost, and nothing noted.
 
         A text that failed is tried again after a while, and put aside after `Jobs.attempts`.
@@ -231,14 +231,14 @@ class JobQueue:
             add_usage(connection, claim.tenant, claim.model, usage, self.clock())
 
     def give_back(self, claim: JobClaim, reason: str | None = None, pause_s: float = 0.0) -> bool:
-        """Let a job wait for another worker, as one that was not tried; return False where it was lost."""
+        """Let a job wait for another worker, as one that was not tried; return False if it was lost."""
         with self.database.writing() as connection:
             not_before = self.clock() + pause_s
             told = {"reason": _reason(reason)} if reason else {}
             return self._change(connection, claim, state="waiting", worker=None, not_before=not_before, **told)
 
     def split(self, claim: JobClaim, parts: Sequence[Sequence[str]]) -> bool:
-        """Put jobs of some of its texts each in the place of a job whose workers ended too often; return False where it
+        """Put jobs of some of its texts each in the place of a job whose workers ended too often; return False if it
         was lost."""
         with self.database.writing() as connection:
             if not self._remove(connection, claim):

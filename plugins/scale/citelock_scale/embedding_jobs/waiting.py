@@ -301,7 +301,7 @@ class _WorkerPatience:
         return now - self._worker_at >= self._without_workers_s
 
     def refuse_stalled(self, pending: Pending) -> None:
-        """Raise ModelError where nothing was done for too long."""
+        """Raise ModelError if nothing was done for too long."""
         if self.unmoved_s < self._stalled_s:
             return
         why = f": {self.last_reason}" if self.last_reason else "; see the workers' logs"

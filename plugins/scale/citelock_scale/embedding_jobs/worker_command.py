@@ -27,7 +27,7 @@ def command(
     config: ConfigPath = None,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="End when no job is due.")] = False,
 ) -> None:
-    """Embed what builds enqueue, a job at a time, until told to end (SIGTERM, Ctrl-C): the job at hand is ended first.
+    """Embed what builds enqueue, a job at a time, until stopped (SIGTERM, Ctrl-C): the current job is completed first.
 
     \b
     citelock worker &

@@ -161,7 +161,7 @@ def _named(folder: SharedFolder, head: FolderHead) -> _NamedObject:
 
 
 def _trees(folder: SharedFolder, digest: str | None) -> Iterator[tuple[str, Tree | None]]:
-    """Yield trees from one back; the last is None where it was altered, and this machine does not know it."""
+    """Yield trees from one back; the last is None if it was altered, and this machine does not know it."""
     while digest:
         stored = folder.objects.read(tree_name(folder.name, digest))
         tree = folder.known_tree(digest)

@@ -138,8 +138,8 @@ class Look(NamedTuple):
 
 
 class FollowedFolder:
-    """Keeps a folder of this machine what was published last. `problem`: why it is not; None where it is. `look`: what
-    the store said last, None where it has said nothing yet."""
+    """Keeps a folder of this machine what was published last. `problem`: why it is not; None if it is. `look`: what
+    the store said last, None if it has said nothing yet."""
 
     def __init__(self, home: ObjectHome, name: str, needs: Needs = to_answer) -> None:
         self.name = name
@@ -264,11 +264,11 @@ class StoreFollower:
         return None
 
     def staleness(self, tenant: str) -> str | None:
-        """Return why what this machine has of a tenant may be older than what is published; None where it is not."""
+        """Return why what this machine has of a tenant may be older than what is published; None if it is not."""
         return self.problem_of(tenant) or self._being_fetched(tenant)
 
     def awaited(self, tenant: str, has_older: bool) -> str | None:
-        """Return what a server that starts waits for before it is sent questions of a tenant; None where it is there,
+        """Return what a server that starts waits for before it is sent questions of a tenant; None if it is there,
         or is not to be waited for. `has_older`: a generation from before could answer."""
         waits = not has_older or time.monotonic() - self._began < self._start_wait_s
         for folder in self._of(tenant):

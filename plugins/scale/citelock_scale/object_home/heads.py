@@ -59,7 +59,7 @@ class FolderHead:
 
     @property
     def in_force(self) -> str | None:
-        """The digest of the tree in force, None where there is none."""
+        """The digest of the tree in force, None if there is none."""
         return None if self.erased else self.tree
 
     def taken_by(self, holder: str) -> FolderHead:
@@ -100,7 +100,7 @@ class Heads:
         self._known: dict[str, tuple[Stored, FolderHead]] = {}
 
     def read(self, folder: str) -> Seen | None:
-        """Return the head of a folder, None where there is none. One that did not change is not sent again.
+        """Return the head of a folder, None if there is none. One that did not change is not sent again.
 
         Raises:
             ObjectHomeError: it is not one that this installation signed, or the store does not answer.
@@ -137,7 +137,7 @@ class Heads:
                     yield folder, seen
 
     def write(self, head: FolderHead, before: Seen | None) -> Seen | None:
-        """Replace a head. Return it as it is stored, or None where somebody else wrote meanwhile."""
+        """Replace a head. Return it as it is stored, or None if somebody else wrote meanwhile."""
         head = replace(head, write=secrets.token_hex(8))
         content = self._signed(head)
         try:
@@ -196,7 +196,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def _head_of(found: dict[str, Any]) -> FolderHead | None:
-    """Return the head that a signed document is, None where it is none, or of a later version."""
+    """Return the head that a signed document is, None if it is none, or of a later version."""
     if found.get("format") not in (1, _FORMAT):
         return None
     given = {name: value for name, value in found.items() if name not in (FIELD, "format")}

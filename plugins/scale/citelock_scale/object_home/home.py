@@ -29,7 +29,7 @@ class ObjectHome:
     """The home that lies in `home` on this machine and in an object store for all."""
 
     def __init__(self, settings: ObjectStore, home: Path) -> None:
-        """Raises ObjectHomeError where it cannot be used."""
+        """Raises ObjectHomeError if it cannot be used."""
         if not os.environ.get(SECRET_ENV):
             raise ObjectHomeError(
                 f"a home in an object store needs {SECRET_ENV}, the same on all machines; "
@@ -156,7 +156,7 @@ class ObjectHome:
 
 
 def object_home(config: Config) -> ObjectHome | None:
-    """Return the home that a configuration shares with other machines, None where it is a folder of this one.
+    """Return the home that a configuration shares with other machines, None if it is a folder of this one.
 
     Raises:
         ObjectHomeError: it cannot be used.

@@ -50,7 +50,7 @@ class Objects:
     """The objects under the address of a shared home. Safe to use from several threads."""
 
     def __init__(self, settings: ObjectStore) -> None:
-        """Raises ObjectHomeError where the address cannot be used, or `citelock[scale]` is not installed."""
+        """Raises ObjectHomeError if the address cannot be used, or `citelock[scale]` is not installed."""
         assert settings.url
         self.url = settings.url
         try:
@@ -79,7 +79,7 @@ class Objects:
         )
 
     def read(self, name: str, largest: int = _LARGEST_BYTES, known: Stored | None = None) -> Stored | None:
-        """Return an object of at most `largest` bytes, None where there is none.
+        """Return an object of at most `largest` bytes, None if there is none.
 
         Where the store says that it is still the `known` one, its content is not sent again.
         """
@@ -101,16 +101,16 @@ class Objects:
         return {"if_none_match": tag} if tag else None
 
     def create(self, name: str, content: bytes) -> Version | None:
-        """Write a new object. Return its version, or None where there is one of that name already."""
+        """Write a new object. Return its version, or None if there is one of that name already."""
         return self._put(name, content, None)
 
     def replace(self, name: str, content: bytes, version: Version) -> Version | None:
-        """Write an object in place of the one with that version. Return the new version, or None where it has another
+        """Write an object in place of the one with that version. Return the new version, or None if it has another
         one by now."""
         return self._put(name, content, version)
 
     def size(self, name: str) -> int | None:
-        """Return the size of an object [bytes], None where there is none."""
+        """Return the size of an object [bytes], None if there is none."""
         with self._reported(name):
             try:
                 return int(self._store.head(name)["size"])

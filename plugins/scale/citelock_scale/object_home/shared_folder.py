@@ -163,7 +163,7 @@ def is_followed(home: Path, name: str) -> bool:
 
 @contextmanager
 def unless_written(folder: Path) -> Iterator[bool]:
-    """Keep builds of this machine out of a folder meanwhile; false where one is at it."""
+    """Keep builds of this machine out of a folder meanwhile; false if one is at it."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / ".lock", thread_local=False, fallback_to_soft=False)
     try:
@@ -219,7 +219,7 @@ class SharedFolder:
         self._note(head, is_whole=wanted is None)
 
     def refuse_older(self, head: FolderHead | None) -> None:
-        """Raise ObjectHomeError where this machine saw a newer head than the one that the store has."""
+        """Raise ObjectHomeError if this machine saw a newer head than the one that the store has."""
         if head is None and self._seen.number:
             raise ObjectHomeError(
                 f"the head of {self.name} is missing, and this machine saw number {self._seen.number}: if it was lost, "
@@ -266,7 +266,7 @@ class SharedFolder:
         return self.known_tree(head.tree) or self.stored_tree(head.tree)
 
     def known_tree(self, digest: str) -> Tree | None:
-        """Return a tree that this machine remembers, None where it does not."""
+        """Return a tree that this machine remembers, None if it does not."""
         if self._cached and self._cached[0] == digest:
             return self._cached[1]
         with suppress(OSError, ObjectHomeError):
@@ -295,7 +295,7 @@ class SharedFolder:
         place.replace(self._trees)
 
     def content(self, head: FolderHead, path: str) -> bytes | None:
-        """Return the content of one file of a head's tree, None where the tree has none of that name."""
+        """Return the content of one file of a head's tree, None if the tree has none of that name."""
         tree = self.tree(head)
         fact = tree.files.get(path)
         if fact is None:
@@ -321,7 +321,7 @@ class SharedFolder:
 
     @property
     def seen(self) -> FolderHead:
-        """The newest head that this machine saw; of number 0 where it saw none."""
+        """The newest head that this machine saw; of number 0 if it saw none."""
         return self._seen
 
     def together(self, calls: list[tuple[Callable[[Path, FileFact], None], Path, FileFact]]) -> None:

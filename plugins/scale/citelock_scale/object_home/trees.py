@@ -115,7 +115,7 @@ def tree_of(content: bytes, digest: str) -> Tree:
 
 
 def _parsed(found: Any) -> Tree:
-    """Raises ValueError, KeyError, TypeError or AttributeError where it is no tree."""
+    """Raises ValueError, KeyError, TypeError or AttributeError if it is no tree."""
     files = {path: FileFact(*fact) for path, fact in found["files"].items()}
     editions = {digest: edition for edition, digests in found.get("editions", {}).items() for digest in digests}
     edition, before = found.get("edition", ""), found.get("before")

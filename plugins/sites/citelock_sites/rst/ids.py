@@ -13,7 +13,7 @@ _ENDS = re.compile(r"\A[-0-9._]+|-+\Z")
 
 
 def make_id(name: str) -> str:
-    """Return the id of a heading or label (`docutils.nodes.make_id`); empty where no letter is left."""
+    """Return the id of a heading or label (`docutils.nodes.make_id`); empty if no letter is left."""
     from docutils import nodes
 
     return str(nodes.make_id(nodes.fully_normalize_name(name)))
@@ -29,6 +29,6 @@ def sphinx_id(prefix: str, name: str) -> str:
 
 
 def term_id(term: str) -> str:
-    """Return the id of a term of a glossary; empty where it has no letter that an id can have."""
+    """Return the id of a term of a glossary; empty if it has no letter that an id can have."""
     name = sphinx_id("term", term)
     return "" if name == "term" else name

@@ -32,7 +32,7 @@ class Lenient(Directive):  # type: ignore[misc]
 
     @property
     def argument(self) -> str:
-        """Return the argument, empty where there is none."""
+        """Return the argument, empty if there is none."""
         return self.arguments[0] if self.arguments else ""
 
     def inner(self) -> list[Any]:

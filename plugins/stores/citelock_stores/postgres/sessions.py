@@ -93,7 +93,7 @@ class DatabaseSessions:
         """Run a statement in a transaction that is sent at once, and return its rows.
 
         Raises:
-            psycopg.Error; _BrokenError where the connection was closed meanwhile.
+            psycopg.Error; _BrokenError if the connection was closed meanwhile.
         """
         from psycopg import OperationalError
 

@@ -278,7 +278,7 @@ class PostgresReader:
         return self._catalog("originals", REMOTE_ORIGINALS.columns, ["page_id"])
 
     def original(self, sha256: str) -> bytes:
-        """Return the bytes of one of the `originals`; RemoteDataError where it is none of them."""
+        """Return the bytes of one of the `originals`; RemoteDataError if it is none of them."""
         rows = self._rows(
             "SELECT f.content FROM citelock.original_files f WHERE f.tenant_id = %s AND f.sha256 = %s AND EXISTS "
             "(SELECT FROM citelock.original_rights r WHERE r.tenant_id = %s AND r.generation = %s AND r.sha256 = %s)",
@@ -395,7 +395,7 @@ class PostgresReader:
 
 
 def _merged(classes: Sequence[tuple[bytes, bytes]]) -> Postings:
-    """Return the postings of one term in several reader classes as one; counts are 1 where none are kept."""
+    """Return the postings of one term in several reader classes as one; counts are 1 if none are kept."""
     rows = np.concatenate([unpack_numbers(rows) for rows, _ in classes]).astype(np.int64)
     counts = np.concatenate(
         [unpack_numbers(counts) if counts else np.ones(len(rows) // 4, np.int32) for rows, counts in classes]
@@ -419,7 +419,7 @@ class PostgresStore:
         self._sessions = DatabaseSessions(config.index.url, config.index.connections, config.index.statement_timeout_s)
 
     def current(self, tenant: str) -> str | None:
-        """Return the id of the generation that the tenant's pointer names; None where nothing is published."""
+        """Return the id of the generation that the tenant's pointer names; None if nothing is published."""
         ((known, generation),) = self._sessions.rows(
             server_of(self._signer, tenant),
             "SELECT citelock.claims() IS NOT NULL, "
@@ -432,7 +432,7 @@ class PostgresStore:
         return named
 
     def open(self, tenant: str, generation_id: str) -> PostgresGeneration:
-        """Return one generation of a tenant; RemoteDataError where it is not there."""
+        """Return one generation of a tenant; RemoteDataError if it is not there."""
         tenant_id = self._signer.tenant_id(tenant)
         rows = self._sessions.rows(
             server_of(self._signer, tenant),

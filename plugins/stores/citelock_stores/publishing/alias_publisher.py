@@ -378,7 +378,7 @@ class AliasPublisher(AliasPointer):
         return AliasPublication(generation_id, previous, uploaded, recall, removed, quotas, warnings, size)
 
     def _stored_bytes(self, collection: str) -> int | None:  # noqa: ARG002
-        """Return what a collection takes on the server's disks; None where it does not say so."""
+        """Return what a collection takes on the server's disks; None if it does not say so."""
         return None
 
     def prune(self, also_keep: str | None = None) -> tuple[str, ...]:

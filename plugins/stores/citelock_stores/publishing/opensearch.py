@@ -310,7 +310,7 @@ class OpenSearchPublisher(AliasPublisher, OpenSearchAlias):
     points_class, upload_class = OpenSearchDocuments, OpenSearchUpload
 
     def _stored_bytes(self, collection: str) -> int | None:
-        """Return what the primary shards of an index take on disk; None where the key may not ask for it."""
+        """Return what the primary shards of an index take on disk; None if the key may not ask for it."""
         try:
             return self.requests.ask(lambda client: _primary_bytes(client, collection))
         except RemoteError:

@@ -303,7 +303,7 @@ class PostgresPublisher(Publisher):
 
     def publish(self, files: GenerationFiles, manifest: bytes) -> dict[str, int]:
         """Copy a generation, unless it is there, and let the pointer name it; returns the rows that were copied, by
-        table: none where it was there.
+        table: none if it was there.
 
         `manifest`: the bytes of its `manifest.json`.
 
@@ -386,7 +386,7 @@ class PostgresPublisher(Publisher):
         return counts
 
     def _ann(self, files: GenerationFiles) -> str:
-        """Return what the HNSW index is made of: none where an exact search is as quick, or no index is possible."""
+        """Return what the HNSW index is made of: none if an exact search is as quick, or no index is possible."""
         kind = "halfvec" if self.settings.halfvec == "auto" else "vector"
         if files.manifest.embedder.dimension > _ANN_DIMENSIONS[kind]:
             kind = "halfvec"
@@ -399,7 +399,7 @@ def publish_generation(
 ) -> dict[str, int]:
     """Copy a generation from its folder, every file compared with its digest, and let the pointer name it.
 
-    Returns the rows that were copied, by table; none where the database had it already. `resend`: what it has is
+    Returns the rows that were copied, by table; none if the database had it already. `resend`: what it has is
     removed first, and the tenant's questions find nothing until the copy is there.
 
     Raises:

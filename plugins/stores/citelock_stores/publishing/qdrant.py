@@ -312,7 +312,7 @@ class QdrantUpload(GenerationUpload[QdrantPoints]):
 
 
 def _dimension(info: CollectionInfo) -> int | None:
-    """Return the dimension of a collection's vectors; None where it has none of that name."""
+    """Return the dimension of a collection's vectors; None if it has none of that name."""
     vectors = info.config.params.vectors
     params = vectors.get(DENSE) if isinstance(vectors, dict) else None
     return params.size if params else None

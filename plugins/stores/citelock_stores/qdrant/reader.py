@@ -81,7 +81,7 @@ class KeptValues(Generic[Value]):
         self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
 
     def get(self, key: Hashable) -> Value | None:
-        """Return a value; None where it is not kept."""
+        """Return a value; None if it is not kept."""
         with self._lock:
             if key not in self._values:
                 return None

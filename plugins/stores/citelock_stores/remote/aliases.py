@@ -148,7 +148,7 @@ class AliasPointer(ABC):
         return sorted(published, key=lambda each: (each.published_at or each.created_at, each.id), reverse=True)
 
     def previous(self) -> str | None:
-        """Return the newest published generation that is older than the current one; None where there is none."""
+        """Return the newest published generation that is older than the current one; None if there is none."""
         current, stored = self.current(), self.generations()
         before = next((each.created_at for each in stored if each.id == current), datetime.max.replace(tzinfo=UTC))
         older = [each for each in stored if each.is_whole and each.left_at and each.created_at < before]
@@ -229,7 +229,7 @@ class AliasedStore(ABC):
 
     @abstractmethod
     def _manifest(self, held: GenerationLocation) -> Payload | None:
-        """Return what a generation says of itself; None where it is not there."""
+        """Return what a generation says of itself; None if it is not there."""
 
     @abstractmethod
     def _count(self, held: GenerationLocation, kind: str) -> int:

@@ -67,7 +67,7 @@ class ServerConnection(ABC, Generic[Client]):
         """Return what the server answers.
 
         Raises:
-            RemoteError: as `rag_serving.indexes.databases` says; BusyError where a later try may succeed.
+            RemoteError: as `rag_serving.indexes.databases` says; BusyError if a later try may succeed.
         """
         deadline.check()
         client = self._open()
@@ -99,7 +99,7 @@ class ServerConnection(ABC, Generic[Client]):
             return self._client
 
     def _key(self) -> str:
-        """Return the key that the configuration names; empty where it names none.
+        """Return the key that the configuration names; empty if it names none.
 
         Raises:
             RemoteConnectionError: its variable is not set.

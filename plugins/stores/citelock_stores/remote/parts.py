@@ -221,7 +221,7 @@ class RemoteSentences:
         return self._of(chunks).similarities(vector, range(len(chunks)), texts)
 
     def best(self, vector: Vector, chunks: Sequence[int]) -> NDArray[np.float64]:
-        """Return the similarity to `vector` [d] of each row's heading path and nearest sentence [n, 2]; NaN where no
+        """Return the similarity to `vector` [d] of each row's heading path and nearest sentence [n, 2]; NaN if no
         vector is stored."""
         return self._of(chunks).best(vector, range(len(chunks)))
 

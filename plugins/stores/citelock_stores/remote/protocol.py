@@ -84,11 +84,11 @@ class RemoteStore(Protocol):
     """
 
     def current(self, tenant: str) -> str | None:
-        """Return the id of the generation that the tenant's pointer names; None where nothing is published."""
+        """Return the id of the generation that the tenant's pointer names; None if nothing is published."""
         ...
 
     def open(self, tenant: str, generation_id: str) -> RemoteGeneration:
-        """Return one generation of a tenant; RemoteDataError where it is not there as a whole.
+        """Return one generation of a tenant; RemoteDataError if it is not there as a whole.
 
         Asks for its manifest, and for nothing by chunks.
         """
@@ -145,7 +145,7 @@ class RemoteReader(Protocol):
         ...
 
     def original(self, sha256: str) -> bytes:
-        """Return the bytes of one of the `originals`; RemoteDataError where it is none of them. Its digest is compared
+        """Return the bytes of one of the `originals`; RemoteDataError if it is none of them. Its digest is compared
         by the caller."""
         ...
 

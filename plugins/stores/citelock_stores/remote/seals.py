@@ -47,7 +47,7 @@ class GenerationSeals:
     """Makes and compares the seals of one generation."""
 
     def __init__(self, home: Path, tenant: str, generation: str) -> None:
-        """Raises SecretError where the installation's secret cannot be used."""
+        """Raises SecretError if the installation's secret cannot be used."""
         self._seal = Seal(home, PURPOSE)
         self._names = tenant.encode(), generation.encode()
 

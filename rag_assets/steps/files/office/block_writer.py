@@ -172,7 +172,7 @@ class BudgetSpentError(Exception):
 
 
 class BlockWriter:
-    """Gathers the blocks of one document. Raises BudgetSpentError where it is more than the budget."""
+    """Gathers the blocks of one document. Raises BudgetSpentError if it is more than the budget."""
 
     def __init__(self, budget: Budget) -> None:
         self.blocks: list[Block] = []

@@ -28,7 +28,7 @@ DEPTH_MAX = 40  # tables in cells, boxes in boxes; a document nests a handful
 
 
 def docx_text(content: bytes, budget: Budget, _pages_done: PagesDone | None = None) -> FileText:
-    """Return the blocks of a Word document. Raises FileError where it cannot be read."""
+    """Return the blocks of a Word document. Raises FileError if it cannot be read."""
     package = Package(content, "Word document")
     main = package.main_part("word/document.xml")
     tree = package.xml(main)
@@ -65,7 +65,7 @@ class _WordReader:
         self._count_parts()
 
     def container(self, element: Element) -> None:
-        """Write the blocks inside an element. Raises FileError where they are nested too deep."""
+        """Write the blocks inside an element. Raises FileError if they are nested too deep."""
         self._depth += 1
         if self._depth > DEPTH_MAX:
             raise FileError(f"its tables and text boxes are nested more than {DEPTH_MAX} deep")

@@ -51,7 +51,7 @@ class Relation(NamedTuple):
 
 
 class Package:
-    """The parts of one file. Raises FileError where it is protected, broken, or more than the bounds allow."""
+    """The parts of one file. Raises FileError if it is protected, broken, or more than the bounds allow."""
 
     def __init__(self, content: bytes, noun: str) -> None:
         try:
@@ -77,7 +77,7 @@ class Package:
         return name.lower() in self._members
 
     def part(self, name: str) -> bytes | None:
-        """Return the bytes of a part; None where there is none.
+        """Return the bytes of a part; None if there is none.
 
         Raises:
             FileError: it is broken, or larger than `PART_MAX`.
@@ -126,7 +126,7 @@ class Package:
             raise FileError(f"it is not a readable {self._noun}: its part {name!r} is broken")
 
     def xml(self, name: str) -> Element | None:
-        """Return the tree of a part; None where there is none. Raises FileError where it is not XML, or too much."""
+        """Return the tree of a part; None if there is none. Raises FileError if it is not XML, or too much."""
         content = self.part(name)
         return None if content is None else safe_xml(content, name)
 

@@ -41,7 +41,7 @@ class _View(NamedTuple):
 
 
 def pptx_text(content: bytes, budget: Budget, pages_done: PagesDone | None = None) -> FileText:
-    """Return the blocks of a presentation; a slide is a page. Raises FileError where it cannot be read."""
+    """Return the blocks of a presentation; a slide is a page. Raises FileError if it cannot be read."""
     package = Package(content, "PowerPoint presentation")
     main = package.main_part("ppt/presentation.xml")
     tree = package.xml(main)
@@ -203,7 +203,7 @@ def _description(node: Element) -> str:
 
 
 def _box(node: Element) -> tuple[float, float, float] | None:
-    """Return left, top and height of a shape; None where it has none of its own."""
+    """Return left, top and height of a shape; None if it has none of its own."""
     transform = node.find(f"{P}spPr/{A}xfrm")
     transform = node.find(f"{P}xfrm") if transform is None else transform
     if transform is None:

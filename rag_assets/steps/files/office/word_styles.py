@@ -233,7 +233,7 @@ class Numbering:
     def label(self, list_id: str, level: int) -> tuple[str, bool] | None:
         """Count a paragraph of a list; return its number as shown and whether it is only a bullet.
 
-        None where there is no such list.
+        None if there is no such list.
         """
         numbers = self._lists.get(list_id)
         if numbers is None:

@@ -56,7 +56,7 @@ _STRINGS_MAX = 50_000_000  # characters of shared strings
 
 
 def xlsx_text(content: bytes, budget: Budget, _pages_done: PagesDone | None = None) -> FileText:
-    """Return the blocks of an Excel workbook. Raises FileError where it cannot be read."""
+    """Return the blocks of an Excel workbook. Raises FileError if it cannot be read."""
     package = Package(content, "Excel workbook")
     main = package.main_part("xl/workbook.xml")
     tree = package.xml(main)
@@ -400,7 +400,7 @@ def _scientific(number: Decimal, pattern: str) -> str:
 
 
 def _date(number: Decimal, tokens: list[str], from_1904: bool) -> str:
-    """Return the moment that a number counts days to; empty where it is before the first or after the last year."""
+    """Return the moment that a number counts days to; empty if it is before the first or after the last year."""
     try:
         seconds = (number * 86_400).quantize(Decimal("0.001"), ROUND_HALF_UP)
         days, rest = divmod(seconds, 86_400)

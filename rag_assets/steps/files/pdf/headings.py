@@ -40,7 +40,7 @@ _BARE = re.compile(r"[\W_]+")
 
 
 def document_name(title: str, pages: Sequence[PageRows], shown: Sequence[PageRows], blocks: Sequence[Block]) -> str:
-    """Return what a document calls itself; empty where it does not.
+    """Return what a document calls itself; empty if it does not.
 
     Args:
         title: that of its metadata.

@@ -263,7 +263,7 @@ class Confidences:
         return page in self._pages
 
     def at(self, page: int, place: Place) -> int | None:
-        """Return the mean confidence of the words whose middle lies in a rectangle; 0 where there are none."""
+        """Return the mean confidence of the words whose middle lies in a rectangle; 0 if there are none."""
         words = self._pages.get(page)
         if words is None:
             return None

@@ -192,7 +192,7 @@ def pdf_text(
 
 
 def opened(content: bytes) -> Any:
-    """Return a document of pypdfium2. Raises FileError where it is no PDF, or needs a password."""
+    """Return a document of pypdfium2. Raises FileError if it is no PDF, or needs a password."""
     import pypdfium2
     from pypdfium2 import raw
 
@@ -291,7 +291,7 @@ def _title(document: Any) -> str:
 
 
 def _outline(document: Any) -> list[Outlined]:
-    """Return the entries of a file's outline; none where it has no readable one."""
+    """Return the entries of a file's outline; none if it has no readable one."""
     import pypdfium2
 
     entries: list[Outlined] = []

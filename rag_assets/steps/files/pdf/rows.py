@@ -56,7 +56,7 @@ def beside_marks(parts: Sequence[NoteCandidate]) -> list[int]:
 
 
 def _marked(parts: Sequence[NoteCandidate], note: int, mark: str) -> int | None:
-    """Return the place of the last part above a note that has its mark; None where none has."""
+    """Return the place of the last part above a note that has its mark; None if none has."""
     marks = {mark, mark.translate(str.maketrans(_FIGURES, _RAISED)), mark.translate(str.maketrans(_RAISED, _FIGURES))}
     for at in range(note - 1, -1, -1):
         part = parts[at]

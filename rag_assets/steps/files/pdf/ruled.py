@@ -104,7 +104,7 @@ def _meet(across: _RuledLine, down: _RuledLine) -> bool:
 def _table(
     across: Sequence[_RuledLine], down: Sequence[_RuledLine], words: Sequence[Word]
 ) -> tuple[RuledTable | None, list[Word]]:
-    """Return the table that lines make, and the words outside of it; None where they make none."""
+    """Return the table that lines make, and the words outside of it; None if they make none."""
     ys, xs = _places(across), _places(down)
     across = [*across, *(_RuledLine(y, xs[0], xs[-1]) for y in _unruled(ys, xs, words))]
     ys = _places(across)

@@ -220,7 +220,7 @@ def _is_filler(row: PdfRow, border: float) -> bool:
 
 
 def _grid(lines: Sequence[_TableLine]) -> Grid | None:
-    """Return the table of these lines; None where they are none."""
+    """Return the table of these lines; None if they are none."""
     multiple = [line for line in lines if len(line.cells) > 1]
     if len(multiple) < 2:
         return None
@@ -320,7 +320,7 @@ def _first_column(cell: PdfCell, columns: Sequence[Column]) -> int:
 
 
 def _header(lines: Sequence[_TableLine], columns: Sequence[Column]) -> list[str]:
-    """Return the words above each column, from top to bottom; none where there are none."""
+    """Return the words above each column, from top to bottom; none if there are none."""
     words: list[list[str]] = [[] for _ in columns]
     for line in lines:
         for cell, spanned in zip(line.cells, _spans(line, columns), strict=True):

@@ -309,7 +309,7 @@ class PageText(NamedTuple):
 
 
 def page_text(page: Any, lines: Sequence[Box] = ()) -> PageText:
-    """Return the words of a page of pypdfium2. Raises pypdfium2.PdfiumError where it has no readable text layer.
+    """Return the words of a page of pypdfium2. Raises pypdfium2.PdfiumError if it has no readable text layer.
 
     `lines`: thin ones that the page shows, and those in the middle of what annotations strike out.
     """

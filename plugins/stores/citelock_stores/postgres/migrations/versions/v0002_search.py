@@ -14,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Change functions, and tables only where that takes a moment however large they are."""
+    """Change functions, and tables only if that takes a moment however large they are."""
     from alembic import op
 
     connection = op.get_bind()
