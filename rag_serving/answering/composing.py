@@ -43,6 +43,7 @@ class AnswerTrace:
     filters: Filters | None = None
     rules: VerificationRules | None = None  # that the verdicts were reached with; None: the configuration's
     certificate: Mapping[str, Any] | None = None  # of a set: what proves that it is whole
+    differences: Sequence[Mapping[str, Any]] = ()  # of a check: the values by which a claim and a quote differ
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import numpy as np
 
 from rag_serving.answering.citations import answer_text, citations_of, excerpt
 from rag_serving.answering.comparing.precedence import beginning
+from rag_serving.answering.comparing.typed import other_values
 from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.lock import has_anchor
 from rag_serving.answering.verification import VerificationRules, verify
@@ -33,6 +34,7 @@ from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.retrieval.hygiene import Hygiene
 from rag_serving.retrieval.search import Search
 from rag_serving.retrieval.stage import Stage
+from rag_serving.text.normalization import folded
 
 TOGETHER = 25
 """Claims that are searched for in one go."""
@@ -95,7 +97,7 @@ class Checking:
 
     def _found(self, batch: Sequence[TextClaim], inquiry: Inquiry) -> list[ClaimFinding]:
         """Return the findings of some claims, whose vectors are made together."""
-        texts = {claim.start: _OPERATORS.sub(" ", claim.alone) for claim in batch}
+        texts = {claim.start: _OPERATORS.sub(" ", folded(claim.alone)) for claim in batch}
         embedder = inquiry.vectors
         try:
             wanted = [*dict.fromkeys(texts.values())] if inquiry.mode not in ("lexical", "keyword") else []
@@ -115,7 +117,8 @@ class Checking:
         found = found.then((Stage("hygiene", Hygiene(labels)),), inquiry.trace)
         chunks = found.context.passages.read(found.ranking.head(_DEPTH).rows)
         passages = [self._passage(chunk, inquiry.view) for chunk in chunks if has_anchor(chunk.url)]
-        return finding(claim, passages, found.context.term_weights)
+        similarity = found.stored_similarity([passage.chunk.chunk_id for passage in passages])
+        return finding(claim, passages, found.context.term_weights, similarity)
 
     def _passage(self, chunk: Chunk, view: ReaderView) -> CheckedPassage:
         if chunk.chunk_id not in self._passages:
@@ -129,7 +132,7 @@ class Checking:
         chunks = {found.passage.chunk.chunk_id: found.passage.chunk for found in findings.values() if found.passage}
         numbers = {chunk_id: number for number, chunk_id in enumerate(chunks, start=1)}
         rules = VerificationRules(self._inquiry.answering.rules.fuzzy_min, max_citations=len(findings) + 1)
-        checked, drafted = list[CheckedClaim](), list[Claim]()
+        checked, drafted, differences = list[CheckedClaim](), dict[Claim, int](), list[dict[str, Any]]()
         for claim in every:
             found = findings.get(claim.start, ClaimFinding("no_claim"))
             place = claim.text, claim.start, claim.end
@@ -138,16 +141,18 @@ class Checking:
                 continue
             chunk = found.passage.chunk
             number = numbers[chunk.chunk_id]
-            drafted.append(Claim(found.said or claim.alone, number, found.unit.of(chunk.text)))
+            drawn = Claim(found.said or claim.alone, number, found.unit.of(chunk.text))
+            place_of = drafted.setdefault(drawn, len(drafted) + 1)
+            differences += ({"verdict": place_of, **values} for values in _noted(found, drawn))
             alone = Lock((Candidate(chunk, 0.0),))
-            verdicts = verify(Draft((replace(drafted[-1], index=1),), _WRITER), alone, rules=rules)
+            verdicts = verify(Draft((replace(drawn, index=1),), _WRITER), alone, rules=rules)
             cited = next((replace(one, index=number, passage=number) for one in citations_of(verdicts, alone)), None)
             is_own = verdicts[0].support == "verbatim"
             verdict = found.verdict if cited and (found.verdict != "verbatim" or is_own) else "closest"
             says = excerpt(verdicts[0].told) if cited else None
             checked.append(CheckedClaim(*place, verdict if cited else "absent", cited, says))
         lock = Lock(tuple(Candidate(chunk, 0.0) for chunk in chunks.values()))
-        return checked, self._trace(Draft(tuple(dict.fromkeys(drafted)), _WRITER), lock, rules)
+        return checked, replace(self._trace(Draft(tuple(drafted), _WRITER), lock, rules), differences=differences)
 
     def _trace(self, draft: Draft, lock: Lock, rules: VerificationRules) -> AnswerTrace:
         verdicts, generation = verify(draft, lock, self._inquiry.request.text, rules), self._inquiry.view.id
@@ -155,3 +160,12 @@ class Checking:
         if citations := citations_of(verdicts, lock):
             answer = replace(answer, status="answered", answer=answer_text(verdicts, lock), citations=citations)
         return AnswerTrace(answer, draft, lock, verdicts, rules=rules)
+
+
+def _noted(found: ClaimFinding, claim: Claim) -> list[dict[str, Any]]:
+    """Return the values by which a claim and its quote differ, where both texts alone have them."""
+    if found.values is None:
+        return []
+    said = [value.said for value in found.values]
+    pairs = other_values(claim.text, claim.quote)
+    return [pair for pair in pairs if [pair["claim"]["said"], pair["page"]["said"]] == said][:1]

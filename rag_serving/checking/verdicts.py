@@ -8,8 +8,9 @@ A passage that says of itself that it is no longer in force neither bears a clai
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,9 +18,22 @@ from rag_serving.answering.comparing.precedence import mark_of
 from rag_serving.answering.quotes import MIN_QUOTE_BYTES, weight
 from rag_serving.answering.selection.completion import kept_together
 from rag_serving.answering.selection.layout import Layout
+from rag_serving.answering.selection.selector import StoredSimilarity
+from rag_serving.answering.selection.statements import heading_text
 from rag_serving.answering.verification import forms_claimed, forms_shown
 from rag_serving.checking.claims import TextClaim
-from rag_serving.checking.otherwise import ComparedStatement, relation
+from rag_serving.checking.otherwise import (
+    ComparedStatement,
+    OtherValue,
+    Relation,
+    Weights,
+    compared,
+    known,
+    likeness,
+    may_speak_of_the_same,
+    relation,
+    relation_of,
+)
 from rag_serving.records.checks import ClaimVerdict
 from rag_serving.records.passages import Chunk
 from rag_serving.text.analyzer import analyze
@@ -35,6 +49,8 @@ _PLAIN = frozenset({"yes", "no", "true", "false", "none", "all", "any", "on", "o
 _NOT_YET = ("proposed", "planned", "draft")  # is what a page says, and was never in force before
 _LONGEST = 600  # characters of a unit that is compared
 _CLOSE = 0.5  # of the claim's weight that the closest unit must have
+_LIKELY, _KNOWN = 2.5, 0.71  # least likeness, and share of the claim's weight in the section, of what contradicts it
+_ABOUT_AS_LIKE = 1.0  # how much less likeness a unit may have that has the claim's own value
 
 
 @dataclass(frozen=True)
@@ -146,10 +162,17 @@ class ClaimFinding:
     passage: CheckedPassage | None = None
     unit: Unit | None = None
     said: str = ""
+    values: OtherValue | None = None  # the claim's and the page's, where they alone differ
 
 
-def finding(claim: TextClaim, passages: Sequence[CheckedPassage], weights: Mapping[str, float]) -> ClaimFinding:
-    """Return what some passages, the likeliest first, say of a claim. `weights`: of its terms."""
+def finding(
+    claim: TextClaim,
+    passages: Sequence[CheckedPassage],
+    weights: Weights,
+    similarity: StoredSimilarity | None = None,
+) -> ClaimFinding:
+    """Return what some passages, the likeliest first, say of a claim. `weights`: of its terms; `similarity`: of units
+    to it, by their vectors."""
     standing = [passage for passage in passages if passage.is_in_force]
     sayings = dict.fromkeys((claim.said, *([claim.alone] if claim.unit.kind == "sentence" else [])))
     sayings |= dict.fromkeys(_HYPHENATED.sub("", said) for said in tuple(sayings))
@@ -163,22 +186,85 @@ def finding(claim: TextClaim, passages: Sequence[CheckedPassage], weights: Mappi
         if unit := _same_row(claim, passage):
             return ClaimFinding("verbatim", passage, unit, kept_together(passage.layout, unit.start, unit.end).text)
     ours = ComparedStatement(claim.alone, "\n".join(claim.chunk.heading_path))
-    is_same = False
     rows = [ClaimFinding("otherwise", each, unit) for each in standing if (unit := _other_row(claim, each))]
     cells = _cells(claim)
     if rows and not any(row.cells == cells for each in standing for row in each.rows):
         return rows[0]
-    other: ClaimFinding | None = None
-    for passage in standing:
-        for each in passage.said:
-            found = {relation(ours, statement, weights) for statement in each.statements}
-            is_one = "same" in found and (each.unit.kind == "table" or "other" not in found or ";" in claim.text)
-            is_same = is_same or is_one
-            if "other" in found and not is_one and other is None:
-                other = ClaimFinding("otherwise", passage, each.unit)
-    if other and not is_same:
-        return other
+    if found := _otherwise(claim, ours, standing, weights, similarity):
+        return found
     return _closest(ours, passages, weights)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A unit whose statement has another value than a claim, or the same; `likeness`: None without vectors."""
+
+    passage: CheckedPassage
+    said: Said
+    statement: ComparedStatement
+    relation: Relation
+    is_certain: bool  # both speak of the same in nearly the same words
+    likeness: float | None = None
+    known: float = 0.0  # share of the claim's weight that its section has
+
+    @property
+    def may_contradict(self) -> bool:
+        """Return whether it has another value, and surely of the same."""
+        if self.relation == "other" and not self.is_certain:
+            return self.likeness is not None and self.likeness >= _LIKELY and self.known >= _KNOWN
+        return self.relation == "other"
+
+
+def _otherwise(
+    claim: TextClaim,
+    ours: ComparedStatement,
+    passages: Sequence[CheckedPassage],
+    weights: Weights,
+    similarity: StoredSimilarity | None,
+) -> ClaimFinding | None:
+    """Return the unit that has another value of what a claim speaks of, where none about as like has its own."""
+    found = [
+        one
+        for rank, passage in enumerate(passages, start=1)
+        for one in _compared(claim, ours, passage, rank, weights, similarity)
+    ]
+    others = [one for one in found if one.may_contradict]
+    best = max(others, key=lambda one: (one.is_certain, one.likeness or 0.0), default=None)
+    if best is None:
+        return None
+    least = -math.inf if best.likeness is None else best.likeness - _ABOUT_AS_LIKE
+    if any(one.relation == "same" and (one.likeness is None or one.likeness > least) for one in found):
+        return None
+    values = compared(ours, best.statement)
+    return ClaimFinding("otherwise", best.passage, best.said.unit, values=values if isinstance(values, tuple) else None)
+
+
+def _compared(
+    claim: TextClaim,
+    ours: ComparedStatement,
+    passage: CheckedPassage,
+    rank: int,
+    weights: Weights,
+    similarity: StoredSimilarity | None,
+) -> Iterator[_Compared]:
+    """Yield the statements of a passage that have a value of a claim, or another; of a unit that has it no other."""
+    for said in passage.said:
+        certain = [relation(ours, statement, weights) for statement in said.statements]
+        is_one = "same" in certain and (said.unit.kind == "table" or "other" not in certain or ";" in claim.text)
+        for statement, found in zip(said.statements, certain, strict=True):
+            is_certain, found = found is not None, "same" if is_one else found
+            if not found and similarity and may_speak_of_the_same(ours, statement, weights):
+                found = relation_of(compared(ours, statement))
+            if found:
+                cosine = _cosine(passage, said.unit, similarity) if similarity else None
+                like = None if cosine is None else likeness(ours, statement, weights, cosine, rank)
+                yield _Compared(passage, said, statement, found, is_certain, like, known(ours, statement, weights))
+
+
+def _cosine(passage: CheckedPassage, unit: Unit, similarity: StoredSimilarity) -> float | None:
+    """Return how like a claim a unit is; items and rows, which say little by themselves, at least as their headings."""
+    cosine, heading = similarity([unit.of(passage.chunk.text), heading_text(passage.chunk)])
+    return cosine if cosine is None or unit.kind == "sentence" else max(cosine, heading or 0.0)
 
 
 def _same_row(claim: TextClaim, passage: CheckedPassage) -> Unit | None:
@@ -249,7 +335,7 @@ def _plain_cell(cell: str) -> str:
     return " ".join(folded(cell).translate(_MARKUP).lower().split())
 
 
-def _closest(ours: ComparedStatement, passages: Sequence[CheckedPassage], weights: Mapping[str, float]) -> ClaimFinding:
+def _closest(ours: ComparedStatement, passages: Sequence[CheckedPassage], weights: Weights) -> ClaimFinding:
     """Return the unit that has most of what a claim speaks of."""
     best, most = ClaimFinding("absent"), _CLOSE
     total = sum(weights.get(word, 1.0) for word in ours.words) or 1.0

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from rag_serving.access.principals import Principal
+from rag_serving.answering.comparing.typed import other_values
 from rag_serving.answering.gates import CLOSEST
 from rag_serving.answering.lock import has_anchor
 from rag_serving.answering.quotes import find_exact
@@ -447,7 +448,7 @@ def faults(receipt: Receipt, generation: Archive, question_fault: Callable[[Rece
         found = [*_citation_faults(receipt, lock), *page_faults(receipt, lock), *file_faults(receipt, generation)]
         if receipt["version"] < _OWN_WORDS:
             return [*found, _UNREAD.format(receipt["version"])]
-        return [*found, *_verdict_faults(receipt, lock), *_outcome_faults(receipt)]
+        return [*found, *_verdict_faults(receipt, lock), *_difference_faults(receipt), *_outcome_faults(receipt)]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         return [f"receipt: it cannot be read ({type(error).__name__}: {error})"]
 
@@ -546,6 +547,16 @@ def _verdict_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
     for number, (then, now) in enumerate(zip(noted, reached, strict=True), start=1):
         if [then[name] for name in _COMPARED] != _reached(now):
             yield f"verdict {number}: it was {then['outcome']} ({then['reason']}), is now {now.outcome} ({now.reason})"
+
+
+def _difference_faults(receipt: Receipt) -> Iterator[str]:
+    """Yield the values by which a claim and the words that it is shown beside were said to differ, and do not."""
+    for noted in receipt.get("differences", ()):
+        verdict, values = receipt["verdicts"][noted["verdict"] - 1], {**noted}
+        del values["verdict"]
+        if values not in other_values(verdict["sentence"], verdict["quote"]):
+            said, page = noted["claim"]["said"], noted["page"]["said"]
+            yield f"verdict {noted['verdict']}: {said!r} and {page!r} are no values of it that differ"
 
 
 def _reached(verdict: Verdict) -> list[Any]:

@@ -56,6 +56,7 @@ def make_receipt(tenant: str, written: AnswerTrace, rules: VerificationRules) ->
     proof = dict(written.certificate) if written.certificate else {}
     return {
         **({"readers": proof.pop("readers"), "set": proof} if proof else {}),
+        **({"differences": list(written.differences)} if written.differences else {}),
         "version": VERSION,
         "tenant": tenant,
         "created_at": datetime.now(UTC).isoformat(timespec="milliseconds"),

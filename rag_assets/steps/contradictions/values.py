@@ -19,7 +19,8 @@ from typing import Literal, NamedTuple
 
 from rag_assets.steps.contradictions.findings import LintFinding, Quote
 from rag_serving.answering.comparing.conflicts import Compared, difference
-from rag_serving.answering.comparing.values import Field, Measures, is_close, is_setting, measures
+from rag_serving.answering.comparing.typed import is_close
+from rag_serving.answering.comparing.values import Field, Measures, is_setting, measures
 from rag_serving.answering.selection.signs import QuestionFeatures
 from rag_serving.records.passages import Chunk
 from rag_serving.text.analyzer import SEPARATED_NAME, analyze

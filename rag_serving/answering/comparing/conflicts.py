@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from rag_serving.answering.comparing.precedence import Opening, Precedence, Standing, precedence, standing
-from rag_serving.answering.comparing.values import Field, Measures, differ, fields, is_setting, measures, settled
+from rag_serving.answering.comparing.typed import settled
+from rag_serving.answering.comparing.values import Field, Measures, differ, fields, is_setting, measures
 from rag_serving.answering.selection.layout import Layout
 from rag_serving.answering.selection.selector import Quoting, claim_of
 from rag_serving.answering.selection.signs import Analyze, QuestionFeatures

@@ -10,30 +10,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from rag_serving.answering.comparing.typed import SCALES, is_close
 from rag_serving.records.passages import Chunk
 from rag_serving.text.analyzer import SEPARATED_NAME
 from rag_serving.text.figures import figure_value, figures_with_units
 from rag_serving.text.structure import columns_of, line_of
 from rag_serving.text.units import Unit, cells_of
 
-_SECONDS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
-_SECONDS |= {"week": 604_800.0, "month": 2_592_000.0, "year": 31_536_000.0}
-_BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "pb": 1e15}
-SCALES = {"time": _SECONDS, "size": _BYTES}
 _ALONE = re.compile(r"(?<![\w.,:/-])\d+(?:[.,]\d+)*(?![\w:/-]|[.,]\d)")
-_SAME = 0.05  # 31 days are a month, 1,024 MB a gigabyte
 
-_FIGURE = r"[`*_\"]*\d+(?:[.,]\d+)*[`*_\"]*(?:\s?[^\W\d_]+|\s?%)?"
-_CHANGES = re.compile(
-    r"\b(?:ris|rose|rais|increas|gr[eo]w|dropp|drops|f[ae]ll|decreas|reduc|lower|chang|mov|switch|bump|went|goes|short|extend)\w*",
-    re.IGNORECASE,
-)
-_FROM = re.compile(rf"\bfrom\s+{_FIGURE}(?=\s+to\b)", re.IGNORECASE)
-_BEFORE = re.compile(
-    rf"(?:\b(?:it\s+)?used\s+to\s+be|\bpreviously|\bformerly|\binstead\s+of|\brather\s+than|\b(?:up|down)\s+from"
-    rf"|[(,;]\s*(?:it\s+)?(?:was|were|before)|\bno\s+longer)(?:\s+only)?(?:\s+after)?\s+{_FIGURE}",
-    re.IGNORECASE,
-)
 _PAIR = re.compile(
     r"[`*_]{0,4}(?P<key>[^\W\d_](?:[\w.$/-]| (?! )){1,50}?)[`*_]{0,4}\s?[:=]\s+(?P<value>\S.{0,60})$", re.DOTALL
 )
@@ -67,29 +52,10 @@ def measures(text: str) -> Measures:
     return found
 
 
-def settled(text: str) -> tuple[str, str]:
-    """Return a sentence without the value that it says is past, and that value: `from 16`, `it used to be 60`."""
-    past: list[str] = []
-
-    def cut(match: re.Match[str]) -> str:
-        past.append(match[0])
-        return " "
-
-    text = _BEFORE.sub(cut, text)
-    if _CHANGES.search(text):
-        text = _FROM.sub(cut, text)
-    return text, " ; ".join(past)
-
-
 def differ(one: Measures, two: Measures) -> bool:
     """Return whether both give one figure of the same kind, and not the same one."""
     pairs = ((one[kind], two[kind]) for kind in one.keys() & two.keys())
     return any(len(a) == len(b) == 1 and not is_close(*a, *b) for a, b in pairs)
-
-
-def is_close(one: float, two: float) -> bool:
-    """Return whether two figures are the same but for rounding."""
-    return abs(one - two) <= _SAME * max(abs(one), abs(two))
 
 
 def fields(unit: Unit, chunk: Chunk) -> Iterator[Field]:
