@@ -448,7 +448,7 @@ def faults(receipt: Receipt, generation: Archive, question_fault: Callable[[Rece
         found = [*_citation_faults(receipt, lock), *page_faults(receipt, lock), *file_faults(receipt, generation)]
         if receipt["version"] < _OWN_WORDS:
             return [*found, _UNREAD.format(receipt["version"])]
-        return [*found, *_verdict_faults(receipt, lock), *_difference_faults(receipt), *_outcome_faults(receipt)]
+        return [*found, *_verdict_faults(receipt, lock), *difference_faults(receipt), *_outcome_faults(receipt)]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         return [f"receipt: it cannot be read ({type(error).__name__}: {error})"]
 
@@ -549,7 +549,7 @@ def _verdict_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
             yield f"verdict {number}: it was {then['outcome']} ({then['reason']}), is now {now.outcome} ({now.reason})"
 
 
-def _difference_faults(receipt: Receipt) -> Iterator[str]:
+def difference_faults(receipt: Receipt) -> Iterator[str]:
     """Yield the values by which a claim and the words that it is shown beside were said to differ, and do not."""
     for noted in receipt.get("differences", ()):
         verdict, values = receipt["verdicts"][noted["verdict"] - 1], {**noted}

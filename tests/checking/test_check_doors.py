@@ -16,6 +16,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
 from rag_serving.checking import report
 from rag_serving.config.loading import load_config
+from rag_serving.receipts.proofs import difference_faults
 
 DRAFT = """# Ops notes
 
@@ -60,6 +61,12 @@ def test_its_receipt_proves_what_was_quoted(client: TestClient) -> None:
     assert proof["valid"] is True
     receipt = client.get(f"/v1/receipts/{checked['receipt_id']}").json()
     assert [verdict["support"] for verdict in receipt["verdicts"]] == ["quoted", "verbatim", "verbatim"]
+    (values,) = receipt["differences"]
+    assert (values["claim"]["said"], values["page"]["said"], values["kind"]) == ("72 hours", "168 hours", "time")
+    for forged in ({**values, "kind": "size"}, {**values, "page": {**values["page"], "said": "72 hours"}}):
+        (fault,) = difference_faults({**receipt, "differences": [forged]})
+        assert "are no values of it that differ" in fault
+    assert not [*difference_faults(receipt)]
 
 
 def test_filters_narrow_what_a_text_is_compared_with(client: TestClient) -> None:

@@ -103,3 +103,44 @@ def test_another_page_that_has_the_claims_value_confirms_it() -> None:
     old, new = (CheckedPassage(chunk_of(f"Access logs are kept for {days} days in the vault.")) for days in (30, 60))
     assert finding(claim, [old, new], {}).verdict == "closest"
     assert finding(claim, [old], {}).verdict == "otherwise"
+
+
+@pytest.mark.parametrize(("likeness", "verdict"), [(0.9, "otherwise"), (0.3, "absent"), (None, "absent")])
+def test_another_value_in_other_words_contradicts_where_vectors_tell_that_it_is_of_the_same(
+    likeness: float | None, verdict: str
+) -> None:
+    (claim,) = claims_of("Broker access logs of the north cluster stay two months.")
+    passages = [CheckedPassage(chunk_of(RULES, title="Rules"))]
+    assert finding(claim, passages, {}, lambda texts: [likeness] * len(texts)).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("claim", "page"),
+    [
+        ("The board meets on Tuesdays.", "The board meets on Fridays at noon."),
+        ("The board meets once a month.", "The board meets weekly."),
+        ("A reset takes 4 to 6 hours.", "A reset takes 1 to 2 hours."),
+        ("A link expires within an hour.", "A link expires within ten minutes."),
+        ("The crane has no more than 5 operators.", "The crane has at most 7 operators."),
+        ("The code was moved in 2019.", "In 2021, the code was moved, without being read."),
+        ("Mail goes to ask@a.example, who answers.", "Mail goes to desk@a.example, who answers."),
+        ("Orders are signed by Rosa Lind before they leave.", "Orders are signed by Piet Hansen before they leave."),
+    ],
+)
+def test_values_of_all_kinds_are_compared(claim: str, page: str) -> None:
+    assert said_of(claim, page).verdict == "otherwise"
+
+
+@pytest.mark.parametrize(
+    ("claim", "page"),
+    [
+        ("The crane has 5 operators.", "The crane has 4 to 6 operators."),  # within a range
+        ("The crane has 5 operators.", "The crane has 5 operators and 2 helpers."),
+        ("The code was moved in May.", "The code was moved on 3 May 2021."),
+        ("A link expires within an hour.", "A link expires within 60 minutes."),
+        ("The board meets every week.", "The board meets weekly on Fridays."),
+        ("Harbour fees of 2021 are 5 euros.", "Harbour fees of 2022 are 7 euros."),  # two values differ
+    ],
+)
+def test_values_that_agree_or_are_of_another_case_contradict_nothing(claim: str, page: str) -> None:
+    assert said_of(claim, page).verdict in ("closest", "absent", "verbatim")
