@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rag_serving.answering.citations import place_told
@@ -66,20 +66,22 @@ def told(checked: Checked) -> str:
 
 
 def markdown(checked: Checked) -> str:
-    """Return the report as a table, contradictions first."""
-    rows = [f"{told(checked)}.", "", "| claim | | the page |", "| --- | --- | --- |"]
-    for verdict in sorted(TOLD, key=lambda verdict: verdict != "otherwise"):
-        rows += (_row(claim) for claim in checked.claims if claim.verdict == verdict)
-    return "\n".join(rows)
+    """Return the report as a list, contradictions first."""
+    return "\n".join(_listed(checked, sorted(checked.claims, key=lambda claim: claim.verdict != "otherwise")))
 
 
 def evidence(checked: Checked, text: str) -> str:
-    """Return what stands below somebody's answer: each claim with its verdict and link, and what a page says otherwise.
-    Empty where nothing is claimed."""
-    rows = [_marked(claim) for claim in checked.claims if claim.verdict in TOLD]
+    """Return what stands below somebody's answer: the same in the answer's order. Empty where nothing is claimed."""
     fences = _FENCE.findall(text)
     closed = f"\n{fences[-1]}" if len(fences) % 2 else ""
-    return "\n".join([f"{closed}\n", "---", "", f"{told(checked)}.", "", *rows]) if rows else ""
+    is_claimed = any(claim.verdict in TOLD for claim in checked.claims)
+    return "\n".join([f"{closed}\n", "---", "", *_listed(checked, checked.claims)]) if is_claimed else ""
+
+
+def _listed(checked: Checked, claims: Iterable[CheckedClaim]) -> list[str]:
+    """Return how many claims have each verdict, and each with its verdict, link and the page's words where those are
+    not its own."""
+    return [f"{told(checked)}.", "", *(_marked(claim) for claim in claims if claim.verdict in TOLD)]
 
 
 def sarif(checked: Checked, text: str, name: str) -> dict[str, Any]:
@@ -109,18 +111,10 @@ def _result(claim: CheckedClaim, places: LinesAndColumns, name: str) -> dict[str
     }
 
 
-def _row(claim: CheckedClaim) -> str:
-    page = ""
-    if cited := claim.citation:
-        says = "" if claim.verdict == "verbatim" else f"{for_markdown(_short(claim.page_says or ''))} "
-        page = f"{says}[{for_markdown(cited.title)}]({for_link(cited.fragment_url)})"
-    return f"| {for_markdown(_short(claim.text))} | {TOLD[claim.verdict]} | {page} |"
-
-
 def _marked(claim: CheckedClaim) -> str:
     said = f"- **{TOLD[claim.verdict]}**: {for_markdown(_short(claim.text))}"
     if cited := claim.citation:
-        if claim.verdict == "otherwise":
+        if claim.verdict != "verbatim":
             said += f" – the page: “{for_markdown(_short(claim.page_says or cited.quote))}”"
         said += f" [[{cited.index}]]({for_link(cited.fragment_url)})"
     return said
