@@ -14,8 +14,9 @@ from typing import Any
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.comparing.precedence import beginning
+from rag_serving.answering.comparing.typed import Value
 from rag_serving.checking.claims import TextClaim, claims_of
-from rag_serving.checking.otherwise import ComparedStatement, Value
+from rag_serving.checking.otherwise import ComparedStatement
 from rag_serving.checking.verdicts import CheckedPassage, finding
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.pipeline.tenant import TenantServices
@@ -155,7 +156,7 @@ def _statement(claim: TextClaim, passage: CheckedPassage, text: str) -> ChangedS
 
 def _other(values: Sequence[Value], others: Sequence[Value]) -> tuple[str, ...]:
     left = (one for one in values if not any(one.is_same(other) for other in others))
-    return tuple(f"{one.value} {one.unit}".strip() for one in left)
+    return tuple(dict.fromkeys(one.said for one in left))
 
 
 def _changed_set(receipt: Mapping[str, Any], view: ReaderView) -> Iterator[ChangedStatement]:

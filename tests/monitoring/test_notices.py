@@ -98,7 +98,7 @@ def test_a_changed_value_is_told_once_with_the_words_before_and_now(config: Conf
     told = body(mail)
     assert "Before:\nEach broker keeps logs for 168 hours by default." in told
     assert "Now, Kafka operations:\nEach broker keeps logs for 72 hours by default." in told
-    assert "Value: 168 h -> 72 h" in told or "Value: 168 hour -> 72 hour" in told
+    assert "Value: 168 hours -> 72 hours" in told
     assert LOGS in told
     assert f"/a/{identifier}" in told
     publish(config.home)
