@@ -28,7 +28,8 @@ NAMED = 20
 
 
 def of_table(table: pa.Table, schema: TableSchema, file: Path, sample: Sequence[str]) -> dict[str, Any]:
-    """Return what every table's materialization says: rows, columns, where it lies, and a sample of some columns."""
+    """Return the common metadata of a table's materialization: rows, columns, its path, and a sample of some
+    columns."""
     return {
         "dagster/row_count": len(table),
         "dagster/column_schema": column_schema(schema),

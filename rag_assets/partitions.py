@@ -43,7 +43,7 @@ def partitions_in_flight(instance: dg.DagsterInstance, job: str) -> frozenset[st
 
 
 def changes(instance: dg.DagsterInstance, config: Config) -> dict[str, PartitionChanges]:
-    """Return what differs between the configuration and the instance, by partition definition."""
+    """Return the differences between the configuration and the instance, by partition definition."""
     return {
         "sources": partition_changes(
             config.sources.keys(), instance.get_dynamic_partitions("sources"), partitions_in_flight(instance, "ingest")

@@ -34,7 +34,7 @@ class Reporter(Protocol):
         ...
 
     def track(self, what: str, log: Callable[[str], object]) -> Advance:
-        """Return a function to call with (done, in all) while `what` goes on; `log` is the run's log."""
+        """Return a function to call with (done, in all) during `what`; `log` is the run's log."""
         ...
 
 

@@ -202,7 +202,7 @@ def find_pages(config: Config, store: Store, sources: Iterable[str], wanted: str
 
 
 def passages_of(store: Store, page: ExplainedPage) -> PassageCounts:
-    """Return what became of a page's text in its source's chunk table."""
+    """Return the outcome of a page's text in its source's chunk table."""
     columns = ["page_id", "readers", "page_readers", "included_from"]
     try:
         table = read_table(store.source(page.source) / "chunks.parquet", CHUNKS, columns)

@@ -76,8 +76,7 @@ def of_source(partition: str, installation: Installation) -> tuple[str, Config, 
 
 
 def of_tenant(partition: str, installation: Installation) -> tuple[str, Config, Store]:
-    """Return the tenant that a step is run for, the configuration that has it, and the store, in which is what other
-    machines did."""
+    """Return a step's tenant, the configuration with it, and the store, updated with other machines' work."""
     config, store = opened(installation)
     tenant = _configured("tenant", partition, config.tenants)
     try:
@@ -89,14 +88,14 @@ def of_tenant(partition: str, installation: Installation) -> tuple[str, Config, 
 
 
 def of_source_step(context: dg.AssetExecutionContext, installation: Installation, reporter: Reporter) -> Making:
-    """Return what an asset of a source is made with."""
+    """Return the context for making an asset of a source."""
     key, config, store = of_source(context.partition_key, installation)
     reporter = _shown(context, store, reporter)
     return Making(key, config, store, reporter, context.log, is_full(context), NOTED_TAG in context.run.tags)
 
 
 def of_tenant_step(context: dg.AssetExecutionContext, installation: Installation, reporter: Reporter) -> Making:
-    """Return what an asset of a tenant is made with."""
+    """Return the context for making an asset of a tenant."""
     tenant, config, store = of_tenant(context.partition_key, installation)
     return Making(tenant, config, store, _shown(context, store, reporter), context.log, is_full(context))
 
@@ -117,9 +116,9 @@ def _configured(kind: str, key: str, known: Collection[str]) -> str:
 
 @contextmanager
 def writing(config: Config, folder: Path, run: str | None = None) -> Iterator[None]:
-    """Hold the folder's lock during a step; what no retry can mend becomes a failure that is not retried.
+    """Lock the folder during a step; an error that no retry can fix becomes a failure without retries.
 
-    `run`: the id of a run whose other steps may write other files there meanwhile; None: nobody else may.
+    `run`: the id of a run whose other steps may write other files there meanwhile; None: no other step may.
     """
     try:
         own_run, step = _step()
@@ -155,7 +154,8 @@ def _refuse_late(run_id: str | None) -> None:
 
 
 def override_of(context: dg.AssetExecutionContext) -> str | None:
-    """Return why a person publishes whatever the gates say: the value of the run's tag `citelock/override_gates`."""
+    """Return a person's reason for publishing despite the gates: the value of the run's tag
+    `citelock/override_gates`."""
     return context.run.tags.get(OVERRIDE_TAG, "").strip() or None
 
 

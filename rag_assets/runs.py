@@ -56,7 +56,7 @@ UNKNOWN = "the run failed; its log shows why"
 
 
 def step_failure(event: dg.DagsterEvent) -> str | None:
-    """Return the reason of a step's failure: what the step said, else its error."""
+    """Return the reason of a step's failure: the step's own message, else its error."""
     data = event.step_failure_data
     if data.user_failure_data is not None and data.user_failure_data.description:
         return f"{event.step_key}: {data.user_failure_data.description}"
@@ -144,7 +144,7 @@ def end_orphans(instance: dg.DagsterInstance) -> list[str]:
 
     Return their ids.
 
-    Dagster itself notices that of the processes that its code server started, as long as the server lives.
+    Dagster itself notices this only for processes of its code server, as long as the server lives.
     """
     running = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]))
     orphans = [run for run in running if has_ended(run.tags.get(PROCESS, ""))]

@@ -282,8 +282,8 @@ def alert_when_a_build_fails(context: dg.RunFailureSensorContext, installation: 
 
 
 def schedules_to_reload(loaded: Sequence[dg.ScheduleDefinition] | None, config: Config) -> str | None:
-    """Return which sources have another schedule than the one that Dagster has loaded, and what is needed for it; None:
-    none has, or that is not known."""
+    """Return the sources whose schedule differs from the one loaded by Dagster, and the necessary action; None: none
+    differs, or it is unknown."""
     have = {one.name: one.cron_schedule for one in loaded or ()}
     want = {one.name: one.cron_schedule for one in schedules(config)}
     names = [name for name in sorted(have | want) if name.startswith("ingest_") and have.get(name) != want.get(name)]
@@ -299,7 +299,7 @@ def _publication_number(store: Store, tenant: str) -> int:
 
 
 def _tenants_of_inboxes_process(context: dg.SensorEvaluationContext, config: Config) -> frozenset[str]:
-    """Return the tenants whose uploads the process that waits for them is building."""
+    """Return the tenants whose uploads are being built by the process that waits for them."""
     started = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED], tags={STARTED_BY: INBOXES})
     runs = context.instance.get_runs(started, limit=10)
     keys = [(run.job_name, run.tags.get(PARTITION, "")) for run in runs]
@@ -308,7 +308,7 @@ def _tenants_of_inboxes_process(context: dg.SensorEvaluationContext, config: Con
 
 
 def _in_flight(context: dg.SensorEvaluationContext, *jobs: str) -> frozenset[str]:
-    """Return the partitions that runs of the jobs are in flight for; runs whose process was killed are ended before."""
+    """Return the partitions with runs of the jobs in flight; runs whose process was killed are ended before."""
     end_orphans(context.instance)
     return frozenset().union(*(partitions_in_flight(context.instance, job) for job in jobs))
 
@@ -331,7 +331,7 @@ def failures_in_a_row(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int:
 
 
 def _tell(context: dg.SensorEvaluationContext | dg.RunFailureSensorContext, event: Event, config: Config) -> list[str]:
-    """Log an event, hand it to the hooks, and return what became of it."""
+    """Log an event, hand it to the hooks, and return the outcome."""
     results = send(event, config.monitoring)
     context.log.warning("%s (alert: %s)", event["text"], "; ".join(results) or "none is configured")
     return results
@@ -362,7 +362,7 @@ def read_uploads_seen(cursor: str | None) -> dict[str, tuple[str, float]]:
 
 
 def read_cursor(cursor: str | None) -> dict[str, PublishAttempt]:
-    """Return what the last tick remembered; nothing if that cannot be read."""
+    """Return the memory of the last tick; empty if unreadable."""
     try:
         return {tenant: PublishAttempt(**attempt) for tenant, attempt in json.loads(cursor or "{}").items()}
     except (ValueError, TypeError, AttributeError):

@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def in_process(config: Config, questions: Sequence[str], rounds: int) -> dict[str, float]:
-    """Return what a warm pipeline takes for an answer, telemetry and receipts included."""
+    """Return a warm pipeline's time for an answer, telemetry and receipts included."""
     tenant = next(iter(config.tenants))
     pipeline = Pipeline.open(config, tenant, telemetry=open_telemetry(config, tenant))
     taken = []
@@ -67,7 +67,7 @@ def in_process(config: Config, questions: Sequence[str], rounds: int) -> dict[st
 
 
 def cold_start(config: Config, questions: Sequence[str], starts: int) -> dict[str, float]:
-    """Return what `citelock ask` takes from its start to its end, files in the page cache."""
+    """Return the time of `citelock ask` from start to end, with files in the page cache."""
     file = Path(config.home) / "app.yaml"
     file.write_text(json.dumps({"home": str(config.home), "tenants": {name: {} for name in config.tenants}}))
     taken = []
@@ -81,7 +81,7 @@ def cold_start(config: Config, questions: Sequence[str], starts: int) -> dict[st
 
 
 def over_http(port: int, questions: Sequence[str], seconds: float) -> Callable[[int], dict[str, float]]:
-    """Return what lets so many clients ask for so long, each one question after the other."""
+    """Return a function that runs so many clients for so long, each one question after the other."""
 
     def asked(clients: int) -> dict[str, float]:
         before = time.perf_counter(), _of_descendants()

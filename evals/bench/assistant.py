@@ -286,7 +286,7 @@ def _told(share: float | None) -> str:
 
 
 def misses(judged: Iterable[JudgedChain]) -> list[str]:
-    """Return a line for each turn that did not come out right: what was done, what should be, what was shown."""
+    """Return a line for each wrong turn: the action, the expected one, and the shown titles."""
     return [
         f"{chain.asked.id} {number}: {turn.turn.question!r}: {turn.done} {list(turn.shown)},"
         f" expected {' or '.join(sorted(turn.turn.actions))}"
@@ -302,7 +302,7 @@ MODES = {1: "keyword_documents", 2: "keyword_chunks", 3: "hybrid"}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Ask one half of the questions and print what came of them; 2 where the phase does not exist."""
+    """Run one half of the questions and print the results; return 2 if the phase does not exist."""
     options = _options(arguments)
     if MODES[options.phase] not in get_args(Mode):
         print(f"bench: this version has no mode {MODES[options.phase]!r}", file=sys.stderr)
@@ -343,7 +343,7 @@ def build(config: Path, home: Path) -> None:
 
 
 def ask(pipeline: Pipeline, questions: Sequence[AskedQuestion]) -> list[JudgedChain]:
-    """Return what was done with each question of the pipeline's tenant; a chain is one conversation."""
+    """Return the action for each question of the pipeline's tenant; a chain is one conversation."""
     judged = []
     for asked in questions:
         titles = page_titles(pipeline, asked.principal)

@@ -41,7 +41,7 @@ class AttackConnection:
             await asyncio.sleep(every_s)
 
     async def read(self) -> bytes:
-        """Return what comes; nothing once the server has closed.
+        """Return received bytes; none once the server has closed.
 
         Raises:
             ConnectionResetError: it has.
@@ -134,7 +134,7 @@ KINDS: dict[str, tuple[Kind, float]] = {
 
 
 async def attack(port: int, count: int, token: str = "") -> None:
-    """Keep up so many attackers, all kinds in turn, until cancelled. `token`: of a caller who may ask and means ill."""
+    """Keep up so many attackers, all kinds in turn, until cancelled. `token`: of a malicious caller."""
     kinds = list(KINDS.values())
     await asyncio.gather(*(_forever(port, token, *kinds[number % len(kinds)]) for number in range(count)))
 

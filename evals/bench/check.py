@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _config(corpus: str, home: Path, data: Path) -> Config:
-    """Return the configuration of a corpus whose pages are published."""
+    """Return the configuration of a published corpus."""
     if corpus == "sample":
         config = load_config(ROOT / "config" / "app.yaml")
     else:
@@ -79,7 +79,7 @@ def _config(corpus: str, home: Path, data: Path) -> Config:
 
 
 def _judged(config: Config, claims: Sequence[Claim]) -> Iterator[Judged]:
-    """Yield each claim with what the pages say of it, checked one by one: a text of all would lend them a context."""
+    """Yield each claim with its verdict, checked one by one: a text of all would lend them a context."""
     pipeline = Pipeline.open(config, next(iter(config.tenants)))
     for claim in claims:
         checked = pipeline.check(Principal(pipeline.tenant), claim.text).claims

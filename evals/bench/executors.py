@@ -116,7 +116,7 @@ class ExecutorBench:
         self.cache = (cache or folder) / "vectors"
 
     def cluster(self, executor: str) -> Cluster:
-        """Return a cluster whose runs have this executor."""
+        """Return a cluster with this executor for runs."""
         path = self.folder / f"{executor}.yaml"
         content = configuration(self.home, self.data, executor)
         self.sources = sorted(content["sources"])
@@ -137,7 +137,7 @@ class ExecutorBench:
 
 
 def measure(bench: ExecutorBench, workers: int, repeat: int, kills: int) -> dict[str, Any]:
-    """Return what each executor took, in turns, the ratios of the medians, and a build whose workers are killed."""
+    """Return the cost of each executor, in turns, the ratios of the medians, and a build with killed workers."""
     alone, celery = bench.cluster("in_process"), bench.cluster("celery")
     first = None if bench.cache.exists() else bench.build(alone)
     taken: dict[str, list[TimedBuild]] = {"in_process": [], "celery": []}

@@ -29,12 +29,12 @@ Rows = Sequence[tuple[int, float]]  # with their scores, best first
 
 
 def floor_texts(documents: Sequence[BeirDocument]) -> list[str]:
-    """Return what the floors see of each document: its title above its text."""
+    """Return the floors' view of each document: its title above its text."""
     return under_prefixes([document.title for document in documents], [document.text for document in documents])
 
 
 def exact_search(vectors: NDArray[np.float32], k: int) -> Callable[[NDArray[np.float32]], Rows]:
-    """Return the k rows of vectors [n, d] whose products with a query's are the largest."""
+    """Return a function to the k rows of vectors [n, d] with the largest products with a query's."""
     k = min(k, len(vectors))
 
     def search(vector: NDArray[np.float32]) -> Rows:
@@ -101,7 +101,7 @@ def _named(rows: Rows, collection: BeirCollection) -> Ranking:
 
 
 def timed(call: Callable[[], Found]) -> tuple[Found, float]:
-    """Return what a call gives, and its milliseconds."""
+    """Return a call's result, and its milliseconds."""
     started = time.perf_counter()
     result = call()
     return result, (time.perf_counter() - started) * 1000

@@ -66,7 +66,7 @@ class RandomPassages:
 def embedding_rows(
     provider: str, model: str, device: Device, passages: RandomPassages, batches: Sequence[int]
 ) -> Iterator[EmbeddingRow]:
-    """Yield what a build takes with each size of a batch, in tokens; the model is open and warm."""
+    """Yield a build's cost with each size of a batch, in tokens; the model is open and warm."""
     texts = passages.texts()
     words = sum(len(text.split()) for text in texts)
     for tokens in batches:
@@ -208,7 +208,7 @@ def run(sweep: Sweep, device: str, tell: Callable[[str], None]) -> dict[str, Any
 
 
 def matrix_product_tflops(size: int, device: str, seconds: float) -> float:
-    """Return what the device reaches in a product of two square matrices: 2 n³ operations."""
+    """Return the device's rate in a product of two square matrices: 2 n³ operations."""
     import torch
 
     dtype = torch.float16 if device.startswith("cuda") else torch.float32
@@ -224,7 +224,7 @@ def _rows(sweep: Sweep, device: str, ceiling: float) -> Iterator[GpuMeasurement]
 
 
 def _builds(sweep: Sweep, device: str, tell: Callable[[str], None]) -> Iterator[EmbeddingRow]:
-    """Yield what builds take with each embedder's geometry, and with the local encoder where it is wanted."""
+    """Yield the cost of builds with each embedder's geometry, and with the local encoder if wanted."""
     from transformers import XLMRobertaModel
 
     kind: Device = "cuda" if device.startswith("cuda") else "cpu"

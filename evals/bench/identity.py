@@ -70,7 +70,7 @@ def record(config_file: Path, questions: Sequence[str], groups: Sequence[str]) -
 
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Counter[str]:
-    """Return how many chunks and answers differ, by what of them does.
+    """Return the number of different chunks and answers, by the differing field.
 
     Raises:
         ValueError: the records are of different questions.

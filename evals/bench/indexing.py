@@ -48,7 +48,7 @@ def bench_config(home: Path, graphs: bool = True) -> Config:
 
 
 def index(home: Path, inputs: Path, embedder: str, graphs: bool = True) -> dict[str, float]:
-    """Index and publish what `write_inputs` left, in a new process; returns its figures.
+    """Index and publish the result of `write_inputs`, in a new process; return its figures.
 
     Without `graphs` Chroma's are not built at any size.
     """

@@ -65,7 +65,7 @@ def measure(size: int, folder: Path) -> dict[str, Any]:
 
 def _latency(generation: Generation, mode: Mode, asked: list[str]) -> dict[str, float]:
     """Return p50, p95 and the longest, of the first question, and p50 and p95 of the processor's time alone, in
-    milliseconds: what others do at the same time counts in the first, not in the last."""
+    milliseconds: other load counts in the first, not in the last."""
     view = generation.for_reader(Principal(TENANT))
     config = parse_config({"tenants": {TENANT: {}}})
     options = SearchOptions(config.retrieval, mode, is_word=Words(Embedding()), keyword=config.keyword)

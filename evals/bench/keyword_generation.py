@@ -36,9 +36,9 @@ def write_generation(folder: Path, table: pa.Table, tenant: str) -> Generation:
     """Write the keyword index of chunks into a folder, and return a generation of the two, opened.
 
     Args:
-        folder: made where it is missing.
+        folder: made if it is missing.
         table: GENERATION_CHUNKS in the order of `rag_assets.publishing.arrange`.
-        tenant: whose generation it is.
+        tenant: of the generation.
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_keyword_index(folder, table)

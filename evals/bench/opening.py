@@ -67,8 +67,8 @@ def _served(home: Path, folder: Path, options: Any) -> dict[str, dict[str, float
 
 
 def build(home: Path, chunks: int, dimension: int, embedder: str = "chance") -> None:
-    """Publish a generation of real sentences whose dense index has no graphs: opening reads none. `embedder`: the name
-    of the model that is said to have made the vectors."""
+    """Publish a generation of real sentences with a dense index without graphs: opening reads none. `embedder`: the
+    pretended model of the vectors."""
     from evals.evaluation.cli.bench import BenchProgress
     from rag_assets.publishing.build import build_generation
     from rag_serving.models import open_tokenizer

@@ -40,7 +40,7 @@ HALVES = ("build", "measured")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Ask one half of the questions, of each corpus that is there, and print what came of them."""
+    """Run one half of the questions, of each available corpus, and print the results."""
     options = _options(arguments)
     judged: dict[str, list[JudgedUse]] = {}
     found: dict[str, dict[int, float]] = {}

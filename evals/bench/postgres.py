@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def config_of(home: Path, server: str) -> Config:
-    """Return a configuration whose database is at `server`, such as 127.0.0.1:5432/postgres."""
+    """Return a configuration with the database at `server`, such as 127.0.0.1:5432/postgres."""
     index = {
         "kind": "postgres",
         "url": f"postgresql://citelock_app@{server}",
@@ -111,7 +111,7 @@ def build(config: Config, chunks: int, distinct: int) -> None:
 
 
 def measure(config: Config, questions: int = _QUESTIONS, who: Sequence[str] = tuple(WHO)) -> dict[str, Any]:
-    """Return what publishing takes, and for each reader recall and milliseconds, in the database and on disk."""
+    """Return the cost of publishing, and for each reader recall and milliseconds, in the database and on disk."""
     store = Store(config.home)
     generation_id = store.current(TENANT) or ""
     migrate(config)
@@ -152,7 +152,7 @@ def measure(config: Config, questions: int = _QUESTIONS, who: Sequence[str] = tu
 
 
 def on_disk(config: Config) -> Config:
-    """Return the configuration whose questions read the folder."""
+    """Return the configuration with generations on disk."""
     return config.model_copy(update={"index": Index()})
 
 
@@ -223,7 +223,7 @@ def recall(
 
 
 def timed(ask: Callable[[int], object], count: int) -> dict[str, float]:
-    """Return p50 and p95 in milliseconds of what two clients at once ask, of so many questions."""
+    """Return p50 and p95 in milliseconds of so many questions by two clients at once."""
     numbers = [*islice(cycle(range(count)), count + 20)]
 
     def one(number: int) -> float:
@@ -249,7 +249,7 @@ def _texts_read(view: ReaderView, number: int) -> None:
 
 
 def retrieve(view: ReaderView, vector: Vectors, text: str) -> None:
-    """Ask for what one question reads: the nearest, the best by words, the scores of both, vectors, texts."""
+    """Read the data of one question: the nearest, the best by words, the scores of both, vectors, texts."""
     near, worded = view.dense(vector, K), view.lexical(analyze(text), K)
     rows = np.unique([hit.row for hit in (*near, *worded)]).astype(np.int64)
     view.similarities(vector, rows)

@@ -55,7 +55,7 @@ def write_million(results: Results, docs: Path) -> None:
 
 
 def write_indexing(chunks: int, report: Results, docs: Path) -> None:
-    """Add what indexing so many chunks took to benchmarks-indexing.json, and put the table of all sizes into
+    """Add the cost of indexing so many chunks to benchmarks-indexing.json, and put the table of all sizes into
     scale.md."""
     path, page = docs / "benchmarks-indexing.json", docs / "scale.md"
     known = read_json(path) if path.exists() else {}

@@ -191,7 +191,7 @@ def _opposite(text: str, chance: random.Random) -> str:
 
 
 def _exchanged(text: str, chance: random.Random) -> str:
-    """Return a question in which two things have each other's place: who does what to whom."""
+    """Return a question with two things exchanged, so that its meaning changes."""
     found = [match for match in _THING.finditer(text) if match[0] not in STOP_WORDS]
     if len(found) < 2:
         return ""

@@ -43,7 +43,7 @@ def main(home: Path) -> None:
 
 
 def rss(part: str = "VmRSS") -> float:
-    """Resident megabytes of this process: all, or what no file backs."""
+    """Return the resident megabytes of this process: all, or those not backed by files."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{part}:"):
             return int(line.split()[1]) / 1024

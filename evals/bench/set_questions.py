@@ -60,7 +60,7 @@ class JudgedSet:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print how many questions are taken and what came of them, and how many ordinary ones are taken."""
+    """Print how many questions are taken and their results, and how many ordinary ones are taken."""
     parser = argparse.ArgumentParser(prog="python -m evals.bench.set_questions", description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the real data")
     parser.add_argument("--ordinary", type=int, default=_ORDINARY, help="how many ordinary questions are asked")
@@ -172,7 +172,7 @@ def _is_same(wanted: Sequence[str], found: list[set[str]]) -> bool:
 
 
 def _names(member: SetMember, corpus: SetCorpus) -> set[str]:
-    """Return what the truth may call a member: a page by its title or file, others by a cell."""
+    """Return the true names of a member: a page's title or file, or a cell."""
     cells = dict(member.cells)
     if ":" in member.key:
         return set(map(normalized, cells.values()))

@@ -105,7 +105,7 @@ def _throughput(pipeline: Pipeline, asked: Sequence[str], k: int) -> Rates:
 
 
 def _bytes(config: Config) -> dict[str, int]:
-    """Return what a generation takes on disk: its folder's files, and Chroma's."""
+    """Return a generation's size on disk: its folder's files, and Chroma's."""
     store = Store(Path(config.home))
     folder = store.generation(TENANT, store.current(TENANT) or "")
     sizes = {path.relative_to(folder).parts[0]: 0 for path in folder.rglob("*") if path.is_file()}

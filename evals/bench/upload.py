@@ -144,7 +144,7 @@ class UploadInstallation:
         return used
 
     def _processes(self) -> Iterator[tuple[str, Path]]:
-        """Yield what each process of the installation is, and its folder below /proc."""
+        """Yield the kind of each process of the installation, and its folder below /proc."""
         mark = f"DAGSTER_HOME={self.environment['DAGSTER_HOME']}".encode()
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -225,7 +225,7 @@ def _finds(client: httpx.Client, query: str, identifier: str) -> bool:
 
 
 def _kind(command: str) -> str:
-    """Return what a process of the installation is."""
+    """Return the kind of a process of the installation."""
     kinds: Mapping[str, str] = {
         "rag_assets.build.inboxes": "inboxes",
         "rag_assets.parsing.worker": "reader",

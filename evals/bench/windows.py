@@ -78,7 +78,7 @@ class WindowPart:
 
 
 def rust_book(data: Path, tokenizer: Tokenizer, names_chapters: bool) -> WindowCorpus:
-    """Return the book as the product cuts it, and the questions of `evals/gold/people` whose quote one passage has."""
+    """Return the book as the product cuts it, and the questions of `evals/gold/people` with a quote in one passage."""
     settings = MarkdownBook(kind="markdown_book", tenant=TENANT, path=data / "rust-book", readers="everyone")
     pages = open_source("book", settings, data).sync(None, {}).pages
     size = ChunkSize.of(Profiles().book, Ingestion())
@@ -159,7 +159,7 @@ def _groups(parts: Sequence[WindowPart], tokenizer: Tokenizer, aim: int) -> Iter
 
 def measure(corpus: WindowCorpus, home: Path, embedder: Embedder, limit: InputLimit | None) -> dict[str, Any]:
     """Return MRR@10 of the questions, by the vectors alone and by the whole search, with the average of windows and
-    with the best of them, and what the best adds."""
+    with the best of them, and the gain of the best."""
     config = parse_config({"home": str(home), "tenants": {TENANT: {}}})
     values: dict[tuple[str, str], list[float]] = {}
     stored: dict[str, int] = {}
@@ -206,7 +206,7 @@ def _searches(generation: Generation, embedder: Embedder, config: Config) -> dic
 
 
 def gain(before: Sequence[float], after: Sequence[float]) -> dict[str, float]:
-    """Return what the mean of `after` has more, the bounds of its 95 % interval, and a p-value."""
+    """Return the gain in the mean of `after`, the bounds of its 95 % interval, and a p-value."""
     interval = bootstrap_interval([b - a for a, b in zip(before, after, strict=True)])
     figures = {"mean": interval.mean, "low": interval.low, "high": interval.high, "p": paired_p_value(before, after)}
     return {name: round(figure, 4) for name, figure in figures.items()}

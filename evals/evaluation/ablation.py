@@ -190,7 +190,7 @@ class AnswerVariant:
         return self.retrieval.name
 
     def of(self, config: Config) -> Config:
-        """Return the configuration with what differs."""
+        """Return the configuration with the variant's changes."""
         update: dict[str, Any] = {"retrieval": config.retrieval.model_copy(update=dict(self.retrieval.settings))}
         sections = {name: dict(values) for name, values in self.sections.items()}
         if self.retrieval.rm3:

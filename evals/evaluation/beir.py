@@ -56,7 +56,7 @@ def read_collection(folder: Path, split: str = "test") -> BeirCollection:
     """Read a folder; only queries with a relevant document are kept.
 
     Raises:
-        BeirError: a file is missing or cannot be read, or the judgements name what the other files lack.
+        BeirError: a file is missing or cannot be read, or the judgements name entries missing from the other files.
     """
     documents = tuple(read_documents(folder / "corpus.jsonl"))
     if not documents:

@@ -94,8 +94,8 @@ def run_bench(
 ) -> Bench:
     """Index a collection under `home` with the product's code, run its queries, measure.
 
-    What is already under `home` is used again: vectors by their text, shards by their content. The dense index is
-    always the embedded one, so that nothing is left on a Chroma server.
+    Anything already under `home` is reused: vectors by their text, shards by their content. The dense index is always
+    the embedded one, so that nothing is left on a Chroma server.
 
     Raises:
         BenchError: an index did not answer a query.

@@ -61,7 +61,7 @@ class ErrorCosts:
     shown_in_vain: float = 0.2
 
     def of(self, outcome: Outcome, is_right: bool) -> float:
-        """Return what an outcome costs where the best sentence is right, or is not."""
+        """Return the cost of an outcome if the best sentence is right, or is not."""
         if outcome == "told":
             return 0.0 if is_right else self.wrongly_told
         if outcome == "closest":
@@ -134,9 +134,9 @@ def halves(gold: GoldSet) -> tuple[GoldSet, GoldSet]:
 
 
 def calibrate(gold: GoldSet, measured: GoldEvaluation) -> Calibration:
-    """Learn confidence and thresholds from one half of answers that were given with open gates, measure on the other.
+    """Learn confidence and thresholds from one half of answers given with open gates, measure on the other.
 
-    Thresholds are chosen by what answers get from weights that were learnt without their part of the set.
+    Thresholds are chosen by the confidence of answers under weights learnt without their part of the set.
     """
     learning = {question.id for question in halves(gold)[0].questions}
     first = [case for case in measured.judged if case.gold.id in learning]
@@ -185,7 +185,7 @@ def boundary(judged: Sequence[Judged], above: Outcome, below: Outcome) -> float:
 
 
 def is_right(judged: Judged) -> bool:
-    """Return whether an answer is on a right page and says what the gold set quotes, if it quotes anything."""
+    """Return whether an answer is on a right page and contains the gold set's quote, if any."""
     gold = judged.gold
     return gold.answerable and judged.cited_right > 0 and (judged.says_it or not gold.quotes)
 

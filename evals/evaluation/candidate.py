@@ -72,7 +72,7 @@ def evaluate_candidate(
     """Run the gold set, judge the gates, and leave `eval_report.json` in the generation's folder.
 
     A set that was run on the same generation with the same settings is not run again. `override`: a person's reason to
-    publish whatever the gates say.
+    publish despite the gates.
 
     Raises:
         GoldError, ConfigError: a gold set or the gates cannot be used.
@@ -162,7 +162,7 @@ def candidate_pipeline(candidate: CandidateGeneration) -> Iterator[Pipeline]:
 
 def _evaluated_config(config: Config) -> Config:
     """Return the configuration for the evaluation: without models behind HTTP unless requested, and in the highest
-    phase of retrieval, whatever is switched off for readers now."""
+    phase of retrieval, regardless of current switches."""
     config = config.searched_in_full()
     if config.evaluation.models == "configured":
         return config
@@ -197,7 +197,7 @@ def _ask(
 
 
 def _cases(evaluation: GoldEvaluation) -> list[dict[str, Any]]:
-    """Return every question with what was answered; those with a fault first."""
+    """Return every question with its answer; those with a fault first."""
     return [_case(judged) for judged in sorted(evaluation.judged, key=lambda judged: not judged.fault)]
 
 

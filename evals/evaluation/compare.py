@@ -174,7 +174,7 @@ def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> Change | Non
 
 
 def judgement(case: Mapping[str, Any]) -> str:
-    """Return what is wrong with an answer, or what came of the question where nothing is."""
+    """Return the fault of an answer, or the outcome of a right one."""
     return str(case.get("fault") or ("shown as the closest" if case.get("outcome") == "closest" else case["status"]))
 
 
@@ -209,7 +209,7 @@ def run_path(store: Store, tenant: str, name: str) -> Path:
 
 
 def saved_runs(store: Store, tenant: str) -> dict[str, dict[str, Any]]:
-    """Return the evaluations that were kept, by name, the oldest first; what is none is left out."""
+    """Return the stored evaluations, by name, the oldest first; other files are left out."""
     found = {}
     for path in (store.tenant(tenant) / FOLDER).glob("*.json"):
         try:

@@ -59,7 +59,7 @@ def run_enterprise(
     lines, kinds = list[str](), dict[str, list[Values]]()
 
     def placed(table: pa.Table) -> pa.Table:
-        """Return the rows with what answers need beside what rankings need: links, and the parts of passages."""
+        """Return the rows with the data that answers need beyond rankings: links, and the parts of passages."""
         for column in ("anchor", "url", "structure"):
             table = with_column(table, column, [places[name][column] for name in table["chunk_id"].to_pylist()])
         return table
@@ -80,7 +80,7 @@ def run_enterprise(
 
 
 def _asked(pipeline: Pipeline, question: Mapping[str, Any]) -> tuple[Values, str]:
-    """Return what became of a question, and its line of the file of answers."""
+    """Return the results of a question, and its line of the file of answers."""
     reader, text = Principal(TENANT), str(question["question"])
     found = [result.chunk.page_id for result in pipeline.search(reader, text, k=5 * DEPTH).results]
     answer = pipeline.ask(reader, text)

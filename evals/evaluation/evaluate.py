@@ -54,7 +54,7 @@ class Judged:
 
     @property
     def closest(self) -> tuple[Citation, ...]:
-        """The citations of what the pages come closest with."""
+        """The citations of the closest passages."""
         return () if self.answered else self.answer.citations
 
     @property
@@ -116,7 +116,7 @@ class GoldEvaluation:
 
     @property
     def citation_precision(self) -> float | None:
-        """Citations of a right page over all citations in confident answers to questions whose page is known."""
+        """Citations of a right page over all citations in confident answers to questions with a known page."""
         known = [case for case in self.judged if case.gold.pages]
         return _share(sum(case.cited_right for case in known), sum(len(case.cited) for case in known))
 
@@ -200,7 +200,7 @@ def evaluate(pipeline: Pipeline, gold: GoldSet, report: Report | None = None, ex
 
 
 def rank_pages(pipeline: Pipeline, gold: GoldSet) -> dict[str, list[str]]:
-    """Return the pages that search finds for every answerable question whose page is known, best first, each once."""
+    """Return the results of search for every answerable question with a known page, best first, each page once."""
     ranked = {}
     for question in gold.questions:
         if question.answerable and question.pages:

@@ -118,8 +118,8 @@ def _squad(path: Path) -> Collection:
 
 
 def _scifact(folder: Path, split: str) -> Collection:
-    """Return each abstract a page; a claim is answerable by the sentences of its rationales, whatever they say of
-    it."""
+    """Return each abstract as a page; a claim is answerable by the sentences of its rationales, whether they support it
+    or not."""
     documents = tuple(read_documents(folder / "corpus.jsonl"))
     texts = {document.id: document.text for document in documents}
     claims = {row["_id"]: row["text"] for row in _lines(folder / "queries.jsonl")}

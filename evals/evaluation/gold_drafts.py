@@ -295,7 +295,7 @@ def _with_small_letter(question: str, sentence: str, context: str) -> str:
 
 
 def _patterns() -> Iterator[tuple[str, Build]]:
-    """Pairs of a statement's pattern and what makes the question; the first that gives one counts."""
+    """Yield pairs of a statement's pattern and the maker of its question; the first that matches counts."""
     to_do = rf"(?:please |first |then |you (?:can|must|should|need to|have to) |just )?(?:{_IMPERATIVE})\b"
     yield rf"^To (?P<goal>[^,.;:()]{{5,80}}), {to_do}", _steps
     yield r"^(?:If|When) (?P<case>[^,.;:()]{8,90}), (?P<rest>.+)", _case

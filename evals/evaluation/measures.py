@@ -42,16 +42,16 @@ def citation_precision(judged: Judged) -> float | None:
 
 
 def closest_citation_precision(judged: Judged) -> float | None:
-    """Return the same of what is shown as the closest instead of an answer."""
+    """Return the same for the closest passages shown instead of an answer."""
     cited = judged.closest
     return judged.right_of(cited) / len(cited) if judged.gold.pages and cited else None
 
 
 def citation_recall(judged: Judged) -> float | None:
-    """Return whether an answerable question got a right citation: what is not answered is not cited.
+    """Return whether an answerable question got a right citation: an unanswered one has none.
 
-    The quote-based counterpart of citation recall in ALCE: every sentence that the answerer gives has passed
-    verification, so that what may lack is the answer.
+    The quote-based counterpart of citation recall in ALCE: every sentence of an answer has passed verification, so that
+    only the answer may be missing.
     """
     return float(judged.cited_right > 0) if judged.gold.answerable and judged.gold.pages else None
 
@@ -219,7 +219,7 @@ def exported(evaluation: GoldEvaluation, gold: GoldSet, pipeline: Pipeline) -> d
 
 
 def cases_csv(payload: Mapping[str, Any]) -> str:
-    """Return a row for each question of `exported`: what was answered, every measure, the milliseconds it took."""
+    """Return a row for each question of `exported`: the answer, every measure, its milliseconds."""
     return to_csv([_case_row(case, payload["measures"]) for case in payload["cases"]])
 
 

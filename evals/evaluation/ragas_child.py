@@ -46,7 +46,7 @@ def score(asked: Mapping[str, Any], tell: Tell) -> None:
 
 
 def _harmless(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a sample as a model may read it; RAGAS sends it as JSON, whose strings no text can end."""
+    """Return a sample that is safe for a model; RAGAS sends it as JSON, whose strings no text can end."""
     return {
         key: [neutralized(text)[0] for text in value] if isinstance(value, list) else value and neutralized(value)[0]
         for key, value in sample.items()

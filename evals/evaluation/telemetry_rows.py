@@ -56,7 +56,7 @@ def questions_of(engine: Engine, tenant: str, receipt_ids: Collection[str]) -> p
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows as mappings; what is missing is None, which pandas makes a NaN."""
+    """Return the rows as mappings; missing values are None, which pandas makes a NaN."""
     rows = table.to_dict("records")
     return [{str(name): None if value != value else value for name, value in row.items()} for row in rows]
 

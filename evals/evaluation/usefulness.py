@@ -35,7 +35,7 @@ class JudgedUse:
 
     @property
     def is_right(self) -> bool:
-        """Return whether it is what should come of the question: a useful answer, or none if there is none."""
+        """Return whether it is the right outcome: a useful answer, or none if there is none."""
         return self.outcome == ("useful" if self.gold.answerable else "declined")
 
     @property
@@ -72,7 +72,7 @@ class UseShares:
 
 
 def judge_use(gold: GoldQuestion, answer: Answer) -> JudgedUse:
-    """Return what an answer is worth."""
+    """Return the value of an answer."""
     return JudgedUse(gold, _outcome(gold, answer))
 
 
@@ -117,7 +117,7 @@ def is_right_place(places: Sequence[GoldPlace], page: str, url: str, heading_pat
 
 
 def shares(judged: Sequence[JudgedUse]) -> list[UseShares]:
-    """Return the outcomes of what can be answered, what cannot, and what is no question; then of each kind."""
+    """Return the outcomes of answerable questions, unanswerable ones, and non-questions; then of each kind."""
     groups = list(_by(judged, [case.group for case in judged]))
     known = {group.name for group in groups}
     kinds = _by(judged, [case.gold.kind for case in judged])

@@ -34,7 +34,7 @@ def substance(payload: Mapping[str, Any]) -> str:
 
 
 def degraded(payload: Mapping[str, Any]) -> list[str]:
-    """Return the flags of an answer or a search that say what was missing."""
+    """Return the flags of an answer or a search that name missing parts."""
     return sorted(set(payload.get("flags", payload.get("degraded", ()))) - FINDINGS)
 
 

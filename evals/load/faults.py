@@ -110,7 +110,7 @@ def nothing(_: Postgres) -> None:
 def database_fault(
     inject: Act, heal: Act, with_index: bool
 ) -> Callable[[FaultFolder], AbstractContextManager[FaultStage]]:
-    """Return the stage of a server whose telemetry, or whose index as well, is in a Postgres that fails."""
+    """Return the stage of a server whose telemetry, or also index, is in a failing Postgres."""
 
     @contextmanager
     def staged(place: FaultFolder) -> Iterator[FaultStage]:
@@ -210,7 +210,7 @@ _CACHE_MB = 96
 
 @contextmanager
 def home_full(place: FaultFolder) -> Iterator[FaultStage]:
-    """Fill the disk of the home: receipts and telemetry cannot be written, a build fails and leaves what is served."""
+    """Fill the disk of the home: receipts and telemetry cannot be written, a build fails and leaves the publication."""
     size = sum(file.stat().st_size for file in place.base.rglob("*") if file.is_file())
     place.home.mkdir()
     with _small_disk(place.home, size // 2**20 + _FREE_MB):

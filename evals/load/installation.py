@@ -124,7 +124,7 @@ def calm_answers(url: str, installation: BuiltInstallation, doors: Iterable[str]
 
 
 def body_of(door: str, question: str) -> dict[str, Any]:
-    """Return what is sent through a door."""
+    """Return the body of a request to a door."""
     if door == SEARCH:
         return {"query": question, "k": SEARCHED}
     return {"question": question, **({} if door == ASK else {"stream": True})}

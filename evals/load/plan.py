@@ -193,7 +193,7 @@ class LoadResults:
 
 
 def quantiles(ms: Sequence[float]) -> dict[str, float]:
-    """Return the median, what 95 and 99 of a hundred did not exceed, and the longest."""
+    """Return the median, the 95th and 99th percentiles, and the longest."""
     ordered = sorted(ms)
     at = {name: ordered[min(len(ordered) - 1, int(share * len(ordered)))] for name, share in _SHARES.items()}
     return {name: round(value, 1) for name, value in {**at, "longest": ordered[-1]}.items()}

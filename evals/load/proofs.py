@@ -26,7 +26,7 @@ class AskerProofs:
         self._passages: dict[str, dict[str, Any] | None] = {}
 
     def fault(self, payload: Mapping[str, Any]) -> str:
-        """Return what is wrong with an answer or with the results of a search; empty if nothing is."""
+        """Return the fault of an answer or of the results of a search; empty without one."""
         if "results" in payload:
             return next(filter(None, map(self._result_fault, payload["results"])), "")
         if payload["status"] == "answered" and not payload["citations"]:

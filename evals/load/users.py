@@ -105,8 +105,7 @@ class Client(FastHttpUser):
         return question
 
     def _read(self, door: str, question: str, response: Any, began: float) -> tuple[str, float | None]:
-        """Return what is wrong with an answer, or nothing, and after how many milliseconds a stream's first event
-        came."""
+        """Return the fault of an answer, if any, and the milliseconds to a stream's first event."""
         if response.status_code != 200:
             return f"HTTP {response.status_code} {response.error or ''}".strip(), None
         try:

@@ -40,7 +40,7 @@ def measures_of(rows: Sequence[Row]) -> list[str]:
 
 
 def differences(rows: Sequence[Row], measure: str) -> dict[str, list[float]]:
-    """Return how much better or worse each variant is than the defaults, the worst first: what a plot shows."""
+    """Return each variant's difference from the defaults, the worst first, for a plot."""
     by_variant = {row[NAME]: row[measure] - rows[0][measure] for row in rows[1:] if row.get(measure) is not None}
     return {name: [value] for name, value in sorted(by_variant.items(), key=lambda pair: pair[1])}
 

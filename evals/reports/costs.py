@@ -47,7 +47,7 @@ class BuildCosts:
 
 
 def read_build_costs(engine: Engine, tenant: str, day: str) -> BuildCosts:
-    """Return what builds of a tenant took of models.
+    """Return the models' usage in a tenant's builds.
 
     Raises:
         TelemetryError: the database cannot be read.
@@ -81,7 +81,7 @@ def read_build_costs(engine: Engine, tenant: str, day: str) -> BuildCosts:
 
 
 def cost_tables(config: Config, tenant: str, kpis: Kpis, builds: BuildCosts) -> list[Table]:
-    """Return what each part of a day cost, and the dearest documents; no table of what cost no token."""
+    """Return the cost of each part of a day, and the dearest documents; no table without tokens."""
     rows = [_row("questions", kpis.questions, Taken(kpis.tokens_in + kpis.tokens_out, kpis.cost))]
     rows += [_row(part, None, taken) for part, taken in sorted(builds.parts.items())]
     rows = [row for row in rows if row["tokens"]]
@@ -115,7 +115,7 @@ def _dearest(config: Config, tenant: str, embedded: Mapping[str, Taken]) -> Iter
 
 
 def _contexts(config: Config, tenant: str) -> dict[str, Taken]:
-    """Return what a model took for the contexts of each page; empty if no build left any."""
+    """Return a model's usage for the contexts of each page; empty if no build left any."""
     try:
         table = read_table(Store(config.home).candidate(tenant) / "contexts.parquet", CONTEXTS)
     except StoreError:

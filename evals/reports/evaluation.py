@@ -51,7 +51,7 @@ def evaluation_report(facts: Facts, before: Facts | None = None) -> Report:
 
 
 def measured(facts: Facts, before: Facts | None) -> dict[str, list[float]]:
-    """Return the mean of each measure, with that of the other generation where there is one: what a plot shows."""
+    """Return the mean of each measure, with that of the other generation if there is one, for a plot."""
     means = {name: facts["summary"][name]["mean"] for name in key_first(facts["summary"])}
     if not before:
         return {words(name): [mean] for name, mean in means.items()}
@@ -60,7 +60,7 @@ def measured(facts: Facts, before: Facts | None) -> dict[str, list[float]]:
 
 
 def _rank(case: Facts, before: Facts | None) -> tuple[int, str]:
-    """Return what became wrong first, then what is wrong, then what became right, then the rest."""
+    """Return the sort key: newly wrong answers first, then wrong ones, then newly right ones, then the rest."""
     was_wrong = bool(before and before["fault"])
     if case["fault"]:
         return (1 if was_wrong or before is None else 0), case["id"]
@@ -133,7 +133,7 @@ def _gates(gates: Sequence[Facts]) -> Table:
 
 
 def _changed(cases: Sequence[Facts], before: Mapping[str, Facts]) -> Table:
-    """Return the questions whose answer is judged otherwise than before."""
+    """Return the questions whose verdict has changed."""
     rows = (
         {
             "id": case["id"],

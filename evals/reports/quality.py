@@ -35,8 +35,8 @@ _SURE = 0.05
 def history_of(evaluations: Mapping[str, Facts], published: Mapping[str, str], known: Sequence[Row]) -> list[Row]:
     """Return a line for each generation that was ever evaluated, the oldest first.
 
-    `evaluations` are those on disk, `published` says when each generation was first published, `known` is what was
-    returned the last time: of generations that were removed since.
+    `evaluations` are those on disk, `published` has the time of each generation's first publication, `known` is the
+    last result: for generations removed since.
     """
     rows = {str(row["generation"]): row for row in known}
     for generation, facts in evaluations.items():
@@ -78,7 +78,7 @@ def quality_report(
 
 
 def trend(history: Sequence[Row]) -> tuple[dict[str, list[float | None]], list[str]]:
-    """Return the key measures of the newest generations, and the generations' names: what a plot shows."""
+    """Return the key measures of the newest generations, and the generations' names, for a plot."""
     shown = history[-_SHOWN:]
     names = [name for name in KEY if any(name in row["measures"] for row in shown)]
     values = {words(name): [row["measures"].get(name) for row in shown] for name in names}
@@ -184,7 +184,7 @@ def _was(note: str, before: float | None) -> str:
 
 
 def _asked(questions: Sequence[Row]) -> list[Figure]:
-    """Return what became of the questions of the last days."""
+    """Return the outcomes of the questions of the last days."""
     asked = [row for row in questions if row["kind"] == "ask"]
     if not asked:
         return []

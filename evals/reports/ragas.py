@@ -27,7 +27,7 @@ def ragas_report(
     samples: Mapping[str, Mapping[str, Any]],
     before: RagasScores | None = None,
 ) -> Report:
-    """Return the report of a generation; `samples` are what was judged, by question id, `before` are the scores of
+    """Return the report of a generation; `samples` are the judged ones, by question id, `before` are the scores of
     another one."""
     if scores.problem:
         return Report(f"RAGAS of {tenant}", f"No scores of generation {generation}: {scores.problem}")
@@ -44,7 +44,7 @@ def ragas_report(
 
 
 def means(scores: RagasScores, before: RagasScores | None) -> dict[str, list[float]]:
-    """Return the mean of each metric, with that of another generation that has them all: what a plot shows."""
+    """Return the mean of each metric, with that of another generation that has them all, for a plot."""
     now, other = summary(scores.scores), summary(before.scores) if before else {}
     columns = [now, other] if now.keys() <= other.keys() else [now]
     return {words(metric): [column[metric]["mean"] for column in columns] for metric in now}

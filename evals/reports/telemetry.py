@@ -39,7 +39,7 @@ class Day:
 
 
 def telemetry_report(tenant: str, date: str, day: Day, dedup: Sequence[Table] = ()) -> Report:
-    """Return a tenant's day; `dedup` says what removing duplicates saved."""
+    """Return a tenant's day; `dedup` has the savings of removing duplicates."""
     kpis = day.kpis
     people = f" by {kpis.users} {'person' if kpis.users == 1 else 'people'}" if kpis.users else ""
     return Report(
@@ -80,7 +80,7 @@ def overview(kpis_of: Mapping[str, Kpis]) -> Table:
 
 
 def complaint_cases(feedback: Sequence[Row], questions: Sequence[Row]) -> list[Case]:
-    """Return the answers that readers did not find helpful, with what telemetry kept of them; the newest first."""
+    """Return the answers that readers did not find helpful, with telemetry's record of them; the newest first."""
     asked = {row["receipt_id"]: row for row in questions if row["receipt_id"]}
     bad = [row for row in feedback if row["verdict"] != "helpful"]
     return [_complaint(row, asked.get(row["receipt_id"], {})) for row in reversed(bad)]
@@ -315,7 +315,7 @@ def _line(group: Sequence[Row]) -> Mapping[str, Cell]:
 
 
 def _why(row: Row) -> str:
-    """Return the gate that decided, with what it decided by."""
+    """Return the deciding gate, with its value."""
     refusal = row.get("refusal")
     if not isinstance(refusal, Mapping):
         return ""
@@ -331,7 +331,7 @@ MOST_PAGES = 20
 
 
 def top_pages(questions: Sequence[Mapping[str, Any]], most: int = MOST_PAGES) -> Table:
-    """Return the pages whose passages were given to the most confident answers; a page counts once for each answer."""
+    """Return the pages whose passages were in the most confident answers; a page counts once for each answer."""
     answers = [row for row in questions if row["kind"] == "ask" and outcome_of(row) == "told"]
     counts = Counter(page for row in answers for page in {_page_of(chunk) for chunk in row["locked"]})
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))

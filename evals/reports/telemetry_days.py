@@ -63,7 +63,7 @@ def read_day(engine: Engine, tenant: str, day: date) -> Day:
 
 
 def read_questions(engine: Engine, tenant: str, last: date, days: int) -> list[dict[str, Any]]:
-    """Return what became of the questions of so many days of which `last` is the last.
+    """Return the outcomes of the questions of so many days, up to `last`.
 
     Raises:
         TelemetryError: the database cannot be read.
@@ -104,7 +104,7 @@ def pages_asked(engine: Engine, tenant: str, last: date, days: int) -> dict[str,
 
 
 def plots_of(kpis: Kpis) -> list[Plot]:
-    """Return plots of latency per stage, status, outcome, flags and feedback; none of what is empty."""
+    """Return plots of latency per stage, status, outcome, flags and feedback; none without data."""
     times = {stage: [values["p50"], values["p95"]] for stage, values in kpis.latency_ms.items()}
     counted = {"Status": kpis.status, "Outcome": kpis.outcome, "Flags": kpis.flags, "Feedback": kpis.feedback}
     drawn = [("Time of each stage", times, ["p50", "p95"], "milliseconds")]

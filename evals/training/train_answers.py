@@ -232,7 +232,7 @@ def _body(units: Sequence[str]) -> str:
 
 
 def _of_squad(file: Path, folder: Path) -> list[Judged]:
-    """Return what was best for questions of every other article of SQuAD, and whether its passage answers."""
+    """Return the best units for questions of every other article of SQuAD, and whether their passages answer."""
     collection = read_gold_collection(file)
     chosen = random.Random(3).sample(halves(collection.gold)[0].questions, 450)
     some = replace(collection, gold=replace(collection.gold, questions=tuple(chosen)))
@@ -290,7 +290,7 @@ def table(examples: Sequence[Example], without: Sequence[str], others: Sequence[
 
 
 def _best(example: Example, weights: SignWeights) -> tuple[dict[str, float], bool] | None:
-    """Return what the confidence in the best unit is made of, and whether that unit's passage answers."""
+    """Return the features of the confidence in the best unit, and whether that unit's passage answers."""
     if not example.units:
         return None
     scored = sorted(example.units, key=lambda unit: -weights.score(unit.signs))
@@ -328,9 +328,10 @@ def _order(examples: Sequence[Example], names: Sequence[str]) -> Matrix:
 
 
 def _signed(x: Matrix, y: Matrix, names: Sequence[str], counts: Matrix | None = None) -> Matrix:
-    """Logistic regression without the signs whose weight would be of the wrong direction; a column more is the bias.
+    """Return logistic regression without the signs whose weight would be of the wrong direction; a column more is the
+    bias.
 
-    Each row counts as often as `counts` says, to the nearest tenth.
+    Each row counts `counts` times, to the nearest tenth.
     """
     if counts is not None:
         times = np.maximum(np.rint(counts * 10).astype(int), 1)

@@ -98,11 +98,11 @@ class ContextEstimate:
 def estimate(
     documents: Sequence[ContextDocument], known: Collection[str], settings: Context, rate: float | None = None
 ) -> ContextEstimate:
-    """Return what the passages without a known context will take.
+    """Return the estimate for the passages without a known context.
 
     Args:
         documents: all passages.
-        known: keys of those that have a context.
+        known: keys of those with a context.
         settings: of a configuration with a model.
         rate: contexts a second of the last run; None: not measured.
     """
@@ -178,7 +178,7 @@ class LastRun(BaseModel):
 
 
 def note_run(store: Store, tenant: str, failures: Mapping[str, str], tally: ContextUsage | None = None) -> LastRun:
-    """Keep what the next build needs to know; `failures` are reasons by chunk id."""
+    """Store the facts for the next build; `failures` are reasons by chunk id."""
     reason = Counter(failures.values()).most_common(1)[0][0] if failures else ""
     before = read_last_run(store, tenant)
     paces, failed_runs = dict(before.contexts_per_second), before.failed_runs + 1 if failures else 0
@@ -190,7 +190,7 @@ def note_run(store: Store, tenant: str, failures: Mapping[str, str], tally: Cont
 
 
 def read_last_run(store: Store, tenant: str) -> LastRun:
-    """Return what the last build noted; nothing if it cannot be read."""
+    """Return the last build's facts; empty if unreadable."""
     try:
         noted: Any = read_json(store.tenant(tenant) / FILE)
         return LastRun.model_validate(noted)
@@ -265,7 +265,7 @@ class ContextPlan:
     known: Mapping[str, WrittenContext]
 
     def estimate(self, last: LastRun) -> ContextEstimate:
-        """Return what the run will take."""
+        """Return the estimate of the run."""
         rate = last.contexts_per_second.get(self.cache.models[0])
         return estimate(self.documents, self.known, self.settings, rate)
 
@@ -338,7 +338,7 @@ class Preview:
 def preview(chunk: Chunk, page: Sequence[Chunk], settings: Context) -> Preview:
     """Return the context of a chunk among those of its `page`, by the models of the configuration.
 
-    Its own cache is empty and forgotten: a build finds nothing of it, whoever may read which of these chunks.
+    Its own cache is empty and forgotten: no build ever sees it, whatever the readers of these chunks.
 
     Raises:
         ModelError: no model is named, or its key is missing.

@@ -73,7 +73,7 @@ class ContextCache:
     """
 
     def __init__(self, folder: Path, *models: str, seal: Seal | None = None) -> None:
-        """`seal`: contexts without it are as good as absent; None: whoever may write the file is trusted."""
+        """`seal`: contexts without it count as absent; None: writers of the file are trusted."""
         self.path = folder / FILE
         self.models = models
         self._seal = seal
@@ -88,11 +88,11 @@ class ContextCache:
         return self._lookup("key", keys, oldest_prompt)
 
     def lookup_places(self, places: Sequence[str], oldest_prompt: int = 0) -> dict[str, WrittenContext]:
-        """Return contexts of the same text at the same place of the same page, under whatever title; see `lookup`."""
+        """Return contexts of the same text at the same place of the same page, under any title; see `lookup`."""
         return self._lookup("place", places, oldest_prompt)
 
     def remember(self, written: Mapping[str, WrittenContext], places: Mapping[str, str]) -> None:
-        """Keep contexts by the keys of their passages, whose places are given by key, in one transaction.
+        """Store contexts by the keys of their passages, with their places by key, in one transaction.
 
         Raises:
             ModelError: the file cannot be used.
@@ -122,7 +122,7 @@ class ContextCache:
 
 
 def _sealed(row: Sequence[object]) -> bytes:
-    """Return what the seal of an entry covers: all but when it was made, numbers as the file gives them back."""
+    """Return the sealed bytes of an entry: all but its time, with numbers as the file returns them."""
     covered = [*row[:_MADE_AT], *row[_MADE_AT + 1 :]]
     return json.dumps([float(value) if isinstance(value, int) else value for value in covered]).encode()
 
@@ -259,7 +259,7 @@ def calls_about(documents: Sequence[ContextDocument], known: Collection[str], si
 
 
 def oldest_prompt(settings: Context) -> int:
-    """Return the oldest prompt whose contexts still count."""
+    """Return the oldest prompt whose contexts are still valid."""
     return VERSION if settings.refresh else 0
 
 
@@ -268,7 +268,7 @@ def known_contexts(
 ) -> dict[str, WrittenContext]:
     """Return the known contexts, by the keys of their passages.
 
-    A renamed page keeps its contexts, except those that mention what only the old title had.
+    A renamed page keeps its contexts, except those that mention words of the old title alone.
 
     Raises:
         ModelError: the cache cannot be used.
@@ -413,7 +413,7 @@ class _Run:
         self._down = ""
 
     async def all(self, calls: Sequence[Call]) -> None:
-        """Run every call, `max_workers` at once; what was written is kept even if this is interrupted."""
+        """Run every call, `max_workers` at once; results are stored even if this is interrupted."""
         waiting = iter(calls)
         workers = min(self._settings.max_workers, len(calls))
         saver = asyncio.create_task(self._save_regularly())

@@ -55,7 +55,7 @@ _MEMORY = TypeAdapter(dict[str, WatchedSource])
 
 
 def read_memory(cursor: str | None) -> dict[str, WatchedSource]:
-    """Return what the last look remembered; nothing if that cannot be read."""
+    """Return the memory of the last check; empty if unreadable."""
     try:
         return _MEMORY.validate_json(cursor or "{}")
     except ValidationError:
@@ -69,7 +69,7 @@ def write_memory(memory: Mapping[str, WatchedSource]) -> str:
 def look(
     config: Config, store: Store, syncing: Collection[str], memory: Mapping[str, WatchedSource], now: datetime
 ) -> tuple[list[SourceVerdict], dict[str, WatchedSource]]:
-    """Judge every source, and return the verdicts with what to remember of them."""
+    """Judge every source, and return the verdicts with the new memory."""
     verdicts, remembered = [], {}
     for key, source in sorted(config.sources.items()):
         before = memory.get(key, WatchedSource(known_since=now))
@@ -159,7 +159,7 @@ Event = Mapping[str, Any]
 
 
 def send(event: Event, monitoring: Monitoring) -> list[str]:
-    """Hand an event to each hook that is configured and return what became of it; nothing is raised."""
+    """Hand an event to each configured hook and return the outcome; nothing is raised."""
     body, limit = json.dumps(redacted_values(event), ensure_ascii=False), monitoring.alert_timeout_s
     results = []
     if monitoring.alert_command:

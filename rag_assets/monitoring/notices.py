@@ -68,7 +68,7 @@ class NoticeCounts:
 
 
 def notify(config: Config, tenant: str) -> NoticeCounts:
-    """Send the followers of a tenant's answers what changed since their last notice.
+    """Send the followers of a tenant's answers the changes since their last notice.
 
     Raises:
         ReceiptError: the database of receipts cannot be used.
@@ -101,7 +101,7 @@ def notify(config: Config, tenant: str) -> NoticeCounts:
 def _seen(
     one: Subscription, principal: Principal, proofs: Proofs, published: CurrentGeneration
 ) -> tuple[str, list[ChangedStatement]] | None:
-    """Return the question of a followed answer, and what changed; None if its follower may not see it now."""
+    """Return the question of a followed answer, and the changes; None if its follower may not see it now."""
     try:
         receipt = proofs.followed(one.receipt, one.subscriber)
     except ReceiptsAwayError:

@@ -69,7 +69,8 @@ def _missing_ocr(config: Config) -> Iterator[Finding]:
 
 
 def answers_within(calls: Mapping[str, Callable[[], Reach]], seconds: float) -> dict[str, Reach]:
-    """Call all at once, and return what came back in time; threads that hang do not keep the process from ending."""
+    """Call all at once, and return the results that came in time; threads that hang do not keep the process from
+    ending."""
     results: queue.SimpleQueue[tuple[str, Reach]] = queue.SimpleQueue()
     for key, call in calls.items():
         threading.Thread(target=lambda key=key, call=call: results.put((key, call())), daemon=True).start()
@@ -149,7 +150,7 @@ def _is_late(last: LastSync, source: Source) -> str | None:
 
 
 def without_secrets(text: str, source: Source) -> str:
-    """Return the text in one line without what may sign in: values of environment variables, arguments, parts of
+    """Return the text in one line without credentials: values of environment variables, arguments, parts of
     addresses."""
     for name in _secret_names(source):
         value = os.environ.get(name, "").strip()

@@ -17,9 +17,9 @@ from rag_serving.isolation.serving import within_limits
 
 
 def outcome(limits: Limits, requests: IO[bytes], work: Callable[[], Any]) -> dict[str, Any]:
-    """Return the facts of an answer: what `work` gives within the limits, or why it gave nothing.
+    """Return the facts of an answer: the result of `work` within the limits, or the reason for its failure.
 
-    `requests`: the stream that the request came from; where the other side closes it, the process ends.
+    `requests`: the stream of the request; if the other side closes it, the process ends.
     """
     try:
         with within_limits(limits, requests):
@@ -37,11 +37,11 @@ def outcome(limits: Limits, requests: IO[bytes], work: Callable[[], Any]) -> dic
 
 
 def result_of(facts: Mapping[str, Any], limits: Limits) -> Any:
-    """Return the result that an answer has.
+    """Return an answer's result.
 
     Raises:
-        ParseError: it has none, for the reason that it gives.
-        ImportError: what reads the document is not installed; `name` is the module's.
+        ParseError: it has none, with its reason.
+        ImportError: the document's reader is not installed; `name` is the module's.
     """
     if facts.get("memory"):
         raise ParseError(limits.too_large())

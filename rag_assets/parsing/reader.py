@@ -49,7 +49,7 @@ class LimitedReader:
     """Reads bodies (`BodyReader`) and files; what takes too much is an error of that one document."""
 
     def __init__(self, documents: Documents, child: Child | None = None, scans: ScannedDocuments | None = None) -> None:
-        """`scans`: what reads scanned pages; None: they have no text."""
+        """`scans`: the reader of scanned pages; None: they have no text."""
         self._scans = scans
         self._needs_all = documents.ocr.enabled is True
         self._wants_ocr = documents.ocr.enabled is not False
@@ -70,7 +70,7 @@ class LimitedReader:
 
     @property
     def limits(self) -> Limits:
-        """Return what the reading of one document may take."""
+        """Return the limits for reading one document."""
         return self._limits
 
     def content(self, body: str, body_format: str, lists: bool = False) -> Content:
@@ -131,11 +131,11 @@ class LimitedReader:
         pages_done: PagesDone | None = None,
         recognized: Mapping[int, OcrPage] | None = None,
     ) -> FileText:
-        """Return the text of a file; see `file_text`. `recognized`: what OCR read of its pages.
+        """Return the text of a file; see `file_text`. `recognized`: the OCR text of its pages.
 
         Raises:
             FileError: it cannot be read, takes too much, or its plug-in is not installed.
-            ImportError: what reads its kind is not installed; `name` is the module's.
+            ImportError: the reader of its kind is not installed; `name` is the module's.
         """
         kind = _kind(name, content)
         if len(content) <= HERE_MAX and kind in _HERE:

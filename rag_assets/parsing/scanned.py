@@ -54,7 +54,7 @@ class ScannedDocuments(Protocol):
         ...
 
     def remove_unnamed(self, documents: Collection[str]) -> None:
-        """Remove what was read of other documents than these [SHA-256 as received]."""
+        """Remove the results of other documents than these [SHA-256 as received]."""
         ...
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class ScannedDocuments(Protocol):
 
 
 def opened_scans(documents: Documents, folder: Path) -> ScannedDocuments | None:
-    """Return what recognizes scanned pages; None if the plug-in is not installed. `folder`: where readings are kept.
+    """Return the recognizer of scanned pages; None if the plug-in is not installed. `folder`: of cached results.
 
     Raises:
         ConfigError: it is not installed, and `documents.ocr.enabled` is true.

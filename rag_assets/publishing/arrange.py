@@ -225,13 +225,13 @@ def with_shards(table: pa.Table, max_chunks: int) -> pa.Table:
 
 
 def lexical_documents(table: pa.Table) -> tuple[list[str], list[str | None]]:
-    """Return what the lexical index sees of each chunk, its place above its text, and its language."""
+    """Return the lexical index's input for each chunk, its place above its text, and its language."""
     prefixes, texts, languages = values(table, "lexical_prefix", "text", "lang")
     return under_prefixes(prefixes, texts), languages
 
 
 def lexical_digest(table: pa.Table) -> str:
-    """Return what a lexical index of these chunks in this order is made of."""
+    """Return a digest of the inputs of a lexical index of these chunks in this order."""
     return values_digest(table.select(["chunk_id", "lexical_prefix", "text", "lang"]))
 
 

@@ -84,7 +84,7 @@ _SCHEMAS = dict(zip(keyword_index.FILES, (KEYWORD_WORDS, KEYWORD_ROWS, KEYWORD_P
 
 
 def library_versions() -> dict[str, str]:
-    """Return the versions of what shapes the files of a generation, as its manifest has them."""
+    """Return the versions of the libraries that shape the files of a generation, for its manifest."""
     libraries = {name: found for name in ("chromadb", "numpy", "pyarrow", "PyStemmer") if (found := _version(name))}
     return {**libraries, "unicode": unicodedata.unidata_version}
 
@@ -98,7 +98,7 @@ def _version(library: str) -> str | None:
 
 
 def write_lexical(store: Store, tenant: str, folder: Path, table: pa.Table, progress: Progress | None = None) -> int:
-    """Do what `lexical_writer.build_lexical` does, with what can be kept of the published generation."""
+    """Run `lexical_writer.build_lexical`, reusing parts of the published generation."""
     names = {f"{LEXICAL_FOLDER}/{name}": name for name in lexical.FILES}
     formats = {"lexical": lexical.FORMAT, "analyzer": ANALYZER_VERSION}
     if (files := _Published.open(store, tenant, names, formats)) and (kept := files.kept(table, _LEXICAL_COLUMNS)):
@@ -114,7 +114,7 @@ def write_lexical(store: Store, tenant: str, folder: Path, table: pa.Table, prog
 
 
 def write_keywords(store: Store, tenant: str, folder: Path, table: pa.Table) -> None:
-    """Do what `keyword_writer.write_keyword_index` does, with what can be kept of the published generation."""
+    """Run `keyword_writer.write_keyword_index`, reusing parts of the published generation."""
     formats = {"keyword": keyword_tables.FORMAT}
     if (files := _Published.open(store, tenant, _SCHEMAS, formats)) and (kept := files.kept(table, COLUMNS)):
         words, rows, pages = (table_of(files.contents[name], files.folder / name, _SCHEMAS[name]) for name in _SCHEMAS)
@@ -239,7 +239,7 @@ def build_dense(
     """Build the shards whose content is new.
 
     `chunks`: GENERATION_CHUNKS in any order; column `shard` is filled here. `vectors` [vectors, d]: L2-normalized, row
-    by row those that `chunks` name. `embedder`: name of the model that made them.
+    by row those named in `chunks`. `embedder`: name of their model.
 
     Raises:
         BuildError: chunks and vectors do not fit together, or a part of them is too large for a file.
@@ -333,7 +333,7 @@ def commit_generation(
 
 
 def _digests(table: pa.Table) -> dict[str, str]:
-    """Return the digests of a whole table and of what its lexical index is made of, each taken on a core of its own."""
+    """Return the digests of a whole table and of its lexical index's inputs, each computed on a core of its own."""
     with ThreadPoolExecutor(1) as beside:
         words = beside.submit(lexical_digest, table)
         return {"inputs_digest": values_digest(table), "lexical_digest": words.result()}
@@ -352,8 +352,8 @@ def has_graphs(config: Config, chunks: int) -> bool:
 
 
 def is_crowded(vectors: Vectors) -> bool:
-    """Return whether so many vectors are the same that they would take all the edges of a graph, whose other vectors
-    could not be reached from them: texts of which the model knows no word are such."""
+    """Return whether so many vectors are equal that they would take all the edges of a graph, whose other vectors would
+    be unreachable from them: texts without any word known to the model."""
     counts = Counter[int]()
     for start in range(0, len(vectors), _BLOCK):
         counts.update(hash(row.tobytes()) for row in np.round(vectors[start : start + _BLOCK], 3) + 0.0)

@@ -228,7 +228,7 @@ def _let_go(table: VectorTable) -> None:
 
 
 def _as_served(generation: Generation, everyone: frozenset[str], vector: Vectors) -> list[Hit]:
-    """Return the nearest by what is to be measured: the graphs, or the codes where there are none."""
+    """Return the nearest by the search to be measured: the graphs, or the codes without any."""
     if generation.manifest.shards:
         return generation.approximate(vector, RECALL_AT)
     return generation.dense(vector, RECALL_AT, everyone)
@@ -284,7 +284,7 @@ def pages_of(vector_ids: Iterable[str]) -> list[str]:
 
 
 def few(wrong: Sequence[str], looked_at: int) -> list[str]:
-    """Return what is wrong of a sample where it is single pages; none if it is more, which has another cause."""
+    """Return the faulty pages of a sample if they are few; none if there are more, which has another cause."""
     pages = list(dict.fromkeys(wrong))
     return pages if len(wrong) <= max(1, looked_at // 10) else []
 

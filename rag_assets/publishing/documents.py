@@ -39,9 +39,9 @@ _log = logging.getLogger(__name__)
 
 
 def gather_originals(store: Store, tenant: str, sources: Collection[str]) -> pa.Table:
-    """Link the originals of the pages that the dense step left into the tenant's folder; leave and return ORIGINALS.
+    """Link the originals of the dense step's pages into the tenant's folder; write and return ORIGINALS.
 
-    A page whose file is not what its row says, or which has another version now, has none: it is shown as text.
+    A page whose file differs from its row, or which has another version now, has none: it is shown as text.
     """
     with store.lock(tenant):
         workspace = BuildWorkspace.of(store, tenant)
@@ -56,7 +56,7 @@ def remove_unnamed_originals(store: Store, tenant: str, generations: Collection[
     """Remove the tenant's originals that none of these generations names, nor the build under way.
 
     Raises:
-        StoreError: what one of them names cannot be known, and nothing was removed.
+        StoreError: the files of one of them are unknown, and nothing was removed.
     """
     folders = [store.generation(tenant, name) for name in generations]
     workspace = BuildWorkspace.of(store, tenant).originals_folder
@@ -163,7 +163,7 @@ STOPPED = "what was built of it is not published; an operator finds out why with
 
 
 def begin_embedding(config: Config, tenant: str) -> None:
-    """Note that the documents whose passages were cut are being embedded."""
+    """Mark the documents whose passages were cut as being embedded."""
     for inbox in inboxes_of(config, tenant):
         states = StateWriter(inbox)
         for name, entry in inbox.entries().items():
@@ -204,7 +204,7 @@ class EmbeddingProgress:
 
 
 def note_stopped(config: Config, tenant: str) -> None:
-    """Note with documents that are on their way that what was built of them was not published."""
+    """Mark the documents in progress: their build was not published."""
     for inbox in inboxes_of(config, tenant):
         entries = inbox.entries()
         states = {name: entry.state for name, entry in entries.items() if entry.state}
@@ -219,15 +219,15 @@ def note_stopped(config: Config, tenant: str) -> None:
 def settle_documents(
     config: Config, tenant: str, source: str | None = None, explained: Mapping[str, str] = _NOTHING
 ) -> None:
-    """Note which documents are published, and remove those that were deleted and are shown no more.
+    """Record published documents, and remove deleted ones that are no longer shown.
 
-    Nothing is done where what is published cannot be read.
+    Nothing is done if the publication cannot be read.
 
     Args:
         config: the configuration.
-        tenant: whose inboxes are looked at.
+        tenant: the owner of the inboxes.
         source: the only one to look at; None: all.
-        explained: pages of the published generation that have no chunk in it, with the reason.
+        explained: pages of the published generation without a chunk in it, with the reason.
     """
     inboxes = [inbox for inbox in inboxes_of(config, tenant) if source in (None, inbox.key)]
     store = Store(config.home)

@@ -55,11 +55,11 @@ class KeptRows:
 def find_kept_rows(
     table: pa.Table, earlier: pa.Table, columns: Sequence[str], compared_block: Callable[[], None] = lambda: None
 ) -> KeptRows:
-    """Return which rows have the same chunk id, place and cells of some columns in an earlier table.
+    """Return the rows with the same chunk id, place and cells of some columns in an earlier table.
 
     `compared_block` is called after some ten thousand rows: memory of mapped tables can be let go.
 
-    Both tables are in the order of `arrange`, so that what is kept is in the same order in both.
+    Both tables are in the order of `arrange`, so that kept rows are in the same order in both.
     """
     numbers = _numbers_of(table["chunk_id"], earlier["chunk_id"])
     known, compared = np.flatnonzero(numbers >= 0), [*dict.fromkeys((*_PLACE, *columns))]

@@ -116,7 +116,7 @@ class EarlierKeywords(NamedTuple):
 
 def write_keyword_index(folder: Path, chunks: pa.Table, earlier: EarlierKeywords | None = None) -> None:
     """Write the files for a table of GENERATION_CHUNKS in its order; the same table gives the same bytes, whatever is
-    taken from an earlier index."""
+    reused from an earlier index."""
     counts = _Counts(chunks.select(COLUMNS), earlier)
     spelt, places = counts.words.sorted(earlier.words["word"].to_pylist() if earlier else ())
     known = _places_of(earlier.words["word"], spelt) if earlier else np.zeros(0, np.int32)

@@ -196,8 +196,8 @@ def _save(
 def _with_earlier(
     terms: TermNumbers, earlier: EarlierLexical, lengths: Numbers
 ) -> tuple[list[str], Numbers, KeptPostings]:
-    """Return the terms of an earlier index and of what is counted, the places of the latter, and what is kept; fill in
-    the lengths of rows that are kept."""
+    """Return the terms of an earlier index and of new rows, the places of the latter, and the kept postings; fill in
+    the lengths of kept rows."""
     known, starts, rows, counts = earlier.lexical.postings()
     spelt, places = terms.sorted(known)
     numbers = dict(zip(spelt, range(len(spelt)), strict=True))

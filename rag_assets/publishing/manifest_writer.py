@@ -21,7 +21,7 @@ _THREADS = 4
 
 
 def create_manifest(**fields: Any) -> Manifest:
-    """Return a manifest of these fields; its id is the first 16 hex digits of the SHA-256 of what identifies it."""
+    """Return a manifest of these fields; its id is the first 16 hex digits of the SHA-256 of its identifying ones."""
     draft = Manifest(id="", **fields)
     return draft.model_copy(update={"id": id_of(draft)})
 

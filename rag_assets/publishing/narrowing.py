@@ -73,14 +73,14 @@ class SourceReaders:
         return found
 
     def narrowed(self, chunk_id: str, readers: str) -> str:
-        """Return who of a chunk's readers still may read it: of a page that was cut anew, those of all its chunks."""
+        """Return the remaining readers of a chunk: for a page cut anew, those of all its chunks."""
         page = chunk_id.rsplit(":", 2)[0]
         known = self.of_chunk.get(chunk_id)
         now = {known} if known else self.of_chunks.get(page, set())
         return _narrowed(readers, {self.of_page.get(page, NOBODY), *now})
 
     def narrowed_page(self, page_id: str, readers: str) -> str:
-        """Return who of a page's readers still may read it."""
+        """Return the remaining readers of a page."""
         return _narrowed(readers, {self.of_page.get(page_id, NOBODY)})
 
 
@@ -100,13 +100,13 @@ def narrow_readers(config: Config, tenant: str, tell: Callable[[str], object], r
 
 
 def publish_narrowed(config: Config, tenant: str, run: str | None = None) -> str | None:
-    """Publish what is published for those alone who still may read it by the last syncs; return the new generation.
+    """Publish the same content for its remaining readers according to the last syncs; return the new generation.
 
-    Nothing is done, and None returned, where nobody may read less. `run`: whose steps may write meanwhile.
+    Nothing is done, and None returned, if nobody lost access. `run`: its steps may write meanwhile.
 
     Raises:
         LockedError: another build is at it.
-        StoreError: what is published is damaged.
+        StoreError: the published generation is damaged.
         RemoteError, ObjectHomeError: the database of `index`, or the store of a shared home, cannot take it.
     """
     store = Store(config.home)
@@ -140,7 +140,7 @@ def _publish(store: Store, tenant: str, config: Config) -> str | None:
 def narrowed_table(table: pa.Table, sources: Mapping[str, SourceReaders | None]) -> pa.Table | None:
     """Return GENERATION_CHUNKS with the readers that remain, None if all remain.
 
-    `sources`: of every source that the tenant has; None: who may read it now is not known.
+    `sources`: of every source of the tenant; None: its present readers are unknown.
     """
 
     def narrowed(source: str, chunk_id: str, readers: str) -> str:

@@ -61,10 +61,10 @@ def gathered_facts(
 
     Args:
         tables: of each source.
-        config: says which labels leave a page out, and of what kind the pages of a source are.
+        config: with the labels that exclude pages, and the kinds of sources' pages.
         texts: CHUNKS with `source` and `kind`: those of the generation, and the dropped ones.
         dropped: ids of the chunks that are not indexed.
-        left_out: ids of pages that the generation is made without.
+        left_out: ids of pages left out of the generation.
     """
     unwanted = {label.casefold() for label in config.ingestion.drop_labels}
     pages, links = list[Row](), defaultdict[str, list[Link]](list)

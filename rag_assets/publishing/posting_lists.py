@@ -120,7 +120,7 @@ class _Ordered(NamedTuple):
 
 
 def _counted_block(ordered: Sequence[_Ordered], first: int, last: int) -> PostingBlock:
-    """Return what was counted of the terms from `first` to before `last`."""
+    """Return the counts of the terms from `first` to before `last`."""
     ranges = [(one, slice(*np.searchsorted(one.places, (first, last)))) for one in ordered]
     sizes = np.zeros(last - first, np.int64)
     for one, own in ranges:
@@ -174,7 +174,7 @@ class TokenLists:
         return len(self._borders) - 1
 
     def tokens(self, kind: str | None, numbers_of: NumbersOf) -> Callable[[str], int]:
-        """Return what gives the list's number of a token of a kind, by `numbers_of` where it is new."""
+        """Return a function to the list's number of a token of a kind, by `numbers_of` for new ones."""
         known = self._tokens.get(kind)
         if known is None:
             known = self._tokens[kind] = _Tokens(lambda token: self._add(numbers_of(token)))

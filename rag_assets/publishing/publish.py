@@ -26,11 +26,11 @@ _log = logging.getLogger(__name__)
 
 
 def publish_to_database(store: Store, tenant: str, generation_id: str, config: Config, resend: bool = False) -> Figures:
-    """Copy a checked generation to the configured database and let its pointer name it; return what was done, nothing
-    if there is none. `resend`: what the database has of it is sent again.
+    """Copy a checked generation to the configured database and move its pointer; return the figures, empty without a
+    database. `resend`: also send what the database has already.
 
     Raises:
-        ConfigError, RemoteError: it cannot be done, and why; what the database has published is as it was.
+        ConfigError, RemoteError: with the reason; the database's publication is unchanged.
     """
     if config.index.kind == "disk":
         return {}
@@ -77,8 +77,8 @@ def publish(
     """Point `current` at a generation that passed `check_generation` and every further gate.
 
     Raises:
-        PublishError: it was not checked, or a check failed; `current` is as it was.
-        StoreError: the generation cannot be opened; `current` is as it was.
+        PublishError: it was not checked, or a check failed; `current` is unchanged. StoreError: the generation cannot
+            be opened; `current` is unchanged.
         RemoteError: the database of `index` cannot take it; it answers from what it had, and `current` is as it was.
     """
     failed = [
@@ -152,8 +152,8 @@ def _has_failed(store: Store, tenant: str, generation_id: str) -> bool:
 def doomed_generations(generations: Sequence[GenerationInfo], keep: int) -> list[str]:
     """Return the ids to remove among `generations` (newest first).
 
-    Candidates that were never published do not push out what one may roll back to; only the newest generation of all
-    stays without having been published.
+    Unpublished candidates do not push out targets of a rollback; only the newest generation of all stays without having
+    been published.
     """
     published = [info.id for info in generations if info.published and not info.problem]
     kept = {info.id for info in generations if info.current}

@@ -105,7 +105,7 @@ def check_embedded_again(generation: Generation, embedder: Embedder, limit: Inpu
 
 
 def _vector_damage(generation: Generation, embedder: Embedder, sample: _Sample, fresh: NDArray[np.float32]) -> str:
-    """Return what became of vectors that are not those of their texts; most of them decide."""
+    """Return the fate of vectors that differ from their texts'; the majority decides."""
     stored, everyone = sample.stored, frozenset(generation.reader_classes)
     elsewhere = [generation.exact(vector, 1, everyone)[0].score >= SAME_TEXT for vector in fresh]
     if 2 * sum(elsewhere) >= len(stored):

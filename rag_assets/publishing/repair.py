@@ -81,9 +81,9 @@ class Repair:
 
 
 def repair(store: Store, tenant: str, generation_id: str, config: Config) -> Repair:
-    """Restore every damaged part of a generation that can be had again.
+    """Restore every damaged part of a generation that can be restored.
 
-    A generation whose manifest is damaged cannot be: nothing says any more what it was.
+    A generation with a damaged manifest cannot be: its contents are unknown.
     """
     folder = store.generation(tenant, generation_id)
     with store.lock(tenant):
@@ -102,7 +102,7 @@ def repair(store: Store, tenant: str, generation_id: str, config: Config) -> Rep
 
 
 def _mark(folder: Path, left: list[Damage]) -> None:
-    """Tell the next build what a quick look would not find."""
+    """Leave the next build a mark of damage that a quick check would miss."""
     if left and folder.is_dir():
         write_json(folder / MARK, {"damage": [vars(damage) for damage in left]})
     elif folder.is_dir():
@@ -142,7 +142,7 @@ class _Parts:
         return self._manifest.files.keys() - self._sound.keys()
 
     def ways(self) -> list[Callable[[], None]]:
-        """Return how parts are had again, in this order: what is made of chunks and vectors comes after them."""
+        """Return the ways to restore parts, in order: those made of chunks and vectors come last."""
         first = [self.copy, self.convert_chunks, self.recall_vectors]
         return [
             *first,
@@ -154,11 +154,11 @@ class _Parts:
         ]
 
     def accept(self) -> None:
-        """Take what was made again and is to the last bit what the manifest says."""
+        """Accept the restored files that are, to the last bit, those of the manifest."""
         self._take(self.working)
 
     def move(self) -> list[str]:
-        """Put what was made again in its place, one file after the other."""
+        """Move the restored files into place, one after the other."""
         made = sorted(name for name, path in self._sound.items() if path.is_relative_to(self.working))
         for name in made:
             move_file(self._sound[name], self._folder / name)

@@ -78,7 +78,7 @@ class ShardWriter(ShardCollections):
         self._build(name, content, None)
 
     def remove_unfinished(self) -> list[str]:
-        """Remove what killed builds left; returns the names."""
+        """Remove the remains of killed builds; return the names."""
         return self._remove(lambda name: name.startswith(_BUILDING))
 
     def remove_unnamed(self, named: frozenset[str]) -> list[str]:

@@ -72,7 +72,7 @@ def page_readers(chunks: pa.Table) -> pa.Table:
 
 
 def _entries(chunks: pa.Table) -> Iterator[tuple[str, _Entry]]:
-    """Yield a page id, and who may read which text of it."""
+    """Yield a page id, and the readers of each of its texts."""
     for batch in chunks.select(["page_id", "text_hash", "readers", "places"]).to_batches(max_chunksize=_CELLS_AT_ONCE):
         for page_id, text_hash, readers, places in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             yield page_id, (text_hash, readers)
@@ -199,8 +199,8 @@ class BuildWorkspace:
         facts: Mapping[str, Any],
         write_words: Callable[[Path, pa.Table], None] = write_keyword_index,
     ) -> None:
-        """Leave the arranged table, its vectors and what was made of them; `sizes`: of its parts, in order,
-        `write_words` makes the keyword index."""
+        """Write the arranged table, its vectors and derived files; `sizes`: of its parts, in order, `write_words` makes
+        the keyword index."""
         with self._part(_DENSE) as working:
             with ThreadPoolExecutor(1) as beside:  # Arrow and numpy leave the other core to the words
                 parts = beside.submit(_write_parts, working, table, vectors, sizes)
@@ -252,7 +252,7 @@ class BuildWorkspace:
             write_mapped(working / ORIGINALS_FILE, table, ORIGINALS)
 
     def originals(self) -> pa.Table:
-        """Return what `write_originals` left: no row where it left nothing."""
+        """Return the result of `write_originals`: no row if there was none."""
         path = self.originals_folder / ORIGINALS_FILE
         return map_table(path, ORIGINALS) if path.exists() else ORIGINALS.empty()
 
@@ -266,7 +266,7 @@ class BuildWorkspace:
             write_json(working / _MADE_OF, {"chunks": _ids_digest(chunk_ids)})
 
     def facts_of(self, chunk_ids: Sequence[str]) -> Facts | None:
-        """Return what `write_facts` left.
+        """Return the result of `write_facts`.
 
         Raises:
             StoreError: it belongs to other chunks.
@@ -292,7 +292,7 @@ class BuildWorkspace:
         return facts
 
     def lexical_content(self) -> str:
-        """Digest of what the lexical index was made of."""
+        """Return the digest of the lexical index's inputs."""
         try:
             return LexicalIndex.open(self.folder / _LEXICAL).content
         except LexicalError as error:
@@ -322,7 +322,7 @@ class BuildWorkspace:
 
 
 def _ids_digest(chunk_ids: Iterable[str]) -> str:
-    """Return a digest of chunk ids, whatever their order."""
+    """Return a digest of chunk ids, independent of their order."""
     return hashlib.sha256("\n".join(sorted(chunk_ids)).encode()).hexdigest()
 
 
@@ -366,7 +366,7 @@ def _copied(rows: pa.Table) -> pa.Table:
 
 
 def _link_files(source: Path, target: Path) -> None:
-    """Link the files below a folder into another one, but for what only a build reads; none if there is none."""
+    """Link the files below a folder into another one, except those for builds alone; none if there is none."""
     for file in sorted(path for path in source.rglob("*") if path.is_file() and path.name not in (_FACTS, _MADE_OF)):
         place = target / file.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)

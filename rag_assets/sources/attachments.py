@@ -82,11 +82,11 @@ def attachment_rows(
         settings: which files are read, and how large they may be.
         before: rows of the last sync that may be used again where the version is the same.
         textless: `AttachmentRows.textless` of that sync.
-        reader: what reads the files, within its limits; None: one of the default limits.
-        originals: folder where the files are kept that serving renders (PDF); None: none is kept.
+        reader: reads the files, within its limits; None: one with the default limits.
+        originals: folder for the files that serving renders (PDF); None: none is stored.
 
     Raises:
-        SourceError: PDFs are to be read, and what reads them is not installed.
+        SourceError: PDFs are to be read, and their reader is not installed.
     """
     with nullcontext(reader) if reader else LimitedReader(Documents()) as reading:
         return _rows_of(attachments, pages, before, textless, _FileReader(settings, reading, originals))
@@ -131,13 +131,13 @@ def _rows_of(
 
 
 def kept_row(row: Row, page: Row) -> Row:
-    """Return the row of what hangs on a page as it was, under the readers that the page has now."""
+    """Return the unchanged row of an attachment or comments, under the present readers of its page."""
     own = ("page_id", "version", "title", "url", "updated_at", "body", "body_format", "content_hash", "original")
     return {**beside(page), **{name: row[name] for name in own}}
 
 
 def page_kind(page_id: str, settings: SourceBase) -> str:
-    """Return what a row of PAGES is: page, comments, attachment, or document (a file that hangs on no page)."""
+    """Return the kind of a row of PAGES: page, comments, attachment, or document (a file without a page)."""
     if getattr(settings, "kind", "") in _OF_FILES:
         return "document"
     own = page_id.removeprefix(settings.id_prefix)
@@ -164,9 +164,9 @@ class _FileReader:
     originals: Path | None
 
     def kept_text(self, one: Attached, before: Row | None) -> _FileText | None:
-        """Return what was read in the last sync, where file and limits are the same and its original is still kept.
+        """Return the text of the last sync, if file and limits are the same and its original is still stored.
 
-        Its page may have got another title since.
+        Its page may have another title since.
         """
         if before is None or one.version is None or before["version"] != one.version:
             return None
@@ -235,7 +235,7 @@ def _row(row_id: str, one: Attached, page: Row, before: Row | None, files: _File
 
 
 def beside(page: Row) -> Row:
-    """Return what hangs on a page has from it: its readers above all."""
+    """Return the fields of a row that come from its page: its readers above all."""
     return {
         **page,
         "anchor_flavor": "html",  # no heading of the page is above it: links lead to the top, or to its own target

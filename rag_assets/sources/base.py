@@ -41,7 +41,7 @@ def hangs_on_a_page(page_id: str, id_prefix: str) -> bool:
 def doubtful_loss(
     settings: SourceBase, before: Rows, there: Collection[str], files: Mapping[str, str], is_confirmed: bool
 ) -> str | None:
-    """Return what is lost if the sync may have seen less than there is: a large share, or all that belongs together.
+    """Return the loss, if the sync may have seen less than there is: a large share, or all of a group.
 
     Args:
         settings: those of the source; a `max_deleted_share` of 1 accepts every deletion.
@@ -166,7 +166,7 @@ class Source(Protocol):
         ...
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
-        """Read the source, reusing what did not change.
+        """Read the source, reusing unchanged pages.
 
         Args:
             previous: the PAGES table of the last complete sync, None for the first.
@@ -205,8 +205,8 @@ def finish(
 ) -> SyncResult:
     """Return a complete sync as a result; the same pages give the same table.
 
-    `settings` decide what may be gone: None if people delete what is theirs, or other pages are read than before.
-    `unseen` are excluded ids that count as gone, with the reason; `files` and `is_confirmed` those of `doubtful_loss`.
+    `settings` limit deletions: None if people delete their own, or other pages are read than before. `unseen` are
+    excluded ids that count as gone, with the reason; `files` and `is_confirmed` those of `doubtful_loss`.
 
     Raises:
         SourceError: the sync may have seen less than there is, so nothing is deleted.

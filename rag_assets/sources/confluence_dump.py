@@ -89,7 +89,8 @@ def attached_to(name: str) -> tuple[str, str] | None:
 
 
 def _sorted(files: list[DumpFile], path: Path) -> DumpFiles:
-    """An empty dump is a mistake in the path or a copy under way, not a space whose pages were all deleted."""
+    """Return the sorted files; an empty dump is a mistake in the path or a copy under way, not a space whose pages were
+    all deleted."""
     files = sorted((file for file in files if not _is_hidden(file.name)), key=lambda file: file.name)
     attached = [file for file in files if attached_to(file.name)]
     envelopes = [file for file in files if file.name.lower().endswith(".json") and not attached_to(file.name)]
@@ -122,7 +123,7 @@ def _read_file(dump: Path, file: Path) -> bytes:
 
 
 def opened(path: Path, what: str) -> zipfile.ZipFile:
-    """Return a zip file; raises SourceError, which calls it `what`, where it is none."""
+    """Return a zip file; raises SourceError, which calls it `what`, if it is none."""
     try:
         return zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile, ValueError) as error:
@@ -198,7 +199,7 @@ class ConfluenceDumpSource:
         self._origin = Origin(key, settings.tenant, settings.flavor, settings.id_prefix)
 
     def fingerprint(self) -> str:
-        """Return a digest of names, contents and settings: times would miss what was written within one clock tick.
+        """Return a digest of names, contents and settings: times would miss writes within one clock tick.
 
         300 pages take about 20 ms, unpacked.
         """

@@ -107,9 +107,9 @@ def exclusion_of(
 
 
 def space_keys(entry: Mapping[str, Any]) -> frozenset[str]:
-    """Return the keys by which an entry names its space (Cloud: key and alias), case-folded; empty if it does not.
+    """Return the keys by which an entry names its space (Cloud: key and alias), case-folded; empty if it names none.
 
-    Keys of one site differ in more than case. What was not expanded is still named by its REST address.
+    Keys of one site differ in more than case. A space that was not expanded is still named by its REST address.
     """
     space, expandable = entry.get("space"), entry.get("_expandable")
     if isinstance(space, dict):

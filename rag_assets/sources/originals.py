@@ -31,14 +31,14 @@ class OriginalFacts(TypedDict):
 def keep_original(
     folder: Path, content: bytes, media_type: str, page_count: int | None = None, received_sha256: str | None = None
 ) -> OriginalFacts:
-    """Keep a file under its digest, and return what its row says of it; one that is there already is not written.
+    """Store a file under its digest, and return its facts for the row; an existing one is not written.
 
     Args:
         folder: `Store.source(key) / FOLDER`; made if it is not there.
         content: the whole file.
         media_type: as RFC 6838 has it, such as `application/pdf`.
         page_count: how many pages it has.
-        received_sha256: of the file that this one was made from.
+        received_sha256: of this one's source file.
     """
     sha256 = hashlib.sha256(content).hexdigest()
     facts = OriginalFacts(
@@ -60,7 +60,7 @@ def is_kept(folder: Path, original: OriginalFacts) -> bool:
 
 
 def remove_unnamed(folder: Path, named: Collection[str]) -> list[str]:
-    """Remove the files whose digest is not among `named`, and what a killed writer left; returns their names."""
+    """Remove the files whose digest is not among `named`, and the remains of a killed writer; return their names."""
     if not folder.is_dir():
         return []
     unnamed = sorted(path.name for path in folder.iterdir() if path.name not in named)

@@ -43,7 +43,7 @@ class Reach:
 
 
 def reach(key: str, settings: source_kinds.Source) -> Reach:
-    """Look at a source; what is wrong with it is what comes back."""
+    """Check a source; the result has its faults."""
     try:
         return _reach(settings, key)
     except SourceError as error:
@@ -181,7 +181,7 @@ def _no_space(
 
 
 def _pages(client: ConfluenceClient, settings: source_kinds.Confluence, key: str, met: list[str]) -> Reach:
-    """Return whether a page can be listed, and says who may read it."""
+    """Return whether a page can be listed, and has its restrictions."""
     params = {"spaceKey": settings.space, "type": "page", "limit": 1, "expand": DETAILS}
     try:
         results = client.get("rest/api/content", params).get("results")
@@ -199,7 +199,7 @@ def _pages(client: ConfluenceClient, settings: source_kinds.Confluence, key: str
 
 
 def _listed(tools: McpTools, name: str, settings: source_kinds.ConfluenceMcp) -> str | None:
-    """Return what is wrong with the server's list of the space, or None."""
+    """Return the fault of the server's list of the space, or None."""
     cql = f'type = page AND space = "{settings.space}"'
     try:
         answer = tools.call(name, space_key=settings.space, query=cql, cql=cql, limit=1)
@@ -221,7 +221,7 @@ def _names(archive: zipfile.ZipFile) -> list[str]:
 
 
 def _site(base_url: str) -> str:
-    """Return an address without what may sign in: user, password and query are left out."""
+    """Return an address without credentials: user, password and query are left out."""
     parts = urlsplit(base_url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path.rstrip('/')}"

@@ -32,10 +32,10 @@ def open_source(
 
     Args:
         key: the source's name in the configuration.
-        settings: what the configuration says of it.
-        folder: where the source may keep files of a sync under way (`Store.source(key)`).
-        reader: what reads attached files; None: within the default limits.
-        originals: where files are kept that serving renders (`sources.originals`); None: none is kept.
+        settings: its configuration.
+        folder: for the source's files of a sync under way (`Store.source(key)`).
+        reader: reads attached files; None: within the default limits.
+        originals: folder for the files that serving renders (`sources.originals`); None: none is stored.
         public_url: where people reach the server (`serving.public_url`), which shows documents.
         only: raw ids of the pages of a wiki to look at; none: all there are.
     """

@@ -48,7 +48,7 @@ class ContentCache:
         self._upgrades = upgrades or {}
 
     def run(self, work: Callable[[sqlite3.Connection], Result], otherwise: Result) -> Result:
-        """Return what `work` returns, whose changes are kept together; `otherwise` where the file is damaged.
+        """Return the result of `work`, whose changes are stored together; `otherwise` if the file is damaged.
 
         A damaged file is put aside, so that the next use begins a new one.
 
@@ -103,7 +103,7 @@ class ContentCache:
             raise _OtherVersionError(f"it has version {version}, this program uses {self._version}")
 
     def _scripts(self, version: int) -> list[str]:
-        """Return what brings a file of a version to this program's; nothing if there is no way."""
+        """Return the migrations from a file's version to this program's; empty if there is no way."""
         if version == 0:
             return [self._schema]
         steps = range(version, self._version)
@@ -263,7 +263,7 @@ class VectorCache:
     def __init__(
         self, folder: Path, model: str, seal: Seal | None = None, observer: EmbeddingObserver | None = None
     ) -> None:
-        """`seal`: vectors without it are as good as absent; None: whoever may write the file is trusted."""
+        """`seal`: vectors without it count as absent; None: writers of the file are trusted."""
         self.path = folder / FILE
         self._observer = observer
         self._seal = seal
@@ -325,7 +325,7 @@ class VectorCache:
         return np.stack([found[key] for key in keys]) if keys and all(key in found for key in keys) else None
 
     def known(self, keys: Collection[str]) -> set[str]:
-        """Return those of some keys whose vectors are there.
+        """Return those of some keys with stored vectors.
 
         Raises:
             ModelError: the file cannot be used.
@@ -401,8 +401,8 @@ def pages_by_key(keys: Sequence[str], pages: Sequence[str]) -> dict[str, str]:
 
 
 def longest_first(by_key: Mapping[str, str], known: Collection[str]) -> list[str]:
-    """Return the keys of texts that are not known, the longest first: batches are of like length, and what does not fit
-    into memory fails at once."""
+    """Return the keys of unknown texts, the longest first: batches are of like length, and a text too large for memory
+    fails at once."""
     return sorted((key for key in by_key if key not in known), key=lambda key: len(by_key[key]), reverse=True)
 
 

@@ -32,7 +32,7 @@ _FILE, _OF_VERSIONS = "contradictions.json", "contradictions-versions.json"
 
 
 def read_acknowledged(path: Path | None) -> Mapping[str, Acknowledgement]:
-    """Return what a YAML file acknowledges, by id; without a file nothing.
+    """Return the acknowledgements of a YAML file, by id; without a file none.
 
     Raises:
         ConfigError: it cannot be read; the message says why.
@@ -46,7 +46,7 @@ def read_acknowledged(path: Path | None) -> Mapping[str, Acknowledgement]:
 
 
 def acknowledged_of(config: Config, tenant: str) -> Mapping[str, Acknowledgement]:
-    """Return what a tenant's file in `evaluation.acknowledged` says; without one nothing.
+    """Return the acknowledgements in a tenant's file of `evaluation.acknowledged`; without one none.
 
     Raises:
         ConfigError: it cannot be read; the message says why.

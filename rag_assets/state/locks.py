@@ -25,7 +25,7 @@ from rag_serving.shared_home import HeldError, HomeFollower, shared_home, writte
 
 
 def refresh_sources(config: Config, sources: Iterable[str]) -> None:
-    """Fetch what other machines shared of sources and their tenants, so that only what is new is done again.
+    """Fetch other machines' work on sources and their tenants, so that only news are processed.
 
     Raises:
         ConfigError, ObjectHomeError: the store of a shared home cannot be used.
@@ -60,7 +60,7 @@ def _follower(config: str) -> HomeFollower:
 
 
 def to_decide(path: str, _is_generation: bool) -> bool:
-    """Small files say what was published, and what it was made from."""
+    """Return whether a file is needed for decisions: small files record publications and their inputs."""
     return "/" not in path and (path.endswith(".json") or path == "current")
 
 

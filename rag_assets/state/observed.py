@@ -73,7 +73,7 @@ def leave_out(store: Store, tenant: str, at_fault: Mapping[str, str]) -> bool:
 
 
 def left_out_inputs(store: Store, tenant: str) -> dict[str, str]:
-    """Return what is left out as a part of the inputs of a build."""
+    """Return the left-out documents as a part of the inputs of a build."""
     return {f"left out {page}": mark for page, (mark, _) in read_left_out(store, tenant).items()}
 
 
@@ -176,7 +176,7 @@ def shared_pages(store: Store, sources: Iterable[str]) -> dict[str, str]:
 
 
 def published_damage(config: Config, store: Store, tenant: str, depth: Depth) -> list[Damage]:
-    """Return what is damaged of the published generation, and of what says so; nothing if none is published."""
+    """Return the damage of the published generation, and of its record; nothing if none is published."""
     current = store.current(tenant)
     if current is None:
         return []
@@ -187,7 +187,7 @@ def published_damage(config: Config, store: Store, tenant: str, depth: Depth) ->
 
 
 def published_inputs(store: Store, tenant: str) -> str | None:
-    """Return what the last published generation was made from, or None if nothing usable is published.
+    """Return the inputs of the last published generation, or None if nothing usable is published.
 
     A tenant that was rolled back counts as published: a person chose the older generation, and only new inputs
     undo that.

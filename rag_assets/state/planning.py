@@ -76,10 +76,10 @@ class PublishRequests:
 
 
 def sources_to_ingest(sources: Iterable[SourceFacts], only: Collection[str] = (), full: bool = False) -> dict[str, str]:
-    """Return the sources whose tables are not what a sync would make now, each with the reason.
+    """Return the sources whose tables differ from a sync's result now, each with the reason.
 
     Args:
-        sources: what is known of every configured source.
+        sources: facts on every configured source.
         only: keys to look at; empty: all.
         full: ingest even what has not changed.
     """
@@ -120,13 +120,13 @@ def uploads_to_take(
     now: float,
     delayed: Collection[str] = (),
 ) -> tuple[list[str], dict[str, tuple[str, float]]]:
-    """Return the inboxes that the sensor starts a run for, and what to remember: each mark, and when it was first seen.
+    """Return the inboxes to start a run for, and the memory: each mark, and when it was first seen.
 
-    Where a process waits for uploads they are left to it, unless they have been there for LEFT_SECONDS.
+    If a process waits for uploads they are left to it, unless they have been there for LEFT_SECONDS.
 
     Args:
-        waiting: per inbox with anything new a mark, another one for other work.
-        seen: what was remembered at the last tick.
+        waiting: per inbox with news a mark, which differs for other work.
+        seen: the memory of the last tick.
         is_watched: whether there is such a process.
         now: seconds since the epoch.
         delayed: inboxes that this process cannot take soon, as it is busy with another tenant's.

@@ -84,7 +84,8 @@ def ingest_settings(config: Config, source: str) -> str:
 
 
 def table_digest(table: pa.Table) -> str:
-    """Return a digest of the table's content, column by column: names and values, whatever their layout in memory."""
+    """Return a digest of the table's content, column by column: names and values, independent of their memory
+    layout."""
     whole = hashlib.sha256()
     for name in table.column_names:
         whole.update(json.dumps([name, table[name].to_pylist()], default=str).encode())
@@ -92,7 +93,7 @@ def table_digest(table: pa.Table) -> str:
 
 
 def pages_digest(pages: pa.Table) -> str:
-    """Return a digest of what pages of other sources may take from these."""
+    """Return a digest of everything that pages of other sources may take from these."""
     return table_digest(pages.select(["page_id", "space", "title", "url", "readers", "content_hash"]))
 
 
@@ -146,13 +147,13 @@ def tenant_inputs(
 
 
 def _graphs(config: Config) -> tuple[object, ...]:
-    """Return what decides whether there are graphs; nothing for the defaults, which change no fingerprint."""
+    """Return the settings that decide on graphs; empty for the defaults, which change no fingerprint."""
     most, always = config.indexing.graph_chunks, config.indexing.dense_search == "chroma"
     return (most, always) if always or most != Indexing().graph_chunks else ()
 
 
 def _parts(config: Config) -> tuple[tuple[str, int], ...]:
-    """Return what decides which parts a generation is stored in; nothing for the default."""
+    """Return the settings that decide on a generation's parts; empty for the default."""
     most = config.indexing.max_part_chunks
     return (("parts", most),) if most != Indexing().max_part_chunks else ()
 
@@ -307,7 +308,7 @@ def write_checked(store: Store, tenant: str, state: PublishState) -> None:
 
 
 def read_candidate(store: Store, tenant: str) -> CandidateState:
-    """Return what the candidate is made from.
+    """Return the inputs of the candidate.
 
     Raises:
         StoreError: its chunks were not selected.

@@ -80,9 +80,9 @@ class LastSync:
 def write_sync(
     folder: Path, fingerprint: str | None, result: SyncResult, scans: ScannedDocuments | None = None
 ) -> None:
-    """Write the result of a sync into `Store.source`; its state is written last, so that it speaks for the tables.
+    """Write the result of a sync into `Store.source`; its state is written last, so that it covers the tables.
 
-    Then files that no page was read from any more are removed, and what OCR (`scans`) read of them.
+    Then files without a page are removed, with their OCR results (`scans`).
     """
     write_table(folder / "pages.parquet", result.pages, PAGES)
     if result.groups is not None:
@@ -113,7 +113,7 @@ def _named(pages: pa.Table, digest: str) -> frozenset[str]:
 
 
 def read_last_sync(folder: Path) -> LastSync | None:
-    """Return what the last sync of a source saw; None if there was none, or it cannot be read."""
+    """Return the result of the last sync of a source; None if there was none, or it is unreadable."""
     try:
         content = read_json(folder / SYNC_FILE)
         return LastSync(

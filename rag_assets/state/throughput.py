@@ -36,8 +36,8 @@ class RemainingTime(NamedTuple):
 def estimate(reports: Sequence[WorkDone]) -> RemainingTime | None:
     """Return the estimate from the recent reports, oldest first; None before enough is known.
 
-    What came before the first report counts for nothing: models are loaded and connections opened then. The moving
-    average runs over the last `WINDOW_S` seconds, or over the last `WINDOW_REPORTS` reports where those take longer.
+    The time before the first report is ignored: models are loaded and connections opened then. The moving average runs
+    over the last `WINDOW_S` seconds, or over the last `WINDOW_REPORTS` reports where those take longer.
     """
     if len(reports) < LEAST_REPORTS or reports[-1].at - reports[0].at < LEAST_S:
         return None

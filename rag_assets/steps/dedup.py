@@ -119,7 +119,7 @@ def literals_of(text: str) -> str:
 
 
 def _names(text: str) -> Iterator[str]:
-    """Yield what names a thing in a program, with its case: `log.dirs`, `MAX_HEAP`, `acksAll`."""
+    """Yield identifiers of programs, with their case: `log.dirs`, `MAX_HEAP`, `acksAll`."""
     for piece in _JOINED.findall(text):
         name = piece.strip(".-")
         if "." in name or "_" in name or _HUMP.search(name):
@@ -307,7 +307,7 @@ class Effect(NamedTuple):
 
 
 def effectiveness(chunks: pa.Table, dedup_map: pa.Table) -> list[Effect]:
-    """Return what was dropped in each space, by name."""
+    """Return the dropped chunks of each space, by name."""
     space_of = dict(zip(chunks["chunk_id"].to_pylist(), chunks["space"].to_pylist(), strict=True))
     totals = Counter(space_of.values())
     dropped: dict[str, Counter[str]] = defaultdict(Counter)

@@ -137,12 +137,12 @@ class Reuse:
 
 
 def content_stamp(row: Row) -> tuple[Any, ...]:
-    """Return what a page's sections depend on."""
+    """Return the inputs of a page's sections."""
     return (row["content_hash"],)
 
 
 def page_stamp(row: Row) -> tuple[Any, ...]:
-    """Return what a page's chunks depend on: its content, and all that a chunk repeats of its page."""
+    """Return the inputs of a page's chunks: its content, and all fields that a chunk repeats of its page."""
     return (
         row["content_hash"],
         row["version"],
@@ -167,7 +167,7 @@ def split_unchanged(pages: pa.Table, previous: pa.Table, stamp: Stamp) -> Reuse:
     Args:
         pages: rows of PAGES.
         previous: the table as it was; rows of one page have one stamp. An empty one makes everything again.
-        stamp: what a row depends on, read from a row of either table.
+        stamp: the inputs of a row, read from a row of either table.
     """
     before = _stamps(previous, stamp)
     now = _stamps(pages, stamp)
@@ -203,7 +203,7 @@ def rows_of(table: pa.Table, pages: pa.Table) -> pa.Table:
 
 
 def restamped(pages: pa.Table, sections: pa.Table) -> pa.Table:
-    """Return pages with the content hash of their sections, which also covers what they show of other pages."""
+    """Return pages with the content hash of their sections, which also covers included text of other pages."""
     hashes = dict(zip(sections["page_id"].to_pylist(), sections["content_hash"].to_pylist(), strict=True))
     own = zip(pages["page_id"].to_pylist(), pages["content_hash"].to_pylist(), strict=True)
     stamps = [hashes.get(page_id, content_hash) for page_id, content_hash in own]
@@ -211,7 +211,7 @@ def restamped(pages: pa.Table, sections: pa.Table) -> pa.Table:
 
 
 def merged(kept: pa.Table, made: pa.Table, *order: str) -> pa.Table:
-    """Kept and newly made rows in one order, whatever was kept: by page, then by place in the page."""
+    """Return kept and new rows in one order: by page, then by place in the page."""
     return sort_rows(pa.concat_tables([kept, made]), "page_id", *order)
 
 

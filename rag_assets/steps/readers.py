@@ -53,7 +53,7 @@ class ReaderOrigins:
 
     @classmethod
     def of(cls, payload: object) -> ReaderOrigins | None:
-        """Read what `payload` gave; None if that is not what is given."""
+        """Return the origins in a `payload`; None for anything else."""
         try:
             space, levels = payload["space"], payload["levels"]  # type: ignore[index]
             read = {str(one): (str(level), None if why is None else str(why)) for one, (level, why) in levels.items()}
@@ -76,7 +76,7 @@ class EffectiveReaders:
 
 
 def grants_of(envelope: Mapping[str, Any], id_prefix: str = "") -> Grants:
-    """Return what a REST v1 content envelope says of the page's readers; never raises."""
+    """Return a page's own restrictions in a REST v1 content envelope; never raises."""
     try:
         own, fault = restriction_readers(envelope.get("restrictions", {})), None
     except RestrictionError as error:
@@ -88,7 +88,7 @@ def restriction_readers(restrictions: object) -> str | None:
     """Return the reader class of a `restrictions` block; None if it is absent or was not expanded at all (`{}`).
 
     Raises:
-        GrantError: it is there, and is not what REST v1 documents.
+        GrantError: it differs from REST v1's documentation.
     """
     if restrictions == {}:
         return None
@@ -115,10 +115,10 @@ def effective_readers(pages: Mapping[str, Grants], space: str, *, unsaid: str, m
     """Space readers ∩ own restrictions ∩ those of every ancestor, for each page.
 
     Args:
-        pages: what each page of the source says, archived ones included: they still narrow their descendants.
+        pages: each page's own restrictions, archived ones included: they still narrow their descendants.
         space: reader class of the space.
-        unsaid: what a page without a restrictions block lets in at its level: `everyone` or `nobody`.
-        missing: what an ancestor that is not among `pages` lets in: `everyone` or `nobody`.
+        unsaid: the readers of a page without a restrictions block at its level: `everyone` or `nobody`.
+        missing: the readers of an ancestor that is not among `pages`: `everyone` or `nobody`.
     """
     readers: dict[str, str] = {}
     hidden: dict[str, str] = {}
@@ -152,7 +152,7 @@ def missing_ancestors(pages: Mapping[str, Grants]) -> tuple[str, ...]:
 
 
 def _level(grants: Grants | None, unsaid: str, missing: str) -> tuple[str, str]:
-    """Return what one page of a lineage lets in, and the reason to give if that is nobody."""
+    """Return the readers of one page of a lineage, and the reason if that is nobody."""
     if grants is None:
         return missing, "is not among the pages that could be read"
     if grants.own is None:
@@ -361,7 +361,7 @@ def clauses(readers: str) -> list[list[str]] | str:
 
 
 def in_words(readers: Sequence[Sequence[str]] | str) -> str:
-    """Return what `clauses` gave, for people: `(group:ops or user:ann) and group:hr`."""
+    """Return the result of `clauses` in words: `(group:ops or user:ann) and group:hr`."""
     if isinstance(readers, str):
         return readers
     return " and ".join(_either(clause, len(readers) > 1) for clause in readers)

@@ -329,7 +329,7 @@ def _lengths(corpora: Mapping[str, Any]) -> Iterator[Sequence[str]]:
 
 
 def _rows(sets: Mapping[str, Any], *, answers: bool) -> Iterator[Sequence[str]]:
-    """Yield a row for each set and rule: means of the first rule, of the others what differs from it."""
+    """Yield a row for each set and rule: means of the first rule, differences for the others."""
     names = OF_ANSWERS if answers else OF_SEARCH
     heads = [name.replace("_", " ") for name in names]
     yield ("questions", "sections", *(() if answers else ("passages", "median", "read")), *heads)

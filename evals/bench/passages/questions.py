@@ -133,7 +133,7 @@ def _masked(text: str, *names: str) -> str:
 
 
 def of_squad(path: Path, tokenizer: Tokenizer) -> Questions:
-    """SQuAD with each article as one page whose paragraphs are sections without headings."""
+    """Return SQuAD with each article as one page, and its paragraphs as sections without headings."""
     collection = read_gold_collection(path)
     position: Counter[str] = Counter()
     rows, section_of = [], {}

@@ -50,7 +50,7 @@ _NOT_TEXT = frozenset({"winmail.dat"})
 
 
 def email_text(content: bytes, composed: Composed, _pages_done: PagesDone | None = None) -> FileText:
-    """Return a message with what hangs on it.
+    """Return a message with its attachments.
 
     Raises:
         FileError: it has no head and no text.
@@ -104,7 +104,7 @@ class _MailReader:
             raise FileError(f"the e-mail has more than {MOST_PARTS:,} parts")
 
     def _text(self, part: Message, level: int, is_forwarded: bool) -> None:
-        """Write a text, that of a reply without what it quotes."""
+        """Write a text, without the quotes of a reply."""
         content, charset = _payload(part), part.get_content_charset()
         match part.get_content_subtype():
             case "html":
@@ -146,7 +146,7 @@ class _MailReader:
 
 
 def attach(composed: Composed, name: str, content: bytes, level: int) -> None:
-    """Append what hangs on a message, or why it is not read."""
+    """Append an attachment, or the reason why it is not read."""
     try:
         if name.lower() in _NOT_TEXT:
             raise FileError("it is of a form that only Outlook reads")
@@ -165,7 +165,7 @@ def head_table(values: dict[str, str]) -> str:
 
 
 def header(message: Message, name: str) -> str:
-    """Return the words of a header, in whatever it was written."""
+    """Return the words of a header, decoded."""
     value = message.get(name)
     if value is None:
         return ""
@@ -181,7 +181,7 @@ def header(message: Message, name: str) -> str:
 
 
 def unfolded(text: str, is_flowed: bool) -> str:
-    """Return a text whose lines are joined where `format=flowed` says that they are one (RFC 3676)."""
+    """Return a text with the lines of one `format=flowed` paragraph joined (RFC 3676)."""
     if not is_flowed:
         return text
     lines: list[str] = []
@@ -200,7 +200,7 @@ def unfolded(text: str, is_flowed: bool) -> str:
 def _sorted_parts(
     message: Message, reader: _MailReader
 ) -> tuple[list[Message], list[tuple[str, Message]], list[Message]]:
-    """Return the parts that are the message's text, what is attached by name, and messages inside it."""
+    """Return the parts of the message's text, attachments by name, and messages inside it."""
     texts: list[Message] = []
     attached: list[tuple[str, Message]] = []
     nested: list[Message] = []
@@ -279,12 +279,12 @@ def _without_nul(content: bytes) -> bytes:
 
 
 def _escaped(value: str) -> str:
-    """Return a value whose characters mean nothing in Markdown."""
+    """Return a value with Markdown's characters escaped."""
     return re.sub(r"([\\`*_\[\]<>#~])", r"\\\1", value)
 
 
 def is_forwarded(subject: str) -> bool:
-    """Return whether a message passes another one on, which is then what it says."""
+    """Return whether a message forwards another one, whose text is then its own."""
     return bool(_FORWARDED.match(subject))
 
 
@@ -307,7 +307,7 @@ def without_quoted_lines(text: str) -> tuple[str, int]:
 
 
 def _drop_attribution(kept: list[str]) -> None:
-    """Take the line that says who wrote what follows, which may be broken in two, from the end of a text."""
+    """Remove the attribution line, which may be broken in two, from the end of a text."""
     while kept and not kept[-1].strip():
         kept.pop()
     for lines in (1, 2):
@@ -317,7 +317,7 @@ def _drop_attribution(kept: list[str]) -> None:
 
 
 def without_quoted_elements(html: str) -> tuple[str, int]:
-    """Return HTML without what the program of its sender marks as quoted, and how many quotes were left out."""
+    """Return HTML without parts that the sender's program marks as quoted, and their number."""
     from lxml import etree
 
     if not _MAY_QUOTE.search(html):

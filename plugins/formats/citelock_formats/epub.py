@@ -83,7 +83,7 @@ def _take_chapter(members: ZipMembers, name: str, title: _Title | None, composed
 
 
 def _titled(content: Content, title: _Title) -> Content:
-    """Return a chapter whose first paragraph is its title as one whose first heading is: office programs write that."""
+    """Return a chapter with its title paragraph turned into a heading: office programs write that."""
     first = content.blocks[0]
     if first.kind != "paragraph" or clean(first.text).casefold() != title.words.casefold():
         return content
@@ -137,7 +137,7 @@ def _chapters(package: Element, items: Mapping[str, Element], folder: str) -> It
 
 
 def _titles(members: ZipMembers, items: Mapping[str, Element], folder: str) -> dict[str, _Title]:
-    """Return what the navigation calls each chapter: its first entry there."""
+    """Return the navigation's title of each chapter: its first entry there."""
     navs = [item for item in items.values() if "nav" in item.get("properties", "").split()]
     for item in (*navs, *(item for item in items.values() if item.get("media-type") == _NCX)):
         name = _address(folder, item.get("href", ""))

@@ -341,7 +341,7 @@ def _cells(document: OpenText, row: Element) -> Iterator[Cell]:
 
 
 def write_frame(document: OpenText, frame: Element) -> None:
-    """Write what a frame says; count what has no words."""
+    """Write the text of a frame; count frames without words."""
     writer = document.writer
     described = clean(" ".join(frame.findtext(f"{SVG}{name}") or "" for name in ("title", "desc")))
     objects = [*frame.iterchildren(f"{DRAW}object")]

@@ -122,7 +122,7 @@ class _File:
         return content
 
     def inside(self, path: tuple[str, ...], prefix: str = "") -> list[str]:
-        """Return the names of what lies in a storage, in the order of their numbers."""
+        """Return the names in a storage, in the order of their numbers."""
         return sorted(name for name in self._inside.get(path, []) if name.startswith(prefix))
 
     def message(self, path: tuple[str, ...], place: str, depth: int = 0) -> Message:
@@ -161,7 +161,7 @@ class _File:
         return found
 
     def _attached(self, path: tuple[str, ...], code_page: str, depth: int) -> Message:
-        """Return what is attached as a part of a message: a message, or a file, empty if it is only a link."""
+        """Return an attachment as a part of a message: a message, or a file, empty if it is only a link."""
         self._parts += 1
         if self._parts > MOST_PARTS:
             raise FileError(f"the e-mail has more than {MOST_PARTS:,} parts")
@@ -233,7 +233,7 @@ class _Properties:
 
 
 def encoding(code_page: int) -> str:
-    """Return Python's name of a code page of Windows; Windows-1252, what most are, where it is unknown."""
+    """Return Python's name of a Windows code page; Windows-1252, the most frequent one, if it is unknown."""
     if code_page in _PAGES:
         return _PAGES[code_page]
     name = f"iso8859-{code_page - _ISO.start + 1}" if code_page in _ISO else f"cp{code_page}"
@@ -290,7 +290,7 @@ def _sender(properties: _Properties) -> str:
 
 
 def _named(name: str, address: str) -> str:
-    """Return a person as mail names one; what is no address of mail (an entry of a directory) is left out."""
+    """Return a person in mail's format; an address of another kind (an entry of a directory) is left out."""
     if "@" not in address or address == name:
         return name or (address if "@" in address else "")
     return f"{name} <{address}>" if name else address

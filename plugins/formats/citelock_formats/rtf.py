@@ -157,7 +157,7 @@ class _RtfReader:
             self._write(CHARACTERS[word])
 
     def _destination(self, word: str) -> bool:
-        """Return whether a control word says what its group is, and take that."""
+        """Return whether a control word sets its group's destination, and set it."""
         state = self._state
         starred, state.starred = state.starred, False
         if word in COUNTED:

@@ -118,7 +118,7 @@ class RtfHead:
         self._style.name += text
 
     def level(self, style: int, outline: int | None) -> int:
-        """Return the level of a heading; 0 for what is none."""
+        """Return the level of a heading; 0 for anything else."""
         chain = self._chain(style)
         outlines = (outline, *(each.outline for each in chain))
         found = next((each for each in outlines if each is not None and 0 <= each <= 9), None)
@@ -177,7 +177,7 @@ class RtfTable:
         self._rows.append([*zip([*shapes, *more], texts, strict=False)])
 
     def rows(self) -> list[list[Cell]]:
-        """Return the cells with what they cover."""
+        """Return the cells with their spans."""
         edges = _edges([shape.edge for row in self._rows for shape, _ in row])
         rows: list[list[Cell]] = []
         above: dict[int, tuple[int, int]] = {}  # first column → row and place of the cell that may go on

@@ -89,7 +89,7 @@ class CountedBudget:
         return self._checked(set(self._spent), None, "questions")
 
     def spend(self, part: Part, tokens: int, cost: float) -> None:
-        """Count what models took. Never fails: what cannot be written now is written with the next count."""
+        """Count the usage of models. Never fails: unwritten counts are added to the next one."""
         now = self._clock()
         amounts: dict[Measure, float] = {"tokens": float(tokens), "cost": cost}
         keys = {(measure, span_of(measure, now).name, part): amount for measure, amount in amounts.items() if amount}
@@ -113,7 +113,7 @@ class CountedBudget:
                 self._known[key] = self._known.get(key, 1.0) - 1
 
     def close(self) -> None:
-        """Write what waits, and let go of the database."""
+        """Write queued items, and release the database."""
         if self._unwritten:
             try:
                 self._asked(lambda _: None)
@@ -139,7 +139,7 @@ class CountedBudget:
         return generate_latest(registry)
 
     def used(self) -> dict[Measure, float]:
-        """Return what was used of each limited measure in the present minute or day; empty if that is unknown."""
+        """Return the usage of each limited measure in the present minute or day; empty if unknown."""
         now = self._clock()
         spans = {measure: span_of(measure, now).name for measure in self.limits}
         try:
@@ -172,7 +172,7 @@ class CountedBudget:
     def _take(
         self, connection: Connection, spans: Mapping[Measure, Span], counted: Measure | None, part: Part, now: float
     ) -> dict[Measure, float]:
-        """Return what is used of each measure, with the one that is counted now; where a limit is reached, nothing is
+        """Return the usage of each measure, including the one counted now; if a limit is reached, nothing is
         counted."""
         from rag_serving.telemetry.usage import add, prune
 
@@ -205,7 +205,7 @@ class CountedBudget:
         return amounts
 
     def _spent_of(self, amounts: Mapping[Measure, float], counted: Measure | None) -> Measure | None:
-        """Return a measure whose hard limit is reached; the amount of the one that is counted has this count in it."""
+        """Return a measure whose hard limit is reached; the counted one's amount includes this count."""
         for measure, amount in amounts.items():
             hard = self.limits[measure].hard
             if hard is not None and (amount > hard if measure == counted else amount >= hard):
@@ -239,7 +239,7 @@ class CountedBudget:
         return used(connection, self.tenant, spans)
 
     def _asked(self, work: Callable[[Connection], Result]) -> Result:
-        """Return what some work in one transaction returns, which first writes what waits; that waits on where the
+        """Return the result of some work in one transaction, which first writes queued items; they stay queued if the
         transaction fails."""
         from rag_serving.telemetry.usage import add
 

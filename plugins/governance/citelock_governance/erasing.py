@@ -60,7 +60,7 @@ def remove_published(config: Config, tenant: str) -> None:
     """Remove all that the database of `index` has of a tenant; none of another one.
 
     Raises:
-        PublishedError: it cannot be removed; what is left is removed by the next try.
+        PublishedError: it cannot be removed; the next try removes the rest.
     """
     if config.index.kind != "disk":
         with _reported(tenant):
@@ -82,7 +82,7 @@ something was forgotten, which have to outlive it."""
 
 
 def tenant_tables() -> list[Table]:
-    """Return the tables whose rows are of a tenant, those of which others are parts last."""
+    """Return the tables with rows of a tenant, parents last."""
     tables = [table for metadata in METADATAS for table in metadata.sorted_tables if "tenant" in table.c]
     return [RESPONSES, QUERIES, *tables]
 
@@ -105,7 +105,7 @@ def delete_rows(connection: Connection, tenant: str) -> None:
 
 @contextmanager
 def opened_for_erasing(engine: Engine) -> Iterator[Connection]:
-    """Yield a connection in a transaction; in SQLite, what it deletes is overwritten in the file as well."""
+    """Yield a connection in a transaction; in SQLite, deleted data is overwritten in the file as well."""
     is_sqlite = engine.dialect.name == "sqlite"
     with engine.connect() as connection:
         if is_sqlite:
@@ -124,7 +124,7 @@ def _existing(connection: Connection) -> list[Table]:
 
 
 def _of(table: Table, tenant: str) -> ColumnElement[bool]:
-    """Return what the rows of a tenant fulfil."""
+    """Return the condition on the rows of a tenant."""
     sessions = select(SESSIONS.c.id).where(SESSIONS.c.tenant == tenant)
     if table is QUERIES:
         return QUERIES.c.session_id.in_(sessions)
@@ -169,7 +169,7 @@ class TenantErasure:
         self._begun = config.home / FOLDER / f"{tenant}.begun.json"
 
     def found(self) -> dict[str, Any]:
-        """Return what is kept of the tenant: rows by database and table, in Qdrant aliases, collections and points;
+        """Return the stored data of the tenant: rows by database and table, in Qdrant aliases, collections and points;
         files and bytes by folder.
 
         Raises:
@@ -194,7 +194,7 @@ class TenantErasure:
         """Remove all of it, and return the proof, which is also written into the home folder.
 
         Raises:
-            EraseError, PublishedError: a database or a file cannot be removed; what is left is removed by the next try.
+            EraseError, PublishedError: a database or a file cannot be removed; the next try removes the rest.
         """
         record = self._begin()
         remove_published(self._config, self._tenant)
@@ -227,7 +227,7 @@ class TenantErasure:
         return {**proof, "file": str(file)}
 
     def _begin(self) -> dict[str, Any]:
-        """Return the record of what there was, written before anything is removed; that of a try that was killed."""
+        """Return the record of the data, written before anything is removed, or that of a killed try."""
         if self._begun.exists():
             try:
                 return read_signed(self._store, self._begun)
@@ -244,7 +244,7 @@ class TenantErasure:
         return record
 
     def _erase_shared(self) -> dict[str, Any]:
-        """Erase the tenant's folders in the object store of a shared home. Return what the proof says of it."""
+        """Erase the tenant's folders in the object store of a shared home. Return its part of the proof."""
         home = shared_home(self._config)
         if home is None:
             return {}

@@ -108,7 +108,7 @@ def _documents(
 
 
 def _settings(tree: SourceTree, names: frozenset[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return what `docusaurus.config.js` exports, as far as it is written there, and the file's name."""
+    """Return the exports of `docusaurus.config.js`, as far as they are literal, and the file's name."""
     name = next((one for one in SETTINGS if one in names), None)
     if name is None:
         return {}, []
@@ -232,7 +232,7 @@ def _folders(tree: SourceTree, docs: DocsSet, excluded: dict[str, str]) -> Folde
 
 
 def _category(tree: SourceTree, name: str) -> Mapping[str, Any]:
-    """Return what a folder's `_category_` file says; one that cannot be read says nothing."""
+    """Return the values of a folder's `_category_` file; none if it is unreadable."""
     try:
         found = read_yaml(text_of(tree.read(name)))  # JSON is YAML
     except (YamlError, FileError):

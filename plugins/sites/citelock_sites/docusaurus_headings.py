@@ -33,8 +33,8 @@ def set_docusaurus_ids(main: Element) -> None:
 
 
 def _heading_text(heading: Element) -> str:
-    """Return the words of a heading as mdast has them: those said of pictures included, without marks of footnotes and
-    what reads as a directive (`:name`)."""
+    """Return the words of a heading as mdast has them: descriptions of pictures included, without marks of footnotes
+    and anything like a directive (`:name`)."""
     if heading.find(".//img") is not None or heading.find(".//sup") is not None:
         heading = deepcopy(heading)
         for image in heading.xpath(".//img"):

@@ -47,7 +47,7 @@ class _SidebarPlace:
     depth: int = 0
 
     def below(self, label: str | None, document: SidebarDocument | None) -> _SidebarPlace:
-        """Return the place inside a category; `document`: what the category itself shows."""
+        """Return the place inside a category; `document`: the category's own page."""
         parents = (*self.parents, document.name) if document is not None else self.parents
         return _SidebarPlace(parents, self.category or label, self.depth + 1)
 
@@ -150,7 +150,7 @@ def _generated(folder: str, place: _SidebarPlace, folders: Folders) -> Iterator[
 
 
 def _folder(path: str, place: _SidebarPlace, folders: Folders) -> Iterator[SidebarPosition]:
-    """Yield the documents of a folder that is a category; its index is what the category itself shows."""
+    """Yield the documents of a folder that is a category; its index is the category's own page."""
     settings = folders.settings.get(path, {})
     label = str(settings.get("label") or without_number(posixpath.basename(path))[0])
     indexes = (one for one in folders.documents if posixpath.dirname(one.path) == path and is_index(one.path))

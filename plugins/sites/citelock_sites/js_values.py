@@ -161,7 +161,7 @@ class _ValueReader:
         return found, at + 1
 
     def _skipped(self, at: int) -> int:
-        """Return the token that ends an expression: a comma, a semicolon or a bracket that closes what is around it."""
+        """Return the token that ends an expression: a comma, a semicolon or a closing bracket around it."""
         closing: list[str] = []
         while at < len(self._tokens):
             kind, text = self._tokens[at]
@@ -179,7 +179,7 @@ class _ValueReader:
 
 
 def _string(text: str) -> str | None:
-    """Return what a string literal says; None for a template with expressions in it."""
+    """Return the value of a string literal; None for a template with expressions in it."""
     if text[0] == "`" and "${" in text:
         return None
     return _ESCAPE.sub(_escaped, text[1:-1])

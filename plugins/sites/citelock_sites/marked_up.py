@@ -13,7 +13,7 @@ from rag_assets.steps.formats.macros import with_losses
 
 
 def rst_text(content: bytes, composed: Composed, _pages_done: PagesDone | None = None) -> FileText:
-    """Return a file of reStructuredText as HTML, without what it includes. Raises FileError if it cannot be read."""
+    """Return a file of reStructuredText as HTML, without its includes. Raises FileError if it cannot be read."""
     from citelock_sites.rst.page import rst_page
 
     text, cut = first_chars(decoded(content), composed.budget)

@@ -119,7 +119,7 @@ class Mdx:
         return "".join(out)
 
     def _expression(self, text: str, at: int, out: list[str]) -> int:
-        """Write what an expression says where that is known; the id of a heading stays."""
+        """Write the value of an expression if it is known; the id of a heading stays."""
         if text.startswith("{#", at):
             out.append("{")
             return at + 1
@@ -188,7 +188,7 @@ class Mdx:
         return written
 
     def _copied_code(self, text: str, at: int, out: list[str]) -> int:
-        """Copy code in a line, or the backticks of what is none."""
+        """Copy inline code, or backticks that are none."""
         ticks = _TICKS.match(text, at)
         assert ticks is not None
         paragraph = text.find("\n\n", at)
@@ -202,7 +202,7 @@ class Mdx:
         return ticks.end()
 
     def _written(self, name: str, attributes: dict[str, str], is_close: bool, is_empty: bool) -> str:
-        """Return what a tag is in Markdown or HTML."""
+        """Return the Markdown or HTML of a tag."""
         if name in _LINKS:
             href = attributes.get("to") or attributes.get("href") or ""
             return "</a>" if is_close else f'<a href="{html.escape(href)}">' if not is_empty else ""
@@ -225,13 +225,13 @@ class Mdx:
 def mdx_markdown(
     tree: SourceTree, name: str, text: str, known: Mapping[str, Any]
 ) -> tuple[str, list[str], Counter[str]]:
-    """Return a page of MDX as Markdown, the files that it includes, and what was lost; see `Mdx`."""
+    """Return a page of MDX as Markdown, the files that it includes, and its losses; see `Mdx`."""
     mdx = Mdx(name, partials_of(tree), known)
     return mdx.markdown(text), mdx.read, mdx.lost
 
 
 def partials_of(tree: SourceTree) -> Partial:
-    """Return what reads the files that the pages of a tree import; `@site` is its root."""
+    """Return a reader of the files that the pages of a tree import; `@site` is its root."""
 
     def read(name: str, path: str) -> tuple[str, str] | None:
         target = path.removeprefix("@site/") if path.startswith("@site/") else resolved(name, path)
@@ -322,7 +322,7 @@ def _directives(lines: Sequence[str]) -> list[str]:
 
 
 def _directive_title(rest: str) -> str:
-    """Return the title in what follows an admonition's kind: `[Title]`, `[Title]{.class}` or ` Title`."""
+    """Return the title after an admonition's kind: `[Title]`, `[Title]{.class}` or ` Title`."""
     words = rest.strip()
     if words.endswith("}"):
         words = words[: words.rfind("{")].strip() if "{" in words else words

@@ -164,7 +164,7 @@ class MkdocsSite:
 
 
 def _known(settings: MkdocsSettings, front: FrontMatter) -> dict[str, Any]:
-    """Return what the plugin `macros` knows on a page."""
+    """Return the values of the plugin `macros` on a page."""
     extra = settings.values.get("extra")
     page = {"meta": front.values, "title": front.text("title")}
     return {**(extra if isinstance(extra, dict) else {}), "config": settings.values, "page": page, **front.values}
@@ -222,7 +222,7 @@ def _snippet_folders(settings: MkdocsSettings) -> Sequence[str]:
 
 
 def _slugger(main: Element, settings: MkdocsSettings) -> MkdocsSlugger | PymdownSlugger:
-    """Return what makes the ids of a page, by the settings of the extension `toc`."""
+    """Return the maker of a page's ids, by the settings of the extension `toc`."""
     toc = settings.extension("toc")
     used = [name for element in main.iter() if (name := element.get("id"))]
     separator = toc.get("separator") if isinstance(toc.get("separator"), str) else "-"

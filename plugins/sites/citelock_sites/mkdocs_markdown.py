@@ -163,7 +163,7 @@ def _keys(match: re.Match[str]) -> str:
 
 
 def _with_id(line: str) -> str:
-    """Return a heading whose attributes are nothing but its id, as CommonMark's readers write it."""
+    """Return a heading with no attribute but its id, as CommonMark's readers write it."""
     end = line.rstrip().rstrip("#").rstrip()
     at = end.rfind("{")
     found = _ATTRIBUTES.fullmatch(end, at) if at > 0 else None

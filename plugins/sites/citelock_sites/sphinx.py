@@ -153,7 +153,7 @@ def _documents(tree: SourceTree, config: SphinxConfig) -> _Documents:
 
 
 def _facts(documents: _Documents) -> dict[str, dict[str, Any]]:
-    """Return what bodies need of all documents: titles, and where labels, terms and objects are first."""
+    """Return the facts of all documents that bodies need: titles, and where labels, terms and objects are first."""
     facts: dict[str, dict[str, Any]] = {"titles": {}, "labels": {}, "terms": {}, "objects": {}}
     for document, found in documents.index.items():
         facts["titles"][document] = found.title

@@ -56,7 +56,7 @@ class SphinxConfig:
 
     @cached_property
     def rst(self) -> RstSettings:
-        """Return what changes how pages read."""
+        """Return the settings that change how pages read."""
         values = {name: self.text(name) for name in ("version", "release", "project")}
         links = self.values.get("extlinks")
         domain = self.values.get("primary_domain", "py")
@@ -72,7 +72,7 @@ class SphinxConfig:
 
 
 def sphinx_config(source: str) -> SphinxConfig:
-    """Return what a `conf.py` says in literals, lists that it adds to, and names of earlier values."""
+    """Return a `conf.py`'s literals, lists that it adds to, and names of earlier values."""
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

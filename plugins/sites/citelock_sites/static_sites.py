@@ -72,7 +72,7 @@ class Rules:
     folders: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def front(self, path: str, own: FrontMatter) -> FrontMatter:
-        """Return the front matter of a page with what its folders say."""
+        """Return the front matter of a page with the values of its folders."""
         values: dict[str, Any] = {}
         for folder in sorted(self.folders):
             values |= self.folders[folder] if f"{path}/".startswith(folder) else {}
@@ -189,7 +189,7 @@ def _loaded(tree: SourceTree, name: str) -> Any:
 
 
 def _eleventy_rules(tree: SourceTree, rules: Rules) -> None:
-    """Read what is written in the program of settings, the folders of pages and data, and the data itself."""
+    """Read the literals in the program of settings, the folders of pages and data, and the data itself."""
     text = "".join(text_of(tree.read(name)) for name in rules.used)
     folders = []
     for pattern, default in ((_INPUT, "."), (_DATA_FOLDER, "_data")):

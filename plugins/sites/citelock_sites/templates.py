@@ -46,7 +46,7 @@ _BLOCK = re.compile(r"\s*(?:[-*+>|#<]|\d{1,9}[.)]|```|~~~)")
 
 
 def value_of(expression: str, known: Mapping[str, Any]) -> Any:
-    """Return what an expression comes to: a string, mapping or list of `known`, a literal; None if it is not known."""
+    """Return the value of an expression: a string, mapping or list of `known`, a literal; None if unknown."""
     expression = expression.strip()
     if _NUMBER.fullmatch(expression):
         return expression
@@ -249,9 +249,9 @@ def _arguments(text: str) -> tuple[list[str], dict[str, str]]:
 
 
 def is_gap(text: str, begin: int, end: int, body: str = "") -> bool:
-    """Return whether a sentence lacks something where a tag, or a block with this body, is left out.
+    """Return whether leaving out a tag, or a block with this body, makes a sentence incomplete.
 
-    A block of whole sentences or list items leaves none behind one, nor does what has its paragraph to itself.
+    A block of whole sentences or list items leaves no gap, nor does one that is a paragraph of its own.
     """
     lines = text[max(0, begin - _AROUND) : begin].split("\n"), text[end : end + _AROUND].split("\n")
     before, after = lines[0][-1].strip(), lines[1][0].strip()

@@ -28,13 +28,13 @@ from rag_serving.indexes.databases import RemoteError, open_database
 
 
 def examine(config: Config) -> Iterator[Finding]:
-    """Yield what `in_database` finds for each tenant: the entry point `index` of `citelock.checks`."""
+    """Yield the findings of `in_database` for each tenant: the entry point `index` of `citelock.checks`."""
     if config.index.kind != "disk":
         yield from (in_database(config, tenant) for tenant in config.tenants)
 
 
 def in_database(config: Config, tenant: str) -> Finding:
-    """Return whether questions of a tenant can be answered from the database, and what is not as it should be there."""
+    """Return whether questions of a tenant can be answered from the database, and its faults."""
     name, kind = f"index of {tenant}", config.index.kind
     try:
         store = open_store(config)

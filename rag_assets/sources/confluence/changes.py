@@ -258,7 +258,7 @@ def list_noted(
 
 
 def _remembered(scope: SpaceScope, before: Mapping[str, Row], memory: SyncState) -> SpaceListing:
-    """Return a listing of what the last sync left."""
+    """Return a listing of the last sync's pages."""
     listing = SpaceListing(scope, {page_id: _bare(page_id, row, scope) for page_id, row in before.items()})
     listing.grants.update(memory.grants)
     return listing

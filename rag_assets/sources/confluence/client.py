@@ -95,8 +95,8 @@ class ConfluenceClient:
         Args:
             path: below the site's address, such as `rest/api/content`.
             params: the query.
-            retries: tries after the first for what may fail for good (a page that breaks the server); throttling and
-                a site that is not there always get the configured number.
+            retries: tries after the first for requests that may fail for good (a page that breaks the server);
+                throttling and an unreachable site always get the configured number.
 
         Raises:
             Unreadable: the site refuses it (400, 403, 404, 410 and the like).
@@ -360,10 +360,10 @@ def listed_by_v2(client: ConfluenceClient, space: str, kind: str, status: str) -
 
 
 def read_by_v2(client: ConfluenceClient, page_id: str) -> dict[str, Any]:
-    """Return one page with body, labels and ancestors. Its restrictions are v1's and are added by who needs them.
+    """Return one page with body, labels and ancestors. Its restrictions are v1's, and added by callers that need them.
 
     Raises:
-        AccessRefused, ServerFault: it cannot be had.
+        AccessRefused, ServerFault: it is unavailable.
     """
     try:
         kind, entry = "page", client.get(f"api/v2/pages/{page_id}", {"body-format": "storage"})

@@ -349,7 +349,7 @@ class ConfluenceExtras:
         return
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
-        """Sync the pages, then what hangs on them; see `ConfluenceSpace.sync`."""
+        """Sync the pages, then their attachments and comments; see `ConfluenceSpace.sync`."""
         stored = PAGES.empty() if previous is None else previous
         before = without_names(stored)
         of_pages = [not hangs_on_a_page(one, self._settings.id_prefix) for one in before["page_id"].to_pylist()]
@@ -415,7 +415,7 @@ class ConfluenceExtras:
         hanging: Mapping[str, Row],
         rows: Mapping[str, Row],
     ) -> list[str]:
-        """New texts on pages whose readers became others before they were read; `grants` are the pages' by raw id."""
+        """Return new texts on pages whose readers changed before they were read; `grants` are the pages' by raw id."""
         prefix = self._settings.id_prefix
         anew = {
             one: row["ancestors"][-1].removeprefix(prefix)

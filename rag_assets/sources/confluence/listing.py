@@ -36,12 +36,12 @@ _LIMIT = 200
 
 
 def complete(client: ConfluenceClient, entry: Envelope) -> Envelope:
-    """Return the entry with all of its labels and restrictions; `CUT` in it says what could not be read to its end."""
+    """Return the entry with all of its labels and restrictions; `CUT` in it lists incomplete ones."""
     return _with_all_restrictions(client, _with_all_labels(client, entry))
 
 
 def ancestor_grants(client: ConfluenceClient, page_id: str) -> Grants | None:
-    """Return what an ancestor that was not listed (archived, a folder, a draft) says; None if it cannot be read."""
+    """Return the restrictions of an ancestor that was not listed (archived, a folder, a draft); None if unreadable."""
     try:
         return Grants((), restriction_readers({"read": all_restrictions(client, page_id)}))
     except RestrictionError as error:
@@ -95,7 +95,8 @@ def _with_all_labels(client: ConfluenceClient, entry: Envelope) -> Envelope:
 
 
 def _with_all_restrictions(client: ConfluenceClient, entry: Envelope) -> Envelope:
-    """Return where the rest cannot be had, what came stays: fewer may read the page than should, never more."""
+    """Return an entry with all its restrictions; if the rest is unavailable, the partial list stays: too few readers,
+    never too many."""
     restrictions = entry.get("restrictions")
     read = restrictions.get("read") if isinstance(restrictions, dict) else None
     lists = read.get("restrictions") if isinstance(read, dict) else None
@@ -137,7 +138,7 @@ class SpaceScope:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """As words, to be compared with what was wanted before."""
+        """Return it as words, for comparison with the earlier scope."""
         return (*self.types, *self.statuses)
 
     @property
@@ -204,7 +205,7 @@ def list_space(client: ConfluenceClient, scope: SpaceScope, batch_size: int) -> 
     """Enumerate a space to its end.
 
     Raises:
-        SourceError: the enumeration did not end well, so nothing follows from what it does not list.
+        SourceError: the enumeration failed, so missing pages prove nothing.
     """
     listing = SpaceListing(scope)
     for entry in detailed(client, list(_entries(client, scope, DETAILS)), batch_size):
@@ -278,7 +279,7 @@ def detailed(client: ConfluenceClient, entries: list[Envelope], batch_size: int)
 
 
 def has_details(entry: Mapping[str, Any]) -> bool:
-    """Return whether an entry came with what a row needs besides the body."""
+    """Return whether an entry came with everything a row needs besides the body."""
     return "ancestors" in entry and "restrictions" in entry
 
 

@@ -204,7 +204,7 @@ def _read_again(client: ConfluenceClient, listing: SpaceListing, ids: set[str]) 
 def _read(
     client: ConfluenceClient, grants: Mapping[str, Grants], pages: Collection[str], ids: set[str]
 ) -> dict[str, Grants]:
-    """Return the grants of pages and of others above them as they are now; what cannot be read again is left out."""
+    """Return the present grants of pages and of others above them; unreadable ones are left out."""
     fresh: dict[str, Grants] = {}
     for some in batches(sorted(one for one in ids if one in pages), LIST_LIMIT):
         envelopes = client.by_ids(some, DETAILS).found
@@ -327,7 +327,7 @@ class ConfluenceSpace:
         return {page_id.removeprefix(self._settings.id_prefix): row for page_id, row in known.items()}
 
     def _recall(self, before: Mapping[str, Row], state: Mapping[str, Any]) -> SyncState | None:
-        """Return what the last sync remembered, where the listing it rests on still serves."""
+        """Return the memory of the last sync, if its listing is still valid."""
         overlap = timedelta(hours=self._settings.overlap_hours)
         every_s = self._settings.listing_every_s if self._scope.statuses == ("current",) else 0.0
         every_s = math.inf if self._only else every_s
@@ -341,8 +341,8 @@ class ConfluenceSpace:
         state: Mapping[str, Any],
         memory: SyncState | None,
     ) -> dict[str, Any]:
-        """Return what the next sync may go by; `state` is that of the complete listing this sync rests on, if it made
-        none."""
+        """Return the memory for the next sync; `state` is that of the complete listing this sync is based on, if it
+        made none."""
         began = client.server_time or datetime.now(UTC)
         now = SyncState(began, sync.listing.grants, set(sync.failures), memory.offset if memory else None)
         return dump_sync_state(now, state.get("listed_at", self._began), self._ancestors(rows), self._scope.parts)
@@ -477,7 +477,8 @@ def open_client(settings: Settings) -> ConfluenceClient:
 
 
 def cut_short(client: ConfluenceClient) -> list[str]:
-    """Notes on collections whose end is in doubt: nothing is deleted for that, but something new may be missing."""
+    """Return notes on collections whose end is in doubt: nothing is deleted for that, but something new may be
+    missing."""
     return [
         f"{path} ended with an empty page though the site says that more remain; what is new may be missing"
         for path in sorted(client.cut_short)

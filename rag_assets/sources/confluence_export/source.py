@@ -211,7 +211,7 @@ def _size(archive: zipfile.ZipFile, path: str) -> int | None:
 
 
 def _bytes_of(archive: zipfile.ZipFile, path: str, limit: int) -> bytes:
-    """Return a file's bytes, one more than the limit at most: what the zip says of sizes need not be true."""
+    """Return a file's bytes, one more than the limit at most: the zip's sizes need not be true."""
     try:
         if is_link(archive.getinfo(path)):
             raise EnvelopeError(f"{path} is a link")
@@ -249,7 +249,7 @@ class ConfluenceExportSource:
         self._originals = originals
 
     def fingerprint(self) -> str:
-        """Return a digest of what the zip's directory says of each file (size and checksum), and of the settings."""
+        """Return a digest of the zip's directory (size and checksum of each file), and of the settings."""
         with self._archive() as archive:
             files = sorted((one.filename, one.file_size, one.CRC) for one in archive.infolist())
         return digest(settings_digest(self.key, self._settings), *map(repr, files))

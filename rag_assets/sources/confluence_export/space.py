@@ -239,7 +239,7 @@ class ExportedSpace:
         }
 
     def _editor(self, content: Entity) -> Envelope:
-        """Return who made the version: a reference since Confluence 5.3, before that a name."""
+        """Return the author of the version: a reference since Confluence 5.3, before that a name."""
         known = self._users.get(content.ref("lastModifier") or content.ref("creator"))
         return {"username": known.text("name") if known else content.text("lastModifierName", "creatorName")}
 
@@ -252,7 +252,7 @@ class ExportedSpace:
             return written or None
 
     def grants(self, content: Entity) -> Grants:
-        """Return what the export says of a page's readers; a restriction that cannot be resolved lets nobody in."""
+        """Return a page's restrictions in the export; one that cannot be resolved lets nobody in."""
         own, fault = EVERYONE, None
         for set_id in sorted(self._sets_of.get(content.id, ())):
             level, why = self._set_readers(set_id)
@@ -268,7 +268,8 @@ class ExportedSpace:
         return permission.ref("space") in spaces
 
     def _permission(self, one: Entity) -> Envelope:
-        """Anonymous access only if it is said: a permission that names nobody may be one whose user is gone."""
+        """Return a permission; anonymous access only if explicit: a permission that names nobody may be one whose user
+        is gone."""
         return {
             "operation": {"operation": "read", "targetType": "space"},
             "anonymousAccess": one.text("allUsersSubject") == "anonymous-users",
@@ -339,7 +340,7 @@ def number_of(content: Entity) -> int | None:
 
 
 def page_bodies(objects: Iterable[Entity], wanted: ExportedSpace) -> Iterator[tuple[str, str | None]]:
-    """(id, body in storage format) of the export's contents and comments; None for what is not storage format."""
+    """Yield (id, body in storage format) of the export's contents and comments; None for any other format."""
     owners = {body: one.id for one in wanted.contents.values() for body in one.lists.get("bodyContents", ())}
     comments = {one.id for one in wanted.comments}
     for one in objects:

@@ -134,7 +134,7 @@ class ConfluenceMcpSource:
         return {page.id: page for page in listed_of(answer)}
 
     def _search(self, tools: McpTools) -> Iterator[ListedPage]:
-        """Yield pages by CQL; what has come is excluded from the next search, because not every server can page."""
+        """Yield pages by CQL; received ones are excluded from the next search, because not every server can page."""
         seen_ids: set[str] = set()
         while True:
             cql = f'type = page AND space = "{self._settings.space}"'

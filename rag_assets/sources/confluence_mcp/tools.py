@@ -59,7 +59,7 @@ def results_of(answer: Any) -> list[Mapping[str, Any]] | None:
 
 
 def listed_of(answer: Any) -> Iterator[ListedPage]:
-    """Yield the pages of a search or of a page tree; what is no page is left out."""
+    """Yield the pages of a search or of a page tree; other entries are left out."""
     for entry in results_of(answer) or ():
         page = entry["content"] if isinstance(entry.get("content"), dict) and "id" in entry["content"] else entry
         if page.get("id") and page.get("type", "page") == "page":
@@ -99,10 +99,10 @@ def check_space(space: str, *answers: Mapping[str, Any]) -> None:
 
 
 def page_of(answer: Any, listed: ListedPage, space: str, base_url: str | None) -> tuple[Envelope, BodyFormat]:
-    """Return the envelope of a page and the format of its body; what the answer leaves out is taken from the list.
+    """Return the envelope of a page and the format of its body; fields missing from the answer are taken from the list.
 
     Raises:
-        NotOfSpaceError: the page is of another space, or nothing says of which.
+        NotOfSpaceError: the page is of another space, or of an unknown one.
         EnvelopeError: the answer is no page, or is another one.
     """
     page = answer
@@ -282,7 +282,7 @@ def _close(connection: Any) -> None:
 
 
 def _server(settings: Settings) -> Any:
-    """Return what `mcp.Client` connects to."""
+    """Return the target of `mcp.Client`."""
     if settings.command:
         from mcp import StdioServerParameters
 
@@ -340,7 +340,7 @@ def _where(settings: Settings) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the first cause in one line; what runs in task groups fails in groups."""
+    """Return the first cause in one line; errors in task groups come in groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return " ".join((str(error) or type(error).__name__).split())[:300]

@@ -49,7 +49,7 @@ class Known:
 
     @classmethod
     def load(cls, value: Any) -> Known | None:
-        """Return what `dump` wrote; None for anything else."""
+        """Return the object written by `dump`; None for anything else."""
         match value:
             case [str(page_id), str(sha256), int(version), [*stamp], None | [str(), str()] as left_out]:
                 return cls(page_id, sha256, version, stamp, left_out)
@@ -224,7 +224,7 @@ class DocumentPages:
             self._leave_out(document, facts, left_out)
 
     def keep(self, name: str, known: Known, row_id: str, why: str) -> None:
-        """Keep what was read of a file that cannot be reached now, and record why it cannot."""
+        """Keep the text of a file that is unreachable now, and record the reason."""
         self.now[name] = known
         if (row := self.before.get(row_id)) is not None:
             self.rows[row_id] = row
@@ -237,7 +237,7 @@ class DocumentPages:
     def _read(self, document: DocumentFile, facts: DocumentFacts) -> list[str] | None:
         """Read a file into its row; a content that another file had is not read again.
 
-        Return what it is (`failed`, `excluded`) and why where it gives none.
+        Return its outcome (`failed`, `excluded`) and the reason if it gives none.
         """
         content = (document.sha256 or "", extension_of(document.base_name))
         if (twin := self.read.get(content)) and (row := self.maker.kept(twin, facts)):

@@ -72,7 +72,7 @@ class MembersTree:
         self.names: Sequence[str] = sorted(self._where)
 
     def stamp(self, name: str) -> str:
-        """Return what differs when a file was changed; of a member its size and checksum."""
+        """Return a value that changes with a file; for a member its size and checksum."""
         return self._stamps[name]
 
     def written_at(self, name: str) -> datetime:
@@ -140,7 +140,7 @@ class DocumentFolder(FileSource[Files]):
     """The files of a folder and of those below it, of a zip, or of a prefix of an object store."""
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
-        """Read the files whose content is new; the others keep their text."""
+        """Read the files with new content; the others keep their text."""
         began, known, reading = time.time(), known_files(state), self._reading
         before = rows_by_id(previous)
         with self._tree() as whole, nullcontext(reading.reader) if reading.reader else reading.limited() as reader:

@@ -68,7 +68,7 @@ class StateWriter:
         self.flush()
 
     def flush(self) -> None:
-        """Write what changed."""
+        """Write the changes."""
         now = self._dumped()
         if now != self._written:
             self._files.write_states(now)

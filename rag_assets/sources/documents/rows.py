@@ -105,9 +105,9 @@ class RowMaker:
         return self._row(facts, text.body, text.body_format, title_of(facts.name, kind), original)
 
     def kept(self, row: Row, facts: DocumentFacts) -> Row | None:
-        """Return the row of a document whose bytes are as they were: what is said about it may have changed.
+        """Return the row of a document with unchanged bytes: its facts may have changed.
 
-        None if it has to be read again: it was cut by a limit that is another one now, or its file is not kept.
+        None if it has to be read again: it was cut by a limit that has changed, or its file is not stored.
         """
         original = row["original"]
         if self.reader.is_outdated(row["body"], row["body_format"]):

@@ -61,7 +61,7 @@ class BuiltSite:
     """The rules of HTML files."""
 
     def plan(self, tree: SourceTree) -> SitePlan:
-        """See `Site`: files in the order of their names, an index before what lies beside it."""
+        """See `Site`: files in the order of their names, an index before its neighbours."""
         titles = dict(_documents(tree)) if has_file(tree, INVENTORY) else {}
         pages, excluded = [], {}
         for name in sorted((one for one in tree.names if one.endswith(ENDINGS)), key=_order):
@@ -118,7 +118,7 @@ def _main_part(root: Any) -> Any:
 
 
 def _clean(main: Any) -> None:
-    """Take away what is no text, and write code and admonitions as all sites have them."""
+    """Remove non-text, and write code and admonitions in the common form."""
     from lxml import etree
 
     etree.strip_elements(main, "script", "style", "nav", "noscript", "template", "button", with_tail=False)

@@ -64,7 +64,7 @@ def found_site(names: Sequence[str], wanted: str, key: str) -> tuple[str, str, S
     Args:
         names: of all files.
         wanted: `site` of the settings; `auto` looks for the signs of each, the ones nearest to the root count.
-        key: the source, for what is said of errors.
+        key: the source, for error messages.
 
     Raises:
         SourceError: no such generator is known, its plug-in is not installed, or the files are AsciiDoc.

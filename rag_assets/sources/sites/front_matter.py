@@ -115,7 +115,7 @@ def _add(above: _Node, node: _Node) -> None:
 
 
 def _python(event: Any) -> str:
-    """Return what a tag like `!!python/name:a.b` names."""
+    """Return the name in a tag like `!!python/name:a.b`."""
     _, mark, name = (event.tag or "").partition("python/")
     return str(name) if mark else ""
 

@@ -28,8 +28,8 @@ _ENDINGS = ("", ".md", ".mdx", "/README.md", "/index.md", "/index.mdx", "/README
 
 
 def link_address(plan: SitePlan, page: SitePage, href: str) -> str:
-    """Return what a link on a page leads to: an address below `base_url` where it is a page or a file of the site, else
-    what was written."""
+    """Return the target of a link on a page: an address below `base_url` if it is a page or a file of the site, else
+    the original."""
     href = href.strip()
     if _SCHEME.match(href):
         return href
@@ -57,7 +57,7 @@ def _target(plan: SitePlan, page: SitePage, path: str) -> SitePage | None:
 
 
 def _file_address(plan: SitePlan, page: SitePage, href: str) -> str:
-    """Return the address of what is no page: a picture, a download, an address of the server."""
+    """Return the address of a target that is no page: a picture, a download, an address of the server."""
     if not plan.base_url:
         return href
     if href.startswith("/"):
@@ -104,7 +104,7 @@ def opening(line: str) -> tuple[str, str | None, str]:
 
 
 def outside(lines: Sequence[str]) -> Iterator[tuple[int, int, bool]]:
-    """Yield (begin, end, is code) of the runs of lines: fences with both of their ends, and what is between."""
+    """Yield (begin, end, is code) of the runs of lines: fences with both of their ends, and the text between."""
     begin, index = 0, 0
     while index < len(lines):
         if fence_run(lines[index].lstrip(" ")):
@@ -132,7 +132,7 @@ class Slugger(Protocol):
         ...
 
     def written(self, name: str) -> str:
-        """Take note of an id that the author wrote, and return what the generator makes of it."""
+        """Note an id that the author wrote, and return the generator's form of it."""
         ...
 
 
@@ -214,7 +214,7 @@ def markdown_body(
     """Return the body of a page whose headings have their ids.
 
     Args:
-        main: what the page shows; its links and footnotes are written anew.
+        main: the page's content; its links and footnotes are rewritten.
         plan: of the site, where links lead.
         page: the page.
         front: its front matter.
@@ -222,7 +222,7 @@ def markdown_body(
         lang: of the site, where the page says none.
         labels: further ones.
         read: names of the files that it includes.
-        lost: what could not be carried over.
+        lost: losses.
     """
     set_links(main, lambda href: link_address(plan, page, href))
     title_quotes(main, ALERTS)
@@ -313,7 +313,7 @@ def set_ids(main: Element, slugger: Slugger, text: Callable[[Element], str] | No
 
 
 def set_links(main: Element, address: Callable[[str], str]) -> None:
-    """Let the links of a page lead where `address` says; one whose address is not known leads nowhere."""
+    """Set the links of a page by `address`; one without a known address gets no target."""
     for link in main.iter("a"):
         if OMISSION in unquote(href := link.get("href") or ""):
             del link.attrib["href"]

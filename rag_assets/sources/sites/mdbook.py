@@ -138,7 +138,7 @@ def with_hidden_lines(text: str, part: str) -> str:
 
 
 def shown_code(code: str, info: str, prefixes: Mapping[str, str]) -> str:
-    """Return the lines of a code block that readers see before they ask for the hidden ones.
+    """Return the visible lines of a code block, without the hidden ones.
 
     `info`: the words behind its fence; `prefixes`: what begins a hidden line, by language (`hidelines` in book.toml).
     """
@@ -424,8 +424,8 @@ class MdBookSite:
 
 
 def read_book(tree: SourceTree) -> Book:
-    """Return what `book.toml` says; the defaults where there is none: mdBook's own, but for a tree that begins with
-    the chapters.
+    """Return the settings in `book.toml`, or the defaults: mdBook's own, except for a tree that begins with the
+    chapters.
 
     Raises:
         FileError: it is not valid.
@@ -506,8 +506,8 @@ def _features(book: Book) -> list[str]:
 
 
 def _open_notes(main: Element) -> None:
-    """Make notes of the Rust book, which are quotes that begin with `Note:` or a heading, what its program makes of
-    them: text of the page with headings of its own."""
+    """Render notes of the Rust book, which are quotes that begin with `Note:` or a heading, as its program does: text
+    of the page with headings of its own."""
     for note in list(main.iter("blockquote")):
         first = next(iter(note), None)
         if first is not None and (first.tag in HEADINGS or words_of(first).startswith("Note:")):
@@ -515,7 +515,7 @@ def _open_notes(main: Element) -> None:
 
 
 def _show_code(main: Element, hidden: Mapping[str, str]) -> None:
-    """Leave out hidden lines of code, and what a fence says beside the language."""
+    """Leave out hidden lines of code, and a fence's words beside the language."""
     for code in main.iter("code"):
         above, info = code.getparent(), (code.get("class") or "").removeprefix("language-")
         if above is not None and above.tag == "pre" and not len(code):

@@ -92,12 +92,12 @@ class SitePageReader:
 
 
 def plan_to_json(plan: SitePlan) -> dict[str, Any]:
-    """Return a plan as JSON has it, without what only the source needs."""
+    """Return a plan as JSON, without fields for the source alone."""
     return {**asdict(plan), "excluded": {}, "settings": []}
 
 
 def plan_of_json(told: Mapping[str, Any]) -> SitePlan:
-    """Return what `plan_to_json` was given."""
+    """Return the plan of `plan_to_json`."""
     pages = [SitePage(**{**page, "parents": tuple(page["parents"])}) for page in told["pages"]]
     documents = [SitePage(**{**page, "parents": tuple(page["parents"])}) for page in told["documents"]]
     return SitePlan(**{**told, "pages": pages, "documents": documents, "roots": tuple(told["roots"])})

@@ -54,7 +54,7 @@ def planned(site: Site, tree: SourceTree, key: str, settings: SiteSource) -> Sit
     """Return the pages and documents of a site, and a reason for each other file that has text.
 
     Raises:
-        SourceError: the files that say what its pages are cannot be read.
+        SourceError: the files with its plan cannot be read.
     """
     try:
         plan = site.plan(tree)
@@ -116,7 +116,7 @@ def addressed(plan: SitePlan, settings: SiteSource, reading: DocumentReading, pa
 
 
 def plan_digest(tree: SourceTree, plan: SitePlan) -> str:
-    """Return a digest of what all pages of a plan depend on: their names and addresses, files with settings."""
+    """Return a digest of the common inputs of a plan's pages: their names and addresses, files with settings."""
     parts = [plan.generator, plan.base_url]
     parts += [f"{name}:{tree.stamp(name)}" for name in plan.settings if has_file(tree, name)]
     for page in plan.pages:
@@ -149,7 +149,7 @@ def _canonical(page: SitePage, own: str, base: str) -> str:
 
 
 def _same(url: str) -> str:
-    """Return what two addresses of one page have in common."""
+    """Return the common form of a page's addresses."""
     return url.partition("://")[2].removesuffix("index.html").rstrip("/")
 
 
@@ -303,7 +303,7 @@ class PageInputs:
 
     @classmethod
     def load(cls, value: Any) -> PageInputs | None:
-        """Return what `dump` wrote; None for anything else."""
+        """Return the object written by `dump`; None for anything else."""
         match value:
             case [str(made_of), [*reads], bool(reads_site)]:
                 return cls(made_of, tuple(map(str, reads)), reads_site)
@@ -365,7 +365,7 @@ class PageSync:
         self._remember(page, row_id, left_out, inputs or PageInputs("", (), False))
 
     def body(self, page: SitePage) -> SiteBody | list[str]:
-        """Return a page's body, else what it is (`excluded`, `failed`) and why."""
+        """Return a page's body, else its outcome (`excluded`, `failed`) and the reason."""
         try:
             return self.pages.body(self.site, self.tree, self.plan, page)
         except ExcludedPageError as error:
@@ -380,7 +380,7 @@ class PageSync:
             return ["failed", " ".join(f"unexpected {type(error).__name__}: {error}"[:300].split())]
 
     def _inputs(self, page: SitePage, last: PageInputs) -> PageInputs:
-        """Return what a page's text is made of now, if it includes what it did; files that are gone count, too."""
+        """Return the present inputs of a page's text, if its includes are the same; deleted files count, too."""
         included = [f"{name}:{self.tree.stamp(name) if has_file(self.tree, name) else ''}" for name in last.reads]
         site = self.facts_digest if last.reads_site else ""
         address = self.plan.address(page)
@@ -388,7 +388,7 @@ class PageSync:
         return PageInputs(made_of, last.reads, last.reads_site)
 
     def _remember(self, page: SitePage, row_id: str, left_out: list[str] | None, inputs: PageInputs) -> None:
-        """Note what the next sync needs to know of a page; of one that cannot be opened nothing is known."""
+        """Record the next sync's facts on a page; one that cannot be opened has none."""
         sha, page_id = self.shas.get(page.name), self.page_ids.get(page.name)
         if sha is None or page_id is None:
             return

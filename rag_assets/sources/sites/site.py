@@ -26,7 +26,7 @@ class SourceTree(Protocol):
         ...
 
     def stamp(self, name: str) -> str:
-        """Return what differs when a file was changed; the file is not opened."""
+        """Return a value that changes with a file; the file is not opened."""
         ...
 
     def read(self, name: str) -> bytes:
@@ -46,7 +46,7 @@ def has_file(tree: SourceTree, name: str) -> bool:
 
 
 def quoted(path: str) -> str:
-    """Return a path as addresses have it; bytes of a name that are no UTF-8 stay what they are."""
+    """Return a path as in addresses; bytes of a name that are no UTF-8 stay unchanged."""
     return quote(path, errors="surrogateescape")
 
 
@@ -105,7 +105,7 @@ class SitePlan:
         return {unquote(page.path).strip("/"): page for page in reversed(self.pages)}
 
     def address(self, page: SitePage) -> str:
-        """Return where a page is reached: what links to it lead to, before `#`."""
+        """Return the address of a page: the target of links to it, before `#`."""
         return self.addresses.get(page.name) or f"{self.base_url or '/'}{page.path}"
 
 

@@ -208,7 +208,7 @@ def _names(content: bytes, digest_size: int) -> Iterator[str]:
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:
-    """Return a number as git's packs write it, and where what follows begins."""
+    """Return a number in git's pack format, and the position after it."""
     value = content[at] & 0x7F
     while content[at] & 0x80:
         at += 1
@@ -240,7 +240,7 @@ class SiteFolder(FileSource[SiteSource]):
     """The pages of a site, read from the files that its generator reads."""
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
-        """Read the pages whose files, or what shapes them, changed; the others keep their text."""
+        """Read the pages whose files, or other inputs, changed; the others keep their text."""
         began, reading = time.time(), self._reading
         last = _last(previous, state)
         with (
@@ -392,7 +392,7 @@ def _last(previous: pa.Table | None, state: Mapping[str, Any]) -> _Last:
 
 
 def _known_inputs(state: Mapping[str, Any]) -> dict[str, PageInputs]:
-    """Return what the text of the pages was made of at the last sync, by name."""
+    """Return the inputs of the pages' text at the last sync, by name."""
     inputs = state.get("inputs")
     if state.get("reading") != READING_VERSION or not isinstance(inputs, dict):
         return {}

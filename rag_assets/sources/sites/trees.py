@@ -41,7 +41,7 @@ def object_tree(path: Path, key: str, max_bytes: int) -> ObjectTree:
 
     Args:
         path: `s3://BUCKET/PREFIX`.
-        key: the source, for what is said of errors.
+        key: the source, for error messages.
         max_bytes: a larger object cannot be read.
 
     Raises:
@@ -77,7 +77,7 @@ class ObjectTree:
         self.names: Sequence[str] = sorted(self._objects)
 
     def stamp(self, name: str) -> str:
-        """Return what differs when an object was changed: its size and ETag."""
+        """Return a value that changes with an object: its size and ETag."""
         one = self._objects[name]
         tag = one.get("e_tag") or one["last_modified"].isoformat()
         return f"{one['size']}.{str(tag).strip(chr(34))}"
@@ -132,7 +132,7 @@ def _store(bucket: str, prefix: str) -> Any:
 
 
 def _line(error: Exception) -> str:
-    """Return an error on one line, without what a request carried."""
+    """Return an error on one line, without the request's contents."""
     return " ".join(str(error).split())[:200]
 
 

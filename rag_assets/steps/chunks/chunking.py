@@ -100,7 +100,7 @@ class SectionPiece:
     begins: int  # of a window over a long block: where it begins in a chunk of its own; else `start`
 
     def size(self, starts: Sequence[int]) -> int:
-        """Return its tokens; of what has hardly any for its length, such as base64, a share of its characters."""
+        """Return its tokens; for text with hardly any for its length, such as base64, a share of its characters."""
         return max(tokens_between(starts, self.start, self.end), (self.end - self.start) // _CHARS_PER_TOKEN, 1)
 
 
@@ -313,8 +313,8 @@ def _size_cost(tokens: int, size: ChunkSize) -> float:
 
 
 def _cut_price(text: str, kind: str, following: str | None) -> float:
-    """Return what a cut after an atom costs: more between rows of a table or after a line that introduces what
-    follows."""
+    """Return the cost of a cut after an atom: more between rows of a table or after a line that introduces the next
+    one."""
     if kind == "heading" or (kind == "paragraph" and text.rstrip().endswith(":")):
         return _LEAD_IN
     if kind == "paragraph" and following == "table" and is_caption(text):

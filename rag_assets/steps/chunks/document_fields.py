@@ -194,7 +194,7 @@ Detect = Callable[[Sequence[str]], str | None]
 
 
 def with_languages(chunks: pa.Table, detect: Detect) -> pa.Table:
-    """Return rows of CHUNKS with the column `lang` filled: what the page says, else what most of its texts are in."""
+    """Return rows of CHUNKS with the column `lang` filled: the page's own, else that of most of its texts."""
     pages = chunks["page_id"].to_pylist()
     told = dict(zip(pages, chunks["lang"].to_pylist(), strict=True))
     texts: dict[str, list[str]] = defaultdict(list)

@@ -46,18 +46,18 @@ MAX_PREFIX_CHARS = 160
 
 
 def under_prefixes(prefixes: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Return each text below its prefix: what an index sees."""
+    """Return each text below its prefix, as indexed."""
     return [f"{prefix}\n{text}" if prefix else text for prefix, text in zip(prefixes, texts, strict=True)]
 
 
 def embedded_texts(chunks: pa.Table) -> list[str]:
-    """Return what is embedded for each row of GENERATION_CHUNKS: its prefix above its text."""
+    """Return the text to embed for each row of GENERATION_CHUNKS: its prefix above its text."""
     return under_prefixes(chunks["prefix"].to_pylist(), chunks["text"].to_pylist())
 
 
 def metadata_prefixes(chunks: pa.Table) -> list[str]:
-    """Return what is embedded above the text of each chunk: chapter, page title and headings, and the head of the table
-    that it begins inside. `chunks` needs title, heading_path, chapter and structure."""
+    """Return the embedded prefix of each chunk: chapter, page title and headings, and the head of the table that it
+    begins inside. `chunks` needs title, heading_path, chapter and structure."""
     columns = (chunks[name].to_pylist() for name in ("title", "heading_path", "chapter", "structure"))
     return [
         "\n".join(filter(None, (metadata_prefix(title, path or (), chapter), shortened(table_head(structure)))))
@@ -178,7 +178,7 @@ def table_head(structure: str) -> str:
 
 
 def shortened(head: str) -> str:
-    """Return what of it is embedded: its end is nearest to the rows."""
+    """Return the embedded part of a table's head: its end is nearest to the rows."""
     return head if len(head) <= MAX_CHARS else head[-MAX_CHARS:].partition(" ")[2]
 
 

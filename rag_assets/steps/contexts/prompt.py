@@ -203,7 +203,7 @@ class ContextDocument:
         return len(self._whole) <= self.budget_chars
 
     def head(self, fence: Fence) -> str:
-        """Return what every prompt begins with: all of the text, or the headings where it is too long."""
+        """Return the beginning of every prompt: all of the text, or the headings if it is too long."""
         name, text = self._data
         title = _one_line(self.passages[0].title)
         fenced = fence.around(name, f"Title: {_harmless(title)}\n\n{text}")
@@ -309,13 +309,13 @@ def _address(*parts: str) -> str:
 
 
 def document_type(title: str) -> str:
-    """Return what kind of document a title is of: files are named with their ending."""
+    """Return the kind of document of a title: files are named with their ending."""
     ending = re.search(r"\.([A-Za-z0-9]{2,4})$", title)
     return f"{ending[1].upper()} file" if ending else "wiki page"
 
 
 def _harmless(text: str) -> str:
-    """Return text without what reads like a mark of a fence or an instruction."""
+    """Return text without anything that reads like a mark of a fence or an instruction."""
     return neutralized(text)[0]
 
 

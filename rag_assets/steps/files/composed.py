@@ -54,7 +54,7 @@ class Composed:
             self._take([Block("paragraph", words)])
 
     def note(self, text: str) -> None:
-        """Append words of ours on what is missing, which nothing may quote."""
+        """Append words of ours on missing parts, which nothing may quote."""
         self.paragraph(f"{text}{OMISSION}")
 
     def content(self, content: Content, below: int = 0) -> None:
@@ -101,11 +101,11 @@ class Composed:
             raise
 
     def hidden(self, what: str, how_many: int) -> None:
-        """Count what is left out as no text of the file's own."""
+        """Count parts left out because they are no text of the file's own."""
         self.ledger[what, "hidden"] += how_many
 
     def lost(self, what: str, how_many: int = 1) -> None:
-        """Count what could not be carried over."""
+        """Count losses."""
         self.ledger[what, "lost"] += how_many
 
     def text(self) -> FileText:

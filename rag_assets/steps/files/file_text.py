@@ -37,8 +37,8 @@ def file_text(
     (`noted`). `pages_done` follows a paged file; `depth`: how many files it lies in.
 
     Raises:
-        FileError: it is of no kind that is read, is not what its name says, or is broken.
-        ImportError: what reads its kind is not installed.
+        FileError: its format is not supported, contradicts its name, or is broken.
+        ImportError: the reader of its kind is not installed.
     """
     try:
         kind = kind_in(name, content)
@@ -136,7 +136,7 @@ def delimited_table(text: str, budget: Budget) -> str:
 
 
 def web_page(content: bytes, charset: str | None = None) -> FileText:
-    """Return the body of an HTML page; `charset`: its encoding by what it came with, which goes before its own word.
+    """Return the body of an HTML page; `charset`: its encoding by its transport, which takes precedence over its own.
 
     Raises:
         FileError: it cannot be read.

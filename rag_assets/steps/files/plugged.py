@@ -28,7 +28,7 @@ _EXTRAS = MappingProxyType(
 
 
 def missing_extra(kind: str) -> str | None:
-    """Return what to install before files of a kind can be read; None if they can, or no plug-in reads them."""
+    """Return the extra to install before files of a kind can be read; None if they can, or no plug-in reads them."""
     return None if kind in loaded(GROUP) else _EXTRAS.get(kind)
 
 
@@ -47,7 +47,7 @@ def plugged_in(kind: str) -> FormatReader:
 
 
 def brought(kind: str) -> Any:
-    """Return what a plug-in brings for a kind. Raises FileError if it is not installed."""
+    """Return a plug-in's reader for a kind. Raises FileError if it is not installed."""
     if kind not in loaded(GROUP):
         raise FileError(lack(kind))
     return loaded(GROUP)[kind].load()

@@ -18,7 +18,7 @@ _EXTRAS = MappingProxyType({"pypdfium2": "pdf"})
 
 
 def needs(error: ImportError) -> str:
-    """Return what to install where a kind of file cannot be read for want of a package."""
+    """Return the package to install for a kind of file."""
     module = (error.name or str(error)).partition(".")[0]
     what = f"install citelock[{_EXTRAS[module]}]" if module in _EXTRAS else "install it"
     return f"files of this kind are read with {module}; {what} on the machine that builds"
@@ -64,10 +64,10 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def decoded(content: bytes, declared: str | None = None) -> str:
-    """Return the text of bytes: UTF-8, UTF-16 where it says so, else as declared or Windows-1252 (what older files are
-    in).
+    """Return the text of bytes: UTF-8, UTF-16 if marked so, else as declared or Windows-1252 (the encoding of older
+    files).
 
-    UTF-8 comes before what is declared: text in another encoding is hardly ever valid UTF-8, and pages lie.
+    UTF-8 comes before a declared encoding: text in another encoding is hardly ever valid UTF-8, and pages lie.
     """
     if content.startswith(_UTF16):
         return content.decode("utf-16", "replace")

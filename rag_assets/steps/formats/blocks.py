@@ -222,7 +222,7 @@ def _fields(block: Block) -> Sequence[Any]:
 
 
 def content_of_json(payload: Any) -> Content | None:
-    """Return what `content_to_json` was given.
+    """Return the content of `content_to_json`.
 
     Raises:
         ValueError: it is something else.

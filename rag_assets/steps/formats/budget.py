@@ -32,7 +32,7 @@ class Budget(NamedTuple):
     cells: int = 200_000
 
     def reason(self, name: str) -> str:
-        """Return what a document that is cut at one of these limits has more of, and which setting that is."""
+        """Return the exceeded quantity of a document cut at one of these limits, and its setting."""
         return f"cut at {getattr(self, name):,} {_WORDS[name]} (documents.max_{name})"
 
 
@@ -81,7 +81,8 @@ class _BudgetSpent:
         return "text_chars" if self._paths < 0 else None
 
     def first_part(self, block: Block, exceeded: str) -> list[Block]:
-        """Return what still fits of the block that exceeds a limit: lines of code, words of prose, cells of a row."""
+        """Return the part of a block that still fits within the limit: lines of code, words of prose, cells of a
+        row."""
         if exceeded == "cells":
             return [_with_text(block, "|".join(block.text.split("|", self._left["cells"] + 1)[:-1]) + "|")]
         room = self._left["text_chars"] - _GAP

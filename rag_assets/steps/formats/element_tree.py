@@ -39,7 +39,7 @@ def parse_html(source: str | bytes, huge: bool = True) -> Element:
 
 
 def check_whole(parser: Any) -> None:
-    """Raise where a parser stopped at a limit of its own: what it has of the document is then not all of it.
+    """Raise if a parser stopped at a limit of its own: its document is then incomplete.
 
     Raises:
         PageError: elements are nested too deep, or one of them is too large.

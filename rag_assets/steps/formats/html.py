@@ -61,10 +61,10 @@ _KEPT = frozenset(
 
 
 def html_content(body: str) -> Content:
-    """Return the blocks of an HTML body; a heading's anchors are the ids that links reach it by.
+    """Return the blocks of an HTML body; a heading's anchors are the ids of links to it.
 
-    Read is `<main>`, else the only `<article>`, else all but navigation and scripts. Templates in scripts are text.
-    What shows something and has no words is counted in the ledger, and so are the notes of `with_losses`.
+    Only `<main>` is read, else the only `<article>`, else all but navigation and scripts. Templates in scripts are
+    text. Visible elements without words are counted in the ledger, and so are the notes of `with_losses`.
 
     Raises:
         PageError: the body cannot be read.

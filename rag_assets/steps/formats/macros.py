@@ -114,7 +114,7 @@ def wordless_elements(root: Element) -> Counter[tuple[str, str]]:
 
 
 def _words(picture: Element) -> str:
-    """Return what is said of a picture; the name of its file says nothing."""
+    """Return a picture's description; its file name is none."""
     words = (picture.get("alt") or "").strip()
     return "" if words == posixpath.basename(picture.get("src") or "") else words
 
@@ -189,7 +189,7 @@ _TITLED = re.compile(
 
 
 def _markup(page: MacroPage, macro: Macro) -> Outcome:
-    """Return what a body of Markdown, HTML or wiki markup shows; its source is not what readers see."""
+    """Write the rendered body of Markdown, HTML or wiki markup; readers do not see its source."""
     if macro.plain is None:
         return _unknown(page, macro)
     kind = next(kind for kind in _MARKUP if kind in macro.name)
@@ -243,7 +243,7 @@ def _button(page: MacroPage, macro: Macro) -> Outcome:
 
 
 def _diagram(page: MacroPage, macro: Macro) -> Outcome:
-    """Return its name, which finds it; the page shows what is drawn, an attachment."""
+    """Write its name, for search; the page shows the drawing, an attachment."""
     named = (macro.parameters.get(name) for name in _DIAGRAM_NAMES)
     name = next(filter(None, named), macro.file)
     if not name:
@@ -310,7 +310,7 @@ def _navigation(_page: MacroPage, _macro: Macro) -> Outcome:
 
 
 def _unknown(page: MacroPage, macro: Macro) -> Outcome:
-    """Keep the body, whatever the macro does with it; without a body the text that it would show is lost."""
+    """Keep the body, for any macro; without a body the text that it would show is lost."""
     if macro.rich is not None:
         inline = macro.parameters.get("atlassian-macro-output-type", "").upper() == "INLINE"
         (page.inline if inline else page.container)(macro.rich)
@@ -391,14 +391,14 @@ def close_rendered_gates(tree: Element) -> None:
 
 
 def render(page: MacroPage, macro: Macro) -> Outcome | None:
-    """Write what the macro leaves in the text; the outcome, where it is known already, is for the ledger."""
+    """Write a macro's output into the text; the outcome, if known already, is for the ledger."""
     if is_gated(macro):
         return "hidden"
     return (HANDLERS.get(macro.name) or _of_kind(macro.name))(page, macro)
 
 
 def _of_kind(name: str) -> Handler:
-    """Return what handles the macros whose names vendors vary."""
+    """Return the handler of macros whose names vendors vary."""
     if any(kind in name for kind in _MARKUP):
         return _markup
     return _titled if _TITLED.search(name) else _unknown

@@ -40,7 +40,7 @@ def _repeated(tokens: Sequence[Any]) -> int:
 
 
 def html_tree(body: str) -> Element:
-    """Return the tree of an HTML fragment without what shows no text. Raises PageError if it cannot be read."""
+    """Return the tree of an HTML fragment without non-text elements. Raises PageError if it cannot be read."""
     from lxml import etree
 
     tree = parse_html(f"<html><body>{body}</body></html>")

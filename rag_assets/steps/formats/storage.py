@@ -107,8 +107,7 @@ def _recovered(source: str) -> Element:
 
 
 def _without_markup(text: str | None) -> str | None:
-    """Return text of a recovered tree without the pieces of tags that HTML's rules took for text; what was escaped
-    stays."""
+    """Return text of a recovered tree without pieces of tags that HTML's rules took for text; escaped ones stay."""
     if not text:
         return text
     for _ in range(3):  # what is left may come together as a mark
@@ -149,8 +148,8 @@ class _Finder:
 def _plain_cdata(source: str) -> str:
     """Return a malformed body with its CDATA sections as escaped text.
 
-    Only a body element opens one, or the one before it that was split; any other mark is a stray, and what follows is
-    markup. One that lost its end, as another begins before it or none comes, ends at the next tag of storage format.
+    Only a body element opens one, or the one before it that was split; any other mark is a stray, followed by markup.
+    One without an end, because another begins before it or none comes, ends at the next tag of storage format.
     """
     start_of, end_of = _Finder(source, _CDATA), _Finder(source, "]]>")
     pieces, position, goes_on = [], 0, -1

@@ -178,9 +178,9 @@ def _joins(above: Element, below: Element) -> bool:
 
 
 def _verbatim(walk: Walk, element: Element, lifted: list[Block]) -> str:
-    """Return the text of an element to the letter, a break as a new line; elements with rules as one line.
+    """Return the text of an element verbatim, a break as a new line; elements with rules as one line.
 
-    What a line cannot carry is appended to `lifted`.
+    Code that a line cannot carry is appended to `lifted`.
     """
     from lxml import etree
 

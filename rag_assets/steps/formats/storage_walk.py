@@ -102,7 +102,7 @@ class Walk:
         return any(part.strip() for part in self._buffer[-9:])
 
     def omit(self, node: Element) -> None:
-        """Mark the place of an element whose words are lost, where a sentence is around it."""
+        """Mark the place of an element whose words are lost, if a sentence is around it."""
         if self._is_inside() or (node.tail or "").strip():
             self.write(OMISSION)
 
@@ -143,7 +143,7 @@ class Walk:
         self.lift(lifted)
 
     def lift(self, lifted: list[Block]) -> None:
-        """Write what a line could not carry after the line."""
+        """Write the code that a line could not carry after the line."""
         if lifted:
             self.flush()
             self.blocks += lifted
@@ -283,7 +283,7 @@ class Walk:
 
     @contextmanager
     def apart(self) -> Iterator[list[Block]]:
-        """Collect what is written meanwhile apart from the page, for a line."""
+        """Collect the text written meanwhile apart from the page, for a line."""
         outer = self.blocks, self._buffer, self.linked
         blocks: list[Block] = []
         self.blocks, self._buffer, self.linked = blocks, [], 0
@@ -326,7 +326,7 @@ _EMOTICONS = dict(
 
 
 def link(walk: Walk, node: Element) -> None:
-    """Write the link's own text, else what names its target; the target itself stays out of the text."""
+    """Write the link's own text, else the name of its target; the target itself stays out of the text."""
     lifted: list[Block] = []
     bodies = node.iterchildren(f"{AC}link-body", f"{AC}plain-text-link-body")
     text = "".join(_spaced(body, walk.cell(body, lifted)) if len(body) else body.text or "" for body in bodies)
@@ -340,7 +340,7 @@ def link(walk: Walk, node: Element) -> None:
 
 
 def _link_of(node: Element, text: str) -> Link | None:
-    """Return where the link leads; None for an account, and for what says nothing of it."""
+    """Return the target of a link; None for an account, and for unknown ones."""
     anchor = node.get(f"{AC}anchor", "")
     for child in node:
         space = child.get(f"{RI}space-key", "")
@@ -366,7 +366,7 @@ def _spaced(element: Element, line: str) -> str:
 
 
 def image(walk: Walk, node: Element) -> None:
-    """Write what is said of an image: its alternative text and its caption."""
+    """Write an image's alternative text and its caption."""
     if walk.in_heading:  # the heading's id is made of its words
         return
     text = node.get(f"{AC}alt", node.get("alt", PICTURE))
@@ -380,13 +380,13 @@ def image(walk: Walk, node: Element) -> None:
 
 
 def emoticon(walk: Walk, node: Element) -> None:
-    """Write the character that an emoticon shows; of a picture nobody knows what it shows."""
+    """Write an emoticon's character; a picture without one has none."""
     shown, name = node.get(f"{AC}emoji-fallback", ""), node.get(f"{AC}name", "")
     walk.write(shown if shown and shown[0] != ":" else _EMOTICONS.get(name, PICTURE))
 
 
 def _target(node: Element) -> str:
-    """Return what names the target of a link or an image; of an account a name or "@user"."""
+    """Return the name of a link's or an image's target; for an account a name or "@user"."""
     for child in node:
         if child.tag == f"{RI}user":
             return user_name(child)

@@ -86,7 +86,7 @@ def grid(rows: Sequence[Sequence[Cell]], repeats: Repeats) -> Iterator[list[str]
 
 
 def _fill(texts: list[str], below: dict[int, tuple[int, str]], repeats: Repeats) -> None:
-    """Append what cells of earlier rows leave in the next columns; nothing more is left where too much was repeated."""
+    """Append the text of cells from earlier rows to the next columns; nothing once too much was repeated."""
     if repeats.left < 0:
         below.clear()
     while (column := len(texts)) in below:

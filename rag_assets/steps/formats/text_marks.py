@@ -36,8 +36,8 @@ _ADF_MARKS: dict[str, Mark] = {"strike": "struck", "sup": "raised", "sub": "lowe
 def shifted(text: str, mark: Mark, before: str = "") -> str:
     """Return raised or lowered text such that it is no part of the number or word before it: 10⁶, 24¹ months, CO₂.
 
-    Words, phrases (only their leading number is raised) and the endings of ordinals stay as they are; what Unicode has
-    no characters for follows `^` or `_`.
+    Words, phrases (only their leading number is raised) and the endings of ordinals stay as they are; text without
+    Unicode characters for it follows `^` or `_`.
     """
     line = clean(text)
     after_number = before[-1:].isdigit()
@@ -78,7 +78,7 @@ def _of_editor(node: Element) -> Mark:
 
 
 def style_classes(document: Element) -> None:
-    """Write what the page's own style sheet marks of a class (exports of Google Docs) into its elements."""
+    """Write the marks of classes in the page's own style sheet (exports of Google Docs) into its elements."""
     styles = {
         name: found[0]
         for sheet in document.iter("style")

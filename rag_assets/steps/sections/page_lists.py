@@ -194,7 +194,7 @@ def _first(rows: Sequence[Row], root: str, most: int, page: Row) -> Iterator[Row
 
 
 def _by_readers(page: Row, rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """Return the rows that the same people may read, of those who may read the page."""
+    """Yield the rows with the same readers, among those of the page."""
     return ((readers, some[:LISTED_MAX]) for readers, some in sorted(_grouped(page, rows).items()))
 
 
@@ -262,7 +262,7 @@ def _headings(names: str) -> list[str]:
 
 
 def _natural(text: str | None) -> Any:
-    """Return numbers by their size, words whatever their case."""
+    """Return a sort key: numbers by their size, words without their case."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split((text or "").casefold())]
 
 

@@ -164,7 +164,7 @@ def sections_of_page(
 def _listed(
     page: Mapping[str, Any], sections: Sequence[OutlineSection], lists: PageLists, ledger: Counter[tuple[str, str]]
 ) -> Iterator[IncludedText]:
-    """Yield what the lists on a page show; what became of each is counted in the ledger."""
+    """Yield the text of the lists on a page; each one's outcome is counted in the ledger."""
     taken = Counter[str]()  # characters by reader class: what one may not read leaves no less room for others
     places = ((section, listing) for section in sections for listing in section.listings)
     for place, (section, listing) in enumerate(places):
@@ -238,7 +238,7 @@ def _further(main: HeadingAnchor, anchors: Sequence[HeadingAnchor]) -> list[dict
 
 
 def _stamped(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows of a page that refers to others: their hash covers what they say, as the page's own hash cannot.
+    """Return rows of a page with references: their hash covers the included text, as the page's own hash cannot.
 
     It never equals the page's, so that such a page is never taken for unchanged.
     """
@@ -340,10 +340,10 @@ def with_other_sources(
     max_page_bytes: int,
     reader: BodyReader | None = None,
 ) -> Across:
-    """Return the chunks of a source, those pages made again that show a page of another source.
+    """Return the chunks of a source, with those pages made again that show a page of another source.
 
     Args:
-        source: whose pages ask.
+        source: with the referring pages.
         others: PAGES of the tenant's other sources by name.
         tokenizer: see `build_chunks`.
         size: see `build_chunks`.

@@ -228,7 +228,7 @@ def _letters(word: str) -> str:
 
 
 def ranks_of_questions(data: Path, dpi: int, cache: Path) -> list[dict[str, object]]:
-    """Return the rank of the first passage that answers each question, in the text layer and in what OCR read."""
+    """Return the rank of the first passage that answers each question, in the text layer and in OCR's text."""
     questions = [question for question in judged_questions(data) if question.is_given]
     names = sorted({question.file for question in questions})
     with tempfile.TemporaryDirectory() as folder:

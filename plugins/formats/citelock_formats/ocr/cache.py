@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 def picture_key(picture: PagePicture, engine: str, languages: Iterable[str]) -> str:
-    """Return the name of what an engine reads of a picture in some languages."""
+    """Return the name of an engine's result for a picture in some languages."""
     facts = [_VERSION, engine, [*languages], picture.width, picture.height, round(picture.dpi, 3)]
     return hashlib.sha256(json.dumps(facts).encode() + b"\n" + picture.pixels).hexdigest()
 
@@ -39,7 +39,7 @@ class OcrCache:
         self._folder = folder
 
     def words(self, key: str) -> RecognizedPage | None:
-        """Return what was kept; None if there is nothing, or what is there was altered."""
+        """Return the cached result; None if there is none, or it was altered."""
         content = self._read(_PAGES, key)
         try:
             return None if content is None else words_of_json(json.loads(content))
@@ -47,7 +47,7 @@ class OcrCache:
             return None
 
     def keep(self, key: str, words: RecognizedPage) -> None:
-        """Keep what was read of a picture; a folder that cannot be written costs time alone."""
+        """Store the result of a picture; an unwritable folder costs time alone."""
         self._write(_PAGES, key, json.dumps(words, ensure_ascii=False).encode())
 
     def name_pages(self, sha256: str, keys: Collection[str]) -> None:
@@ -73,7 +73,7 @@ class OcrCache:
         return Seal(self._folder.parents[2], _PURPOSE)
 
     def remove_unnamed(self, documents: Collection[str]) -> None:
-        """Remove what belongs to none of these documents [SHA-256 as received], and what a killed writer left.
+        """Remove results of other documents than these [SHA-256 as received], and the remains of a killed writer.
 
         Pages of a document whose list cannot be read are removed as well: they can be read again.
         """

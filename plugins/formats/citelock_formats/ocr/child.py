@@ -80,7 +80,7 @@ class PdfFile:
         return count, found
 
     def picture(self, page: int, dpi: int) -> PagePicture | None:
-        """Return what a page looks like; None if nothing is on it."""
+        """Return a page's picture; None if it is empty."""
         answer = self._ask({"do": "picture", "page": page, "dpi": dpi})
         facts = answer.facts["result"]
         if not facts["ink"]:
@@ -88,7 +88,7 @@ class PdfFile:
         return PagePicture(int(facts["width"]), int(facts["height"]), answer.content, float(facts["dpi"]))
 
     def searchable(self, pages: Mapping[ScannedPage, RecognizedPage], dpi: int) -> tuple[bytes, dict[int, OcrPage]]:
-        """Return the PDF with what was read on its pages, and the words as those show them, by page."""
+        """Return the PDF with the recognized text on its pages, and the words as those show them, by page."""
         sent = [[*scanned, words] for scanned, words in pages.items()]
         answer = self._ask({"do": "searchable", "pages": sent, "dpi": dpi})
         read = [OcrPage(int(page), tuple(OcrWord(*word) for word in words)) for page, words in answer.facts["result"]]

@@ -98,7 +98,7 @@ class Tesseract:
         return Orientation(int(turn[1]) % 360 if turn and is_sure else 0, script[1] if script else "")
 
     def close(self) -> None:
-        """End what runs; nothing is started any more."""
+        """End running programs; nothing is started any more."""
         with self._lock:
             self._is_closed = True
             for process in self._running:
@@ -110,7 +110,7 @@ class Tesseract:
         return self._run(arguments, head + picture.pixels, self._timeout_s)
 
     def _run(self, arguments: Sequence[str], given: bytes, seconds: float) -> str:
-        """Return what the program writes. Pipes would need threads: what it reads and writes are files without names.
+        """Return the program's output. Pipes would need threads: it reads and writes files without names.
 
         Raises:
             EngineError: it is not installed, failed, or took too much.
@@ -155,7 +155,7 @@ class Tesseract:
         return process
 
     def _ended(self, process: subprocess.Popen[bytes]) -> None:
-        """End the process and what it started, and wait for it."""
+        """End the process and its children, and wait for it."""
         with self._lock:
             self._running.discard(process)
             _kill(process)
@@ -163,7 +163,7 @@ class Tesseract:
 
 
 def words_of_table(table: str, picture: PagePicture) -> list[RecognizedWord]:
-    """Return the words of tesseract's table (TSV), numbered by line; what it is not sure of at all is left out."""
+    """Return the words of tesseract's table (TSV), numbered by line; those without any confidence are left out."""
     words: list[RecognizedWord] = []
     lines: dict[tuple[str, ...], int] = {}
     for row in table.split("\n"):

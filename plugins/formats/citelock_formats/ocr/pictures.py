@@ -128,7 +128,7 @@ def _checked(image: Any) -> None:
 
 
 def _resolution(image: Any, dpi: int) -> float:
-    """Return pixels an inch: what the file claims, where that can be, else what shows its pixels as they are."""
+    """Return pixels an inch: the file's claim if plausible, else one that shows its pixels as they are."""
     claimed = image.info.get("dpi")
     try:
         across = float(claimed[0]) if claimed else 0.0

@@ -79,7 +79,7 @@ class Recognizer:
         self.languages = tuple(settings.languages) or engine.languages
 
     def read(self, file: PdfFile, pages: Sequence[ScannedPage], done: Callable[[int], None]) -> Recognized:
-        """Return what became of the pages. `done` is called with how many of them there are so far."""
+        """Return the outcome of the pages. `done` is called with the number of finished ones."""
         work = _Document(self._settings, self._engine, self._cache, self.languages, file)
         first = pages[:_LANGUAGE_PAGES] if len(self.languages) > 1 else ()
         with ThreadPoolExecutor(min(cores(), max(len(pages), 1)), "ocr") as pool:
@@ -116,14 +116,14 @@ class _Document:
         self._strikes: list[str] = []
 
     def learn_language(self) -> bool:
-        """Take the language of what was read so far for all else; return whether that is to be read again in it."""
+        """Take the language of the text so far for all else; return whether it must be read again in it."""
         text = " ".join(words.text for words in self.recognized.words.values())
         language, before = language_of(text, self._installed), self._languages
         self._languages = language or before
         return not set(language) <= set(before)
 
     def take(self, page: ScannedPage) -> None:
-        """Read a page, and note what became of it."""
+        """Read a page, and record the outcome."""
         if len(self._strikes) >= _STRIKES and not self.recognized.words:
             self._leave_out(page, self._strikes[-1])
             return
@@ -154,7 +154,7 @@ class _Document:
         return self._languages
 
     def _words(self, picture: PagePicture, languages: tuple[str, ...]) -> RecognizedPage:
-        """Return what is read of a picture, or was. Raises EngineError."""
+        """Return the result of a picture, new or cached. Raises EngineError."""
         key = picture_key(picture, self._engine.version or "", languages)
         with self._lock:
             self.recognized.keys.add(key)

@@ -74,7 +74,7 @@ class Scans:
         return f"{languages} at {self._settings.dpi} dpi ({SETTINGS}languages, {SETTINGS}dpi)"
 
     def is_past(self, reason: str) -> bool:
-        """See `ScannedDocuments`. What was read is not given up where nothing can be recognized now."""
+        """See `ScannedDocuments`. Earlier results are kept while nothing can be recognized."""
         if reason.startswith(READ):
             return reason != f"{READ} {self.manner}" and self._obstacle() is None
         now = [self._obstacle(), self._too_many(), f"{self._settings.timeout_s:g} s ({SETTINGS}timeout_s)"]

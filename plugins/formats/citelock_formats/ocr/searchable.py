@@ -71,7 +71,7 @@ def searchable_pdf(
 
     Args:
         document: an open PDF; changed.
-        pages: what was read, by page number from 1.
+        pages: the results, by page number from 1.
         dpi: resolution of the picture that takes the place of a page whose own text is broken.
     """
     font = _load_font(document)
@@ -192,7 +192,7 @@ def _plane(page: Any) -> _Plane:
 
 
 def _remove_invisible(page: Any) -> None:
-    """Remove the text that nobody sees: what another program recognized, and not well."""
+    """Remove invisible text: the poor result of another program."""
     from pypdfium2 import raw
 
     items = [raw.FPDFPage_GetObject(page, index) for index in range(raw.FPDFPage_CountObjects(page))]
@@ -203,7 +203,7 @@ def _remove_invisible(page: Any) -> None:
 
 
 def _keep_as_picture(document: Any, page: Any, dpi: int) -> None:
-    """Replace what is on a page by its picture: it looks the same, and its letters are no text any more."""
+    """Replace the content of a page by its picture: it looks the same, and its letters are no text any more."""
     from pypdfium2 import PdfImage, PdfMatrix, raw
 
     width, height = page.get_size()

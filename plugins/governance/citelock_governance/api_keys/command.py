@@ -156,7 +156,7 @@ def _check_address(settings: Config, address: str | None) -> None:
 
 
 def event_of(kind: Kind, key: ApiKey) -> Event:
-    """Return what the audit log says of an act on a key."""
+    """Return the audit log's event for an act on a key."""
     from rag_serving.hooks import Event
 
     return Event(kind, subject=key.id, details={"roles": sorted(key.roles), "expires": _day(key.expires)})

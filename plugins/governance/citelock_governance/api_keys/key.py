@@ -64,7 +64,7 @@ def new_key(scope: ApiKey) -> tuple[ApiKey, str]:
 
 
 def parts_of(token: str) -> tuple[str, str] | None:
-    """Return the id and the secret of what is written as a key; None for anything else."""
+    """Return the id and the secret of a written key; None for anything else."""
     if len(token) != len(PREFIX) + ID_CHARS + 1 + SECRET_CHARS or not token.startswith(PREFIX):
         return None
     identifier, joint, secret = token[len(PREFIX) :][:ID_CHARS], token[len(PREFIX) + ID_CHARS], token[-SECRET_CHARS:]
@@ -73,5 +73,5 @@ def parts_of(token: str) -> tuple[str, str] | None:
 
 
 def digest_of(secret: str) -> str:
-    """Return what is kept of a secret."""
+    """Return the stored form of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -36,7 +36,7 @@ class _Found:
 
 
 def opened(config: Config) -> KeyLookup:
-    """Return what finds the keys of an installation. Nothing is connected before the first one is looked up."""
+    """Return the lookup of an installation's keys. Nothing is connected before the first lookup."""
     return KeyLookup(KeyStore(config))
 
 

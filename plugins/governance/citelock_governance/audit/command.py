@@ -179,7 +179,7 @@ def _write(file: Path, lines: Iterable[str]) -> None:
 
 
 def examine(config: Config) -> Iterator[Finding]:
-    """Yield what `citelock doctor` finds of the audit log; nothing is made or changed."""
+    """Yield the findings of `citelock doctor` on the audit log; nothing is made or changed."""
     yield _finding(config)
 
 

@@ -56,7 +56,7 @@ def exported(verifier: Verifier, home: Path, tenant: str, is_opened: bool = Fals
 
 
 def verify_export(lines: Iterable[str], home: Path) -> ChainVerdict:
-    """Return what the rows of an export are worth, by the file alone.
+    """Return the verdict on the rows of an export, by the file alone.
 
     Raises:
         AuditError: it is no export of this installation.

@@ -80,9 +80,9 @@ class Ledger:
         return head
 
     def transact(self, work: Callable[[Connection, Head], Head], is_new: bool = False) -> Head:
-        """Return the head that some work makes of the one before, in a transaction that no other writer shares.
+        """Return the head that some work makes of the one before, in a transaction of its own.
 
-        `is_new`: the work begins another chain, whatever the head and the anchor of the one before have become.
+        `is_new`: the work begins another chain, without checking head and anchor of the one before.
 
         Raises:
             AuditError: as `append`.
@@ -154,7 +154,7 @@ class Ledger:
             return self._engine
 
     def _locked_head(self, connection: Connection, signer: Signer | None) -> Head:
-        """Return the head, which no other process moves until the transaction ends; without a signer whatever it says.
+        """Return the head, locked until the transaction ends; without a signer unverified.
 
         Raises:
             AuditError: it was altered: a row after it would make it look right.
@@ -216,7 +216,7 @@ class Ledger:
 
 
 def beside(tenant: str, at: str) -> bytes:
-    """Return what a sealed question is bound to."""
+    """Return the context that a sealed question is bound to."""
     return f"audit query\0{tenant}\0{at}".encode()
 
 
@@ -228,5 +228,5 @@ def _number(value: Any, kind: type[str] | type[int] | type[float]) -> str | int 
 
 
 def _writable(text: str) -> str:
-    """Return a text without what no database takes: NUL and lone surrogates."""
+    """Return a text without characters that databases refuse: NUL and lone surrogates."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()

@@ -91,7 +91,7 @@ class AuditWriter(WritingThread[_Entry]):
         self._breaker.succeed()
 
     def note(self, event: Event) -> None:
-        """Log an event soon, whatever the mode: nobody waits for it, and it may be lost."""
+        """Log an event soon, in any mode: nobody waits for it, and it may be lost."""
         if self._is_there():
             self._put(_Entry(event, None))
 
@@ -173,7 +173,7 @@ class AuditWriter(WritingThread[_Entry]):
             ledger.keep_head()
 
     def _cut(self, ledger: Ledger) -> None:
-        """Once a day, delete the rows that are too old; what fails is tried the next day."""
+        """Once a day, delete the rows that are too old; failures are retried the next day."""
         today = datetime.now(UTC).date()
         if self._cut_on == today:
             return
@@ -183,7 +183,7 @@ class AuditWriter(WritingThread[_Entry]):
         cut_old(ledger, ledger.settings.retention_days)
 
     def _give_back(self, batch: list[_Entry], error: Exception) -> None:
-        """Tell who waits that it failed, and keep the other entries for the next try."""
+        """Report the failure to waiting callers, and keep the other entries for the next try."""
         kept = [entry for entry in batch if entry.done is None]
         with self._news:
             is_over = self._deadline is not None and time.monotonic() > self._deadline

@@ -81,7 +81,7 @@ class Persons:
         return {user: found.get(user, self._nobody) if user else self._nobody for user in users}
 
     def forget(self, connection: Connection, user: str) -> int:
-        """Delete what links a user to rows, and the key that opens them; return how many there were, 0 or 1."""
+        """Delete a user's link to rows, and the key that opens them; return how many there were, 0 or 1."""
         mine = PERSONS.c.tenant == self._tenant, PERSONS.c.person == self._digest(user)
         return int(connection.execute(delete(PERSONS).where(*mine)).rowcount)
 

@@ -19,10 +19,10 @@ from rag_serving.hooks import Event
 
 
 def cut_old(ledger: Ledger, keep_days: int, now: datetime | None = None) -> int:
-    """Delete the rows from before the last `keep_days`, and who is in none of the others; return how many there were.
+    """Delete the rows from before the last `keep_days`, and persons in none of the others; return how many rows there
+    were.
 
-    The signed head then says with which row the chain begins and what its predecessor's hash was, and a row of the
-    chain itself says that it was cut.
+    The signed head then has the first row and its predecessor's hash, and a row of the chain itself records the cut.
 
     Raises:
         AuditError: the log cannot be written.
@@ -54,7 +54,7 @@ def cut_old(ledger: Ledger, keep_days: int, now: datetime | None = None) -> int:
 def restart(ledger: Ledger, details: Mapping[str, Any]) -> Head:
     """Delete all rows of a chain, and begin a new one after their numbers; return its head.
 
-    `details`: why, what was wrong, and where the rows were exported to.
+    `details`: the reason, the fault, and the file of the exported rows.
 
     Raises:
         AuditError: the log cannot be written.

@@ -124,10 +124,10 @@ class Verifier:
         return sorted(names | kept)
 
     def verify(self, tenant: str, marked: Sequence[Anchor] = ()) -> ChainVerdict:
-        """Return what the chain of a tenant is worth. `marked`: rows known from checkpoints.
+        """Return the verdict on the chain of a tenant. `marked`: rows known from checkpoints.
 
         Raises:
-            AuditError: the database cannot be read, or the secret not be used.
+            AuditError: the database cannot be read, or the secret cannot be used.
         """
         try:
             signer, anchor = Signer(self._home), AnchorFile(self._home, tenant).read()

@@ -108,7 +108,7 @@ def name_finder(folder: Path) -> NameFinder:
 
 
 def check_names_model(folder: Path) -> None:
-    """Refuse what cannot be a model of names, without opening it.
+    """Refuse a folder that cannot be a model of names, without opening it.
 
     Raises:
         NamesError: packages are missing, or the folder has no token classifier with a label of persons.
@@ -131,7 +131,7 @@ def check_names_model(folder: Path) -> None:
 
 
 def _is_person(label: str) -> bool:
-    """Return whether a label is one of persons, whatever marks the beginning and the end of an entity."""
+    """Return whether a label is one of persons, without marks of the beginning and the end of an entity."""
     return re.sub(r"[^A-Z]", "", _SCHEME.sub("", label.upper())) in _LABELS
 
 
@@ -276,7 +276,7 @@ def _joined(text: str, spans: Iterator[Span]) -> Iterator[Span]:
 
 
 def examine(config: Config) -> Iterator[Finding]:
-    """Yield what `citelock doctor` finds of the model of names, where one is configured."""
+    """Yield the findings of `citelock doctor` on the model of names, if one is configured."""
     folder = config.privacy.names_model
     if folder is None or "names" not in config.privacy.redact:
         return

@@ -33,7 +33,7 @@ def engine(url: str | None, tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def verify(engine: Engine, url: str | None, tmp_path: Path) -> Callable[[], ChainVerdict]:
-    """Ten events of a tenant and three of another one; what verifying the first says."""
+    """Return the verification of the first of two tenants, with ten events, beside one with three."""
     assert engine
     append(tmp_path, url, 6)
     append(tmp_path, url, 4)
@@ -94,7 +94,7 @@ def _swapped(connection: Connection) -> None:
 
 
 def _rehashed(connection: Connection) -> None:
-    """Edit a row and compute every hash after it again, as anybody can who has no key."""
+    """Edit a row and compute every hash after it again, as anybody without a key can."""
     query = select(ROWS).where(ACME, ROWS.c.sequence >= 5).order_by(ROWS.c.sequence)
     previous = None
     for stored in connection.execute(query).mappings().all():
@@ -119,7 +119,7 @@ def _inserted_before(connection: Connection) -> None:
 
 
 def _duplicated(connection: Connection) -> None:
-    """The same row twice: what follows moves up by one place."""
+    """Duplicate a row: the later ones move up by one place."""
     for sequence in range(10, 5, -1):
         connection.execute(update(ROWS).where(ACME, ROWS.c.sequence == sequence).values(sequence=sequence + 1))
     connection.execute(insert(ROWS), {**_row(connection, "acme", 5), "sequence": 6})

@@ -161,7 +161,7 @@ class Payloads:
         return found
 
     def remove(self, claim: JobClaim) -> None:
-        """Remove the texts of a job that is done; what cannot be removed is left to `sweep`."""
+        """Remove the texts of a finished job; the rest is left to `sweep`."""
         with suppress(OSError, StoreError):
             self._files.remove(claim.tenant, claim.id)
 
@@ -195,7 +195,7 @@ class JobResults(Protocol):
         ...
 
     def keep(self, claim: JobClaim, keys: Sequence[str], vectors: Sequence[NDArray[np.float32]]) -> None:
-        """Keep what was computed for a job, so that a build finds it once the job is done."""
+        """Store the results of a job, so that a build finds them once the job is done."""
         ...
 
     def collect(self, cache: VectorCache, tenant: str, keys: Collection[str]) -> bool:
@@ -204,7 +204,7 @@ class JobResults(Protocol):
         ...
 
     def sweep(self, cache: VectorCache, tenant: str) -> None:
-        """Remove what no build needs any more."""
+        """Remove everything that no build needs any more."""
         ...
 
 
@@ -275,7 +275,7 @@ class SharedResults:
                 self._files.remove(tenant, name)
 
     def _earlier(self, claim: JobClaim) -> KeyVectors:
-        """Return what the worker gave that had the job before, if it was tried before and lost."""
+        """Return the results of the job's previous worker, if it was tried before and lost."""
         if not claim.attempts:
             return NOTHING
         return _read(self._files.read(claim.tenant, _name(claim.id, claim.fence - 1)))

@@ -77,7 +77,7 @@ def _results(config: Config, queue: JobQueue, model: str) -> JobResults:
 def by_workers(
     config: Config, tenant: str, embedder: Embedder, observer: EmbeddingObserver, tell: Callable[[str], object]
 ) -> Iterator[BuildVectors]:
-    """Yield what has workers embed the texts of a tenant's build: the entry point `workers` of `citelock.embedding`."""
+    """Yield an embedder by workers for a tenant's build: the entry point `workers` of `citelock.embedding`."""
     queue = JobQueue.of(config)
     helper = open_worker(config, queue, embedder, tenant)
     try:

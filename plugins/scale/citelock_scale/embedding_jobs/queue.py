@@ -115,9 +115,9 @@ class TenantTurn:
 
 
 def next_tenant(turns: Iterable[TenantTurn], clock: float, now: float) -> TenantTurn | None:
-    """Return the tenant whose job is claimed next; None if each is at a limit. `clock`: virtual time of all.
+    """Return the tenant of the next claim; None if each is at a limit. `clock`: virtual time of all.
 
-    Of those that were given the same, the one with the fewest jobs.
+    Among equally served ones, that with the fewest jobs.
     """
     allowed = [turn for turn in turns if turn.running < turn.limits.concurrency and turn.free_at <= now]
     return min(allowed, key=lambda turn: (max(turn.served, clock), turn.waiting, turn.tenant), default=None)
@@ -146,7 +146,7 @@ class JobQueue:
     def __init__(
         self, database: JobsDatabase, settings: Jobs, tenants: Mapping[str, TenantJobs], clock: Clock = time.time
     ) -> None:
-        """`tenants`: those of the configuration, with what they have of their own; jobs of others stay."""
+        """`tenants`: the configured ones, with their own settings; jobs of others stay."""
         self.database, self.settings, self.clock = database, settings, clock
         self._tenants = tenants
 
@@ -157,10 +157,10 @@ class JobQueue:
         return cls(JobsDatabase(config), config.jobs, tenants, clock)
 
     def enqueue(self, batches: Sequence[Batch]) -> list[str]:
-        """Enqueue batches of one tenant and model; return the ids of those that are new.
+        """Enqueue batches of one tenant and model; return the ids of the new ones.
 
-        A batch of which any text is in a job that waits, runs or was put aside is left out: that job embeds it. So is
-        what the bound of the queue does not let in.
+        A batch of which any text is in a job that waits, runs or was put aside is left out: that job embeds it. So are
+        batches beyond the bound of the queue.
         """
         if not batches:
             return []
@@ -183,7 +183,7 @@ class JobQueue:
     def claim(self, worker: str, model: str, tenant: str | None = None) -> JobClaim | None:
         """Return the next job, leased for `lease_s`; None if none is due for this model.
 
-        `tenant`: only jobs of this one, whatever its limits are.
+        `tenant`: only jobs of this one, ignoring its limits.
         """
         if not self._has_due(model):
             return None
@@ -226,7 +226,7 @@ class JobQueue:
         return True
 
     def note_usage(self, claim: JobClaim, usage: Sequence[PageUsage]) -> None:
-        """Count what a job took that was lost to another worker: the model was paid all the same."""
+        """Count the usage of a job lost to another worker: the model was paid all the same."""
         with self.database.writing() as connection:
             add_usage(connection, claim.tenant, claim.model, usage, self.clock())
 
@@ -238,8 +238,7 @@ class JobQueue:
             return self._change(connection, claim, state="waiting", worker=None, not_before=not_before, **told)
 
     def split(self, claim: JobClaim, parts: Sequence[Sequence[str]]) -> bool:
-        """Put jobs of some of its texts each in the place of a job whose workers ended too often; return False if it
-        was lost."""
+        """Replace a job whose workers ended too often by jobs for parts of its texts; return False if it was lost."""
         with self.database.writing() as connection:
             if not self._remove(connection, claim):
                 return False
@@ -248,7 +247,7 @@ class JobQueue:
         return True
 
     def withdraw(self, tenant: str, ids: Sequence[str]) -> None:
-        """Forget jobs whose texts are missing and that nobody has: a build enqueues what it needs of them again."""
+        """Forget jobs with missing texts and no worker: a build enqueues the texts that it still needs."""
         chosen = JOBS.c.tenant == tenant, JOBS.c.id.in_(ids), JOBS.c.state.in_(["waiting", "dead"])
         with self.database.writing() as connection:
             connection.execute(delete(JOBS).where(*chosen, JOBS.c.reason.startswith(LACKS_TEXTS)))
@@ -272,7 +271,7 @@ class JobQueue:
         return found
 
     def state(self, tenant: str, model: str) -> QueueState:
-        """Return what is open and what was put aside of a tenant, and when any tenant's job was last done."""
+        """Return a tenant's open and put-aside jobs, and when any tenant's job was last done."""
         columns = JOBS.c.id, JOBS.c.state, JOBS.c.text_keys, JOBS.c.reason, JOBS.c.attempts
         mine = select(*columns).where(JOBS.c.tenant == tenant, JOBS.c.model == model, JOBS.c.state != "done")
         last = select(func.max(JOBS.c.finished_at)).where(JOBS.c.state == "done", JOBS.c.model == model)
@@ -307,7 +306,7 @@ class JobQueue:
             connection.execute(update(JOBS).where(JOBS.c.id == row.id).values(values))
 
     def _charge_next(self, connection: Connection, model: str, now: float) -> str | None:
-        """Return the tenant whose turn it is, which is charged with its first job."""
+        """Return the next tenant, charged with its first job."""
         due = JOBS.c.state == "waiting", JOBS.c.model == model, JOBS.c.not_before <= now
         tenants = select(JOBS.c.tenant, func.count()).where(*due).group_by(JOBS.c.tenant)
         waiting = {str(name): int(count) for name, count in connection.execute(tenants) if name in self._tenants}

@@ -76,7 +76,7 @@ class Pending:
         return sum(len(self.items[key].text) for key in self._over) / work if work else 1.0
 
     def note(self, state: QueueState) -> list[EmbeddingText]:
-        """Take in what the queue has of the tenant; return the texts that are over since the last time."""
+        """Take in the tenant's state in the queue; return the texts finished since the last time."""
         is_open = {key for keys in state.open.values() for key in keys} & self.items.keys()
         is_dead = {key for failure in state.dead.values() for key in failure.keys} & self.items.keys()
         for key in is_open | is_dead:
@@ -88,7 +88,7 @@ class Pending:
         return [self.items[key] for key in sorted(over)]
 
     def batches(self) -> list[Batch]:
-        """Return what the queue has room for of the texts that were not enqueued."""
+        """Return batches of the texts not enqueued yet, as many as the queue has room for."""
         parts: list[list[str]] = []
         tokens = 0
         for key in self._unasked:
@@ -150,13 +150,13 @@ class WorkerVectors:
         progress: Progress | None = None,
         pages: Sequence[str] = (),
     ) -> EmbeddedTexts:
-        """Return the vectors of texts, as `VectorCache.embed` does, once workers have embedded what is missing.
+        """Return the vectors of texts, like `VectorCache.embed`, once workers have embedded the missing ones.
 
         Raises:
             DeadTextsError: some were put aside.
-            BudgetError, BudgetsAwayError: the tenant's budget is spent; what was enqueued stays.
-            ModelError: nothing is done any more; there is no worker and `jobs.without_workers` is `fail`; or the
-                database is away for longer than `jobs.stalled_s`.
+            BudgetError, BudgetsAwayError: the tenant's budget is spent; enqueued jobs stay.
+            ModelError: there is no progress; there is no worker and `jobs.without_workers` is `fail`; or the database
+                is away for longer than `jobs.stalled_s`.
         """
         model = self._cache.model
         keys = [vector_key(model, text) for text in texts]
@@ -197,7 +197,7 @@ class WorkerVectors:
         self._refuse_dead(pending, state)
 
     def _known(self, keys: dict[str, str]) -> set[str]:
-        """Return those of some keys that the cache has, with what workers have done so far."""
+        """Return those of some keys that are in the cache, including the workers' results so far."""
         known = self._cache.known(keys)
         if len(known) == len(keys):
             return known

@@ -267,7 +267,7 @@ class Worker:
         return True
 
     def close(self) -> None:
-        """Write what budgets have not written yet."""
+        """Write pending counts of budgets."""
         for budget in self._metered.budgets.values():
             budget.close()
 
@@ -303,7 +303,7 @@ class Worker:
             self._finish(claim, items, vectors, usage)
 
     def _note_lost(self, claim: JobClaim, usage: list[PageUsage]) -> None:
-        """Count what was taken of the model for a job that another worker has now."""
+        """Count the usage of a job that another worker has now."""
         self.tally.lost += 1
         self._queue.note_usage(claim, usage)
 
@@ -323,8 +323,8 @@ class Worker:
         self.tally.failed += len(vectors.failures)
 
     def _noted(self, claim: JobClaim, usage: list[PageUsage], failures: list[Failure]) -> bool:
-        """Note what became of a job; a database that is away is waited for as long as a lease: what it took is known
-        here alone."""
+        """Record the outcome of a job; wait for an unavailable database as long as a lease: the usage is known here
+        alone."""
         until = time.monotonic() + self._queue.settings.lease_s
         while True:
             try:
@@ -335,7 +335,7 @@ class Worker:
                 time.sleep(IDLE_S)
 
     def _halve(self, claim: JobClaim, items: list[EmbeddingText]) -> None:
-        """Cut a job whose workers ended too often: the text that ends them is looked for."""
+        """Split a job whose workers ended too often, to isolate the text that ends them."""
         halves = [items[: len(items) // 2], items[len(items) // 2 :]]
         for half in halves:
             self.payloads.save(claim.tenant, claim.model, half)
@@ -359,5 +359,5 @@ class Worker:
 
 
 def _is_itself(claim: JobClaim, failures: list[Failure]) -> bool:
-    """Return whether the job that is tried again is the same one, whose texts are still needed."""
+    """Return whether the retried job is the same one, whose texts are still needed."""
     return any(set(failure.keys) == set(claim.keys) for failure in failures)

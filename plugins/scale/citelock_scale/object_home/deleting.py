@@ -49,7 +49,7 @@ class Listed(NamedTuple):
 
 
 def listed(folder: SharedFolder, head: FolderHead) -> Listed:
-    """Return what the store lists of a folder. Objects with names that are not ours are counted and never old.
+    """Return the store's objects of a folder. Foreign names are counted and never old.
 
     Raises:
         ObjectHomeError: the store cannot be used, or the head's tree is missing or altered.
@@ -68,11 +68,11 @@ def listed(folder: SharedFolder, head: FolderHead) -> Listed:
 
 
 def sweep(folder: SharedFolder, lease: Lease) -> Listed:
-    """Delete what the tree in force does not need, and return what was listed before.
+    """Delete the objects that the tree in force does not need, and return the listing before.
 
     Raises:
         HeldError: another machine took the lease; nothing was deleted.
-        ObjectHomeError: the store cannot be used; what is left is deleted next time.
+        ObjectHomeError: the store cannot be used; the next sweep deletes the rest.
     """
     found = listed(folder, lease.head)
     if not lease.note_sweep():
@@ -101,10 +101,10 @@ class _NamedObject(NamedTuple):
 
 
 def erase(folder: SharedFolder, heads: Heads) -> Erased:
-    """Put a head in force that says the folder is erased, and delete its objects.
+    """Publish a head that marks the folder as erased, and delete its objects.
 
     Raises:
-        ObjectHomeError: the store cannot be used, or keeps objects; what is left is deleted by the next try.
+        ObjectHomeError: the store cannot be used, or keeps objects; the next try deletes the rest.
     """
     seen = heads.read(folder.name)
     if seen is None and not folder.seen.number and not _listed(folder):
@@ -149,7 +149,7 @@ def _listed(folder: SharedFolder) -> list[str]:
 
 
 def _named(folder: SharedFolder, head: FolderHead) -> _NamedObject:
-    """Return what the trees of a folder name, from the newest back as far as there are any."""
+    """Return the objects named by the trees of a folder, from the newest back as far as there are any."""
     contents, trees, unread = dict[str, None](), list[str](), None
     for digest, tree in _trees(folder, head.tree):
         trees.append(tree_name(folder.name, digest))

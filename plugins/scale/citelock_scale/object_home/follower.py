@@ -64,7 +64,7 @@ def make_room(home: Path, most_bytes: int) -> None:
 
 
 def delete_tenants(home: Path, configured: Collection[str]) -> None:
-    """Delete what was fetched of tenants that the configuration names no more."""
+    """Delete the files of tenants that are no longer configured."""
     for folder in _followed_tenants(home):
         if folder.name not in configured:
             _log.warning("tenant %s is not configured any more: what was fetched of it is deleted", folder.name)
@@ -107,7 +107,7 @@ def _changed(folder: Path) -> float:
 
 
 def _bytes_of(folder: Path) -> int:
-    """Return what a folder takes of the disk."""
+    """Return a folder's size on the disk."""
     size = 0
     for place, _, files in os.walk(folder):
         for name in files:
@@ -121,7 +121,7 @@ def _delete(folder: Path) -> None:
 
 
 def to_answer(_path: str, _is_generation: bool) -> bool:
-    """All files are needed to answer from what is published."""
+    """Return whether a file is needed: all are, to answer from the publication."""
     return True
 
 
@@ -166,10 +166,10 @@ class FollowedFolder:
         return folder.number != seen.head.number
 
     def fetch(self, seen: Seen) -> None:
-        """Fetch what a head names; where that was replaced, and its objects deleted meanwhile, what does now.
+        """Fetch a head's files; if it was replaced, and its objects deleted meanwhile, those of the new head.
 
         Raises:
-            ObjectHomeError: the store cannot be used, or what it has is not what it should be.
+            ObjectHomeError: the store cannot be used, or its objects are damaged.
         """
         for left in reversed(range(_TRIES)):
             try:
@@ -264,12 +264,12 @@ class StoreFollower:
         return None
 
     def staleness(self, tenant: str) -> str | None:
-        """Return why what this machine has of a tenant may be older than what is published; None if it is not."""
+        """Return why this machine's data of a tenant may be older than the publication; None if it is not."""
         return self.problem_of(tenant) or self._being_fetched(tenant)
 
     def awaited(self, tenant: str, has_older: bool) -> str | None:
-        """Return what a server that starts waits for before it is sent questions of a tenant; None if it is there,
-        or is not to be waited for. `has_older`: a generation from before could answer."""
+        """Return what a starting server waits for before it gets questions of a tenant; None if it is there, or not
+        waited for. `has_older`: an earlier generation could answer."""
         waits = not has_older or time.monotonic() - self._began < self._start_wait_s
         for folder in self._of(tenant):
             if folder.problem:
@@ -285,7 +285,7 @@ class StoreFollower:
         threading.Thread(target=self._look_and_let_go, name="object home", daemon=True).start()
 
     def fetch(self) -> None:
-        """Fetch what is new of every folder before returning; where the store fails, what is there stays in force."""
+        """Fetch the news of every folder before returning; if the store fails, the local state stays in force."""
         with self._looks:
             self._look(self._home.settings.timeout_s)
         for thread in list(self._fetched.values()):
@@ -329,7 +329,7 @@ class StoreFollower:
         self._next = time.monotonic() + (min(_SOON_S, self._every_s) if is_behind else self._every_s)
 
     def _begin(self, folder: FollowedFolder, seen: Seen | None, wait_s: float) -> None:
-        """Note what the store says of a folder, and begin to fetch it where that is new to this process."""
+        """Note the store's state of a folder, and begin to fetch it if that is new to this process."""
         try:
             folder.look = Look(time.monotonic(), folder.is_older(seen))
         except Exception as error:

@@ -79,7 +79,7 @@ class FolderHead:
         )
 
     def released(self, tree: str | None) -> FolderHead:
-        """Return what is in force once its writer has ended; a tree that is the same has the same number."""
+        """Return the head after its writer has ended; an unchanged tree keeps its number."""
         if tree == self.tree:
             return replace(self, holder="", beat=0)
         return replace(self, holder="", beat=0, tree=tree, number=self.number + 1, erased=False)
@@ -115,9 +115,9 @@ class Heads:
         return Seen(known[1], stored.version)
 
     def read_all(self, folders: Sequence[str]) -> Iterator[tuple[str, Seen | ObjectHomeError | None]]:
-        """Yield folders with their heads, or with what is wrong, several requests at once, in the given order.
+        """Yield folders with their heads, or with the fault, several requests at once, in the given order.
 
-        Where the store does not answer for one, those after it may be left out.
+        If the store does not answer for one, later ones may be left out.
         """
         is_away = Event()
 

@@ -45,7 +45,7 @@ class ObjectHome:
         return SharedFolder(self.objects, self.home, name, self.settings.parallel)
 
     def refresh(self, name: str) -> None:
-        """Make a folder what was shared last, unless a process of this machine writes there.
+        """Update a folder to the last shared state, unless a process of this machine writes there.
 
         Raises:
             ObjectHomeError: the store cannot be used.
@@ -55,7 +55,7 @@ class ObjectHome:
                 self.folder(name).fetch(seen.head)
 
     def listed(self, name: str) -> Listed:
-        """Return what the store lists of a folder.
+        """Return the store's objects of a folder.
 
         Raises:
             ObjectHomeError: the store cannot be used.
@@ -64,7 +64,7 @@ class ObjectHome:
         return listed(self.folder(name), seen.head if seen else FolderHead(name))
 
     def sweep(self, name: str, wait_s: float = 0.0) -> Listed:
-        """Delete the objects of a folder that its tree in force does not need. Return what was listed before.
+        """Delete the objects of a folder that its tree in force does not need. Return the listing before.
 
         Raises:
             HeldError: another machine writes there.
@@ -77,13 +77,13 @@ class ObjectHome:
             let_go(lease)
 
     def repair(self, name: str, dry_run: bool = False, without_lost: bool = False, wait_s: float = 0.0) -> Repaired:
-        """Compare the objects of a folder with their digests, and send again what is lost and this machine has.
+        """Compare the objects of a folder with their digests, and send lost ones again from this machine.
 
-        `without_lost`: put the folder in force without what is lost and this machine has not.
+        `without_lost`: publish the folder without lost files that this machine lacks, too.
 
         Raises:
             HeldError: another machine writes there.
-            ObjectHomeError: the store cannot be used, or nothing can be put in force.
+            ObjectHomeError: the store cannot be used, or nothing can be published.
         """
         folder = self.folder(name)
         if dry_run:
@@ -97,11 +97,12 @@ class ObjectHome:
         return is_followed(self.home, name)
 
     def follower(self, config: Config, tenants: Iterable[str], needs: Needs | None = None) -> StoreFollower:
-        """Return what keeps the folders of tenants up to date; `needs`: the files that are fetched, None for all."""
+        """Return the follower that keeps the folders of tenants up to date; `needs`: the files to fetch, None for
+        all."""
         return StoreFollower(self, config, tenants, needs or to_answer)
 
     def server_follower(self, config: Config) -> StoreFollower:
-        """Return the same for all tenants of a server, and delete what was fetched of tenants that it has no more."""
+        """Return the same for all tenants of a server, and delete the files of removed tenants."""
         delete_tenants(self.home, config.tenants)
         on_disk = config.index.kind == "disk"
         return self.follower(config, config.tenants, None if on_disk else to_answer_from_a_database)
@@ -148,7 +149,7 @@ class ObjectHome:
         return folder, lease
 
     def _lost(self, folder: SharedFolder, lease: Lease) -> None:
-        """Delete what was sent under a lease that ended by an erasure; else a sweep does it."""
+        """Delete objects sent under a lease that ended by an erasure; otherwise a sweep does it."""
         with suppress(ObjectHomeError):
             seen = self.heads.read(folder.name)
             if seen and seen.head.erased:

@@ -47,7 +47,7 @@ class _Survey:
     is_tree_lost: bool
 
     def damaged_files(self, is_here: bool) -> tuple[str, ...]:
-        """Return the files whose objects are damaged, and whose content this machine has, or has not."""
+        """Return the files with damaged objects whose content this machine has, or lacks."""
         files = self.tree.files.items()
         return tuple(
             sorted(
@@ -70,7 +70,7 @@ def restored(folder: SharedFolder, seen: Seen | None) -> FolderHead | None:
 
 
 def looked_over(folder: SharedFolder, seen: Seen | None, without_lost: bool) -> Repaired:
-    """Return what a repair would do; nothing is changed.
+    """Return the effect of a repair; nothing is changed.
 
     Raises:
         ObjectHomeError: the store cannot be used, or the tree is lost and this machine does not remember it.
@@ -83,7 +83,7 @@ def looked_over(folder: SharedFolder, seen: Seen | None, without_lost: bool) -> 
 
 
 def repair(folder: SharedFolder, lease: Lease, known: FolderHead | None, without_lost: bool) -> Repaired:
-    """Send what is lost, put it in force, and end the lease. `known`: the head that was to be gone on from.
+    """Send lost objects, publish them, and end the lease. `known`: the head to continue from.
 
     Raises:
         HeldError: another machine took over.
@@ -145,7 +145,7 @@ def _damaged(folder: SharedFolder, tree: Tree) -> frozenset[str]:
 
 
 def _sent_again(folder: SharedFolder, lease: Lease, survey: _Survey, without_lost: bool) -> str:
-    """Send what this machine has of what is damaged, and a tree that names it. Return the tree's digest."""
+    """Send this machine's copies of damaged objects, and a tree with them. Return the tree's digest."""
     lost = set(survey.damaged_files(is_here=False)) if without_lost else set[str]()
     send_files(folder, lease, {digest: survey.local[digest] for digest in survey.damaged & survey.local.keys()})
     files = {path: fact for path, fact in survey.tree.files.items() if path not in lost}

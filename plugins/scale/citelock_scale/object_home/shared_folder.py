@@ -47,7 +47,7 @@ Wanted = Callable[[str], bool]
 
 
 def run_parallel(calls: Iterable[Callable[[], object]], threads: int) -> None:
-    """Make calls in this many threads; raise the first error, and leave out what has not begun by then."""
+    """Make calls in this many threads; raise the first error, and skip calls not begun by then."""
     with ThreadPoolExecutor(threads) as pool:
         begun = [pool.submit(call) for call in calls]
         try:
@@ -71,7 +71,7 @@ class Downloads:
         machine by the digest that they should have.
 
         Raises:
-            ObjectHomeError: one cannot be fetched, or is not what its digest says; the folder is as it was.
+            ObjectHomeError: one cannot be fetched, or differs from its digest; the folder is unchanged.
             OSError: the disk does not take it.
         """
         facts = {fact.digest: fact for fact in files.values()}
@@ -114,7 +114,7 @@ class Downloads:
             raise self._altered(fact)
 
     def _is_written(self, target: Path, fact: FileFact, blocks: Iterable[bytes]) -> bool:
-        """Write a file beside its name, and give it the name where it is what its digest says."""
+        """Write a file beside its name, and rename it if it matches its digest."""
         part = target.with_name(f"{secrets.token_hex(4)}.part")
         try:
             made, size = hashlib.sha256(), 0
@@ -133,7 +133,7 @@ class Downloads:
             part.unlink(missing_ok=True)
 
     def _clear(self, kept: Iterable[str]) -> None:
-        """Delete what waits and is not needed any more, and what killed processes left half."""
+        """Delete waiting files that are no longer needed, and the remains of killed processes."""
         names = set(kept)
         for place in self._waiting.glob("*"):
             if place.name not in names:
@@ -149,7 +149,7 @@ def _blocks_of(path: Path) -> Iterator[bytes]:
 
 
 def notes_of(home: Path, name: str) -> Path:
-    """Return the file in which this machine notes what it knows of a folder."""
+    """Return the file of this machine's notes on a folder."""
     return home / NOTES / f"{name.replace('/', '~')}.json"
 
 
@@ -193,13 +193,13 @@ class SharedFolder:
         self._seen, self._tree, self._known, self.builds = self._noted()
 
     def fetch(self, head: FolderHead, wanted: Wanted | None = None) -> None:
-        """Make the folder what the head says. A machine that only reads names the `wanted` files, and deletes none.
+        """Update the folder to the head. A machine that only reads names the `wanted` files, and deletes none.
 
-        Files that a killed build left are kept while the head is the one that this machine saw last.
+        Files of a killed build are kept while the head is the last one seen by this machine.
 
         Raises:
-            ObjectHomeError: the head is older than one that was seen, a file is missing or not what it should be; the
-                folder is then as it was, or has newer files beside those that answer.
+            ObjectHomeError: the head is older than one that was seen, a file is missing or damaged; the folder is then
+                unchanged, or has newer files beside those that answer.
         """
         self.refuse_older(head)
         if head.erasure > self._seen.number:
@@ -256,11 +256,11 @@ class SharedFolder:
         return {path: FileFact(digest, stamp.size) for path, (stamp, digest) in self._known.items()}
 
     def tree(self, head: FolderHead) -> Tree:
-        """Return the tree that a head names, from this machine's copy where it has one.
+        """Return a head's tree, from this machine's copy if it has one.
 
         Raises:
             MissingError: the store has no such object.
-            ObjectHomeError: it is not what its name says, or the store cannot be used.
+            ObjectHomeError: it differs from its name's digest, or the store cannot be used.
         """
         assert head.tree
         return self.known_tree(head.tree) or self.stored_tree(head.tree)
@@ -306,11 +306,11 @@ class SharedFolder:
         return content
 
     def sent(self, head: FolderHead) -> None:
-        """Remember that the folder is what this head says."""
+        """Record that the folder matches this head."""
         self._note(head, is_whole=True)
 
     def moved(self, head: FolderHead, before: FolderHead) -> None:
-        """Remember a head whose tree has the files of the one before, or fewer, where that is what this machine has."""
+        """Record a head whose tree has the files of the one before, or fewer, if this machine has that one."""
         if self._seen.tree == before.tree:
             self._note(head, is_whole=self._tree is not None and self._tree == before.tree)
 
@@ -325,7 +325,7 @@ class SharedFolder:
         return self._seen
 
     def together(self, calls: list[tuple[Callable[[Path, FileFact], None], Path, FileFact]]) -> None:
-        """Make calls, some at once; the first error is raised, and what had not begun is left out."""
+        """Make calls, some at once; the first error is raised, and calls not begun by then are skipped."""
         run_parallel((partial(call, path, fact) for call, path, fact in calls), self._parallel)
 
     def _fetch_files(self, head: FolderHead, files: Files) -> None:
@@ -368,7 +368,7 @@ class SharedFolder:
             return FolderHead(self.name), None, {}, False
 
     def _note(self, head: FolderHead, is_whole: bool) -> None:
-        """Remember what the folder is now; a part of a tree is no ground to build upon."""
+        """Record the folder's present state; a part of a tree is no basis for a build."""
         is_whole = is_whole or head.tree == self._tree
         self.builds = self.builds or is_whole
         there = {path for path, _ in shared_files(self.folder)}

@@ -91,7 +91,7 @@ def tree_of(content: bytes, digest: str) -> Tree:
     """Return a stored tree.
 
     Raises:
-        ObjectHomeError: it is not what its name says, or names a file outside of its folder.
+        ObjectHomeError: it differs from its name's digest, or names a file outside of its folder.
     """
     if hashlib.sha256(content).hexdigest() != digest:
         raise ObjectHomeError(
@@ -150,7 +150,7 @@ def _nested(files: Files) -> str | None:
 
 
 def shared_files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield path and facts of each file of a folder that machines share; what begins with a dot is this machine's."""
+    """Yield path and facts of each shared file of a folder; names that begin with a dot are this machine's."""
     for place, folders, files in os.walk(folder):
         below = Path(place).relative_to(folder)
         folders[:] = [
@@ -166,7 +166,7 @@ def shared_files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def scanned(folder: Path, known: Known) -> tuple[Files, Known]:
-    """Return the files of a folder as they are, and what of them to remember; one with a known stamp is not read.
+    """Return the files of a folder, and the facts to remember; one with a known stamp is not read.
 
     Raises:
         ObjectHomeError: a file changes while it is read.
@@ -184,7 +184,7 @@ def unchanged_blocks(path: Path, fact: FileFact) -> Iterator[bytes]:
     """Yield a file's content in blocks of a megabyte.
 
     Raises:
-        ObjectHomeError: at the end, where it was not what the digest says.
+        ObjectHomeError: at the end, if it differs from the digest.
     """
     made, size = hashlib.sha256(), 0
     with path.open("rb") as file:

@@ -33,8 +33,8 @@ _log = logging.getLogger(__name__)
 
 
 def send(folder: SharedFolder, lease: Lease) -> str | None:
-    """Store what this machine has and the tree in force has not. Return the digest of the folder's tree, which is that
-    of the head where nothing changed.
+    """Store the files that the tree in force lacks. Return the digest of the folder's tree, which is that of the head
+    if nothing changed.
 
     Raises:
         HeldError: somebody else took the lease.

@@ -52,7 +52,7 @@ def published(config: Config) -> list[str]:
 
 @contextmanager
 def server(config: Config) -> Iterator[TestClient]:
-    """A server that has fetched what is published."""
+    """Yield a server that has fetched the publication."""
     with TestClient(create_app(config), ADDRESS, client=LOCAL, raise_server_exceptions=False) as client:
         wait_until(lambda: answered_from(client) != "")
         yield client

@@ -35,7 +35,7 @@ class Lost(Lenient):
     """A directive whose content is not text: a drawing, or documentation that a program writes."""
 
     def run(self) -> list[Any]:
-        """Return the source of a drawing, and nothing of what is generated."""
+        """Return the source of a drawing, without generated parts."""
         context_of(self.state.document).lost[f"directive {self.name}"] += 1
         text = "\n".join(self.content)
         if self.name.startswith(("auto", "raw")) or not text.strip():

@@ -29,9 +29,9 @@ def rst_page(
 
     Args:
         text: the source.
-        name: of its file, for what it includes.
+        name: of its file, for its includes.
         around: the files and pages around it.
-        settings: what the project says.
+        settings: of the project.
 
     Raises:
         MarkupError: it cannot be read.
@@ -156,7 +156,7 @@ def _dispatched(context: RstContext) -> Iterator[None]:
 
 
 def _fields(document: Any) -> dict[str, str]:
-    """Return the fields at the head of a page, such as `orphan`, and what its `meta` directives say."""
+    """Return the fields at the head of a page, such as `orphan`, and the values of its `meta` directives."""
     from docutils import nodes
 
     found: dict[str, str] = {}

@@ -86,7 +86,7 @@ class OpenSearchConnection(ServerConnection["OpenSearch"]):
 
 
 def reason_of(answer: object) -> str:
-    """Return what an answer names as its error."""
+    """Return the error named in an answer."""
     error = answer.get("error") if isinstance(answer, dict) else answer
     if isinstance(error, dict):
         causes = error.get("root_cause") or [error]
@@ -96,7 +96,7 @@ def reason_of(answer: object) -> str:
 
 
 def found(client: OpenSearch, index: str, body: Mapping[str, Any]) -> list[Hit]:
-    """Return what a search finds, for `OpenSearchConnection.ask`.
+    """Return the results of a search, for `OpenSearchConnection.ask`.
 
     Raises:
         PartialError: some shards did not answer, or not in time.

@@ -45,7 +45,7 @@ def class_id(readers: str) -> str:
 
 
 def index_body(dimension: int, settings: Index) -> dict[str, Any]:
-    """Return settings and mapping of an index; what is searched alone is indexed, the rest only kept."""
+    """Return settings and mapping of an index; only searched fields are indexed, the rest is stored."""
     method = {
         "name": "hnsw",
         "engine": settings.engine,
@@ -91,14 +91,14 @@ def readable(
 
 
 def unread(tenant: str, generation: str, kind: str, conditions: Sequence[Query] = ()) -> Query:
-    """Return the query of a generation's documents whoever may read them: for its manifest, for counts and for whoever
-    publishes it."""
+    """Return the query of a generation's documents for all readers: for its manifest, for counts and for its
+    publisher."""
     owner = [_is(TENANT, tenant), _is(GENERATION, generation), _is(POINT, kind)]
     return {"bool": {"filter": [*owner, *conditions]}}
 
 
 def of_tenant(tenant: str, kind: str | None = None) -> Query:
-    """Return the query of a tenant's documents of a kind, or of all: for whoever publishes."""
+    """Return the query of a tenant's documents of a kind, or of all, for its publisher."""
     return {"bool": {"filter": [_is(TENANT, tenant), *([] if kind is None else [_is(POINT, kind)])]}}
 
 

@@ -55,12 +55,12 @@ class PublishedGeneration:
 
 
 def server_of(signer: ClaimSigner, tenant: str) -> SignFor:
-    """Return the claims of a serving process, which open what is said of a generation as a whole."""
+    """Return the claims of a serving process, which open the facts about a generation as a whole."""
     return lambda seconds: signer.for_role(tenant, "server", seconds)
 
 
 def publisher_of(signer: ClaimSigner, tenant: str) -> SignFor:
-    """Return the claims of whoever publishes for a tenant."""
+    """Return the claims of a tenant's publisher."""
     return lambda seconds: signer.for_role(tenant, "publisher", seconds)
 
 
@@ -137,7 +137,7 @@ class Publisher:
                 )
 
     def listed(self) -> list[PublishedGeneration]:
-        """Return what the database has, newest publication first."""
+        """Return the database's generations, newest publication first."""
         with self.transaction() as connection:
             return list_published(connection, self.tenant_id)
 

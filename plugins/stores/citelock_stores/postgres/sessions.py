@@ -62,7 +62,7 @@ class DatabaseSessions:
         values: Sequence[object] = (),
         local: Mapping[str, str] | None = None,
     ) -> list[tuple[Any, ...]]:
-        """Return what one statement reads in somebody's name; `local` are further settings of its transaction.
+        """Return the rows of one statement on somebody's behalf; `local` are further settings of its transaction.
 
         Raises:
             RemoteConnectionError, RemoteTimeoutError, RemoteDataError: as the protocol says.
@@ -190,7 +190,7 @@ def configure(connection: Any) -> None:
 
 
 def settings_of(claims: SignedClaims, seconds: float) -> dict[str, str]:
-    """Return the settings of a transaction in somebody's name, whose statements end after so many seconds."""
+    """Return the settings of a transaction on somebody's behalf, whose statements end after so many seconds."""
     return {
         "request.jwt.claims": claims.claims,
         "request.jwt.signature": claims.signature,

@@ -195,7 +195,7 @@ class NearestSearch:
         )
 
     def _walk(self, candidates: int) -> dict[str, str]:
-        """Return the settings of a walk through the index: on until there are enough, whatever policies drop."""
+        """Return the settings of a walk through the index: until there are enough rows, whatever policies drop."""
         return {
             "hnsw.ef_search": str(min(_MOST_CANDIDATES, candidates)),
             "hnsw.iterative_scan": "relaxed_order",
@@ -243,7 +243,7 @@ class PostgresGeneration:
         self._sessions, self._signer, self._settings = sessions, signer, settings
 
     def reader(self, principal: Principal) -> PostgresReader:
-        """Return what reads in the name of a principal."""
+        """Return the reader on behalf of a principal."""
         return PostgresReader(self.stored, principal, self._sessions, self._signer, self._settings)
 
 
@@ -274,7 +274,7 @@ class PostgresReader:
         return self._catalog("places", REMOTE_PLACES.columns, ["row", "place"])
 
     def originals(self) -> pa.Table:
-        """Return REMOTE_ORIGINALS of every page all of whose text may be read, by `page_id`."""
+        """Return REMOTE_ORIGINALS of every fully readable page, by `page_id`."""
         return self._catalog("originals", REMOTE_ORIGINALS.columns, ["page_id"])
 
     def original(self, sha256: str) -> bytes:
@@ -449,7 +449,7 @@ class PostgresStore:
         return PostgresGeneration(stored, manifest, self._sessions, self._signer, self._settings)
 
     def faults(self, tenant: str) -> tuple[str, ...]:
-        """Return what is not as it should be, a line each with its mend."""
+        """Return the faults, one per line with its remedy."""
         try:
             faults = [*self._faults(tenant)]
         except RemoteError as error:

@@ -86,7 +86,7 @@ class GenerationPoints(ABC):
 
     @abstractmethod
     def _makers(self) -> Mapping[str, Maker]:
-        """Return what makes the points of each kind."""
+        """Return the makers of each kind of points."""
 
     @property
     def has_windows(self) -> bool:
@@ -100,7 +100,7 @@ class GenerationPoints(ABC):
             yield RawPoint(payload_of({**point.payload, **owner}), point.vectors)
 
     def manifest_payload(self, complete: bool) -> dict[str, Any]:
-        """Return the payload of the point that says what the generation is."""
+        """Return the payload of the point that describes the generation."""
         described = ManifestPayload(
             format=FORMAT,
             content=text_of(read_text(self._folder / MANIFEST_FILE).encode()),
@@ -144,7 +144,7 @@ class GenerationPoints(ABC):
 
     @cached_property
     def _originals(self) -> list[dict[str, Any]]:
-        """The files of pages, each for those who may read all of its page."""
+        """The files of pages, each for readers of all of its page."""
         files = original_files(self.files)
         rows = original_table(files).to_pylist()
         return [{**row, "readers": file.readers} for row, file in zip(rows, files, strict=True)]
@@ -208,7 +208,7 @@ class GenerationUpload(ABC, Generic[Points]):
 
     @abstractmethod
     def _finish(self, began: float) -> None:
-        """Wait until what was sent can be searched; `began`: when sending did, of `time.monotonic`."""
+        """Wait until the sent points can be searched; `began`: the start of sending, of `time.monotonic`."""
 
     @abstractmethod
     def _count(self, kind: str) -> int:
@@ -220,11 +220,10 @@ class GenerationUpload(ABC, Generic[Points]):
 
     @abstractmethod
     def _terms(self, kind: PostingKind) -> Iterator[tuple[str, Counts, Counts]]:
-        """Yield some terms: what the server has of each, and what the files have."""
+        """Yield some terms with the server's counts, and those of the files."""
 
     def send(self, progress: Callable[[int, int], None] | None = None, resend: bool = False) -> Uploaded:
-        """Send every point that is not there yet; `resend`: also those that are there, in whose place they are put.
-        `progress` hears of (points, all points).
+        """Send every missing point; `resend`: also replace existing ones. `progress` receives (points, all points).
 
         Raises:
             RemoteError: the server does not take them.
@@ -325,7 +324,7 @@ class AliasPublication:
     stored_bytes: int | None = None
 
     def figures(self) -> dict[str, int | float | str]:
-        """Return what people read of it: numbers and short texts by name."""
+        """Return its figures for people: numbers and short texts by name."""
         done = self.uploaded
         size = {} if self.stored_bytes is None else {"stored_bytes": self.stored_bytes}
         return {
@@ -378,13 +377,13 @@ class AliasPublisher(AliasPointer):
         return AliasPublication(generation_id, previous, uploaded, recall, removed, quotas, warnings, size)
 
     def _stored_bytes(self, collection: str) -> int | None:  # noqa: ARG002
-        """Return what a collection takes on the server's disks; None if it does not say so."""
+        """Return a collection's size on the server's disks; None if it is not reported."""
         return None
 
     def prune(self, also_keep: str | None = None) -> tuple[str, ...]:
-        """Remove what a killed publication left, and all but the last `keep_generations`; return their ids.
+        """Remove the remains of killed publications, and all but the last `keep_generations`; return their ids.
 
-        What the alias left stays for an hour, for the questions that read it.
+        A generation that the alias left stays for an hour, for its running questions.
         """
         stored, current = self.generations(), self.current()
         kept = {current, also_keep}
@@ -402,7 +401,7 @@ class AliasPublisher(AliasPointer):
         return tuple(sorted(each.id for each in doomed))
 
     def _check_quota(self, points: GenerationPoints) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return what will be used of each quota, and warnings of those that are nearly used up.
+        """Return the future use of each quota, and warnings of those that are nearly used up.
 
         Raises:
             QuotaError: one would be exceeded.

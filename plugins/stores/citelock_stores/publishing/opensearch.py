@@ -77,8 +77,8 @@ class OpenSearchDocuments(GenerationPoints):
 
     @cached_property
     def size(self) -> int:
-        """About what is stored, in bytes: vectors twice, texts, tables and postings as they are packed, sentences,
-        files."""
+        """The approximate stored size, in bytes: vectors twice, texts, tables and postings as they are packed,
+        sentences, files."""
         vectors = 4 * self.manifest.vector_count * self.manifest.embedder.dimension
         texts = self._table.select(TEXT_COLUMNS).nbytes
         tables = sum(block.table.nbytes for block in self._blocks)
@@ -262,7 +262,7 @@ class OpenSearchUpload(GenerationUpload[OpenSearchDocuments]):
         return redacted(f"the OpenSearch server does not take {count} documents of index {self.collection} ({said})")
 
     def _finish(self, _: float) -> None:
-        """Make what was sent visible to searches."""
+        """Make the sent documents visible to searches."""
         self._refresh()
 
     def _refresh(self) -> None:
@@ -310,7 +310,7 @@ class OpenSearchPublisher(AliasPublisher, OpenSearchAlias):
     points_class, upload_class = OpenSearchDocuments, OpenSearchUpload
 
     def _stored_bytes(self, collection: str) -> int | None:
-        """Return what the primary shards of an index take on disk; None if the key may not ask for it."""
+        """Return the size of an index's primary shards on disk; None if the key may not ask for it."""
         try:
             return self.requests.ask(lambda client: _primary_bytes(client, collection))
         except RemoteError:

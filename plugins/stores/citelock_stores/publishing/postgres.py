@@ -142,7 +142,7 @@ class GenerationRows:
             yield self.tenant_id, self.generation, self._id_of(readers), chunks.get(readers, 0)
 
     def documents(self) -> Iterator[Row]:
-        """Yield a row for each page and reader class of its chunks: what its first chunk of that class says."""
+        """Yield a row for each page and reader class of its chunks: from its first chunk of that class."""
         names = ["page_id", "title", "source", "kind", "space", "url", "version", "updated_at"]
         first: dict[tuple[str, int], dict[str, Any]] = {}
         for row, number in zip(self.files.table.select(names).to_pylist(), self.classes.of_rows.tolist(), strict=True):
@@ -302,13 +302,13 @@ class PostgresPublisher(Publisher):
     """Copies one tenant's generations into the database, and removes those that nobody needs any more."""
 
     def publish(self, files: GenerationFiles, manifest: bytes) -> dict[str, int]:
-        """Copy a generation, unless it is there, and let the pointer name it; returns the rows that were copied, by
+        """Copy a generation, unless it is there, and move the pointer to it; return the number of copied rows, by
         table: none if it was there.
 
         `manifest`: the bytes of its `manifest.json`.
 
         Raises:
-            RemoteError: the database refuses, or is gone; what was published is as it was.
+            RemoteError: the database refuses, or is gone; the publication is unchanged.
         """
         with self.transaction() as connection:
             copied: dict[str, int] = {}
@@ -386,7 +386,7 @@ class PostgresPublisher(Publisher):
         return counts
 
     def _ann(self, files: GenerationFiles) -> str:
-        """Return what the HNSW index is made of: none if an exact search is as quick, or no index is possible."""
+        """Return the columns of the HNSW index: none if an exact search is as quick, or no index is possible."""
         kind = "halfvec" if self.settings.halfvec == "auto" else "vector"
         if files.manifest.embedder.dimension > _ANN_DIMENSIONS[kind]:
             kind = "halfvec"
@@ -397,13 +397,13 @@ class PostgresPublisher(Publisher):
 def publish_generation(
     store: Store, tenant: str, generation_id: str, config: Config, resend: bool = False
 ) -> dict[str, int]:
-    """Copy a generation from its folder, every file compared with its digest, and let the pointer name it.
+    """Copy a generation from its folder, every file compared with its digest, and move the pointer to it.
 
-    Returns the rows that were copied, by table; none if the database had it already. `resend`: what it has is
-    removed first, and the tenant's questions find nothing until the copy is there.
+    Returns the rows that were copied, by table; none if the database had it already. `resend`: its copy is removed
+    first, and the tenant's questions find nothing until the copy is there.
 
     Raises:
-        ConfigError, RemoteError: the database cannot take it; what it has published is as it was.
+        ConfigError, RemoteError: the database cannot take it; its publication is unchanged.
         StoreError: the folder is damaged.
     """
     publisher = PostgresPublisher(config, tenant)

@@ -265,7 +265,7 @@ class QdrantUpload(GenerationUpload[QdrantPoints]):
         self._requests.ask(lambda client: client.upsert(self.collection, points=batch, wait=True))
 
     def _finish(self, began: float) -> None:
-        """Wait until the server has indexed what it was sent; searches are right before, only slower."""
+        """Wait until the server has indexed the points; searches are right before, only slower."""
         pause_s = 0.02
         while time.monotonic() - began < self._config.index.publish_timeout_s:
             if self._requests.ask(lambda client: client.get_collection(self.collection)).status != "yellow":

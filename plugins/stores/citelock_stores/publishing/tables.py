@@ -70,7 +70,7 @@ class OriginalFile(NamedTuple):
 
 
 def classes_of_chunks(files: GenerationFiles) -> ReaderClasses:
-    """Return who may read each row."""
+    """Return the reader class of each row."""
     return ReaderClasses(*dictionary_encode(files.table["readers"]))
 
 
@@ -168,7 +168,7 @@ _BATCH = 4096  # chunks whose texts are read at once
 
 
 def seal_blocks(files: GenerationFiles, home: Path) -> Iterator[CatalogBlock]:
-    """Yield the seals of every reader class of a generation, in parts; `home`: whose secret seals them.
+    """Yield the seals of every reader class of a generation, in parts; `home`: its secret seals them.
 
     Raises:
         SecretError: the installation's secret cannot be used.
@@ -184,7 +184,7 @@ def seal_blocks(files: GenerationFiles, home: Path) -> Iterator[CatalogBlock]:
 
 
 def sealed_rows(files: GenerationFiles) -> Iterator[SealedRows]:
-    """Yield what is sealed of each reader class of a chunk, another place or an original."""
+    """Yield the sealed contents for each reader class of a chunk, another place or an original."""
     chunks, places = chunk_table(files), place_table(files)
     texts, originals = _text_digests(files), _original_digests(files)
     classes = {*pc.unique(chunks["readers"]).to_pylist(), *pc.unique(places["readers"]).to_pylist(), *originals}

@@ -30,13 +30,13 @@ def readable(tenant: str, generation: str, kind: str, classes: Sequence[str], co
 
 
 def unread(tenant: str, generation: str, kind: str | None = None, conditions: Sequence[Any] = ()) -> Filter:
-    """Return the filter of a generation's points whoever may read them: for its manifest, for counts and for whoever
-    publishes it."""
+    """Return the filter of a generation's points for all readers: for its manifest, for counts and for its
+    publisher."""
     return _all(tenant, generation, conditions, kind)
 
 
 def of_tenant(tenant: str, kind: str | None = None) -> Filter:
-    """Return the filter of the points of a kind, or of all, in all generations of a tenant: for whoever publishes."""
+    """Return the filter of the points of a kind, or of all, in all generations of a tenant, for its publisher."""
     from qdrant_client.models import Filter
 
     return Filter(must=[_is(TENANT, tenant), *([] if kind is None else [_is(POINT, kind)])])

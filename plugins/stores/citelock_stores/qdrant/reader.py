@@ -53,7 +53,7 @@ def pack_terms(terms: Sequence[str], numbers: Sequence[int], chunks: Sequence[in
 
 
 def unpack_terms(packed: str) -> PackedTerms:
-    """Return what was packed.
+    """Return unpacked terms.
 
     Raises:
         RemoteDataError: it is damaged.
@@ -116,7 +116,7 @@ class PostingLists:
     """The postings of one generation. Safe to use from several threads."""
 
     def __init__(self, most_bytes: int) -> None:
-        """`most_bytes`: what may be kept of vocabularies."""
+        """`most_bytes`: the memory limit of vocabularies."""
         self._vocabularies: KeptValues[Vocabulary] = KeptValues(most_bytes)
 
     def vocabulary(self, points: ReadablePoints, kind: PostingKind) -> pa.Table:

@@ -82,7 +82,7 @@ class AliasPointer(ABC):
 
     @abstractmethod
     def remove(self, stored: StoredGeneration) -> None:
-        """Remove a generation: its collection, or what is its own among that of others.
+        """Remove a generation: its collection, or its own part of a shared one.
 
         Raises:
             RemoteError: the server refuses, or is gone.
@@ -169,7 +169,7 @@ class AliasPointer(ABC):
                 raise
 
     def targets(self) -> list[AliasTarget]:
-        """Return what the tenant's aliases name: one where something is published."""
+        """Return the targets of the tenant's aliases: one if something is published."""
         return self.layout.published(self.tenant, self.aliases())
 
     def own_collections(self) -> list[str]:
@@ -192,7 +192,7 @@ class AliasedGeneration:
     """One published generation of a tenant; a `RemoteGeneration`. Safe to use from several threads."""
 
     def __init__(self, held: GenerationLocation, payload: ManifestPayload, settings: Index, read: Read) -> None:
-        """Take what the server says of it.
+        """Read the server's description of it.
 
         Raises:
             RemoteDataError: its manifest is damaged.
@@ -229,7 +229,7 @@ class AliasedStore(ABC):
 
     @abstractmethod
     def _manifest(self, held: GenerationLocation) -> Payload | None:
-        """Return what a generation says of itself; None if it is not there."""
+        """Return a generation's own description; None if it is missing."""
 
     @abstractmethod
     def _count(self, held: GenerationLocation, kind: str) -> int:
@@ -237,10 +237,10 @@ class AliasedStore(ABC):
 
     @abstractmethod
     def _reading(self) -> Read:
-        """Return what reads one generation."""
+        """Return the reader of one generation."""
 
     def _further_faults(self, _: GenerationLocation) -> Iterator[str]:
-        """Yield what else is not as it should be where a generation is."""
+        """Yield further faults of a generation's location."""
         yield from ()
 
     def current(self, tenant: str) -> str | None:
@@ -297,7 +297,7 @@ class AliasedDatabase(SearchedDatabase):
 
     @abstractmethod
     def publisher(self, store: Store, tenant: str) -> AliasPublisher:
-        """Return what publishes for a tenant."""
+        """Return a tenant's publisher."""
 
     def _pointers(self, tenant: str) -> Iterator[AliasPointer]:
         """Yield the tenant's alias in each layout in which there may be something of it."""
@@ -343,7 +343,7 @@ class AliasedDatabase(SearchedDatabase):
         return {kind: count for kind, count in counts.items() if count}
 
     def erase(self, store: Store, tenant: str) -> None:
-        """Remove all that the server has of a tenant, in every layout; what was removed before a failure stays removed.
+        """Remove all of a tenant from the server, in every layout; parts removed before a failure stay removed.
 
         Raises:
             RemoteError: the server refuses, or is gone.

@@ -89,11 +89,11 @@ class Catalog(IndexedChunks):
         trust: Trust,
         sets: Callable[[], SetTablesOfReaders],
     ) -> None:
-        """Fetch what `classes` open, which are those of `reader`, and compare it with its seals. `sets`: those of the
+        """Fetch the contents open to `classes`, which are those of `reader`, and verify its seals. `sets`: those of the
         generation.
 
         Raises:
-            RemoteError: the database cannot answer, or handed out something else.
+            RemoteError: the database cannot answer, or its answer is altered.
         """
         handed = _handed_out(manifest, reader, classes, trust.seals)
         numbers, chunks, digests = handed.without(trust.altered)
@@ -252,12 +252,12 @@ class Catalogs:
         return catalog
 
     def trim(self) -> None:
-        """Drop what is above the limit: catalogs grow while they are used."""
+        """Drop catalogs above the limit: they grow while they are used."""
         with self._lock:
             self._trim()
 
     def forget(self, generation: object) -> None:
-        """Drop the catalogs of a generation; whoever still reads one keeps it until then."""
+        """Drop the catalogs of a generation; current readers keep theirs until they end."""
         with self._lock:
             for key in [key for key in self._kept if key.generation is generation]:
                 del self._kept[key]

@@ -64,7 +64,7 @@ class ServerConnection(ABC, Generic[Client]):
         return bool(self._key_env) and address.scheme == "http" and address.hostname not in {"127.0.0.1", "localhost"}
 
     def ask(self, request: Callable[[Client], Result]) -> Result:
-        """Return what the server answers.
+        """Return the server's response.
 
         Raises:
             RemoteError: as `rag_serving.indexes.databases` says; BusyError if a later try may succeed.
@@ -150,7 +150,7 @@ class RepeatedRequests(Generic[Client]):
         self.tries, self.repeats = tries, 0
 
     def ask(self, request: Callable[[Client], Result]) -> Result:
-        """Return what the server answers.
+        """Return the server's response.
 
         Raises:
             RemoteError: it refuses, or does not answer in all tries.
@@ -163,8 +163,8 @@ class RepeatedRequests(Generic[Client]):
         return self._connection.ask(request)
 
     def wait(self, tried: int, asked_s: float | None = None) -> None:
-        """Wait before sending again what was sent `tried` times: as long as the server requests, else twice as long
-        with every try; a minute at most."""
+        """Wait before the next try after `tried`: as long as the server requests, else twice as long with every try; a
+        minute at most."""
         self.repeats += 1
         doubled = BACKOFF_S * 2 ** (tried - 1) * (0.5 + random.random())
         time.sleep(min(doubled if asked_s is None else float(asked_s), LONGEST_WAIT_S))

@@ -83,7 +83,7 @@ class DatabaseGeneration:
         return self._remote.manifest.newest
 
     def for_reader(self, principal: Principal) -> ReaderView:
-        """Return what a principal may see, as the database says.
+        """Return a principal's view, according to the database.
 
         Raises:
             RemoteError: the database cannot answer.
@@ -237,7 +237,7 @@ class DatabaseSource:
         return old != new
 
     def before(self, _: str) -> list[str]:
-        """Return none: what is older is not answered from unless it is published again."""
+        """Return none: older generations do not answer unless they are published again."""
         return []
 
     def stamps(self, _: ServedGeneration) -> FileStamps:

@@ -61,13 +61,13 @@ class RemoteTexts:
     def __init__(
         self, reader: RemoteReader, numbers: RowNumbers, digests: Digests, report: Callable[[frozenset[int]], None]
     ) -> None:
-        """`digests` [rows, 32]: of the texts that were published; `report` hears of chunks whose texts are others."""
+        """`digests` [rows, 32]: of the published texts; `report` receives chunks with other texts."""
         self._reader, self._numbers = reader, numbers
         self._digests, self._report = digests, report
         self.recent: Recent[int, Texts] = Recent(self._fetch, _size_of_texts, TEXTS_LIMIT)
 
     def columns(self) -> dict[str, Read]:
-        """Return what reads each column of text at some rows."""
+        """Return the readers of each column of text at some rows."""
         return {name: partial(self._read, name) for name in TEXT_COLUMNS}
 
     def _read(self, name: str, rows: Iterable[int]) -> list[Any]:

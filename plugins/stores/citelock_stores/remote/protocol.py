@@ -95,12 +95,12 @@ class RemoteStore(Protocol):
         ...
 
     def faults(self, tenant: str) -> tuple[str, ...]:
-        """Return what is not as it should be, a line each with its mend: migrations, rights, extensions, counts that
-        differ from the manifest. For the doctor; may take seconds."""
+        """Return the faults, one per line with its remedy: migrations, rights, extensions, counts that differ from the
+        manifest. For the doctor; may take seconds."""
         ...
 
     def close(self) -> None:
-        """Close every connection; what was opened must not be used afterwards."""
+        """Close every connection; opened objects must not be used afterwards."""
         ...
 
 
@@ -109,11 +109,11 @@ class RemoteGeneration(Protocol):
 
     @property
     def manifest(self) -> RemoteManifest:
-        """Return what the generation says of itself."""
+        """Return the generation's own description."""
         ...
 
     def reader(self, principal: Principal) -> RemoteReader:
-        """Return what reads in the name of a principal; costs nothing. One of another tenant reads nothing."""
+        """Return the reader on behalf of a principal; costs nothing. One of another tenant reads nothing."""
         ...
 
 
@@ -141,7 +141,7 @@ class RemoteReader(Protocol):
         ...
 
     def originals(self) -> pa.Table:
-        """Return REMOTE_ORIGINALS of every page all of whose text may be read, by `page_id`."""
+        """Return REMOTE_ORIGINALS of every fully readable page, by `page_id`."""
         ...
 
     def original(self, sha256: str) -> bytes:

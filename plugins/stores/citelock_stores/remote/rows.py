@@ -94,7 +94,7 @@ class RowNumbers:
         return rows
 
     def used(self, numbers: Rows) -> NDArray[np.bool_] | slice:
-        """Return which of some chunks are not refused, as what an array is indexed with."""
+        """Return the mask of the chunks that are not refused, as an array index."""
         return np.isin(numbers, self.refused, invert=True) if len(self.refused) else slice(None)
 
     def known(self, numbers: Rows) -> tuple[Rows, NDArray[np.bool_]]:

@@ -126,7 +126,7 @@ _NO_ROWS = np.zeros(0, np.int64)
 
 
 def _by_class(stored: pa.Table) -> dict[str, _Stored]:
-    """Return what was stored of each class, its parts put together in their order."""
+    """Return the stored parts of each class, joined in their order."""
     classes: dict[str, list[Mapping[str, Any]]] = {}
     for row in stored.to_pylist():
         classes.setdefault(row["readers"], []).append(row)

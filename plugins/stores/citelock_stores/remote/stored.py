@@ -100,7 +100,7 @@ def point_id(tenant: str, generation: str, kind: str, number: int) -> str:
 
 
 def id_prefix(tenant: str, generation: str, kind: str) -> str:
-    """Return what the ids of a generation's points of a kind begin with, and no others."""
+    """Return the common prefix of the ids of a generation's points of a kind."""
     return point_id(tenant, generation, kind, 0)[:_PREFIX]
 
 
@@ -183,7 +183,7 @@ class StoredGeneration:
 
 
 def manifest_of(payload: Payload | None, tenant: str, generation: str) -> ManifestPayload:
-    """Return what a generation says of itself.
+    """Return a generation's own description.
 
     Raises:
         RemoteDataError: it is missing, of another format, or was not published as a whole.
@@ -213,7 +213,7 @@ def stored_generation(payload: Payload, collection: str) -> StoredGeneration:
 
 
 def payload_of(row: Payload) -> dict[str, Any]:
-    """Return a row as JSON has it; what is null is left out."""
+    """Return a row as JSON, without nulls."""
     return {name: _json(value) for name, value in row.items() if value is not None}
 
 
@@ -298,7 +298,7 @@ class CollectionNames:
         return f"{self.base}.{tenant}.{generation}" if self.shared else f"{self.base}.{tenant}"
 
     def published(self, tenant: str, aliases: Iterable[tuple[str, str]]) -> list[AliasTarget]:
-        """Return what a tenant's aliases name, of all (alias, collection): one where something is published."""
+        """Return the targets of a tenant's aliases, of all (alias, collection): one if something is published."""
         targets = [
             AliasTarget(alias, collection, (alias if self.shared else collection).rpartition(".")[2])
             for alias, collection in aliases

@@ -76,7 +76,7 @@ def publishing(config: Config) -> Iterator[OpenSearchPublisher]:
 
 
 def answers(config: Config) -> list[str]:
-    """The chunk ids that a reader gets of what is published."""
+    """Return the chunk ids that a reader gets from the publication."""
     with closing(OpenSearchStore(config)) as store:
         current = store.current(TENANT)
         return store.open(TENANT, current).reader(READER).chunks()["chunk_id"].to_pylist() if current else []

@@ -99,7 +99,7 @@ def plan(config: Config, reader: Principal, statement: str, settings: dict[str, 
 def listened(
     config: Config, store: PostgresStore, disk: Generation
 ) -> tuple[PostgresReader, list[tuple[str, dict[str, str]]]]:
-    """A reader, and what it sends: statements with their values, and settings."""
+    """Return a reader, and its traffic: statements with their values, and settings."""
     reader = store.open(TENANT, disk.id).reader(WHO["most"])
     sent: list[tuple[str, dict[str, str]]] = []
     rows = reader._rows

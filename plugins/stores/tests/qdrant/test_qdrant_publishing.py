@@ -71,7 +71,7 @@ def publishing(config: Config) -> Iterator[QdrantPublisher]:
 
 
 def answers(config: Config) -> list[str]:
-    """The chunk ids that a reader gets of what is published."""
+    """Return the chunk ids that a reader gets from the publication."""
     store = QdrantStore(config)
     current = store.current(TENANT)
     ids = store.open(TENANT, current).reader(READER).chunks()["chunk_id"].to_pylist() if current else []

@@ -60,7 +60,7 @@ class Line:
         return len(self._parts)
 
     def link(self, start: int, target: str) -> None:
-        """Make a link of what was written since a mark: to a place of the document (`#name`) or to an address."""
+        """Make a link of the text written since a mark: to a place of the document (`#name`) or to an address."""
         text = clean("".join(self._parts[start:]).replace(BREAK, " "))
         if not text or not target:
             return
@@ -137,7 +137,7 @@ def _depth(rows: Sequence[Sequence[Cell]], texts: Sequence[Sequence[str]], heade
 
 
 def _continued(rows: Sequence[Sequence[Cell]], texts: Sequence[Sequence[str]]) -> int:
-    """Return how many lines a header has whose first row is one: a merged cell is parted in the row below."""
+    """Return the number of lines of a header whose first row is one: a merged cell is divided in the row below."""
     depth = 1
     while depth < min(HEADER_MAX, len(rows) - 1) and any(cell.columns > 1 and cell.text for cell in rows[depth - 1]):
         below = texts[depth]
@@ -270,7 +270,7 @@ class BlockWriter:
 
     @contextmanager
     def cell(self) -> Iterator[list[Block]]:
-        """Collect what is written meanwhile apart, for a cell; `cell_text` makes a line of it."""
+        """Collect the text written meanwhile apart, for a cell; `cell_text` makes a line of it."""
         self._flush_code()
         outer, group, self.blocks, self._list = self.blocks, self._list, [], 0
         self._inside += 1
@@ -281,7 +281,7 @@ class BlockWriter:
             self._inside -= 1
 
     def end_list(self) -> None:
-        """End the list and the code before; what follows begins its own."""
+        """End the list and the code before; the next one begins its own."""
         self._flush_code()
         self._list = 0
 

@@ -156,11 +156,11 @@ class _WordReader:
         self._after.append(("box", element))
 
     def chart(self, relation: str) -> None:
-        """Write what a chart says after the paragraph."""
+        """Write the text of a chart after the paragraph."""
         self._after.append(("chart", relation))
 
     def diagram(self, relation: str) -> None:
-        """Write what a diagram says after the paragraph."""
+        """Write the text of a diagram after the paragraph."""
         self._after.append(("diagram", relation))
 
     def _write_beside(self, what: str, target: Element | str) -> None:
@@ -267,7 +267,7 @@ def _switch(properties: Element, name: str) -> str | None:
 
 
 def _style_header(table: Element) -> Header:
-    """Return what the table's look says of its first row."""
+    """Return the header according to the table's style."""
     look = table.find(f"{W}tblPr/{W}tblLook")
     if look is None:
         return "unknown"

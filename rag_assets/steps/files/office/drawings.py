@@ -89,7 +89,7 @@ def write_run(writer: BlockWriter, line: Line, run: Element) -> None:
 
 
 def equation_text(element: Element) -> str:
-    """Return what an equation says, read from left to right: `(a+b)/c`, `x^2`, `√(n)`."""
+    """Return an equation's text, read from left to right: `(a+b)/c`, `x^2`, `√(n)`."""
     name = str(element.tag)
     if name == f"{M}t":
         return element.text or ""

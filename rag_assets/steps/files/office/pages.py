@@ -54,7 +54,7 @@ def write_title(writer: BlockWriter, title: Line, number: int) -> None:
 
 
 def write_notes(writer: BlockWriter, lines: Sequence[Line]) -> None:
-    """Write the speaker's notes of a slide, the first paragraph with what they are."""
+    """Write the speaker's notes of a slide, labelled in the first paragraph."""
     first = True
     for line in lines:
         if line.empty():

@@ -71,7 +71,7 @@ class Styles:
                 self._default = name
 
     def paragraph(self, properties: Element | None) -> ParagraphKind:
-        """Return what a paragraph of these properties (`w:pPr`) is."""
+        """Return the kind of a paragraph with these properties (`w:pPr`)."""
         own = _WordStyle("", "")
         style_id = self._default
         if properties is not None:
@@ -138,7 +138,7 @@ def _style(node: Element) -> _WordStyle:
 
 
 def _look(style: _WordStyle, run: Element) -> _WordStyle:
-    """Take what the properties of a run say of its look."""
+    """Return the style with a run's own formatting."""
     for name, reason in _LEFT_OUT.items():
         if (switch := run.find(f"{W}{name}")) is not None:
             style.switches[reason] = style.switches.get(reason, False) or is_on(switch.get(f"{W}val"))

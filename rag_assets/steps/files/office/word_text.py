@@ -121,7 +121,7 @@ class TextReader:
         self._mark = outer
 
     def _silent(self) -> bool:
-        """Return whether what is read is the instruction of a field, or what a program made."""
+        """Return whether the current text is the instruction of a field, or generated."""
         return any(not field.result or field.generated for field in self._fields)
 
     def _write(self, node: Element) -> None:

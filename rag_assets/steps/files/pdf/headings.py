@@ -40,12 +40,12 @@ _BARE = re.compile(r"[\W_]+")
 
 
 def document_name(title: str, pages: Sequence[PageRows], shown: Sequence[PageRows], blocks: Sequence[Block]) -> str:
-    """Return what a document calls itself; empty if it does not.
+    """Return a document's own name; empty if it has none.
 
     Args:
         title: that of its metadata.
         pages: its lines.
-        shown: the same without those that are repeated.
+        shown: the same without repeated ones.
         blocks: its blocks.
     """
     parts = [*_of_metadata(title), *_running(pages, shown)]
@@ -311,7 +311,7 @@ def _matched(candidates: Sequence[HeadingCandidate], outline: Sequence[Outlined]
 
 
 def _same(name: str, title: str) -> bool:
-    """Return whether a paragraph is what the outline calls so; titles there may be shortened, or lack the number."""
+    """Return whether a paragraph is the outline's entry; titles there may be shortened, or lack the number."""
     if not name:
         return False
     return name == title or (min(len(name), len(title)) >= 8 and (name.endswith(title) or title.endswith(name)))

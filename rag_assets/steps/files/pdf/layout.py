@@ -151,8 +151,8 @@ def _repeated(pages: Sequence[PageRows], share: float) -> tuple[set[_Key], set[t
 
 
 def _keys(page: PageRows, row: PdfRow, zone: str) -> Iterator[_Key]:
-    """Yield what may be repeated of a line: all of it, or all but the number that counts the pages, with by how much it
-    differs from the page. Headings, which are larger, are counted by numbers of their own."""
+    """Yield the repeatable forms of a line: all of it, or all but the page number, with its offset from the page.
+    Headings, which are larger, are counted by numbers of their own."""
     text = row.text.casefold()
     yield text, zone, 0
     is_larger = row.size >= _LARGER * max(page.rows, key=lambda other: len(other.text)).size
@@ -198,7 +198,7 @@ class _Part(NamedTuple):
 def blocks_of(
     pages: Sequence[PageRows], outline: Sequence[Outlined], confidence: Confidences, title: str = ""
 ) -> Content:
-    """Return the blocks of a document, and what its pages lost on the way, counted. `title`: that of its metadata."""
+    """Return the blocks of a document, and the counted losses of its pages. `title`: that of its metadata."""
     ledger = Counter[tuple[str, str]]()
     flat, removed = without_furniture([part for page in pages for part in (page, *page.turned)])
     rest = iter(flat)
@@ -263,7 +263,7 @@ class Confidences:
         return page in self._pages
 
     def at(self, page: int, place: Place) -> int | None:
-        """Return the mean confidence of the words whose middle lies in a rectangle; 0 if there are none."""
+        """Return the mean confidence of the words with their middle in a rectangle; 0 without any."""
         words = self._pages.get(page)
         if words is None:
             return None
@@ -273,8 +273,7 @@ class Confidences:
 
 
 def _parts(page: PageRows, usual: float, vocabulary: WordVocabulary) -> Iterator[_Part]:
-    """Yield the paragraphs and tables of a page in reading order, then what is turned otherwise, then its form's
-    values."""
+    """Yield the paragraphs and tables of a page in reading order, then rotated text, then its form's values."""
     parts: list[_Part] = []
     place = 0
     for at, table in _ruled_places(page):

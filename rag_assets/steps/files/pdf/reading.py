@@ -93,7 +93,8 @@ def filled_fields(page: Any) -> Iterator[str]:
 
 
 def struck_out(page: Any) -> Iterator[Box]:
-    """Yield lines in the middle of what annotations strike out, along and across the page: its words may be turned."""
+    """Yield lines in the middle of text struck out by annotations, along and across the page: its words may be
+    turned."""
     from ctypes import byref
 
     from pypdfium2 import raw

@@ -270,8 +270,8 @@ def _banded(cells: Sequence[PdfCell], border: float, is_narrow: bool) -> list[li
 
 
 def _gutters(cells: Sequence[PdfCell], width: float, least: int) -> list[tuple[int, float]]:
-    """Return where a blank strip parts two columns of running text whose lines have at `least` so many characters, and
-    how many lines the shorter one has."""
+    """Return the blank strips between two columns of running text with at `least` so many characters a line, and the
+    number of lines of the shorter one."""
     long = [cell for cell in cells if len(cell.text) >= least]
     leftmost = min((cell.x0 for cell in long), default=0.0)
     gutters: list[tuple[int, float]] = []
@@ -436,7 +436,7 @@ def _is_new(members: Sequence[PdfRow], row: PdfRow, usual: float, is_item: bool)
 
 
 def ends_sentence(text: str) -> bool:
-    """Return whether a text ends with a mark that ends a sentence or leads in what follows."""
+    """Return whether a text ends with a mark that ends a sentence or introduces the next."""
     return text.rstrip("\"'”’)]")[-1:] in tuple(".!?:;")
 
 

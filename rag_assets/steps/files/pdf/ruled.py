@@ -37,7 +37,7 @@ class _RuledLine(NamedTuple):
 def ruled_tables(boxes: Sequence[Box], words: Sequence[Word]) -> tuple[list[RuledTable], list[Word]]:
     """Return the tables that lines make of a page, from top to bottom, and the words outside of them.
 
-    `boxes`: of what is drawn on the page, from the top left as the words are.
+    `boxes`: of the page's drawings, from the top left like the words.
     """
     across = _merged(
         _RuledLine((y0 + y1) / 2, x0, x1) for x0, y0, x1, y1 in boxes if y1 - y0 <= _THIN < _SHORT <= x1 - x0

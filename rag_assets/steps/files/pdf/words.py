@@ -61,7 +61,7 @@ class _Stroke(NamedTuple):
 
 
 def as_meant(marked: Sequence[Marked], lines: Sequence[Box], layer: Any, placed: Place) -> tuple[list[Word], int]:
-    """Return words without what is struck out or printed again, raised and lowered figures as such; and how many are
+    """Return words without struck-out and doubly printed ones, raised and lowered figures as such; and the number
     struck out, wholly or in part.
 
     `lines`: boxes; `layer`: pypdfium2's; `placed`: as the words and lines are.
@@ -133,7 +133,7 @@ def _without(letters: Sequence[_Letter], inks: Sequence[Box], strokes: Sequence[
 
 
 def _once(letters: Sequence[_Letter]) -> Iterator[_Letter]:
-    """Yield each letter of a word once whose letters are printed twice, and spaces between words."""
+    """Yield each letter of a word with doubly printed letters once, and spaces between words."""
     last: _Letter | None = None
     for letter in letters:
         x0, y0, x1, y1 = letter.box
@@ -311,7 +311,7 @@ class PageText(NamedTuple):
 def page_text(page: Any, lines: Sequence[Box] = ()) -> PageText:
     """Return the words of a page of pypdfium2. Raises pypdfium2.PdfiumError if it has no readable text layer.
 
-    `lines`: thin ones that the page shows, and those in the middle of what annotations strike out.
+    `lines`: thin ones on the page, and those in the middle of text struck out by annotations.
     """
     layer = page.get_textpage()
     try:
@@ -437,7 +437,7 @@ def _manner(a: float, b: float, c: float, d: float) -> int:
 
 
 def _bounds(page: Any) -> tuple[float, float, float, float]:
-    """Return left, bottom, right and top of what a page shows, in its own coordinates."""
+    """Return left, bottom, right and top of a page's visible area, in its own coordinates."""
     left, bottom, right, top = page.get_bbox()
     if left < right and bottom < top:
         return left, bottom, right, top
@@ -458,7 +458,7 @@ def _turn(quarter: int, left: float, bottom: float, right: float, top: float) ->
 
 
 def _mirror(placed: Place, width: float | None, height: float | None) -> Place:
-    """Return what gives a place as `placed` does, from the right of a width, or from the bottom of a height."""
+    """Return a mapping like `placed`, from the right of a width, or from the bottom of a height."""
 
     def mirrored(box: Box) -> Box:
         x0, y0, x1, y1 = placed(box)

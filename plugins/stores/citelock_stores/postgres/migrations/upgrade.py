@@ -94,10 +94,10 @@ def _require_version(connection: Any) -> None:
 
 
 def _make_role(connection: Any, role: str) -> bool:
-    """Make a role unless it is there; returns whether it was made.
+    """Make a role unless it exists; return whether it was made.
 
     Raises:
-        RemoteDataError: it is there, and may do what it must not.
+        RemoteDataError: it exists with excessive rights.
     """
     row = connection.exec_driver_sql(
         "SELECT rolsuper OR rolbypassrls OR rolcreaterole FROM pg_roles WHERE rolname = %s", (role,)
