@@ -20,7 +20,7 @@ from typing import Any
 from evals.evaluation.entailment import Entails, open_entailment
 from evals.evaluation.evaluate import GoldEvaluation, Judged, evaluate, rank_pages
 from evals.evaluation.gold import GoldSet, Stale, check_gold, live, live_pages, tenant_gold
-from evals.evaluation.measures import answer_similarity, by_entailment, of_answers, of_rankings, summary
+from evals.evaluation.measures import Similarities, answer_similarity, by_entailment, of_answers, of_rankings, summary
 from evals.evaluation.quality_gates import GatesError, GateVerdict, QualityGates, judge_gates, parse_gates
 from rag_assets.publishing.checks import CheckResult
 from rag_assets.publishing.publish import PublishError
@@ -92,7 +92,8 @@ def evaluate_candidate(
     before = _report(store, tenant, store.current(tenant))
     facts = _report(store, tenant, candidate.generation) or {}
     if facts.get("digest") != digest:
-        facts = _ask(evaluated, asked, open_entailment(config), report)
+        known = _similarities(before if (before or {}).get("digest") == digest else None)
+        facts = _ask(evaluated, asked, open_entailment(config), report, known)
     facts["measures"]["text_kept"] = _text_kept(candidate)
     verdicts = judge_gates(gates, facts["measures"], (before or {}).get("measures"))
     failed = [verdict for verdict in verdicts if not verdict.passed]
@@ -172,9 +173,16 @@ def _evaluated_config(config: Config) -> Config:
 
 
 def _ask(
-    candidate: CandidateGeneration, gold: GoldSet, entails: Entails | None, report: Report | None
+    candidate: CandidateGeneration,
+    gold: GoldSet,
+    entails: Entails | None,
+    report: Report | None,
+    known: Similarities,
 ) -> dict[str, Any]:
-    """Return every measure of answers and rankings, by question, and every case."""
+    """Return every measure of answers and rankings, by question, and every case.
+
+    `known`: similarities that the same model computed before.
+    """
     if not gold.questions:
         return {"created_at": _now(), "measures": {}, "summary": {}, "evaluation": None, "cases": []}
     with candidate_pipeline(candidate) as pipeline:
@@ -183,7 +191,7 @@ def _ask(
         rankings = rank_pages(pipeline, gold)
     pages = {question.id: question.pages for question in gold.questions if question.answerable}
     measures = {**of_answers(evaluation.judged), **of_rankings(rankings, pages)}
-    if similar := answer_similarity(evaluation.judged, candidate.embedder):
+    if similar := answer_similarity(evaluation.judged, candidate.embedder, known):
         measures["answer_similarity"] = similar
     if entails:
         measures |= by_entailment(evaluation.judged, entails)
@@ -194,6 +202,13 @@ def _ask(
         "evaluation": evaluation.payload(),
         "cases": _cases(evaluation),
     }
+
+
+def _similarities(report: Mapping[str, Any] | None) -> Similarities:
+    """Return the similarities of the answers in a report; nothing without a report."""
+    similar = report["measures"].get("answer_similarity", {}) if report else {}
+    cases = report["cases"] if report else ()
+    return {(one["id"], one["answer"], one["expected"]): similar[one["id"]] for one in cases if one["id"] in similar}
 
 
 def _cases(evaluation: GoldEvaluation) -> list[dict[str, Any]]:

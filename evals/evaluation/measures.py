@@ -125,18 +125,25 @@ OF_ANSWERS: Mapping[str, Callable[[Judged], float | None]] = {
 }
 
 
-def answer_similarity(judged: Sequence[Judged], embedder: Embedder) -> dict[str, float]:
+Similarities = Mapping[tuple[str, str, str], float]
+"""Of question id, answer and expected answer."""
+
+
+def answer_similarity(judged: Sequence[Judged], embedder: Embedder, known: Similarities) -> dict[str, float]:
     """Return cosine similarity of the vectors of answer and expected answer, by question, where both are there.
 
-    Reimers & Gurevych, "Sentence-BERT", EMNLP 2019, section 3; not comparable between embedding models.
+    Reimers & Gurevych, "Sentence-BERT", EMNLP 2019, section 3; not comparable between embedding models. `known`: what
+    the same model gave before.
     """
-    pairs = [case for case in judged if case.answered and case.gold.answer]
-    if not pairs:
-        return {}
-    given = embedder.embed_documents([_MARK.sub("", case.answer.answer) for case in pairs])
-    wanted = embedder.embed_documents([case.gold.answer for case in pairs])
-    scores = (given * wanted).sum(axis=1).tolist()
-    return {case.gold.id: round(score, 6) for case, score in zip(pairs, scores, strict=True)}
+    pairs = {(case.gold.id, case.answer.answer, case.gold.answer): case for case in judged if case.answered}
+    pairs = {key: case for key, case in pairs.items() if case.gold.answer}
+    new = [key for key in pairs if key not in known]
+    scores = dict(known)
+    if new:
+        given = embedder.embed_documents([_MARK.sub("", answer) for _, answer, _ in new])
+        wanted = embedder.embed_documents([expected for _, _, expected in new])
+        scores |= {key: round(score, 6) for key, score in zip(new, (given * wanted).sum(axis=1).tolist(), strict=True)}
+    return {key[0]: scores[key] for key in pairs}
 
 
 def by_entailment(judged: Sequence[Judged], entails: Entails) -> dict[str, dict[str, float]]:

@@ -8,16 +8,38 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLORS = ("#4f7cac", "#c8802f", "#7a9e7e", "#b56576")
 MOST_BARS = 20
+_KEPT = 64
+
+Drawn = ParamSpec("Drawn")
 
 
+def _once(draw: Callable[Drawn, str]) -> Callable[Drawn, str]:
+    """Keep the last pictures of a process: a small edit changes few numbers, and drawing takes a third of a second."""
+    kept: OrderedDict[str, str] = OrderedDict()
+
+    @wraps(draw)
+    def drawn(*arguments: Drawn.args, **named: Drawn.kwargs) -> str:
+        key = repr((arguments, named))
+        if key not in kept:
+            kept[key] = draw(*arguments, **named)
+            while len(kept) > _KEPT:
+                kept.popitem(last=False)
+        return kept[key]
+
+    return drawn
+
+
+@_once
 def histogram(values: Sequence[float], title: str, xlabel: str) -> str:
     """Return how often which values are there."""
     figure, axes = _axes(2.6)
@@ -26,6 +48,7 @@ def histogram(values: Sequence[float], title: str, xlabel: str) -> str:
     return _png(figure)
 
 
+@_once
 def stacked_bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], title: str, xlabel: str) -> str:
     """Return a bar for each name, stacked of its parts; the longest bars of many."""
     names = sorted(sorted(values, key=lambda name: sum(values[name]))[-MOST_BARS:], reverse=True)
@@ -40,6 +63,7 @@ def stacked_bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], ti
     return _png(figure)
 
 
+@_once
 def bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], title: str, xlabel: str) -> str:
     """Draw for each name a bar for each of its parts, side by side, in the given order; each bar has its number."""
     names = list(values)[:MOST_BARS]
@@ -62,6 +86,7 @@ def bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], title: str
     return _png(figure)
 
 
+@_once
 def lines(values: Mapping[str, Sequence[float | None]], places: Sequence[str], title: str, ylabel: str) -> str:
     """Return a line for each name through its values at the places, the oldest first; None leaves a gap."""
     figure, axes = _axes(3.2)

@@ -10,6 +10,7 @@ everything anew. Runs of this process wait for none of these, and the UI shows t
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Mapping
@@ -45,6 +46,8 @@ _IMPORTED_LATER = (
     "pyarrow.parquet", "upath",
 )  # fmt: skip
 """What a build imports where it is needed: 1.8 s of processor time, which the first upload would wait for."""
+_OBJECTS = 50_000
+"""New objects after which garbage is looked for: a build makes millions, hardly any of them in circles."""
 _OPTIONS = RunOptions({STARTED_BY: INBOXES}, log_level="CRITICAL")
 
 
@@ -71,6 +74,9 @@ class InboxWatch:
             import_module(name)
         self._jobs.load("ingest", "publish")
         open_embedder(self._config.embedding).embed_query("ready")
+        gc.collect()
+        gc.freeze()  # what was imported lives as long as the process, and is looked through for garbage no more
+        gc.set_threshold(_OBJECTS)
 
     def look(self) -> list[str]:
         """Build the inboxes that have anything new; return their keys. What failed is not tried again as it is."""

@@ -6,6 +6,7 @@ Does not belong here: what they say, the key (`signatures`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from rag_serving.artifacts.schema import TableSchema
 from rag_serving.artifacts.signatures import FIELD, signature_fault, signature_of
-from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_bytes, write_json, write_table
+from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_bytes, write_table, write_text
 
 KEY_PURPOSE = "files"
 _PLACE = "signed_for"
@@ -23,13 +24,14 @@ _COMMENT, _END = "<!-- signed ", " -->\n"
 
 
 def write_signed(store: Store, path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON object atomically, with its place and a signature.
+    """Write a JSON object atomically, with its place and a signature; in one line, which a library in C writes.
 
     Raises:
         SecretError: the installation's secret cannot be used.
     """
     placed = {**content, _PLACE: _place(store, path)}
-    write_json(path, {**placed, FIELD: signature_of(placed, store.home, KEY_PURPOSE)})
+    signed = {**placed, FIELD: signature_of(placed, store.home, KEY_PURPOSE)}
+    write_text(path, json.dumps(signed, ensure_ascii=False, sort_keys=True) + "\n")
 
 
 def read_signed(store: Store, path: Path) -> dict[str, Any]:

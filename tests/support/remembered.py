@@ -1,13 +1,13 @@
 """What builds do again and again with the same outcome, done once in a process of tests.
 
-Belongs here: reading Dagster's migrations for each instance that is forgotten afterwards, pictures of the same numbers,
-sessions of the same model, compressing the web page for each server.
+Belongs here: reading Dagster's migrations for each instance that is forgotten afterwards, sessions of the same model,
+compressing the web page for each server.
 Does not belong here: anything of the product that a test is about; folders (`shared`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
 from pathlib import Path
@@ -53,14 +53,6 @@ def keep_memory_connected() -> None:
     events.InMemoryEventLogStorage.has_table = lambda _, name: name in events.SqlEventLogStorageMetadata.tables  # type: ignore[method-assign]
 
 
-def draw_plots_once() -> None:
-    """The same numbers give the same picture: tiny wikis have the same few."""
-    from evals.reports import plots
-
-    for name in ("histogram", "stacked_bars", "bars", "lines"):
-        setattr(plots, name, _once(getattr(plots, name)))
-
-
 def compress_the_web_page_once() -> None:
     """Each server of a test compresses the same files."""
     read, kept = bundle._read, cache(bundle._read)
@@ -97,16 +89,3 @@ def _keep_sessions() -> None:
         return opened[key]
 
     ort.InferenceSession = session
-
-
-def _once(draw: Callable[..., str]) -> Callable[..., str]:
-    drawn: dict[str, str] = {}
-
-    @wraps(draw)
-    def remembered(*arguments: object) -> str:
-        key = repr(arguments)
-        if key not in drawn:
-            drawn[key] = draw(*arguments)
-        return drawn[key]
-
-    return remembered
