@@ -26,7 +26,7 @@ from pydantic.fields import FieldInfo
 from rag_serving.cli.group import ENTRY_POINTS, Commands, Later
 from rag_serving.cli.main import app
 from rag_serving.config import loading as config
-from rag_serving.config.profiles import Profile
+from rag_serving.config.profiles import Profile, Profiles
 from rag_serving.config.sections import Limit
 
 ROOT = Path(__file__).parents[1]
@@ -42,8 +42,9 @@ that names the nearest known one.
 """
 ALL_KEYS = """## All keys
 
-Each line has the key, its type or its choices, its default, and what it does. `rag_serving/config` says more on a key
-where its text is longer than a line.
+Each line has the key, its type or its choices, its default, and what it does; in brackets the kinds that have it, where
+not all do. "As in" names keys that were listed before, with a default of their own where they have one.
+`rag_serving/config` says more on a key where its text is longer than a line.
 """
 COMMANDS = """What each command does, by example, with its own options.
 `citelock COMMAND --help` says more.
@@ -156,11 +157,13 @@ def sections(section: type[BaseModel], path: str, meaning: str = "") -> Iterator
     meanings = descriptions(section)
     for name, field in section.model_fields.items():
         place = f"{path}.{name}".lstrip(".") + ".NAME" * (get_origin(field.annotation) is dict)
-        place = "budgets.LIMIT" if Limit in models_of(field.annotation) else place
+        of = [*models_of(field.annotation)]
+        if any(issubclass(model, Limit | Profile) for model in of):  # several keys that each have the same keys
+            place = "budgets.LIMIT" if Limit in of else "profiles.NAME"
         text = "" if place.endswith(("NAME", "LIMIT")) else one_line(meanings.get(name))
         text += " By default there is none." if text and field.default is None else ""
-        for model in models_of(field.annotation):
-            yield from sections(model, "profiles.NAME" if issubclass(model, Profile) else place, text)
+        for model in of:
+            yield from sections(model, place, text)
 
 
 def listed(path: str, models: Sequence[type[BaseModel]], written: Written) -> Iterator[str]:
@@ -169,7 +172,7 @@ def listed(path: str, models: Sequence[type[BaseModel]], written: Written) -> It
     shared: dict[str, list[str]] = {}
     for name in dict.fromkeys(name for model in models for name in model.model_fields):
         having = [model for model in models if name in model.model_fields]
-        field, meaning = having[0].model_fields[name], one_line(descriptions(having[0]).get(name))
+        field = having[0].model_fields[name]
         owner = next(base for base in reversed(having[0].__mro__) if name in vars(base).get("__annotations__", {}))
         if heads_section(field, path) or (name == "kind" and len(get_args(field.annotation)) == 1):
             continue
@@ -179,11 +182,20 @@ def listed(path: str, models: Sequence[type[BaseModel]], written: Written) -> It
             shared.setdefault(earlier, []).append(f"`{name}`" + f" {defaults}" * (defaults != usual))
             continue
         written[owner, name] = path, defaults
-        only = f" ({', '.join(map(label, having))})" if len(having) < len(models) else ""
-        own.append(f"- `{name}` {type_of(field)} {defaults}: {brief(meaning)}{only}\n")
+        own.append(f"- `{name}` {type_of(field)} {defaults}: {meaning_of(name, having, len(models))}\n")
     yield from own
     is_worth = bool(own) or any(" " in name for names in shared.values() for name in names)
-    yield from (f"- as in `{place}`: {', '.join(names)}\n" for place, names in shared.items() if is_worth)
+    yield from (f"- As in `{place}`: {', '.join(names)}\n" for place, names in shared.items() if is_worth)
+
+
+def meaning_of(name: str, having: Sequence[type[BaseModel]], kinds: int) -> str:
+    """Return what a key means, with the kinds that have it where not all do, or mean the same by it."""
+    by_text: dict[str, list[str]] = {}
+    for model in having:
+        by_text.setdefault(brief(one_line(descriptions(model).get(name))), []).append(label(model))
+    if len(by_text) == 1 and len(having) == kinds:
+        return next(iter(by_text))
+    return "; ".join(f"{text} ({', '.join(names)})" for text, names in by_text.items())
 
 
 def heads_section(field: FieldInfo, path: str) -> bool:
@@ -210,6 +222,8 @@ def all_keys() -> Iterator[str]:
         for model in [*models_of(field.annotation)][:1]
     )
     texts["tenants.NAME"] = f"Also, for this tenant, keys of {', '.join(differing)}."
+    texts["profiles.NAME"] = f"The profiles are {', '.join(f'`{name}`' for name in Profiles.model_fields)}."
+    texts["sources.NAME"] = f"`kind` is one of {', '.join(f'`{label(model)}`' for model in places['sources.NAME'])}."
     written: Written = {}
     for place, models in places.items():
         if lines := [*listed(place, [*models], written)]:
