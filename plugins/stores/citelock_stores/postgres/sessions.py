@@ -222,9 +222,7 @@ def remote_error(error: Exception) -> RemoteError:
 
     said = redacted(one_line(error))
     if isinstance(error, errors.QueryCanceled | errors.LockNotAvailable):
-        return RemoteTimeoutError(
-            f"the database took longer than index.statement_timeout_s or index.publish_timeout_s allows ({said})"
-        )
+        return RemoteTimeoutError(f"the database took longer than a read or index.publish_timeout_s may take ({said})")
     if isinstance(error, PoolTimeout):
         return RemoteConnectionError(f"no connection to the database of `index` ({said})")
     if isinstance(error, errors.InvalidPassword | errors.InvalidAuthorizationSpecification):

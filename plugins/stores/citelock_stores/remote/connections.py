@@ -132,7 +132,7 @@ class ServerConnection(ABC, Generic[Client]):
         raise self._late()
 
     def _late(self) -> RemoteTimeoutError:
-        what = f"did not answer within {self._timeout_s:g} s"
+        what = f"did not answer in time ({self._timeout_s:g} s)"
         return RemoteTimeoutError(self._line(what))
 
     def _line(self, what: str) -> str:
