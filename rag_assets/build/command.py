@@ -112,7 +112,7 @@ def command(
 
 
 class BuildRun:
-    """One build: what it looks at, and what it does."""
+    """One build: its inputs, and its work."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class BuildRun:
     ) -> Summary:
         """Ingest, then publish; with `retry_contexts` also tenants whose chunks lack contexts of the model.
 
-        With `estimate` nothing is published: the summary tells what models would be asked. The home folder should be a
+        With `estimate` nothing is published: the summary has the requests to models. The home folder should be a
         `scratch_home`: syncs write there.
 
         Raises:
@@ -251,7 +251,7 @@ class BuildRun:
         return {tenant for tenant, damage in damage_of.items() if damage}
 
     def _estimate(self, tenants: Collection[str], summary: Summary) -> dict[str, ContextEstimate | None]:
-        """Return what the contexts of each tenant that has chunks would take; None where no model writes them."""
+        """Return what the contexts of each tenant that has chunks would take; None if no model writes them."""
         estimates: dict[str, ContextEstimate | None] = {}
         for tenant in tenants:
             if not chunk_digests(self._config, self._store, tenant):
@@ -311,7 +311,7 @@ def refuse_unknown(config: Config, sources: Collection[str]) -> None:
 
 
 def refuse_no_reason(override_gates: str | None) -> None:
-    """An override says why; a ConfigError where it does not."""
+    """Raise a ConfigError if an override gives no reason."""
     if override_gates is not None and not override_gates.strip():
         raise ConfigError("--override-gates needs a reason, which is recorded with the generation")
 

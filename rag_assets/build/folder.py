@@ -1,6 +1,6 @@
 """`citelock ask --docs FOLDER`: the index of a folder, kept beside it, without a configuration to write.
 
-Belongs here: where that is, the configuration that it gets, which steps are due, what is told of files left out.
+Belongs here: its place, its configuration, the due steps, the report of files left out.
 Does not belong here: the steps, which Dagster's assets call, too (`rag_assets.making`).
 """
 

@@ -279,7 +279,7 @@ def _key(name: str, kind: str) -> str:
 
 
 def _block(key: str, kind: str, tenant: str, source: dict[str, Any]) -> str:
-    """Return the source in YAML, indented by two; whatever an answer holds is one scalar."""
+    """Return the source in YAML, indented by two; every answer is one scalar."""
     lines = [f"  {_scalar(key)}:"]
     for name, value in {"kind": _KINDS[kind], "tenant": tenant, **source}.items():
         lines.append(f"    {name}: {_scalar(value)}" + (f"  # {_NOTES[name]}" if name in _NOTES else ""))
@@ -374,7 +374,7 @@ def _extent(source: Source, key: str) -> Extent:
 
 
 def _survey(client: ConfluenceClient, source: Confluence) -> tuple[int, int, int]:
-    """Return how many pages there are, how many of them were asked who may read them, and how many say: not all."""
+    """Return the counts of pages, pages whose restrictions were requested, and restricted pages among these."""
     scope = SpaceScope(source.space)
     params = {"spaceKey": source.space, "type": "page", "limit": LIST_LIMIT, "expand": DETAILS}
     restricted = listed = 0

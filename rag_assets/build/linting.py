@@ -70,7 +70,7 @@ def command(
     citelock lint docs --format sarif > citelock.sarif
     citelock lint --tenant acme --acknowledged known.yaml
 
-    Exit code 1 where something is listed that the file does not acknowledge: `acknowledged: [{id, reason, until}]`.
+    Exit code 1 if something is listed that the file does not acknowledge: `acknowledged: [{id, reason, until}]`.
     An entry holds until its date, or until one of the quoted texts changes.
     """
     known = read_acknowledged(acknowledged)
@@ -231,7 +231,7 @@ def _place(file: str | None, url: str, text: str, folder: Path | None) -> dict[s
 
 
 def _line_of(path: Path, text: str) -> int | None:
-    """Return the line of a file that has most of the words of a quote's beginning; None where none has any."""
+    """Return the line of a file that has most of the words of a quote's beginning; None if none has any."""
     wanted = {word.strip("`*_|") for word in text.split()[:12]} - {""}
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -52,7 +52,7 @@ class Quality(BaseModel):
 
 
 class ContextualChunk(BaseModel):
-    """A passage with what stands above it in the index."""
+    """A passage with its lines of context in the index."""
 
     chunk_id: str
     original_content: str

@@ -1,7 +1,7 @@
-"""What a build will embed and what it did, as JSON for programs and as lines for people.
+"""A build's expected and actual work, as JSON for programs and as lines for people.
 
-Belongs here: the documented shape of `citelock build --json`; pages, chunks, texts, tokens and their price that the
-caches lack, by source, without asking a model. Does not belong here: building (`command`), contexts
+Belongs here: the documented shape of `citelock build --json`; pages, chunks, texts, tokens and their price missing from
+the caches, by source, without calling a model. Does not belong here: building (`command`), contexts
 (`rag_assets.llm_contexts.tenant`), making vectors (`rag_assets.publishing`).
 """
 
@@ -52,7 +52,7 @@ class SourceEstimate:
     tokens: int = 0
 
     def facts(self, price: float | None) -> dict[str, Any]:
-        """Return it for a machine; `price`: of a million tokens, None where none is set."""
+        """Return it for a machine; `price`: of a million tokens, None if none is set."""
         cost = None if price is None else round(self.tokens * price / 1e6, 6)
         return {
             "pages": len(self.pages),
@@ -65,7 +65,7 @@ class SourceEstimate:
 
 @dataclass(frozen=True)
 class EmbeddingEstimate:
-    """What of a tenant would be embedded, by source."""
+    """A tenant's texts to embed, by source."""
 
     model: str
     price: float | None
@@ -73,7 +73,7 @@ class EmbeddingEstimate:
 
     @property
     def total(self) -> SourceEstimate:
-        """Of all sources together."""
+        """The sum of all sources."""
         parts = self.sources.values()
         return SourceEstimate(
             set(chain.from_iterable(part.pages for part in parts)),
@@ -106,12 +106,12 @@ class EmbeddingEstimate:
 def estimate_embedding(
     config: Config, tenant: str, selected: pa.Table, plan: ContextPlan | None, scratch: Path
 ) -> EmbeddingEstimate:
-    """Return what a build of these chunks would embed; no model is asked.
+    """Return what a build of these chunks would embed; no model is called.
 
     Args:
         selected: rows of SELECTED_CHUNKS.
-        plan: the contexts that there are, and those that a model has still to write: they are taken as 110 tokens.
-        scratch: a folder that may be written to.
+        plan: the existing contexts, and those still to be written, taken as 110 tokens.
+        scratch: a writable folder.
 
     Raises:
         ModelError: the cache of vectors cannot be used.
@@ -144,7 +144,7 @@ def estimate_embedding(
 
 
 def _name(config: Config) -> str:
-    """Return the model's name; of a server that does not tell, the configured one: then nothing counts as known."""
+    """Return the model's name, or the configured one if the server does not give it: then nothing counts as cached."""
     try:
         return open_embedder(config.embedding).name
     except ModelError:
@@ -192,10 +192,10 @@ class Summary:
     seconds: float = 0.0
 
     def payload(self) -> dict[str, Any]:
-        """Return the JSON shape; `errors` is there only when something failed, `step_seconds` when something was done.
+        """Return the JSON shape; `errors` is present only after a failure, `step_seconds` only after work.
 
-        `estimates` is there when that was asked for, null for a tenant whose contexts need no model, and
-        `embedding_estimates` beside it; `notes` where whoever asks without a name can read nothing of a source.
+        `estimates` is present on request, null for a tenant whose contexts need no model, and `embedding_estimates`
+        beside it; `notes` if a caller without a name can read nothing of a source.
         """
         shape: dict[str, Any] = {"sources": self.sources, "tenants": self.tenants, "seconds": round(self.seconds, 3)}
         estimates = {tenant: expected and expected.facts() for tenant, expected in self.estimates.items()}
@@ -209,7 +209,7 @@ class Summary:
         return shape | {name: value for name, value in extra.items() if value}
 
     def notes(self) -> dict[str, str]:
-        """Return what would surprise whoever asks, by source."""
+        """Return the notes on sources that would surprise a caller, by source."""
         notes = {key: readers_of(counts).note(key) for key, counts in self.sources.items()}
         return {key: note for key, note in notes.items() if note}
 
@@ -258,13 +258,13 @@ def source_counts(store: Store, key: str, outcome: RunOutcome | None, error: str
 
 
 def searched_pages(store: Store, tenant: str, keys: Iterable[str]) -> dict[str, int]:
-    """Return how many pages of each source the published generation has; of none where nothing is published."""
+    """Return how many pages of each source the published generation has; of none if nothing is published."""
     manifest = _manifest(store, tenant)
     return {key: manifest.pages[key].pages if key in manifest.pages else 0 for key in keys} if manifest else {}
 
 
 def left_out(store: Store, key: str) -> list[str]:
-    """Return the first reasons why pages of a source are not there, failures first, and where the others stand."""
+    """Return the first reasons why pages of a source are missing, failures first, and the file with the others."""
     folder, sections = store.source(key), read_state(store, key).sections
     last = read_last_sync(folder)
     failed = [*(last.failed if last else {}).values(), *(sections.failed if sections else {}).values()]
@@ -290,13 +290,12 @@ def _made_at(store: Store, key: str) -> str | None:
 
 
 def tenant_facts(store: Store, tenant: str, outcome: RunOutcome | None) -> dict[str, Any]:
-    """Return what is published for a tenant, and what this build did for it: nothing, where there was no run.
+    """Return the state of a tenant's publication, and this build's work on it: nothing without a run.
 
-    `contexts_generated` counts what a model wrote; the metadata template costs nothing and does not count.
-    `contexts_failed` counts the chunks that a model had to write about and did not, in this build or the last that
-    asked. `left_out` has documents that a check found at fault. `narrowed_from` is there where the readers of a
-    published generation were narrowed because no build got through since. Where a candidate was made and not
-    published, `candidate` names it and `gates` are its own.
+    `contexts_generated` counts a model's contexts; the metadata template costs nothing and does not count.
+    `contexts_failed` counts the chunks for which a model failed, in this build or the last with requests. `left_out`
+    has faulty documents. `narrowed_from` is present if the readers of a published generation were narrowed because no
+    build succeeded since. If a candidate was made and not published, `candidate` names it and `gates` are its own.
     """
     state, manifest = read_publish_state(store, tenant), _manifest(store, tenant)
     chunks, shards = (manifest.chunks, len(manifest.shards)) if manifest else (0, 0)
@@ -325,7 +324,7 @@ def tenant_facts(store: Store, tenant: str, outcome: RunOutcome | None) -> dict[
 
 
 def _stopped_candidate(store: Store, tenant: str, outcome: RunOutcome | None) -> PublishState | None:
-    """Return the candidate that a run made and did not publish; None where there is none."""
+    """Return the candidate that a run made and did not publish; None if there is none."""
     made = outcome.metadata.get("generation", {}).get("generation") if outcome and outcome.error else None
     try:
         checked = read_checked(store, tenant) if made else None

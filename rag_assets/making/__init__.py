@@ -33,7 +33,7 @@ class Making:
 
 
 def previous_table(path: Path, schema: TableSchema) -> pa.Table:
-    """Return a table of the last run to build upon: empty where it is missing, damaged, or of another version."""
+    """Return a table of the last run to build upon: empty if it is missing, damaged, or of another version."""
     try:
         return read_table(path, schema)
     except StoreError:

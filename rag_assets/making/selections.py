@@ -1,7 +1,8 @@
-"""What of a tenant's sources is indexed: chunks without near-duplicates, facts of pages, and the prefix of each chunk.
+"""The indexed parts of a tenant's sources: chunks without near-duplicates, facts of pages, and the prefix of each
+chunk.
 
-Belongs here: what is read, which steps are called, what is written. Does not belong here: the tables of one source
-(`tables`), what is made of the selection (`generations`).
+Belongs here: reading, calling steps, writing. Does not belong here: the tables of one source (`tables`), indexes of the
+selection (`generations`).
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class MadeSelection:
 
 
 def make_selection(making: Making) -> MadeSelection:
-    """Write `selected.parquet`, `dedup_map.parquet` and the facts of the pages that stand behind the next generation.
+    """Write `selected.parquet`, `dedup_map.parquet` and the facts of the pages behind the next generation.
 
     Raises:
         StoreError: no source has chunks yet.
@@ -141,7 +142,7 @@ def make_selection(making: Making) -> MadeSelection:
 
 
 class _Across(NamedTuple):
-    """Each source's chunks with text that its pages show of other sources, and the digests of the pages looked at."""
+    """Each source's chunks with included text of other sources, and the digests of the pages looked at."""
 
     chunks: dict[str, pa.Table]
     pages: dict[str, str]
@@ -176,7 +177,7 @@ def _across_sources(config: Config, store: Store, settled: dict[str, tuple[pa.Ta
 
 
 class MadeContexts(NamedTuple):
-    """The prefixes and the chunks that have them, what a model wrote, and what of it people are told."""
+    """The prefixes and their chunks, a model's contexts, and the figures for people."""
 
     prefixes: pa.Table
     chunks: pa.Table
@@ -187,8 +188,8 @@ class MadeContexts(NamedTuple):
 def make_contexts(making: Making, observe: Callable[[str, dict[str, Any]], object] = lambda *_: None) -> MadeContexts:
     """Write `contexts.parquet`, and `chunks.parquet` with the prefix of every chunk of the selection.
 
-    What a model wrote is kept as it comes. `observe` is told of an estimate and of progress by name, where a model is
-    asked.
+    A model's contexts are stored as they arrive. `observe` receives an estimate and progress by name, if a model is
+    used.
     """
     tenant, config, store = making.key, making.config, making.store
     folder, log = store.candidate(tenant), making.log

@@ -55,7 +55,7 @@ from rag_serving.models.language_detector import page_language
 
 
 class MadePages(NamedTuple):
-    """What a sync found, and what is noted of it."""
+    """The result of a sync, and its records."""
 
     result: SyncResult
     state: PagesState
@@ -100,7 +100,7 @@ def make_pages(making: Making) -> MadePages:
 
 
 def _previous_sync(folder: Path) -> dict[str, Any]:
-    """Return what the source asked to remember of its last sync; nothing where that cannot be read."""
+    """Return the source's memory of its last sync; empty if unreadable."""
     try:
         state = read_json(folder / "sync_state.json")["state"]
     except (StoreError, KeyError, TypeError):

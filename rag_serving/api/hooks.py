@@ -1,9 +1,9 @@
-"""`POST /v1/hooks/confluence/{source}`: a wiki tells which pages changed, and they are noted for the next sync.
+"""`POST /v1/hooks/confluence/{source}`: a wiki announces changed pages, which are noted for the next sync.
 
-Belongs here: who may tell it, and which ids an event has. Does not belong here: notes (`rag_serving.documents.noted`),
+Belongs here: authenticating it, and the ids in an event. Does not belong here: notes (`rag_serving.documents.noted`),
 reading the pages, which a build does with its own credentials.
 
-An event is believed in nothing but where to look. It is signed with the source's secret as Data Center does
+An event is trusted only for where to look. It is signed with the source's secret as Data Center does
 (https://confluence.atlassian.com/doc/managing-webhooks-1021225606.html), or shows it, as Cloud's automation can.
 Replies are the same whatever pages and sources there are.
 """

@@ -1,1 +1,1 @@
-"""Whether a text says what the pages say: its claims, what the pages say of each, and the report."""
+"""The claims of a text, compared with the pages, and the report."""

@@ -1,7 +1,7 @@
-"""A text against the pages: each claim is searched for as its reader may read, all on one view, and judged.
+"""A text against the pages: each claim is searched within its reader's access, all on one view, and judged.
 
-Belongs here: searching for claims, citations of what was found. Does not belong here: the verdict on one claim
-(`verdicts`), who asks, receipts and logs (`ask`).
+Belongs here: searching for claims, citations of the results. Does not belong here: the verdict on one claim
+(`verdicts`), callers, receipts and logs (`ask`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NOTHING = "The pages have nothing of what this text claims."
 
 
 def asked_in(text: str) -> str:
-    """Return the beginning of a text, which stands for it where questions are kept."""
+    """Return the beginning of a text, which represents it in stored questions."""
     return " ".join(text[:_ASKED].split())
 
 

@@ -85,7 +85,7 @@ def _listed(checked: Checked, claims: Iterable[CheckedClaim]) -> list[str]:
 
 
 def sarif(checked: Checked, text: str, name: str) -> dict[str, Any]:
-    """Return the report as a SARIF log with the claims that do not stand on a page word for word."""
+    """Return the report as a SARIF log of the claims that are not on a page word for word."""
     places = LinesAndColumns(text)
     rules = [
         {"id": verdict, "shortDescription": {"text": TOLD[verdict]}, "defaultConfiguration": {"level": level}}

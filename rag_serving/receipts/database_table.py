@@ -88,7 +88,7 @@ class DatabaseTable:
         self._asked(write, "written")
 
     def _find(self, table: Table, identifier: str, tenant: str) -> list[str] | None:
-        """Return the row of this id and tenant; None where there is none."""
+        """Return the row of this id and tenant; None if there is none."""
 
         def read(connection: Connection) -> list[str] | None:
             query = select(table).where(table.c.id == identifier, table.c.tenant == tenant)

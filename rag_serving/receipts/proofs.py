@@ -1,8 +1,7 @@
-"""The receipts of one tenant: who may see one, and whether it holds.
+"""The receipts of one tenant: access to one, and its proof.
 
-Belongs here: opening the generations that a receipt is compared with, who may see it, its verification once more,
-without a model: texts, quotes, verdicts, digests of files, and what has changed since. Does not belong here: where
-receipts lie (`store`).
+Belongs here: opening the generations for a comparison, access, repeating the verification without a model: texts,
+quotes, verdicts, digests of files, and later changes. Does not belong here: storing receipts (`store`).
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _UNCHECKED = "not checked, because something before it does not hold"
 
 @dataclass(frozen=True)
 class Check:
-    """One part of a proof. `index`: the number of a citation as it is shown, or the place of a passage in the lock."""
+    """One part of a proof. `index`: the number of a citation as shown, or the place of a passage in the lock."""
 
     name: Name
     ok: bool
@@ -106,7 +105,7 @@ def _replayed(receipt: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Che
 
 
 def _all(parts: Sequence[Any], noun: str, holds: str) -> str:
-    """Return what holds of some parts, however many there are."""
+    """Return the summary of some parts, however many there are."""
     if not parts:
         return f"there is no {noun}"
     return f"all {len(parts)} {noun}s {holds}" if len(parts) > 1 else f"the {noun} {holds}"
@@ -130,7 +129,7 @@ _OF_THE_ASKER = frozenset({"asker", "sealed", "readers"})
 
 @dataclass(frozen=True)
 class Proof:
-    """What does not hold of a receipt, and what has changed on the pages since, a line each; and each part apart."""
+    """The faults of a receipt, and later changes on the pages, one per line; and each part apart."""
 
     receipt_id: str
     faults: tuple[str, ...]
@@ -171,13 +170,13 @@ class Proofs:
         self._secrecy = secrecy
 
     def shown(self, principal: Principal, identifier: str) -> dict[str, Any]:
-        """Return a stored receipt, shown to its asker or an operator, or to everybody once it is shared; always only
-        to who could read all of its passages and may still read their pages. Who did not ask is not told who did.
+        """Return a stored receipt, for its asker or an operator, or for everybody once it is shared; always only for
+        readers who could read all of its passages and may still read their pages. Others do not learn who asked.
 
         Raises:
-            ReceiptError: there is none, it was changed, its generation is gone, or the principal may not read all
-                of it.
-            UnpublishedError: there is no generation that says who may read what now.
+            ReceiptError: there is none, it was changed, its generation is gone, or the principal may not read all of
+                it.
+            UnpublishedError: there is no generation to check current access.
         """
         receipt = self._receipts.get(identifier, self._tenant)
         is_own = self._is_of(principal, receipt)
@@ -214,9 +213,9 @@ class Proofs:
         """Share a receipt with everybody who may read all of its passages, or undo it.
 
         Raises:
-            ReceiptError: there is none that the principal may see, he neither asked nor is an operator, or the
-                database cannot be written.
-            UnpublishedError: there is no generation that says who may read what now.
+            ReceiptError: the principal may see no such receipt, is neither its asker nor an operator, or the database
+                cannot be written.
+            UnpublishedError: there is no generation to check current access.
         """
         self.shown(principal, identifier)
         if not self._is_of(principal, self._receipts.get(identifier, self._tenant)):
@@ -235,8 +234,7 @@ class Proofs:
         return self._receipts.is_shared(identifier, self._tenant)
 
     def _is_of(self, principal: Principal, receipt: Mapping[str, Any]) -> bool:
-        """Return whether a caller asked himself, or may see what others asked; of older receipts nobody knows who
-        asked."""
+        """Return whether a caller is the asker, or may see others' receipts; older receipts do not name their asker."""
         if "operator" in principal.roles or "asker" not in receipt:
             return True
         return bool(receipt["asker"] == self._secrecy.asker(principal))
@@ -251,7 +249,7 @@ class Proofs:
         return self.prove(identifier, principal)
 
     def prove(self, identifier: str, principal: Principal | None = None) -> Proof:
-        """Replay a stored receipt without any model. `principal`: changes are told of what he may read.
+        """Replay a stored receipt without any model. `principal`: limits the changes to pages that he may read.
 
         Raises:
             ReceiptError: there is no such receipt, it is no JSON, or its generation is gone.
@@ -404,7 +402,7 @@ class Pages(Protocol):
 
 
 class PageFiles(Protocol):
-    """What holds the files of pages: a generation."""
+    """The source of pages' files: a generation."""
 
     @property
     def shows_all(self) -> bool:
@@ -428,10 +426,10 @@ _UNREAD = "sentences: version {} compared them by rules that are gone; the quote
 
 
 def faults(receipt: Receipt, generation: Archive, question_fault: Callable[[Receipt], str | None]) -> list[str]:
-    """Return what does not hold of a receipt, a line each that begins with the part; empty when it is proved.
+    """Return the faults of a receipt, one per line that begins with the part; empty when it is proved.
 
     `generation` is the stored generation that the receipt names; `question_fault` compares the question with its
-    digest. The receipt may be anything that JSON can say.
+    digest. The receipt may be any JSON value.
     """
     if receipt.get("version") not in READ_VERSIONS:
         known = " and ".join(map(str, READ_VERSIONS))
@@ -454,9 +452,9 @@ def faults(receipt: Receipt, generation: Archive, question_fault: Callable[[Rece
 
 
 def changes(receipt: Receipt, published: Pages) -> list[str]:
-    """Return what is otherwise in the published generation than when the answer was given, a line each.
+    """Return the differences of the published generation from the answer's, one per line.
 
-    A receipt holds whatever changed since; this tells whether the answer may be out of date.
+    A receipt stays valid whatever changed; this shows whether the answer may be out of date.
     """
     differences = []
     for passage in receipt["passages"]:
@@ -478,7 +476,7 @@ def _version(passage: Mapping[str, Any]) -> str:
 
 
 def _lost_quotes(receipt: Receipt, published: Pages) -> Iterator[str]:
-    """Yield the quotes that stand nowhere on their pages any more; a quote may go over the border of two chunks."""
+    """Yield the quotes that are nowhere on their pages any more; a quote may cross the border of two chunks."""
     pages = {passage["chunk_id"]: passage["page_id"] for passage in receipt["passages"]}
     for citation in receipt["citations"]:
         page_id = pages[citation["chunk_id"]]
@@ -587,7 +585,7 @@ def file_faults(receipt: Receipt, files: PageFiles) -> Iterator[str]:
 
 
 def page_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
-    """Yield the citations that name another page than their quote stands on, or do not say how OCR read it."""
+    """Yield the citations that name another page than their quote's, or lack the confidence of OCR."""
     if receipt["version"] < WITH_PAGES:
         return
     for citation in receipt["citations"]:
@@ -603,7 +601,7 @@ def page_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
 
 
 def proved_lines(receipt: Receipt) -> Iterator[str]:
-    """Yield what a receipt that holds proves of each quote of a paged document, in one line."""
+    """Yield what a valid receipt proves of each quote of a paged document, in one line."""
     files = {passage["index"]: passage.get("file") for passage in receipt["passages"]}
     for citation in receipt["citations"]:
         if not citation.get("page"):

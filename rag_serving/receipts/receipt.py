@@ -1,10 +1,10 @@
-"""Receipts: what an answer was made of, so that it can be proved later without any model.
+"""Receipts: the sources of an answer, so that it can be proved later without any model.
 
 A receipt is a JSON document in canonical form. Its id is the digest of that form; its signature is a keyed digest
-(HMAC-SHA256, RFC 2104) of the row it is stored as, so that who can write to the database cannot make one up.
+(HMAC-SHA256, RFC 2104) of its stored row, so that write access to the database does not allow forging one.
 
-Belongs here: what a receipt says, its id and signature.
-Does not belong here: where receipts lie (`store`), whether they still hold (`proofs`).
+Belongs here: a receipt's fields, its id and signature. Does not belong here: storing receipts (`store`), proving them
+(`proofs`).
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class NotTheAskerError(ReceiptError):
 
 
 def make_receipt(tenant: str, written: AnswerTrace, rules: VerificationRules) -> dict[str, Any]:
-    """Return the receipt of an answer: no text of a page but what was claimed and quoted, nothing about who asked.
+    """Return the receipt of an answer: of pages only claims and quotes, and nothing about the asker.
 
-    `rules` are those that the verdicts were reached with.
+    `rules` are those of the verdicts.
     """
     answer, lock, draft = written.answer, written.lock, written.draft
     proof = dict(written.certificate) if written.certificate else {}
@@ -85,8 +85,7 @@ def make_receipt(tenant: str, written: AnswerTrace, rules: VerificationRules) ->
 
 
 def repeated_receipt(first: Mapping[str, Any], question: str, answer: Answer) -> dict[str, Any]:
-    """Return the receipt of an answer that is given again: what it was made of is the first one's, and no model was
-    asked."""
+    """Return the receipt of a reused answer: its sources are the first one's, and no model was called."""
     return {
         **first,
         "created_at": datetime.now(UTC).isoformat(timespec="milliseconds"),

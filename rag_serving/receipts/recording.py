@@ -1,6 +1,6 @@
-"""What a question leaves behind: a receipt of its answer, and a row of telemetry.
+"""The records of a question: a receipt of its answer, and a row of telemetry.
 
-Belongs here: handing both over. Does not belong here: what a receipt says (`receipt`), rows (`telemetry.events`).
+Belongs here: handing both over. Does not belong here: a receipt's fields (`receipt`), rows (`telemetry.events`).
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class StoredReceipt:
 
     @property
     def fields(self) -> tuple[str, str, str, str]:
-        """What is signed."""
+        """The signed fields."""
         return self.id, self.tenant, self.created_at, self.content
 
     def receipt(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def asker_mark(asker: str) -> str:
 
 
 class ReceiptTable(Protocol):
-    """Where rows lie. Safe to use from several threads and processes."""
+    """The table of rows. Safe to use from several threads and processes."""
 
     def insert(self, row: StoredReceipt) -> None:
         """Keep a row; one of the same id stays as it is.
@@ -84,7 +84,7 @@ class ReceiptTable(Protocol):
         """
 
     def find(self, identifier: str, tenant: str) -> StoredReceipt | None:
-        """Return the row of this id and tenant, None where there is none.
+        """Return the row of this id and tenant, None if there is none.
 
         Raises:
             ReceiptError: the database cannot be read.
@@ -113,7 +113,7 @@ class ReceiptTable(Protocol):
         """
 
     def find_share(self, identifier: str, tenant: str) -> StoredShare | None:
-        """Return the share of the receipt of this id and tenant, None where there is none.
+        """Return the share of the receipt of this id and tenant, None if there is none.
 
         Raises:
             ReceiptError: the database cannot be read.

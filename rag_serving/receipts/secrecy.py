@@ -1,6 +1,6 @@
-"""Who asked and what, as a receipt holds it: for who has the installation's secret alone.
+"""Asker and question in a receipt: readable with the installation's secret alone.
 
-Belongs here: the keyed digest of the asker, the question encrypted. Does not belong here: who may see a receipt
+Belongs here: the keyed digest of the asker, the question encrypted. Does not belong here: access to a receipt
 (`proofs`), signatures (`receipt`), the cipher (`artifacts.sealing`).
 
 A question is needed to replay its verdicts, so it is not only hashed but encrypted. It opens only in its own receipt:
@@ -35,11 +35,11 @@ class Secrecy:
     """Keyed digests and encrypted questions of one installation."""
 
     def __init__(self, home: Path, keep_questions: bool = False) -> None:
-        """`keep_questions`: their text stands in receipts as it was asked."""
+        """`keep_questions`: store their text in receipts as it was typed."""
         self._home, self._keep_questions = home, keep_questions
 
     def kept(self, principal: Principal, receipt: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a new receipt as it is stored: with who asked, and its question encrypted unless it is kept.
+        """Return a new receipt in its stored form: with its asker, and its question encrypted unless kept.
 
         Raises:
             ReceiptError: the installation's secret cannot be used.
@@ -61,7 +61,7 @@ class Secrecy:
         return self._digest("asker", json.dumps([principal.tenant, principal.user, groups]))
 
     def opened(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a receipt with its question in words; None where it cannot be read (`question_fault` says why).
+        """Return a receipt with its question in words; None if it cannot be read (`question_fault` says why).
 
         Raises:
             ReceiptError: the installation's secret cannot be used.
@@ -120,7 +120,7 @@ def _beside(receipt: Mapping[str, Any]) -> bytes:
 
 
 def unseal_stream(key: bytes, sealed: str, digest: str) -> str | None:
-    """Return a text that an older program sealed with a stream of HMAC-SHA256 blocks; None where it is not readable.
+    """Return a text that an older program sealed with a stream of HMAC-SHA256 blocks; None if it is not readable.
 
     The caller compares the text with its `digest`: this form has no tag of its own.
     """

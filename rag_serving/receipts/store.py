@@ -1,7 +1,7 @@
-"""Where receipts lie: signed rows, beside the telemetry.
+"""The store of receipts: signed rows, beside the telemetry.
 
 Belongs here: storing receipts and reading them back unchanged.
-Does not belong here: what a receipt says (`receipts`), who may see it (`proofs`), databases (`*_table`).
+Does not belong here: a receipt's fields (`receipts`), access (`proofs`), databases (`*_table`).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class SqliteTable:
                 raise ReceiptError(f"{self._path} cannot be written ({error})") from error
 
     def _read(self, query: str, *values: str) -> list[str] | None:
-        """Return the first row of a query; None where there is none."""
+        """Return the first row of a query; None if there is none."""
         if self.is_empty:
             return None
         address = f"{self._path.absolute().as_uri()}?mode=ro"
@@ -281,7 +281,7 @@ class ReceiptStore:
 def open_receipts(config: Config) -> ReceiptStore:
     """Return the receipts of an installation: in the database at `telemetry.url`, else in `serving.db`.
 
-    Those that were stored in `serving.db` before there was such a database are still found. Nothing is opened yet.
+    Those stored in `serving.db` earlier are still read. Nothing is opened yet.
     """
     path = Store(config.home).serving_db()
     if config.telemetry.url is None:

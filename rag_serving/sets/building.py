@@ -1,6 +1,6 @@
-"""What the phrases of a question say, as one query over pages.
+"""One query over pages, composed of the phrases of a question.
 
-Belongs here: which of them go together. Does not belong here: finding them in the question (`reading`).
+Belongs here: combining them. Does not belong here: recognizing them in the question (`reading`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Said = Mapping[str, list[Any]]
 
 @dataclass(frozen=True)
 class ChangeQuestion:
-    """What changed since a date, which may be a year or a month: on pages, or in a space. Without a date: last."""
+    """The changes since a date, which may be a year or a month: on pages, or in a space. Without a date: the last
+    ones."""
 
     pages: tuple[str, ...]
     space: str | None
@@ -112,7 +113,7 @@ def _of_pages(said: Said, vocabulary: Vocabulary) -> SetQuery | None:
 
 
 def _is_whole(said: Said, vocabulary: Vocabulary) -> bool:
-    """Return whether the question names what it asks for, and nothing that it says is left over."""
+    """Return whether the question names its set, and no part of it is left over."""
     is_linked = bool(said["links_to"]) or (said["linked_from"] and not _links_outside(said, vocabulary))
     has_noun = any(said["noun"]) or is_linked or (said["noun"] and said["order"]) or (said["changed"] and said["date"])
     of_change = [*(each.field for each in _dated(said, vocabulary)), *(field for field, _ in said["order"])]

@@ -1,7 +1,7 @@
 """Cells as they are shown and compared: numbers, money, durations, sizes, dates and flags.
 
-Belongs here: what a cell's words mean as a value, exactly or not at all, and a value in words. Does not belong here:
-where cells are on a page (`tables`), what is asked of them (`execute`).
+Belongs here: the value of a cell's words, exact or none, and a value in words. Does not belong here: the cells of a
+page (`tables`), queries over them (`execute`).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def shown(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def value_of(text: str) -> SetValue | None:
-    """Return the value that a text is as a whole; None where it is none, or may be two."""
+    """Return the value that a text is as a whole; None if it is none, or may be two."""
     plain = " ".join(text.split())
     if not plain or len(plain) > _LONGEST:
         return None
@@ -140,7 +140,7 @@ def _readings(text: str) -> Iterator[SetValue]:
 
 
 def _number(written: str) -> Decimal | None:
-    """Return a number; None where its one separator may part thousands or a fraction."""
+    """Return a number; None if its one separator may part thousands or a fraction."""
     if _AMBIGUOUS.fullmatch(written):
         return None
     plain = re.sub("[ '’+]", "", written).replace("−", "-")

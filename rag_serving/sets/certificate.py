@@ -14,7 +14,7 @@ from rag_serving.sets.execute import execute, sha256_of
 
 
 def certificate(result: SetResult, classes: Iterable[str]) -> dict[str, Any]:
-    """Return what a receipt holds of a set; `classes` are the reader classes that it was read with."""
+    """Return a set's part of a receipt; `classes` are the reader classes of the query."""
     return {
         "query": result.query.payload(),
         "generation": result.generation,
@@ -27,9 +27,9 @@ def certificate(result: SetResult, classes: Iterable[str]) -> dict[str, Any]:
 
 
 def recount(stated: Mapping[str, Any], tables: SetTables) -> list[str]:
-    """Return what does not hold of a certificate, a line each, by running its query once more.
+    """Return the faults of a certificate, one per line, by running its query once more.
 
-    `tables` are those of the certificate's generation as its readers see them.
+    `tables` are those of the certificate's generation as visible to its readers.
     """
     try:
         query = SetQuery.of(stated["query"])

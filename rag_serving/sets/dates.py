@@ -33,7 +33,7 @@ def _forms() -> tuple[re.Pattern[str], ...]:
 
 
 def date_at(said: str, start: int, latest: date, today: date) -> tuple[int, str] | None:
-    """Return the end and the ISO prefix of the date that stands at a place in words with one space between them.
+    """Return the end and the ISO prefix of the date at a place in words with one space between them.
 
     A month without a year is its last one before `latest`, the newest date of the pages.
     """

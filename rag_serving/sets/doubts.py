@@ -104,8 +104,7 @@ def _are_links_known(page_id: str, vocabulary: Vocabulary) -> bool:
 
 
 def _are_dated(vocabulary: Vocabulary) -> bool:
-    """Return whether dates tell when pages changed: no source has many pages that all are of one day, that of its
-    copying."""
+    """Return whether dates show when pages changed: no source has many pages all of one day, that of its copying."""
     pages = vocabulary.tables.pages
     days = pa.table({"source": pages["source"], "day": pc.cast(pages["updated_at"], pa.date32())}).group_by("source")
     counted = days.aggregate([("day", "count"), ("day", "count_distinct")])

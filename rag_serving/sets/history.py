@@ -1,11 +1,11 @@
-"""What changed between two generations, as one reader may see both: pages, and the words that went and came.
+"""The changes between two generations, as visible to one reader in both: pages, old and new words.
 
 Belongs here: pure functions over the tables of two generations. Does not belong here: opening generations
-(`indexes.current`), which one was published when (`indexes.catalog`), quoting and telling.
+(`indexes.current`), their times of publication (`indexes.catalog`), quoting and wording.
 
-Of the older generation nothing is told that the reader may not see now: its words are those of pages that the newer one
-shows to the reader, without text that had readers of its own. A page that the reader does not see in the newer one may
-be hidden or gone, and is not told of.
+Nothing of the older generation is shown that the reader may not see now: its words are those of pages visible in the
+newer one, without text that had readers of its own. A page that is not visible in the newer one may be hidden or gone,
+and is left out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TEXTS = ["chunk_id", "page_id", "url", "text", "structure"]
 
 @dataclass(frozen=True)
 class Wording:
-    """A sentence, row, item or piece of code: `text`, which stands in the passage at these offsets."""
+    """A sentence, row, item or piece of code: `text` is in the passage at these offsets."""
 
     chunk_id: str
     start: int
@@ -45,7 +45,7 @@ class Wording:
 
 @dataclass(frozen=True)
 class UnitChange:
-    """Words that went, that came, or that others stand in the place of."""
+    """Words that were removed, added, or replaced."""
 
     old: Wording | None
     new: Wording | None
@@ -53,7 +53,7 @@ class UnitChange:
 
 @dataclass(frozen=True)
 class PageChange:
-    """What changed on a page. `title`, `url` and `author` are those of now."""
+    """The changes on a page. `title`, `url` and `author` are the present ones."""
 
     page_id: str
     title: str
@@ -86,7 +86,7 @@ def page_changes(old: SetTables, new: SetTables, page_ids: Collection[str] | Non
 
 
 class Now(NamedTuple):
-    """The published generation, as the asker may see it: who may not read a page in it is told nothing of it."""
+    """The published generation, as visible to the asker: pages without present access are left out."""
 
     id: str
     tables: SetTables

@@ -1,7 +1,7 @@
-"""Pages of which conditions hold, and the fields of a page.
+"""Pages that meet conditions, and the fields of a page.
 
 Belongs here: conditions on pages over the tables of one reader, mostly column by column. Does not belong here: rows,
-items and headings (`tables`), what is made of the pages (`execute`).
+items and headings (`tables`), results over pages (`execute`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def pages_of(where: Sequence[Condition], tables: SetTables) -> Array:
-    """Return the places of the pages of which all conditions hold, in the table's order.
+    """Return the positions of the pages that meet all conditions, in the table's order.
 
     Raises:
         SetError: there is no such field, or it cannot be compared with that.
@@ -200,7 +200,7 @@ def _rows_with(tables: SetTables, pages: Sequence[str], search: Callable[[pa.Chu
 
 
 def _known_pages(condition: Condition, tables: SetTables) -> Array:
-    """Return of which pages a condition holds that their facts answer."""
+    """Return the pages that meet a condition on their facts."""
     name, operator = condition.field, condition.operator
     pages = tables.pages
     if name == "updated":
@@ -322,7 +322,7 @@ def _decimals(counts: pa.ChunkedArray) -> Iterator[Decimal | None]:
 
 
 class PerTables:
-    """What was made of the last few tables, by their identity. Safe to use from several threads."""
+    """A cache by the identity of the last few tables. Safe to use from several threads."""
 
     def __init__(self, make: Callable[[SetTables], Any]) -> None:
         self._make, self._lock = make, Lock()

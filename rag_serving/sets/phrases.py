@@ -21,7 +21,7 @@ _MOST_COVERS = 2_000
 
 
 class Step(NamedTuple):
-    """A phrase that stands at a place of the question: where it ends, what it says, and its free words."""
+    """A phrase at a place of the question: its end, its facts, and its free words."""
 
     end: int
     facts: tuple[Fact, ...] = ()
@@ -46,8 +46,8 @@ def words_of_phrases(shortest: int = 1) -> frozenset[str]:
 
 
 def covers(count: int, steps: Callable[[int], Iterable[Step]]) -> list[tuple[int, tuple[Fact, ...]]]:
-    """Return what phrases say that cover so many words, with how many of these are free; none where there are too many
-    ways to tell."""
+    """Return the facts of phrases that cover so many words, with the number of free words; none if there are too many
+    readings."""
     known: dict[int, tuple[Step, ...]] = {}
     ends: dict[int, bool] = {count: True}
 

@@ -60,8 +60,7 @@ def read_set(question: str, tables: SetTables, today: date | None = None) -> Set
 
 
 def read_change(question: str, tables: SetTables, today: date | None = None) -> ChangeQuestion | None:
-    """Return the pages or the space whose changes since a date a question asks for; None: it asks for something
-    else."""
+    """Return the pages or the space whose changes since a date a question asks for; None for any other question."""
     reader = _reader(question, tables, today)
     return reader.change() if reader else None
 
@@ -118,13 +117,13 @@ class _Reader:
         return list(dict.fromkeys(query for free, query in built if free == least))
 
     def change(self) -> ChangeQuestion | None:
-        """Return what the question asks the changes of; None where it asks for something else."""
+        """Return the subject of a question about changes; None for any other question."""
         found = {change for _, facts in covers(len(self.words), self._steps) if (change := change_of(facts))}
         return found.pop() if len(found) == 1 else None
 
     def is_vague(self, query: SetQuery) -> bool:
-        """Return whether the question asks for a definition or the text of a page, for everything there is, or for a
-        sum where there is none."""
+        """Return whether the question asks for a definition or the text of a page, for everything, or for a sum that
+        does not exist."""
         is_added = any(self.words.match(phrase("ADDED"), start) for start in range(len(self.words)))
         return (
             bool(phrase("DEFINITION").fullmatch(self.words.said))
@@ -183,7 +182,7 @@ class _Reader:
             yield Step(noun, (("noun", True), ("kind", label), condition))
 
     def _is_key(self, start: int, end: int) -> bool:
-        """Return whether a space's key or name stands there, not only its beginning in another word."""
+        """Return whether the words are a space's key or name, not only its beginning in another word."""
         return self.vocabulary.is_space(self.words.between(start, end))
 
     def _keys(self, start: int) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -218,7 +217,7 @@ class _Reader:
             yield from self._labelled("", start)
 
     def _value(self, start: int, key: str) -> Iterator[Step]:
-        """Yield the value of a property that stands at a place."""
+        """Yield the value of a property at a place."""
         if start < len(self.words) and (found := self.vocabulary.values_of(key)[0].named(self.words, start)):
             end, operator, value = found
             yield Step(end, (("where", Condition(f"property:{key}", operator, value)),))

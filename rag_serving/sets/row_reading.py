@@ -1,10 +1,9 @@
 """A question read as a query over rows of a table, items of a list, or headings of a page.
 
-Belongs here: tables and lists by their names, columns and cells, which phrases go together. Does not belong here:
-questions after pages (`reading`), what a cell is worth (`cells`).
+Belongs here: tables and lists by their names, columns and cells, combining phrases. Does not belong here: questions
+about pages (`reading`), the values of cells (`cells`).
 
-A table is a candidate only if it accounts for every word that no phrase does, and its rows go by the noun that is
-asked for.
+A table is a candidate only if it accounts for every word that no phrase does, and the question's noun names its rows.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Container:
     columns: tuple[Column, ...] = ()
 
     def may_know(self, words: Iterable[tuple[str, str]]) -> bool:
-        """Return whether each word, with its stem, is a name or may stand in a cell."""
+        """Return whether each word, with its stem, is a name or may be in a cell."""
         named = self.entity | self.names | self.headers
         return all(stem in named or any(word in text for text in self.texts) for word, stem in words)
 
@@ -216,7 +215,7 @@ class _RowReader:
     container: Container
 
     def steps(self, start: int) -> Iterator[Step]:
-        """Yield the phrases that stand at a word."""
+        """Yield the phrases that begin at a word."""
         words, container = self.words, self.container
         for name, facts in _PLAIN.items():
             if (end := words.match(phrase(name), start)) is not None:
@@ -243,7 +242,7 @@ class _RowReader:
 
 
 class _Rows:
-    """What phrases say together of one container."""
+    """The combined phrases about one container."""
 
     def __init__(self, facts: Sequence[Fact], container: Container) -> None:
         self._facts, self._container = facts, container
@@ -287,7 +286,7 @@ class _Rows:
         return SetQuery("rows", operation="sum" if operation == "count" else operation, column=columns[0])
 
     def _asks_for_entity(self) -> bool:
-        """Return whether the noun that is asked for is that of the rows, or a column: not `offices have meeting
+        """Return whether the noun of the question is that of the rows, or a column: not `offices have meeting
         rooms`."""
         facts = [fact for fact in self._facts if fact[0] in ("name", "column", "value", "gap")]
         behind = dropwhile(lambda fact: fact[0] == "gap", facts)
@@ -295,12 +294,12 @@ class _Rows:
         return ("name", True) in asked or bool(asked and asked[0][0] == "column")
 
     def _is_compound(self) -> bool:
-        """Return whether the noun that is asked for ends with the name of a column, as `error codes` do."""
+        """Return whether the noun of the question ends with the name of a column, as `error codes` does."""
         kinds = [name for name, _ in self._facts if name not in ("operation", "plural", "gap")]
         return kinds[:2] == ["name", "column"] or kinds[:3] == ["name", "name", "column"]
 
     def _conditions(self) -> tuple[tuple[Condition, ...] | None, list[str]]:
-        """Return the conditions, and the columns that are named beside them; None: one cannot be told."""
+        """Return the conditions, and the columns named beside them; None if one is ambiguous."""
         facts = [fact for fact in self._facts if fact[0] in ("name", "column", "value", "compared")]
         where: list[Condition] = []
         bound: set[int] = set()

@@ -22,7 +22,7 @@ _MARKER = re.compile(r"\s*(?:>\s?)*(?:(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?)
 
 
 class MemberPassage(NamedTuple):
-    """What is read of a passage."""
+    """The parsed contents of a passage."""
 
     chunk_id: str
     page_id: str

@@ -1,7 +1,7 @@
-"""The names that a question about a set may use, of the pages that one reader may see.
+"""The names that a question about a set may use, from one reader's pages.
 
-Belongs here: words of a question, and which page, label, space, series or property some of them name. Does not belong
-here: what is asked of them (`reading`), tables and their columns (`row_reading`).
+Belongs here: words of a question, and the page, label, space, series or property that they name. Does not belong here:
+the query (`reading`), tables and their columns (`row_reading`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class QuestionWords:
         return len(self.words)
 
     def match(self, pattern: re.Pattern[str], start: int) -> int | None:
-        """Return the word behind a phrase that begins at a word; None where it does not stand there."""
+        """Return the word after a phrase that begins at a word; None if the phrase is not there."""
         match = pattern.match(self.said, self._at[start])
         return None if match is None else self._number.get(match.end() + 1)
 
@@ -88,7 +88,7 @@ class QuestionWords:
         return behind[1].isupper() or (self.words[end] in _CONNECTING and behind[-1].isupper())
 
     def original(self, start: int, end: int) -> str:
-        """Return words as they were written, with what stands between them and the sign of a number."""
+        """Return words as they were written, with the text between them and the sign of a number."""
         first, last = self.spans[start][0], self.spans[end - 1][1]
         is_negative = self.text[first - 1 : first] in ("-", "−") and not self.text[: first - 1][-1:].strip()
         return ("-" if is_negative else "") + self.text[first:last]
@@ -111,7 +111,7 @@ class Values:
 
     def named(self, words: QuestionWords, start: int) -> tuple[int, Operator, str] | None:
         """Return the end of the longest run of words that is a value, and the comparison that finds just those that
-        have it; None where none does."""
+        have it; None if none does."""
         for end in range(min(len(words), start + _LONGEST_NAME), start, -1):
             if listing := self._listing.get(tuple(words.stems[start:end])):
                 said = words.original(start, end)
@@ -187,7 +187,7 @@ class Vocabulary:
         return self._longest(self.series, words, start)
 
     def space_named(self, words: QuestionWords, start: int) -> tuple[int, str] | None:
-        """Return the space whose key or name stands at a place, or whose key begins the word there (`engineering` of
+        """Return the space whose key or name is at a place, or whose key begins the word there (`engineering` of
         ENG)."""
         if (found := self._longest(self._spaces, words, start)) is not None:
             return found
@@ -214,7 +214,7 @@ class Vocabulary:
 
     @cached_property
     def _keys(self) -> tuple[Mapping[tuple[str, ...], tuple[str, ...]], Mapping[str, Sequence[int]]]:
-        """What may be a key of a property, by its words, and the passages that have it."""
+        """Possible keys of properties, by their words, and their passages."""
         texts = self.tables.texts["text"]
         places = pc.indices_nonzero(pc.match_substring_regex(texts, _KEY.pattern))
         rows: dict[str, list[int]] = defaultdict(list)
@@ -228,7 +228,7 @@ class Vocabulary:
         return by_words, rows
 
     def has(self, word: str) -> bool:
-        """Return whether a word stands in the name of a page, a label or a space."""
+        """Return whether a word is in the name of a page, a label or a space."""
         stem = stems([word])[0]
         return stem in self._holding or any(stem in names for names in (*self.labels, *self._spaces))
 
@@ -241,7 +241,7 @@ class Vocabulary:
         return page.page_id in self._ancestors
 
     def has_title(self, said: tuple[str, ...]) -> bool:
-        """Return whether words stand one after the other in a title."""
+        """Return whether words follow one another in a title."""
         holding = (self._holding.get(stem, set()) for stem in said)
         return any(_has_run(page.stems, said) for page in set.intersection(*holding))
 
@@ -262,7 +262,7 @@ class Vocabulary:
         return all(_ISO_DATE.search(page.title) for page in self._labelled[label])
 
     def author_of(self, page: NamedPage) -> str:
-        """Return who made the version of a page; empty where the source does not tell."""
+        """Return the author of a page's version; empty if the source does not give one."""
         return str(self._row(page)["author"] or "")
 
     def links_outside(self, page: NamedPage) -> bool:

@@ -1,5 +1,5 @@
-"""What a wiki says wrong about itself: statements that differ, links that lead nowhere, pages that nobody looks after.
+"""A wiki's faults: contradictory statements, dead links, neglected pages.
 
-Belongs here: finding it in tables of chunks, sections and pages. Does not belong here: reports (`evals.reports`), the
-command (`rag_assets.build.linting`), what a unit gives as a value (`rag_serving.answering.comparing`).
+Belongs here: detecting them in tables of chunks, sections and pages. Does not belong here: reports (`evals.reports`),
+the command (`rag_assets.build.linting`), the value of a unit (`rag_serving.answering.comparing`).
 """

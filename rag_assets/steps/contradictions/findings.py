@@ -1,6 +1,6 @@
-"""One thing that a wiki says wrong about itself, as people acknowledge it.
+"""One fault of a wiki, which people may acknowledge.
 
-Belongs here: its shape, its id, which ones are acknowledged. Does not belong here: finding any.
+Belongs here: its shape, its id, acknowledgements. Does not belong here: detecting any.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HEADINGS: Mapping[Kind, str] = {
 
 @dataclass(frozen=True)
 class Quote:
-    """What a page says, and where."""
+    """A page's words, and their place."""
 
     page_id: str
     title: str  # with the heading that it stands under
@@ -56,12 +56,12 @@ def records_of(table: pa.Table, rows: Sequence[int]) -> list[Chunk]:
 
 @dataclass(frozen=True)
 class LintFinding:
-    """Something to mend, with the texts that show it.
+    """Something to fix, with the texts that show it.
 
     Attributes:
-        about: what it is about: the thing that has two values, where a link leads, a date.
-        confidence: 0 to 1, of contradictions; 1 for what is certain.
-        asked: how many questions of the last days the page was the best for that was asked about most.
+        about: its subject: the thing with two values, the target of a link, a date.
+        confidence: 0 to 1, of contradictions; 1 if certain.
+        asked: the number of questions of the last days for the most requested of its pages.
     """
 
     kind: Kind
@@ -85,7 +85,7 @@ def finding_of(values: Mapping[str, Any]) -> LintFinding:
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """That somebody knows of a finding, why it stays, and until when."""
+    """The acknowledgement of a finding, why it stays, and until when."""
 
     id: str
     reason: str
@@ -119,6 +119,6 @@ def is_open(finding: LintFinding, known: Mapping[str, Acknowledgement], today: d
 
 
 def in_order(findings: Iterable[LintFinding]) -> list[LintFinding]:
-    """Return findings as they are shown: by space and kind, the most asked about first, then the surest."""
+    """Return findings in display order: by space and kind, those with the most questions first, then the surest."""
     kinds = list(HEADINGS)
     return sorted(findings, key=lambda one: (one.space, kinds.index(one.kind), -one.asked, -one.confidence, one.id))

@@ -1,7 +1,7 @@
-"""What nobody looks after: links that lead nowhere, reviews that are due, pages without an owner, drifting copies.
+"""Neglect: dead links, due reviews, pages without an owner, drifting copies.
 
-Belongs here: finding them in tables of sections, pages and chunks. Does not belong here: where links land
-(`sections.anchors`), which copies are not indexed at all (`steps.dedup`).
+Belongs here: detecting them in tables of sections, pages and chunks. Does not belong here: targets of links
+(`sections.anchors`), copies that are not indexed (`steps.dedup`).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def dead_links(sections: pa.Table, pages: pa.Table, files: Collection[str] = ())
 
 
 def _file(link: Mapping[str, Any], source_file: str | None) -> str | None:
-    """Return the file below the source's folder that a link names as a page; None where it names none."""
+    """Return the file below the source's folder that a link names as a page; None if it names none."""
     path = unquote(link["target"].partition("#")[0].partition("?")[0])
     if link["kind"] != "url" or not source_file or not _PAGE_FILE.fullmatch(path):
         return None
@@ -141,7 +141,7 @@ def _pairs_of(chunk: Chunk) -> Iterator[tuple[str, str]]:
 
 
 def _date(value: str, today: date) -> str | None:
-    """Return a date as the beginning of its ISO form; None where there is none."""
+    """Return a date as the beginning of its ISO form; None if there is none."""
     words = " ".join(re.findall(r"\w+", value.lower()))
     found = date_at(words, 0, today, today)
     return found[1] if found else None

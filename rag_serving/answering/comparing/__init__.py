@@ -1,1 +1,1 @@
-"""Whether passages give different values for the same thing, and which of them is the more current."""
+"""Different values for the same thing in several passages, and the more current one."""

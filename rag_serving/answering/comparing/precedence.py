@@ -1,10 +1,10 @@
-"""Which of two passages is the more current, and why.
+"""The more current of two passages, and why.
 
 Belongs here: comparing the marks, versions and dates of two passages. Does not belong here: reading these signs
-(`text.currency`), which passages are compared (`conflicts`), what the reader is told of it (`answerer`).
+(`text.currency`), choosing passages (`conflicts`), the note to the reader (`answerer`).
 
-In this order: the version that was asked for, a mark of being no longer in force, the version that the page is about,
-the date of its last change. A page's own word counts for itself alone.
+In this order: the requested version, a mark of being no longer in force, the version that the page is about, the date
+of its last change. A page's own word counts for itself alone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Precedence(NamedTuple):
 
 @dataclass(frozen=True)
 class Standing:
-    """What speaks for or against a passage being current."""
+    """The signs for or against a passage being current."""
 
     mark: Mark | None
     version: Version | None  # of its headings, its title, or its space
@@ -66,7 +66,7 @@ def beginning(beside: Callable[[Chunk, int], Chunk | None], chunk: Chunk) -> lis
 
 
 def mark_of(chunk: Chunk, opening: Sequence[Chunk] = ()) -> Mark | None:
-    """Return the mark of a passage: its page's or its section's; None where nothing says that it is out of force."""
+    """Return the mark of a passage: its page's or its section's; None if nothing says that it is out of force."""
     found = mark_of_title(chunk.title) or mark_of_labels(chunk.labels) or mark_of_headings(chunk.heading_path[1:])
     found = found or _mark_in(chunk)
     if found:
@@ -85,10 +85,10 @@ def _mark_in(chunk: Chunk) -> Mark | None:
 
 
 def precedence(one: Standing, two: Standing, asked: Sequence[Version], changes: int = 0) -> Precedence | None:
-    """Return whether the first of two passages is the more current, and why; None where nothing tells.
+    """Return whether the first of two passages is the more current, and why; None if nothing decides.
 
-    `asked` are the versions that the question names; `changes` is 1 where the first says that it replaces what the
-    second says, -1 where the second does.
+    `asked` are the versions in the question; `changes` is 1 if the first says that it replaces the second's statement,
+    -1 if the second does.
     """
     for reason, first, second in _signs(one, two, asked, changes):
         if first != second:

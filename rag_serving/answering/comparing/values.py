@@ -32,7 +32,7 @@ Measures = dict[str, set[float]]
 
 
 class Field(NamedTuple):
-    """A cell of a row, or what stands behind a colon."""
+    """A cell of a row, or the text after a colon."""
 
     key: str  # what it is a value of: the row's first cell, the words before the colon
     name: str  # which of its values: the column; empty for a pair
@@ -74,7 +74,7 @@ def fields(unit: Unit, chunk: Chunk) -> Iterator[Field]:
 
 
 def _of_setting(field: Field, unit: Unit, chunk: Chunk) -> Field:
-    """Return `Default: 5` as the default of the setting it stands under; other fields as they are."""
+    """Return `Default: 5` as the default of the setting in its heading; other fields as they are."""
     if field.name or not _DEFAULT.fullmatch(field.key):
         return field
     above = chunk.heading_path[-1] if chunk.heading_path else ""
