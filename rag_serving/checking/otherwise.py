@@ -150,10 +150,10 @@ def compared(claim: ComparedStatement, page: ComparedStatement) -> OtherValue | 
     pairs, same, missing = list[tuple[Value, list[Value]]](), 0, False
     for value in claim.values:
         theirs = [other for other in page.values if value.is_of_kind(other, claim.around, page.around)]
-        scope = [each for each in page.scope if each.kind == value.kind in ("date", "version")]
         if any(value.is_same(other) and value.denied == other.denied for other in theirs):
             same += 1
             continue
+        scope = [each for each in page.scope if each.kind == value.kind] if value.kind in ("date", "version") else []
         theirs = [other for other in theirs if not any(other.is_same(own) for own in claim.values)]
         if any(map(value.is_same, scope)):
             continue

@@ -207,13 +207,12 @@ class _Compared:
     relation: Relation
     is_certain: bool  # both speak of the same in nearly the same words
     likeness: float | None = None
-    known: float = 0.0  # share of the claim's weight that its section has
 
     @property
     def may_contradict(self) -> bool:
         """Return whether it has another value, and surely of the same."""
         if self.relation == "other" and not self.is_certain:
-            return self.likeness is not None and self.likeness >= _LIKELY and self.known >= _KNOWN
+            return self.likeness is not None and self.likeness >= _LIKELY
         return self.relation == "other"
 
 
@@ -255,8 +254,8 @@ def _compared(
         is_one = "same" in certain and (said.unit.kind == "table" or "other" not in certain or ";" in claim.text)
         for statement, found in zip(said.statements, certain, strict=True):
             is_certain, found = found is not None, "same" if is_one else found
-            is_denied = False
-            if not found and similarity and may_speak_of_the_same(ours, statement, weights):
+            is_denied, share = False, known(ours, statement, weights)
+            if not found and similarity and share >= _KNOWN and may_speak_of_the_same(ours, statement, weights):
                 found = relation_of(compared(ours, statement))
                 if is_denied := not found and denies(ours, statement):
                     found = "other"
@@ -264,7 +263,7 @@ def _compared(
                 cosine = _cosine(passage, said.unit, similarity) if similarity else None
                 like = None if cosine is None else likeness(ours, statement, weights, cosine, rank)
                 like = like - _OF_DENIAL if like is not None and is_denied else like
-                yield _Compared(passage, said, statement, found, is_certain, like, known(ours, statement, weights))
+                yield _Compared(passage, said, statement, found, is_certain, like)
 
 
 def _cosine(passage: CheckedPassage, unit: Unit, similarity: StoredSimilarity) -> float | None:

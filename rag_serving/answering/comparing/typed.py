@@ -150,16 +150,24 @@ def plain_of(text: str) -> str:
 def values_of(plain: str) -> list[Value]:
     """Return the values of a statement in their order."""
     plain = _EXPLAINED.sub(lambda match: f"{' ' * (len(match[0]) - 1)}(", plain)
-    found, last, pieces = list[Value](), "", list(PIECE.finditer(plain))
-    borders = [0, *(match.end() for match in _ENDS_CLAUSE.finditer(plain)), len(plain)]
-    denied = [negations(plain[begin:end]) % 2 == 1 for begin, end in pairwise(borders)]
-    for place, match in enumerate(pieces):
-        if value := _value(match, pieces[place + 1 : place + 4]):
-            clause = max(n for n, begin in enumerate(borders[:-1]) if begin <= value.start)
-            found.append(value._replace(beside=last, denied=denied[clause]))
-        if match["word"]:
-            last = next(iter(analyze(match[0])), last)
+    pieces = list(PIECE.finditer(plain))
+    found = [
+        value._replace(beside=_beside(pieces[:place]), denied=_is_denied(plain, value.start))
+        for place, match in enumerate(pieces)
+        if (value := _value(match, pieces[place + 1 : place + 4]))
+    ]
     return _with_ranges(found, plain)
+
+
+def _beside(before: Sequence[re.Match[str]]) -> str:
+    """Return the stem of the last word that has one."""
+    return next((stem for match in reversed(before) if match["word"] for stem in analyze(match[0])[:1]), "")
+
+
+def _is_denied(plain: str, at: int) -> bool:
+    """Return whether the clause that stands at a place denies."""
+    borders = [0, *(match.end() for match in _ENDS_CLAUSE.finditer(plain)), len(plain)]
+    return any(negations(plain[begin:end]) % 2 == 1 for begin, end in pairwise(borders) if begin <= at < end)
 
 
 def other_values(one: str, two: str) -> Iterator[dict[str, Any]]:
