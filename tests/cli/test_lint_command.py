@@ -11,8 +11,16 @@ import pytest
 import yaml
 from support.command_line import CITELOCK, run
 
+from rag_assets.steps.contradictions import examination
+
 GUIDE = "# Guide\n\n## Sign-in\n\nAn access token expires after 15 minutes without use.\n"
 API = "# API\n\nFirst words.\n\n## Tokens\n\nAn access token expires after 30 minutes without use.\n"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep nothing in the cache of who runs the tests."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -80,9 +88,26 @@ def test_what_is_acknowledged_is_not_listed_until_its_date_or_until_its_text_cha
     assert changed["id"] != one["id"]
 
 
+def test_an_unchanged_folder_is_not_read_again_and_of_a_changed_one_only_the_changed_page(
+    docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    real = examination.records_of
+    counted = lambda table, rows: [read.append(one.page_id) or one for one in real(table, rows)]  # noqa: E731
+    monkeypatch.setattr(examination, "records_of", counted)
+    first = findings(docs)
+    read.clear()
+    assert findings(docs) == first
+    assert read == []
+    (docs / "old.md").write_text("# Old\n\n## Tokens\n\nOther words.\n", encoding="utf-8")
+    assert findings(docs) == first
+    assert len(set(read)) == 1
+
+
 def test_versions_are_compared_when_that_is_asked_for(tmp_path: Path) -> None:
+    tmp_path /= "docs"
     for version, minutes in (("1.0", 15), ("2.0", 30)):
-        (tmp_path / version).mkdir()
+        (tmp_path / version).mkdir(parents=True)
         text = f"# Limits\n\n## Tokens\n\nAn access token expires after {minutes} minutes without use.\n"
         (tmp_path / version / "limits.md").write_text(text, encoding="utf-8")
     assert findings(tmp_path) == []
