@@ -61,6 +61,35 @@ PLANTED = [  # the file that is edited, what is put at its end, and a word of th
     ("OPS/65601645", "<p>The safety training for a terminal is valid for 12 months.</p>", "24 months"),
 ]
 
+IN_ONE_PAGE = [
+    ("ENG/1311012", "<h2>Summary</h2><p>A token is valid for 60 minutes and cannot be refreshed.</p>", "30 minutes"),
+    ("ENG/1311012", "<h2>Limits</h2><p>Each client may send 100 requests per minute.</p>", "120 requests"),
+    (
+        "ENG/1310761",
+        "<h2>Abandoned cycles</h2><p>A cycle that takes longer than 60 seconds is abandoned.</p>",
+        "45 sec",
+    ),
+    ("ENG/1310783", "<h2>Key facts</h2><p>Dead letters are kept for 30 days.</p>", "14 days"),
+    ("ENG/1311245", "<h2>FAQ</h2><p>Service certificates are valid for 365 days.</p>", "90 days"),
+    ("ENG/1311001", "<h2>Notes</h2><p><code>yard.max_tier</code> is 5 by default.</p>", "yard.max_tier | 4"),
+    (
+        "ENG/1311001",
+        "<h2>Log files</h2><p>Log files are kept for 90 days on the log server of the port.</p>",
+        "35 days",
+    ),
+    ("ENG/1311012", "<h2>Cancelled calls</h2><p>A cancelled call stays readable and can be reopened.</p>", "reopened"),
+    ("OPS/65601812", "<h2>Overview</h2><p>A lost badge is blocked within 30 minutes.</p>", "10 minutes"),
+    ("OPS/65601634", "<h2>How many days?</h2><p>Up to 5 days can be carried over.</p>", "8 days"),
+]
+OF_OTHER_THINGS = [  # sections of one page that tell of two things
+    ("ENG/1311023", "<h2>Simulator</h2><p>Traces are kept for 30 days.</p>", "10 days"),
+    (
+        "OPS/65601745",
+        "<h2>Port of Gdynia</h2><p>Recordings are deleted after 90 days unless they belong to an incident.</p>",
+        "28 days",
+    ),
+]
+
 
 def sample_with(folder: Path, edits: list[tuple[str, str, str]]) -> dict[str, ExaminedPages]:
     """The spaces of the sample with more text at the end of some pages."""
@@ -79,20 +108,29 @@ def sample_with(folder: Path, edits: list[tuple[str, str, str]]) -> dict[str, Ex
     return spaces
 
 
-def test_nearly_all_planted_contradictions_are_found_with_both_sentences_and_nothing_else(tmp_path: Path) -> None:
-    spaces = sample_with(tmp_path, PLANTED)
-    found = [
-        one for corpus in spaces.values() for one in examined(corpus, TODAY).findings if one.kind == "contradiction"
-    ]
+def missed_in(folder: Path, edits: list[tuple[str, str, str]]) -> tuple[list[str], list[list[str]]]:
+    """The edits whose contradiction is not listed, and the quotes of all that are."""
+    spaces = sample_with(folder, edits).values()
+    found = [one for corpus in spaces for one in examined(corpus, TODAY).findings if one.kind == "contradiction"]
     texts = [[quote.text for quote in one.quotes] for one in found]
     missed = []
-    for name, html, other in PLANTED:
-        said = re.sub(r"</?(?:p|code)>", "", html.split("<td>")[-1].split("</td>")[0])
+    for name, html, other in edits:
+        said = re.sub(r"</?(?:p|code)>", "", html.split("</h2>")[-1].split("<td>")[-1].split("</td>")[0])
         if not any(any(said[:25] in t for t in group) and any(other in t for t in group) for group in texts):
             missed.append(f"{name}: {html}")
-    print(*missed, sep="\n")
+    return missed, texts
+
+
+def test_nearly_all_planted_contradictions_are_found_with_both_sentences_and_nothing_else(tmp_path: Path) -> None:
+    missed, texts = missed_in(tmp_path, PLANTED)
     assert len(missed) <= 3, missed
-    assert len(found) <= len(PLANTED) - len(missed), texts
+    assert len(texts) <= len(PLANTED) - len(missed), texts
+
+
+def test_sections_of_one_page_contradict_each_other_where_they_are_not_of_two_things(tmp_path: Path) -> None:
+    missed, texts = missed_in(tmp_path, [*IN_ONE_PAGE, *OF_OTHER_THINGS])
+    assert len(missed) <= len(OF_OTHER_THINGS) + 2, missed
+    assert len(texts) == len(IN_ONE_PAGE) + len(OF_OTHER_THINGS) - len(missed), texts
 
 
 def test_the_sample_itself_contradicts_itself_nowhere(tmp_path: Path) -> None:

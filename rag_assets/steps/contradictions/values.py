@@ -1,4 +1,4 @@
-"""Statements of different pages that give another value for the same thing.
+"""Statements of different pages, or sections of one, that give another value for the same thing.
 
 Belongs here: which units are compared at all, and with which others: those of one setting, of one cell of like tables,
 or of nearly the same words. Does not belong here: whether two of them differ (`comparing.conflicts`).
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 from typing import Literal, NamedTuple
 
@@ -35,7 +35,7 @@ from rag_serving.text.currency import (
 from rag_serving.text.figures import SPELLED
 from rag_serving.text.polarity_words import NEGATIONS, contradict
 
-VERSION = 1
+VERSION = 2
 """Raised when other findings are made of the same chunks."""
 _ALIKE, _OPPOSITE = 0.7, 0.85  # Jaccard similarity of the words of sentences; the same where one denies the other
 _MORE = 2  # words that a denial adds: "does not"
@@ -61,6 +61,14 @@ _ASIDE = re.compile(
     r"\b(?:examples?|samples?|templates?|benchmarks?|meeting|minutes of|agenda|changelog|release notes|history|todo)\b",
     re.IGNORECASE,
 )
+_GENERAL = frozenset(
+    analyze(
+        "overview introduction summary short glance key facts notes note details general faq frequently asked questions"
+        " limits quotas defaults settings configuration options parameters reference rules requirements policy usage"
+        " troubleshooting remember checklist conclusion how long many much often large what when"
+    )
+)
+"""Stems of headings under which a page says again what it says elsewhere."""
 _SUPPOSED = re.compile(
     r"\b(?:e\.g|for (?:example|instance)|such as|suppose|assum(?:e|ing)|say,|let['’]s)", re.IGNORECASE
 )
@@ -223,10 +231,10 @@ def _of_sentences(said: Sequence[Entry], least: float, versions: bool) -> Iterat
     words = [frozenset(entry.terms) for entry in said]
     for first, second, alike in _alike(words, least):
         one, two = said[first].said, said[second].said
-        if one.text == two.text or not are_comparable(one.chunk, two.chunk, versions) or _names(one) != _names(two):
+        terms = words[first] & words[second]
+        if one.text == two.text or not _are_comparable(one.chunk, two.chunk, terms, versions):
             continue
-        if _value_figures(one) != _value_figures(two) or _is_denial(one, two):
-            terms = words[first] & words[second]
+        if _names(one) == _names(two) and (_value_figures(one) != _value_figures(two) or _is_denial(one, two)):
             yield from _differing(_shared(one, two), terms, [(one, two)], versions, 0.8 * alike)
 
 
@@ -298,7 +306,7 @@ def _differing(
     weights = dict.fromkeys(terms, 1.0)
     asked = QuestionFeatures("", "yes_no", frozenset(), frozenset(weights), weights, frozenset(), negates=False)
     for one, two in chosen:
-        if not are_comparable(one.chunk, two.chunk, versions):
+        if not _are_comparable(one.chunk, two.chunk, weights.keys(), versions):
             continue
         if difference(asked, one, two) == 0 or _has_one_other_figure(one, two) or _is_other_number(about, one, two):
             yield Pair(about[:_ABOUT], confidence, block, one.chunk.space, _side(one), _side(two))
@@ -327,6 +335,16 @@ def _is_other_number(about: str, one: Compared, two: Compared) -> bool:
 
 def _figures(found: Measures) -> set[tuple[str, float | str]]:
     return {(kind, figure) for kind, figures in found.items() for figure in figures}
+
+
+def _are_comparable(one: Chunk, two: Chunk, terms: Collection[str], versions: bool) -> bool:
+    """Return whether two passages are of different pages that are comparable, or of one page of which at least one
+    heading names nothing but what both statements are about: others may name what each one is about."""
+    if one.page_id != two.page_id:
+        return are_comparable(one, two, versions)
+    paths = (one.heading_path, two.heading_path), (two.heading_path, one.heading_path)
+    own = (analyze(" ".join(heading for heading in path if heading not in other)) for path, other in paths)
+    return _version(one) == _version(two) and any(stems and _GENERAL.union(terms).issuperset(stems) for stems in own)
 
 
 def are_comparable(one: Chunk, two: Chunk, versions: bool) -> bool:

@@ -248,7 +248,7 @@ def _is_under_like_headings(one: Chunk, two: Chunk) -> bool:
 def _are_other_sections(one: Chunk, two: Chunk) -> bool:
     """Return whether two passages are different sections of versions of one page: `Broker` and `Producer` settings."""
     is_family = family_of(one.title, one.space) == family_of(two.title, two.space)
-    return is_family and _headings(one)[1:] != _headings(two)[1:]
+    return is_family and one.page_id != two.page_id and _headings(one)[1:] != _headings(two)[1:]
 
 
 def _headings(chunk: Chunk) -> list[str]:
