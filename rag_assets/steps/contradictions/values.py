@@ -53,7 +53,9 @@ _NOT = frozenset(["cannot"])  # in one word it is no "not" to `polar`
 _NEGATING = frozenset(analyze(" ".join(NEGATIONS)))
 _CLOCK = re.compile(r"(?<![\d:])\d{1,2}:\d\d(?![\d:])")
 _CONDITION = re.compile(r"\b(?:if|when|unless|otherwise|while|where)\b", re.IGNORECASE)
-_REFERENCE = re.compile(r"\b(?:chapter|listing|figure|table|section|step|part|appendix|page)s?\s\d", re.IGNORECASE)
+_REFERENCE = re.compile(
+    r"\b(?:chapter|listing|figure|table|section|step|part|appendix|page)s?\s\d|^\d{1,2}[.)][^\W\d]", re.IGNORECASE
+)
 _CLAUSE = re.compile(r"; |: |, (?:and|but|which|or|so|because|since)\b| and (?:are|is|can|have|has|must)\b")
 _WORD = re.compile(r"[^\W\d_]{2}")
 _VERSION_FOLDER = re.compile(r"(?:v|version-?)?\d+(?:\.(?:\d+|x))*", re.IGNORECASE)
@@ -206,13 +208,21 @@ def _blocks(said: Compared) -> Iterator[tuple[str, str, str]]:
             continue
         if key == "default" or (is_setting(key) and name):
             yield key, name, _family(chunk)
-        elif not is_setting(key):
+        elif not is_setting(key) and (name or " " in key):  # one word is of what its page is about
             yield key, name, heading
         if is_setting(key) and (not name or "default" in name):
             yield key, "default", ""
     is_told = said.unit.kind != "table" and len(said.identifiers) == 1 and "default" in said.text.lower()
     if is_told and not _CONDITION.search(said.text):
         yield next(iter(said.identifiers)), "default", ""
+
+
+def _are_of_one_form(one: Compared, two: Compared) -> bool:
+    """Return whether two units such as `Members: 12` are of what their pages are about: these have titles of some words
+    in common, and others that they differ in."""
+    first, second = (frozenset(analyze(said.chunk.title)) for said in (one, two))
+    is_form = bool(first & second and first - second and second - first)
+    return is_form and all(len(said.fields) == 1 and not said.fields[0].name for said in (one, two))
 
 
 def _is_of_its_page(said: Compared) -> bool:
@@ -306,7 +316,7 @@ def _differing(
     weights = dict.fromkeys(terms, 1.0)
     asked = QuestionFeatures("", "yes_no", frozenset(), frozenset(weights), weights, frozenset(), negates=False)
     for one, two in chosen:
-        if not _are_comparable(one.chunk, two.chunk, weights.keys(), versions):
+        if not _are_comparable(one.chunk, two.chunk, weights.keys(), versions) or _are_of_one_form(one, two):
             continue
         if difference(asked, one, two) == 0 or _has_one_other_figure(one, two) or _is_other_number(about, one, two):
             yield Pair(about[:_ABOUT], confidence, block, one.chunk.space, _side(one), _side(two))
