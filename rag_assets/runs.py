@@ -68,6 +68,7 @@ def step_failure(event: dg.DagsterEvent) -> str | None:
 
 LOCATION = "citelock"
 """Name of the code location in `workspace.yaml`."""
+_MOST_ENGINES = 32
 NO_RETRY = {"dagster/max_retries": "0"}
 
 
@@ -182,6 +183,33 @@ def listed_under(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
         yield
     finally:
         instance.create_run_for_job = create  # type: ignore[method-assign]
+
+
+def keep_engines() -> None:
+    """Let Dagster's SQLite storages open a file by one engine.
+
+    They make an engine for each statement, and with it lose its compiled queries: a tenth of a small build. No
+    connection is kept. This uses names of the pinned version that are its own.
+    """
+    from dagster._core.storage.event_log.sqlite import sqlite_event_log
+    from dagster._core.storage.runs.sqlite import sqlite_run_storage
+
+    for module in (sqlite_event_log, sqlite_run_storage):
+        module.create_engine = _kept(module.create_engine)  # type: ignore[attr-defined]
+
+
+def _kept(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what gives the engine of an address that it gave before."""
+    engines: dict[str, Any] = {}
+
+    def engine(url: str, **options: Any) -> Any:
+        if url not in engines:
+            if len(engines) >= _MOST_ENGINES:  # each run has a file
+                engines.clear()
+            engines[url] = make(url, **options)
+        return engines[url]
+
+    return engine
 
 
 def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:

@@ -24,7 +24,7 @@ from rag_assets.definitions import build_defs
 from rag_assets.partitions import partitions_in_flight, register
 from rag_assets.progress import SilentReporter
 from rag_assets.resources import STEP_WAIT_SECONDS
-from rag_assets.runs import ProjectJobs, RunOptions, end_orphans
+from rag_assets.runs import ProjectJobs, RunOptions, end_orphans, keep_engines
 from rag_assets.state.locks import LockedError, exclusive
 from rag_assets.state.observed import unseen_uploads, watching_folder
 from rag_assets.uploads import INBOXES, JOB, STARTED_BY, InboxBuild
@@ -70,6 +70,7 @@ class InboxWatch:
 
     def warm_up(self) -> None:
         """Open what the first run would open."""
+        keep_engines()
         for name in _IMPORTED_LATER:
             import_module(name)
         self._jobs.load("ingest", "publish")

@@ -10,16 +10,19 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.storage.event_log.sqlite import sqlite_event_log
+from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from support.envelopes import Wiki
 
 from rag_assets.build.inboxes import InboxWatch
 from rag_assets.partitions import partitions_in_flight, register
 from rag_assets.resources import Installation
-from rag_assets.runs import PROCESS, end_orphans, has_ended, own_mark
+from rag_assets.runs import PROCESS, end_orphans, has_ended, keep_engines, own_mark
 from rag_assets.sensors import ingest_uploads
 from rag_assets.state.locks import exclusive
 from rag_assets.state.observed import watching_folder
@@ -132,6 +135,23 @@ def test_what_a_tenant_uploads_while_another_ones_is_built_is_not_left_to_the_pr
         tags = {"citelock/started_by": "inboxes", "dagster/partition": "demo", PROCESS: own_mark()}
         instance.add_run(dg.DagsterRun(job_name="publish", status=dg.DagsterRunStatus.STARTED, tags=tags))
         assert started() == ["other"]
+
+
+def test_dagsters_storages_open_a_file_by_one_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[str]()
+    for module in (sqlite_event_log, sqlite_run_storage):
+        make = module.create_engine  # type: ignore[attr-defined]
+        counted = partial(lambda make, url, **options: made.append(url) or make(url, **options), make)
+        monkeypatch.setattr(module, "create_engine", counted)
+    keep_engines()
+
+    @dg.asset
+    def page() -> None: ...
+
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        assert all(dg.materialize([page], instance=instance).success for _ in range(2))
+        assert len(instance.fetch_materializations(page.key, limit=9).records) == 2
+    assert len(made) < 9, "a few files, and more than 100 statements"
 
 
 def test_a_process_that_is_there_or_cannot_be_told_has_not_ended() -> None:
