@@ -107,7 +107,7 @@ def make_embeddings(making: Making, dead: Callable[[BuildVectors], object] = lam
 
 
 def make_word_index(making: Making) -> None:
-    """Write what stands for the vectors of passages until there are some: they are searched by their words."""
+    """Write the substitute for the vectors of passages until there are some: they are searched by their words."""
     folder = making.store.candidate(making.key)
     chunks = read_table(folder / "chunks.parquet", GENERATION_CHUNKS)
     named = with_vector_keys(chunks, [[WORDS.name]] * len(chunks))

@@ -71,7 +71,7 @@ def markdown(checked: Checked) -> str:
 
 
 def evidence(checked: Checked, text: str) -> str:
-    """Return what stands below somebody's answer: the same in the answer's order. Empty where nothing is claimed."""
+    """Return the report below somebody's answer, in the answer's order; empty if it claims nothing."""
     fences = _FENCE.findall(text)
     closed = f"\n{fences[-1]}" if len(fences) % 2 else ""
     is_claimed = any(claim.verdict in TOLD for claim in checked.claims)
@@ -79,8 +79,7 @@ def evidence(checked: Checked, text: str) -> str:
 
 
 def _listed(checked: Checked, claims: Iterable[CheckedClaim]) -> list[str]:
-    """Return how many claims have each verdict, and each with its verdict, link and the page's words where those are
-    not its own."""
+    """Return the counts by verdict, then each claim with its verdict, link and, if they differ, the page's words."""
     return [f"{told(checked)}.", "", *(_marked(claim) for claim in claims if claim.verdict in TOLD)]
 
 

@@ -150,7 +150,7 @@ def sets_in_home(store: Store, manifest: Manifest) -> SetTablesOfReaders:
 
 
 def led(table: pa.Table, lead: Callable[[str], str]) -> pa.Table:
-    """Return a table whose column `url` has the addresses that are told."""
+    """Return the table with the addresses shown to readers in its column `url`."""
     if lead is str:
         return table
     told = pa.array([lead(url) for url in table["url"].to_pylist()], pa.string())

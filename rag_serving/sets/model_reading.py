@@ -109,7 +109,7 @@ class _Form:
     containers: Sequence[Container]
 
     def messages(self, question: str) -> Sequence[PromptMessage]:
-        """Return what the model is told: the rules, the names that it may use, the question."""
+        """Return the prompt: the rules, the names that it may use, the question."""
         known, fence, said = self.vocabulary, Fence.new(), set(self.words.stems)
         titles = [page.title for page in known.pages if not said.isdisjoint(page.stems)]
         names = {"Spaces": known.spaces, "Labels": sorted(known.labels.values()), "Titles": titles}
