@@ -46,7 +46,7 @@ def main(dist: str, docs: str, question: str) -> None:
         home, folder = Path(scratch, "venv"), Path(scratch, Path(docs).resolve().name)
         venv.create(home, with_pip=False)
         shutil.copytree(docs, folder, ignore=shutil.ignore_patterns(".citelock"))
-        timed(sys.executable, "-m", "pip", "--python", home / "bin" / "python", "install", "--quiet", wheel)
+        timed(Path(sys.executable), "-m", "pip", "--python", home / "bin" / "python", "install", "--quiet", wheel)
         packages = len([*home.glob("lib/*/site-packages/*.dist-info")])
         pages = sum(path.is_file() for path in folder.rglob("*"))
         print(f"  {packages} packages, {megabytes(home):.0f} MB; the folder: {pages} files, {megabytes(folder):.1f} MB")
