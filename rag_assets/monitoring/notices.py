@@ -25,7 +25,6 @@ from typing import Any
 
 from evals.reports.files import page_url
 from rag_assets.monitoring.alerts import post
-from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store, write_text
 from rag_serving.checking.guarantee import MOST, ChangedStatement, changed_statements, cited_chunks, state_of
 from rag_serving.config.loading import Config
@@ -34,7 +33,7 @@ from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.receipts.proofs import Proofs
 from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError, text_hash
 from rag_serving.receipts.secrecy import Secrecy
-from rag_serving.receipts.store import open_receipts
+from rag_serving.receipts.store import ReceiptStore, open_receipts
 from rag_serving.receipts.subscriptions import Subscription, Subscriptions
 
 MOST_NOTICES = 200
@@ -84,7 +83,7 @@ def notify(config: Config, tenant: str) -> NoticeCounts:
     ):
         proofs = Proofs(config, tenant, now, receipts, Secrecy(config.home))
         for one in followed:
-            seen = _seen(one, subscriptions.principal(one), proofs, now)
+            seen = _seen(one, subscriptions, receipts, proofs, now)
             state = _HIDDEN if seen is None else state_of(seen[1])
             broken += bool(state)
             if state == one.state:
@@ -99,16 +98,20 @@ def notify(config: Config, tenant: str) -> NoticeCounts:
 
 
 def _seen(
-    one: Subscription, principal: Principal, proofs: Proofs, published: CurrentGeneration
+    one: Subscription,
+    subscriptions: Subscriptions,
+    receipts: ReceiptStore,
+    proofs: Proofs,
+    published: CurrentGeneration,
 ) -> tuple[str, list[ChangedStatement]] | None:
     """Return the question of a followed answer, and the changes; None if its follower may not see it now."""
     try:
-        receipt = proofs.followed(one.receipt, one.subscriber)
+        receipt = subscriptions.receipt(one, receipts)
     except ReceiptsAwayError:
         raise
     except ReceiptError:
         return None
-    if not proofs.open_to(principal, [cited_chunks(receipt)])[0]:
+    if not proofs.open_to(principal := subscriptions.principal(one), [cited_chunks(receipt)])[0]:
         return None
     with published.acquire() as generation:
         return receipt["question"], changed_statements(receipt, generation.for_reader(principal))

@@ -198,17 +198,6 @@ class Proofs:
             view = now.for_reader(principal)
             return [all(_is_open_now(page, chunk, now, view) for page, chunk in each) for each in cited]
 
-    def followed(self, identifier: str, subscriber: str) -> dict[str, Any]:
-        """Return a receipt for its asker, or for another subscriber while it is shared; `subscriber`: a keyed digest.
-
-        Raises:
-            ReceiptError: there is none, or it is no longer shared.
-        """
-        receipt = self._receipts.get(identifier, self._tenant)
-        if receipt.get("asker") != subscriber and not self._receipts.is_shared(identifier, self._tenant):
-            raise ReceiptError(f"receipt {identifier!r} is of another asker")
-        return self._secrecy.opened(receipt)
-
     def share(self, principal: Principal, identifier: str, is_shared: bool = True) -> None:
         """Share a receipt with everybody who may read all of its passages, or undo it.
 

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rag_serving.access.group_members import Memberships
 from rag_serving.access.principals import Principal
@@ -25,6 +26,9 @@ from rag_serving.artifacts.store import Store, StoreError, read_text, write_text
 from rag_serving.config.loading import Config
 from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.receipts.secrecy import Secrecy
+
+if TYPE_CHECKING:
+    from rag_serving.receipts.store import ReceiptStore
 
 FOLDER = "followers"
 MOST = 100
@@ -108,6 +112,17 @@ class Subscriptions:
         age = datetime.now(UTC) - datetime.fromisoformat(one.since)
         named = one.groups if age <= timedelta(hours=self._config.serving.session_hours) else ()
         return self._members.with_groups(Principal(self._tenant, one.user, frozenset(named)))
+
+    def receipt(self, one: Subscription, receipts: ReceiptStore) -> dict[str, Any]:
+        """Return the receipt that a subscriber asked for, or that is still shared.
+
+        Raises:
+            ReceiptError: there is none, or it is no longer shared.
+        """
+        receipt = receipts.get(one.receipt, self._tenant)
+        if receipt.get("asker") != one.subscriber and not receipts.is_shared(one.receipt, self._tenant):
+            raise ReceiptError(f"receipt {one.receipt!r} is of another asker")
+        return self._secrecy.opened(receipt)
 
     def _write(self, one: Subscription) -> None:
         write_text(self._folder / one.name, seal(self._key(), json.dumps(asdict(one)), one.name.encode()))
