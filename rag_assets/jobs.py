@@ -84,9 +84,14 @@ def schedules(config: Config) -> list[dg.ScheduleDefinition]:
     return [_schedule(key, source.schedule) for key, source in sorted(config.sources.items()) if source.schedule]
 
 
+def schedule_name(key: str) -> str:
+    """Return the name of a source's schedule."""
+    return f"ingest_{key.replace('-', '__')}"
+
+
 def _schedule(key: str, cron: str) -> dg.ScheduleDefinition:
     @dg.schedule(
-        name=f"ingest_{key.replace('-', '__')}",
+        name=schedule_name(key),
         job=ingest,
         cron_schedule=cron,
         default_status=dg.DefaultScheduleStatus.RUNNING,

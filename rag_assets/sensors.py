@@ -15,7 +15,7 @@ import dagster as dg
 
 from rag_assets import metadata
 from rag_assets.assets.run_queue import PARTITION, WRITES
-from rag_assets.jobs import freshness, publish, report, schedules
+from rag_assets.jobs import freshness, ingest, publish, report, schedule_name, schedules
 from rag_assets.monitoring.alerts import (
     Event,
     failure_event,
@@ -34,10 +34,12 @@ from rag_assets.runs import UNKNOWN, end_orphans, never_started, step_failure
 from rag_assets.state.locks import is_held, refresh_decisions
 from rag_assets.state.observed import published_damage, published_inputs, unseen_uploads, wanted_inputs, watching_folder
 from rag_assets.state.planning import RETRY_SECONDS, PublishAttempt, publish_requests, uploads_to_take
+from rag_assets.state.records import last_sync
 from rag_assets.uploads import INBOXES, STARTED_BY, run_config
 from rag_assets.uploads import JOB as ADD_DOCUMENTS
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config, ConfigError
+from rag_serving.config.sources import last_ticks
 from rag_serving.escaping.redaction import redacted
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.databases import RemoteError
@@ -71,8 +73,10 @@ def configured_sensor(**options: Any) -> Callable[[Decide], dg.SensorDefinition]
 
 @configured_sensor(
     name="register_partitions",
+    job=ingest,
     minimum_interval_seconds=30,
-    description="Keeps the partitions `sources` and `tenants` in line with the configuration.",
+    description="Keeps the partitions `sources` and `tenants` in line with the configuration. Syncs a new source by "
+    "its schedule until Dagster has loaded that.",
 )
 def register_partitions(context: dg.SensorEvaluationContext, config: Config) -> Decision:
     changed = changes(context.instance, config)
@@ -85,9 +89,30 @@ def register_partitions(context: dg.SensorEvaluationContext, config: Config) -> 
             requests.append(definitions[name].build_delete_request(list(change.delete)))
     if told := schedules_to_reload(context.repository_def.schedule_defs if context.repository_def else None, config):
         context.log.warning(told)
+    if due := _syncs_without_schedule(context, config):
+        return dg.SensorResult(run_requests=due, dynamic_partitions_requests=requests)
     if requests:
         return dg.SensorResult(dynamic_partitions_requests=requests)
     return dg.SkipReason(told or "nothing changed")
+
+
+def _syncs_without_schedule(context: dg.SensorEvaluationContext, config: Config) -> list[dg.RunRequest]:
+    """Return the syncs that are due of sources whose schedule Dagster has not loaded, after their first sync."""
+    if context.repository_def is None:
+        return []
+    loaded = {one.name for one in context.repository_def.schedule_defs}
+    store, now = Store(config.home), datetime.now(UTC)
+    due: dict[str, datetime] = {}
+    for key, source in config.sources.items():
+        if source.schedule and schedule_name(key) not in loaded and (synced := last_sync(store, key)):
+            (tick,) = last_ticks(source.schedule, now, 1)
+            due |= {key: tick} if synced < tick else {}
+    away = _in_flight(context, "ingest", ADD_DOCUMENTS) if due else frozenset()
+    return [
+        dg.RunRequest(partition_key=key, run_key=f"{key}:{tick.isoformat()}")
+        for key, tick in due.items()
+        if key not in away and context.instance.has_dynamic_partition("sources", key)
+    ]
 
 
 @configured_sensor(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -87,6 +88,30 @@ def test_the_sensor_says_which_schedules_dagster_has_to_load_again(
     assert isinstance(result, dg.SkipReason)
     needed = f'use "Reload definitions" for changed schedules: {told}' if told else "nothing changed"
     assert result.skip_message == needed
+
+
+def test_a_new_source_is_synced_by_its_schedule_before_dagster_has_loaded_it(
+    built_wiki: Wiki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = build_defs(built_wiki.config_path).get_repository_def()
+    sources = {"eng": built_wiki.source("eng", schedule="0 3 * * *"), "ops": built_wiki.source("ops")}
+    built_wiki.configure(sources={**sources, "new": built_wiki.source("new", schedule="0 3 * * *")})
+    synced = datetime(2026, 1, 1, tzinfo=UTC)
+    monkeypatch.setattr("rag_assets.sensors.last_sync", lambda _, key: synced if key != "new" else None)
+
+    def started(loaded: dg.RepositoryDefinition) -> list[tuple[str | None, str | None]]:
+        context = dg.build_sensor_context(instance=instance, repository_def=loaded)
+        result = register_partitions(context, installation=Installation(config_path=str(built_wiki.config_path)))
+        requests = result.run_requests if isinstance(result, dg.SensorResult) else None
+        return [(one.partition_key, one.run_key) for one in requests or ()]
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        register(instance, load_config(built_wiki.config_path))
+        ((key, run_key),) = started(before)
+        assert (key, (run_key or "").endswith("T03:00:00+00:00")) == ("eng", True)
+        assert started(build_defs(built_wiki.config_path).get_repository_def()) == []  # its schedule does it
+        synced = datetime.now(UTC)
+        assert started(before) == []
 
 
 def test_no_asset_waits_for_a_report(wiki: Wiki) -> None:

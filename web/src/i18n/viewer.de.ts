@@ -180,7 +180,6 @@ export const viewerDe: Record<keyof typeof viewerEn, string> = {
   "connect.done": "Der erste Abgleich ist vollständig.",
   "connect.citable": "{count} Seiten können zitiert werden.",
   "connect.citable.one": "1 Seite kann zitiert werden.",
-  "connect.reload": "Für den Zeitplan einmal „Reload definitions“ in Dagster wählen.",
   "connect.running": "Erster Abgleich",
   "connect.failed": "Erster Abgleich fehlgeschlagen",
   "status.title": "Zustand",

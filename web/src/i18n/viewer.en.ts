@@ -178,7 +178,6 @@ export const viewerEn = {
   "connect.done": "The first sync is complete.",
   "connect.citable": "{count} pages can be cited.",
   "connect.citable.one": "1 page can be cited.",
-  "connect.reload": "For its schedule, use “Reload definitions” in Dagster once.",
   "connect.running": "First sync",
   "connect.failed": "First sync failed",
   "status.title": "Status",

@@ -62,7 +62,7 @@ export function Connect({ onClose }: { onClose: () => void }) {
           )}
         </Tested>
       )}
-      {tested && isWritten && <FirstSync name={tested.key} isScheduled={fields["schedule"] !== "none"} onClose={onClose} />}
+      {tested && isWritten && <FirstSync name={tested.key} onClose={onClose} />}
       {failure && (
         <Notice kind="danger" alert>
           <span class="connect-words">{failure}</span>
@@ -196,7 +196,7 @@ function Fact({ name, value }: { name: Key; value: string }) {
 }
 
 /** Show how far the first sync is; it is asked for every second. */
-function FirstSync({ name, isScheduled, onClose }: { name: string; isScheduled: boolean; onClose: () => void }) {
+function FirstSync({ name, onClose }: { name: string; onClose: () => void }) {
   const [source, setSource] = useState<ServerStatus["sources"][number]>();
   const shown = useFocus<HTMLDivElement>();
   useEffect(() => {
@@ -233,7 +233,6 @@ function FirstSync({ name, isScheduled, onClose }: { name: string; isScheduled: 
           {plural("connect.citable", source?.pages ?? 0)}
         </Notice>
       )}
-      {isScheduled && <p class="view-faint">{t("connect.reload")}</p>}
       <div class="row">
         {isDone && (
           <Button kind="primary" icon="ask" onClick={() => go("/")}>

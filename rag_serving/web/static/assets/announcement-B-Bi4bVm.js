@@ -1,0 +1,1 @@
+import{m as e,s as t}from"./Icon-C_CPBEnF.js";var n=e(``);function r(e,r={}){n.value=t(e,r)}export{n,r as t};

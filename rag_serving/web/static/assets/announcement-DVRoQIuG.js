@@ -1,1 +1,0 @@
-import{m as e,s as t}from"./Icon-DAPSpEpo.js";var n=e(``);function r(e,r={}){n.value=t(e,r)}export{n,r as t};

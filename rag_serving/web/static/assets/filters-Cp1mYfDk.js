@@ -1,1 +1,0 @@
-import{m as e}from"./Icon-DAPSpEpo.js";import{n as t}from"./client-DGzI37vK.js";var n=e({}),r=e(null);async function i(){r.value=await t(`/v1/filters`).catch(()=>null)}function a(e,t){let{[e]:r=[],...i}=n.peek(),a=r.includes(t)?r.filter(e=>e!==t):[...r,t];n.value=a.length?{...i,[e]:a}:i}export{a as i,n,i as r,r as t};

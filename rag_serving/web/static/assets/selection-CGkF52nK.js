@@ -1,0 +1,1 @@
+import{m as e}from"./Icon-C_CPBEnF.js";var t=e(null);function n(e){t.value=e}function r(){t.value=null}export{n,t as r,r as t};

@@ -1,1 +1,0 @@
-import{m as e}from"./Icon-DAPSpEpo.js";var t=e(null);function n(e){t.value=e}function r(){t.value=null}export{n,t as r,r as t};
