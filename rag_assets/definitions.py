@@ -162,7 +162,7 @@ class ByTenant(dg.Executor):
 
 
 def kind_of_run(config: Config, job: str, tags: Mapping[str, str]) -> ExecutorKind:
-    """Return where the steps of a run go: the partition of `publish` is a tenant, that of `ingest` a source."""
+    """Return the executor of a run's steps: the partition of `publish` is a tenant, that of `ingest` a source."""
     key = tags.get(PARTITION, "")
     if key in config.sources and (job == "ingest" or key not in config.tenants):
         return config.executor_of(config.sources[key].tenant)

@@ -102,7 +102,7 @@ def read(inquiry: Inquiry) -> None:
 
 
 def recall(inquiry: Inquiry) -> None:
-    """Give the answer again that the question had before, where it may have one."""
+    """Repeat the question's earlier answer, if it may have one."""
     repeated, phases = inquiry.tenant.memory.repeated, inquiry.phases
     features = sorted(inquiry.config.features.enabled)
     settings = {"features": features, "phase": phases.configured, "searched": phases.mode}

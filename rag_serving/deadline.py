@@ -29,7 +29,7 @@ class StoppedError(BaseException):
 
 
 class Deadline:
-    """The end of a request's time, which comes at once where it is cancelled. Safe to use from several threads."""
+    """The end of a request's time, which comes at once if it is cancelled. Safe to use from several threads."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -51,7 +51,7 @@ class Deadline:
             call()
 
     def on_cancel(self, call: Callable[[], object]) -> None:
-        """Call something when the work is cancelled, at once where it already is; perhaps more than once."""
+        """Call something when the work is cancelled, at once if it already is; perhaps more than once."""
         self._calls.append(call)
         if self._cancelled:
             call()

@@ -163,7 +163,7 @@ def email_spans(text: str) -> Iterator[Span]:
 
 
 def _begin_of_local(text: str, at: int, least: int) -> int:
-    """Return where the part before an `@` begins; `at` where there is none."""
+    """Return where the part before an `@` begins; `at` if there is none."""
     if at > least and text[at - 1] == '"':  # a quoted name
         opening = text.rfind('"', max(least, at - _LOCAL_CHARS), at - 1)
         return opening if opening >= 0 and "\n" not in text[opening:at] else at

@@ -53,7 +53,7 @@ class HomeFollower(Protocol):
         """Return whether nothing that is followed can be read, as where the store does not answer."""
 
     def problem_of(self, tenant: str) -> str | None:
-        """Return the problem of a tenant and its sources, also where the store says nothing at all."""
+        """Return the problem of a tenant and its sources, also if the store reports nothing at all."""
 
     def staleness(self, tenant: str) -> str | None:
         """Return why this machine's data of a tenant may be older than the publication; None if it is not."""

@@ -64,7 +64,7 @@ def read_claims(half: Literal["build", "measured"], corpus: str, data: Path = DA
 
 @cache
 def page_texts(corpus: str, data: Path = DATA) -> Mapping[str, str]:
-    """Return the stored text of each page by its title and, where it is a file, by its path."""
+    """Return the stored text of each page by its title and, if it is a file, by its path."""
     tables = [folder_pages(folder_config(name, data)) for name in FOLDERS[corpus]] or [sample_pages()]
     pages = pa.concat_tables(tables)
     texts: dict[str, list[str]] = {page: [] for page in pages["page_id"].to_pylist()}

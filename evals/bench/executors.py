@@ -45,7 +45,7 @@ class TimedBuild:
 
 
 def configuration(home: Path, data: Path | None, executor: str, **more: Any) -> dict[str, Any]:
-    """Return a configuration over real pages, or over the sample where there is no folder of them."""
+    """Return a configuration over real pages, or over the sample if there is no folder of them."""
     usual = {"tenant": TENANT, "readers": "everyone"}
     if data is None:
         sample = Path(__file__).parents[2] / "sample"

@@ -25,7 +25,7 @@ def plain(text: str) -> str:
 
 
 def judged(question: dict[str, str], answer: dict[str, Any]) -> str:
-    """Return where an answer shows the sentence that answers; of a question without one, whether it says so."""
+    """Return the place of the right sentence in an answer; of a question without one, whether it says so."""
     told = answer["outcome"] == "told"
     if "page" not in question:
         return {"told": "told wrongly", "closest": "closest passages, not told", "none": "not found"}[answer["outcome"]]

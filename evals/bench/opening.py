@@ -31,7 +31,7 @@ _CLASSES = frozenset({"everyone"})
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build where there is no generation yet, open it in turns, print medians as JSON."""
+    """Build if there is no generation yet, open it in turns, print medians as JSON."""
     options = _options(arguments)
     if options.open:
         print(json.dumps(opened(options.open)))

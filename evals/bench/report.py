@@ -104,7 +104,7 @@ def _two_builds(runs: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[str]]:
 
 
 def _put(docs: Path, made: Mapping[str, str]) -> None:
-    """Put tables into benchmarks.md, which is begun where there is none."""
+    """Put tables into benchmarks.md, which is begun if there is none."""
     page = docs / "benchmarks.md"
     text = page.read_text(encoding="utf-8") if page.exists() else empty_page()
     write_text(page, with_tables(text, made))

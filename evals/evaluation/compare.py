@@ -198,7 +198,7 @@ def save_run(store: Store, tenant: str, name: str, run: Mapping[str, Any]) -> Pa
 
 
 def run_path(store: Store, tenant: str, name: str) -> Path:
-    """Return where the evaluation of a name lies.
+    """Return the path of the evaluation of a name.
 
     Raises:
         RunNameError: see `save_run`.

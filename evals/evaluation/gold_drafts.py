@@ -240,7 +240,7 @@ def _case(parts: Mapping[str, str]) -> str | None:
 
 
 def _of_subject(template: str) -> Build:
-    """Return a question with the subject in it, where that is one, and with the base form of the statement's verb."""
+    """Return a question with the subject in it, if that is one, and with the base form of the statement's verb."""
 
     def build(parts: Mapping[str, str]) -> str | None:
         if not is_subject(parts["subject"]):

@@ -141,7 +141,7 @@ def paired_p_value(before: Sequence[float], after: Sequence[float], resamples: i
 
 
 def _signs(count: int, most: int) -> tuple[NDArray[np.int64], bool]:
-    """Return all patterns of `count` signs [2^count, count] where they are no more than `most`, else as many random
+    """Return all patterns of `count` signs [2^count, count] if they are no more than `most`, else as many random
     ones."""
     if count < 63 and 2**count <= most:
         return 2 * ((np.arange(2**count)[:, None] >> np.arange(count)) & 1) - 1, True

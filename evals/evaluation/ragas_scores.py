@@ -84,7 +84,7 @@ def ragas_scores(samples: Mapping[str, Mapping[str, Any]], config: Config, timeo
 
 
 def _told_by_child(asked: str, timeout_s: float) -> tuple[list[dict[str, Any]], str]:
-    """Return the lines of the child process, those before its end too where it ended badly, and how it did."""
+    """Return the lines of the child process, those before its end too if it ended badly, and how it did."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "evals.evaluation.ragas_child"],

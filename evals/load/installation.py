@@ -55,7 +55,7 @@ class BuiltInstallation:
 
 @contextmanager
 def sample(home: Path | None, tenants: int, wordings: int = 1, **sections: Any) -> Iterator[BuiltInstallation]:
-    """Yield the sample as so many tenants, built in a temporary folder or, where it is not there, in `home`;
+    """Yield the sample as so many tenants, built in a temporary folder or, if it is not there, in `home`;
     `sections` are added to its configuration."""
     with tempfile.TemporaryDirectory(prefix="citelock-load-") as folder:
         place = (home or Path(folder)).resolve()

@@ -22,7 +22,7 @@ def answering(server: int) -> list[int]:
 
 
 def templates_of(server: int) -> list[int]:
-    """Return the number of the process that those which answer are forked from, where there is one."""
+    """Return the number of the process that those which answer are forked from, if there is one."""
     return [child for child in children_of(server) if b"forkserver" in _command(child)]
 
 

@@ -109,7 +109,7 @@ def _rates(found: list[LoadResults]) -> dict[str, Any]:
 
 
 def soak(target: LoadTarget, profile: LoadProfile, seconds: float) -> tuple[dict[str, Any], bool]:
-    """The load of a profile for long, with the server's memory over time; good where that is flat."""
+    """The load of a profile for long, with the server's memory over time; good if that is flat."""
     memory_mb = _memory(target)
     run(target, profile, min(10, seconds / 4))
     with sampled(memory_mb, max(0.5, seconds / _SAMPLES)) as samples:

@@ -119,7 +119,7 @@ def _case(kept: str, pairs: Sequence[Row], by_id: Chunks) -> Case:
 
 
 def _location(chunk_id: str, by_id: Chunks) -> str:
-    """Return a chunk as people know it; its id where it is no longer there."""
+    """Return a chunk as people know it; its id if it is no longer there."""
     chunk = by_id.get(chunk_id)
     if chunk is None:
         return chunk_id

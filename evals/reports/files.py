@@ -22,7 +22,7 @@ def reports_folder(store: Store, tenant: str) -> Path:
 
 
 def write_report(store: Store, tenant: str, name: str, report: Report) -> Path:
-    """Write a report's HTML file and say where it lies."""
+    """Write a report's HTML file and return its path."""
     path = reports_folder(store, tenant) / f"{name}.html"
     write_signed_text(store, path, html(report))
     return path
@@ -65,5 +65,5 @@ def page_url(serving: Serving) -> str:
 
 
 def report_url(serving: Serving, tenant: str, name: str) -> str:
-    """Return where an operator opens a report."""
+    """Return the address where an operator opens a report."""
     return page_url(serving).rstrip("/") + route_of(name, tenant)

@@ -175,7 +175,7 @@ def _complaint(feedback: Row, asked: Row) -> Case:
 
 
 def _outcome(asked: Row) -> str:
-    """Return the outcome of a question, with the confidence and the threshold that decided where they are known."""
+    """Return the outcome of a question, with the confidence and the threshold that decided if they are known."""
     confidence, threshold = asked.get("confidence"), asked.get("threshold")
     known = isinstance(confidence, float) and isinstance(threshold, float) and confidence == confidence
     return outcome_of(asked) + (f", confidence {confidence:.2f} of {threshold:.2f}" if known else "")

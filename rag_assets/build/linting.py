@@ -139,7 +139,7 @@ def _files(folder: Path) -> frozenset[str]:
 
 @contextmanager
 def _home(folder: Path) -> Iterator[Path]:
-    """Yield where the tables of a folder are kept: in the user's cache, or nowhere where it cannot be written to."""
+    """Yield the folder for the tables: in the user's cache, or a temporary one if that is not writable."""
     home = cache_of(folder, "lint")
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ def _home(folder: Path) -> Iterator[Path]:
 
 
 def _front_matter(pages: pa.Table, folder: Path) -> dict[str, list[tuple[str, str]]]:
-    """Return the words that stand above the text of each page, with their names."""
+    """Return the front matter of each page, by its names."""
     found = {}
     for page_id, name in zip(pages["page_id"].to_pylist(), pages["source_file"].to_pylist(), strict=True):
         with suppress(OSError, UnicodeDecodeError, FileError):

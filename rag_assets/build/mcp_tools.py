@@ -94,7 +94,7 @@ class WritingTools:
         self._calls, self._config = calls, config
 
     async def generate_context(self, passage_id: PassageId, context: Context) -> ContextualChunk:
-        """Return what the configured model writes about a stored passage that the caller may read."""
+        """Return the configured model's context of a stored passage that the caller may read."""
         return await self._calls.run(context, lambda caller: _context_of(_editor(caller), passage_id))
 
     async def reindex_with_context(
@@ -174,7 +174,7 @@ def _context_of(caller: Caller, passage_id: str) -> ContextualChunk:
 
 
 def _facts(written: WrittenContext) -> dict[str, Any]:
-    """Return what a written context is worth, and what it took."""
+    """Return the quality and the cost of a written context."""
     scores = dict(zip(COMPONENTS, written.scores or (), strict=False))
     return {
         "quality": Quality(overall=written.quality, issues=list(written.issues), **scores),

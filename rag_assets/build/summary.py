@@ -86,7 +86,7 @@ class EmbeddingEstimate:
         return {"model": self.model, **self.total.facts(self.price), "sources": by_source}
 
     def lines(self) -> Iterable[str]:
-        """Yield it for people: a line for all, and one for each source where there are several."""
+        """Yield it for people: a line for all, and one for each source if there are several."""
         if not self.total.texts:
             yield f"nothing to embed: {self.model} knows all texts"
             return
@@ -152,7 +152,7 @@ def _name(config: Config) -> str:
 
 
 def _known(plan: ContextPlan | None) -> dict[str, Any]:
-    """Return what a model wrote so far, by chunk id."""
+    """Return the contexts written by a model so far, by chunk id."""
     if plan is None:
         return {}
     passages = [passage for document in plan.documents for passage in document.passages]
@@ -230,7 +230,7 @@ class Summary:
 
 
 def source_counts(store: Store, key: str, outcome: RunOutcome | None, error: str | None = None) -> dict[str, Any]:
-    """Return the counts of a source: of its run, or of its tables where nothing had to be done.
+    """Return the counts of a source: of its run, or of its tables if nothing had to be done.
 
     `pages_cut` is there where pages were too long to be read whole, `pages_excluded` where some are left out. A source
     that failed also has its `error`, and `kept_from`: when the tables that stay were made, null for none.

@@ -379,7 +379,7 @@ class ContextWriter:
     def write(
         self, documents: Sequence[ContextDocument], known: Mapping[str, WrittenContext] | None = None
     ) -> Contexts:
-        """Return the contexts of all passages, from the cache where it has them; `known` are those, if they were
+        """Return the contexts of all passages, from the cache if it has them; `known` are those, if they were
         looked up.
 
         Raises:

@@ -74,7 +74,7 @@ class MadeVectors:
 
 
 def make_embeddings(making: Making, dead: Callable[[BuildVectors], object] = lambda _: None) -> MadeVectors:
-    """Write the vectors of passages, and of sentences where they are wanted; what is known is not embedded again.
+    """Write the vectors of passages, and of sentences if they are wanted; what is known is not embedded again.
 
     The cache is written every 64 texts, or every second: a build that is killed goes on where it was. `dead` is called
     with what the build took if it fails because texts were put aside.

@@ -192,7 +192,7 @@ def refuse_oversized(parts: Iterable[pa.Table]) -> None:
 
 
 def is_sorted(order: pa.Array) -> bool:
-    """Return whether an order of rows leaves each where it is."""
+    """Return whether an order of rows leaves each in place."""
     return bool(np.array_equal(order.to_numpy(), np.arange(len(order))))
 
 

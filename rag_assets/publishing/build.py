@@ -364,7 +364,7 @@ def is_crowded(vectors: Vectors) -> bool:
 def _ensure_shards(
     place: ChromaLocation, table: pa.Table, vectors: Vectors, embedder: str, progress: Progress | None
 ) -> tuple[tuple[Shard, ...], int]:
-    """Return every shard's collection, built where it does not exist yet; and how many were built."""
+    """Return every shard's collection, built if it does not exist yet; and how many were built."""
     names = np.array(table["shard"].to_pylist(), dtype=object)
     shards, built, done = [], 0, 0
     try:

@@ -91,7 +91,7 @@ def check_generation(
 
 
 def verdict_path(store: Store, tenant: str, generation_id: str) -> Path:
-    """Return where the results of a generation's checks lie until it is published."""
+    """Return the path of the results of a generation's checks until it is published."""
     return store.candidate(tenant) / f"checks-{generation_id}.json"
 
 
@@ -235,7 +235,7 @@ def _as_served(generation: Generation, everyone: frozenset[str], vector: Vectors
 
 
 def check_page_versions(generation: Generation) -> CheckResult:
-    """No page is there in two versions, and none belongs to two sources."""
+    """No page has two versions, and none belongs to two sources."""
     seen: dict[str, tuple[str, int]] = {}
     table = generation.table
     wrong = []

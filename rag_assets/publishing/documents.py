@@ -111,7 +111,7 @@ def restore_originals(store: Store, tenant: str, generation_id: str) -> list[str
 
 
 def _in_place(store: Store, tenant: str, key: str, original: Any) -> bool:
-    """Return whether the file is in the tenant's folder as it was read; it is linked there where it is not."""
+    """Return whether the file is in the tenant's folder as it was read; it is linked there if it is not."""
     folder, sha256, known = store.originals(tenant), original["sha256"], KnownDigests(store, tenant)
     try:
         stamp = sized_stamp(folder / sha256, original["bytes"])

@@ -123,7 +123,7 @@ def _words(texts: pa.Table) -> dict[str, int]:
 
 
 def _targets(page: Row, links: Iterable[Link], targets: PageTargets) -> list[Row]:
-    """Return where links of a page lead, each once, in order; those to files and to places of its own are none."""
+    """Return the distinct targets of a page's links, in order, without files and places on the page itself."""
     found: dict[tuple[str | None, str | None], None] = {}
     for link in links:
         if link["kind"] == "page" or (link["kind"] == "url" and not link["target"].startswith("#")):

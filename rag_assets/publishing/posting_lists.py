@@ -189,7 +189,7 @@ class TokenLists:
         return np.array(self._members, np.int32)[places], sizes
 
     def shrink(self) -> None:
-        """Forget all lists where there are too many: numbers that were given before are worth nothing then."""
+        """Forget all lists if there are too many: numbers that were given before are worth nothing then."""
         if len(self) > MOST:
             self.__init__()  # type: ignore[misc]
 

@@ -149,7 +149,7 @@ def _term_damage(indexed: Sequence[Mapping[str, int]], wanted: Sequence[Mapping[
 
 
 def check_counts(generation: Generation, selected: Mapping[str, int]) -> CheckResult:
-    """Return of every source as many chunks are indexed as were selected."""
+    """Check that as many chunks of each source are indexed as were selected."""
     indexed = Counter(generation.table["source"].to_pylist())
     wrong = [
         f"{source}: {indexed[source]} of {selected.get(source, 0)} selected chunks are indexed"

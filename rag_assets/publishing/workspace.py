@@ -306,7 +306,7 @@ class BuildWorkspace:
             return frozenset()
 
     def assembled(self) -> Path:
-        """Return all parts in one folder, still without its manifest; linked, not copied, where that is possible."""
+        """Return all parts in one folder, still without its manifest; linked, not copied, if that is possible."""
         working = _empty(self.folder / "generation")
         folders = self.folder / _DENSE, self.folder / _SENTENCES, self.originals_folder, self.folder / _PAGE_FACTS
         for folder in folders:

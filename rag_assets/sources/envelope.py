@@ -173,7 +173,7 @@ def content_hash(title: str, body: str, body_format: str, anchor_flavor: str, or
 
 
 def _ancestor_id(ancestor: Mapping[str, Any], id_prefix: str) -> str:
-    """Empty where it is not said, so that ids and titles stay in step."""
+    """Empty if it is not said, so that ids and titles stay in step."""
     return page_id_of(ancestor, id_prefix) if ancestor.get("id") else UNNAMED
 
 

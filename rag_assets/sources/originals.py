@@ -54,7 +54,7 @@ def keep_original(
 
 
 def is_kept(folder: Path, original: OriginalFacts) -> bool:
-    """Return whether a file of this digest and size is there; its content is compared when it is published."""
+    """Return whether a file of this digest and size exists; its content is compared on publication."""
     path = folder / original["sha256"]
     return path.is_file() and path.stat().st_size == original["bytes"]
 

@@ -159,7 +159,7 @@ def _parts(config: Config) -> tuple[tuple[str, int], ...]:
 
 
 def _database(config: Config) -> tuple[tuple[str, str], ...]:
-    """Return which database generations are copied to: another one has none of them yet."""
+    """Return the database that generations are copied to: another one has none of them yet."""
     if config.index.kind == "disk":
         return ()
     address = urlsplit(config.index.writer_url or config.index.url or "")

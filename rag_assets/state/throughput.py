@@ -37,7 +37,7 @@ def estimate(reports: Sequence[WorkDone]) -> RemainingTime | None:
     """Return the estimate from the recent reports, oldest first; None before enough is known.
 
     The time before the first report is ignored: models are loaded and connections opened then. The moving average runs
-    over the last `WINDOW_S` seconds, or over the last `WINDOW_REPORTS` reports where those take longer.
+    over the last `WINDOW_S` seconds, or over the last `WINDOW_REPORTS` reports if those take longer.
     """
     if len(reports) < LEAST_REPORTS or reports[-1].at - reports[0].at < LEAST_S:
         return None

@@ -88,7 +88,7 @@ class Composition:
     is_shown: bool
 
     def answer(self, lock: Lock, settings: AnswerGeneration) -> Answer:
-        """Return the verified claims, introduced as only the closest where they are; without any, withhold the
+        """Return the verified claims, introduced as only the closest if they are; without any, withhold the
         answer."""
         made = self._shown(lock, settings) if self.is_shown else self._withheld(lock)
         return replace(made, usage=self.written.draft.usage, refusal=self.doubt, features=self.tried.draft.evidence)

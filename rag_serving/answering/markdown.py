@@ -65,7 +65,7 @@ def linked_markdown(answer: Answer) -> LinkedMarkdown:
 
 
 def _link(number: int, citation: Citation | None) -> str:
-    """Return a marker as a link; where there is no address, as it is."""
+    """Return a marker as a link; if there is no address, as it is."""
     if citation is None or not citation.fragment_url:
         return f"[{number}]"
     return f"[[{number}]]({for_link(citation.fragment_url)})"
@@ -87,7 +87,7 @@ def _below(answer: Answer) -> list[str]:
 
 
 def _elsewhere(citation: Citation, first: Citation) -> str:
-    """Return the page of a quote where it is another than that of its source's first, or OCR read it otherwise."""
+    """Return the page of a quote if it is another than that of its source's first, or OCR read it otherwise."""
     told = page_read(citation)
     return f" ({for_markdown(told)})" if told != page_read(first) else ""
 

@@ -248,7 +248,7 @@ def _check_tenants(config: Config) -> None:
 
 
 def _provider(config: Config) -> Provider | None:
-    """Return where people sign in.
+    """Return the provider where people sign in.
 
     Raises:
         ConfigError: the client's secret is missing.

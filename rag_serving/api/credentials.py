@@ -58,7 +58,7 @@ class Credentials:
     """The credentials that a configuration knows."""
 
     def __init__(self, config: Config, sessions: SignInSessions, like: Credentials | None = None) -> None:
-        """`like`: of an earlier configuration, whose fetched keys go on where nothing of them changed.
+        """`like`: of an earlier configuration, whose fetched keys go on if nothing of them changed.
 
         Raises:
             ConfigError: tokens, or the keys of an issuer, that cannot be used.

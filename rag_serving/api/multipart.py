@@ -24,7 +24,7 @@ def boundary_of(content_type: str) -> bytes:
     """Return the boundary of a form.
 
     Raises:
-        RequestError: 415 for anything but such a form, 400 where it does not say its boundary.
+        RequestError: 415 for anything but such a form, 400 if it does not say its boundary.
     """
     kind, options = parse_options_header(content_type)
     if kind != b"multipart/form-data":

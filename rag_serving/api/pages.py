@@ -56,7 +56,7 @@ def passage(chunk_id: str, caller: Caller, service: CurrentService) -> JSONRespo
 
 @router.get("/v1/filters")
 def filters(caller: Caller, service: CurrentService) -> JSONResponse:
-    """Return what questions can be narrowed to, and examples of questions, from what the caller may read."""
+    """Return the filters of questions, and example questions, from pages that the caller may read."""
     with service.pipelines[caller.tenant].reading(caller) as view:
         examples = example_questions(view, service.config.ingestion.drop_labels)
         return JSONResponse({**view.facets().payload(), "examples": examples}, headers=PRIVATE)

@@ -183,7 +183,7 @@ _log = logging.getLogger(__name__)
 
 
 def on_hangup(reload: Callable[[], object]) -> None:
-    """Let SIGHUP call `reload`; where it says that this process's terminal was closed, end as by SIGTERM."""
+    """Let SIGHUP call `reload`; if it says that this process's terminal was closed, end as by SIGTERM."""
     had_terminal = _has_terminal()
 
     def handle(*_: object) -> None:

@@ -83,7 +83,7 @@ async def events_of(
     items: AsyncIterator[StreamItem], payload: Callable[[Answer], dict[str, Any]]
 ) -> AsyncIterator[str]:
     """`progress` for each stage, `sentence` for each verified sentence with the answer's outcome, then `answer`, or
-    `error` where it fails."""
+    `error` if it fails."""
     async for item in items:
         if item is None:
             yield KEEP_ALIVE
@@ -159,7 +159,7 @@ class _Work:
         self._call(lambda: self._queue.put_nowait(item))
 
     def _call(self, call: Callable[[], None]) -> None:
-        """Let the event loop call something; where it has ended, nobody listens."""
+        """Let the event loop call something; if it has ended, nobody listens."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call)
 
@@ -172,7 +172,7 @@ def _stopped(deadline: Deadline | None) -> RequestError:
 
 
 def sentences_of(answer: Answer) -> list[str]:
-    """Return the verified claims of an answer with their citations, below the line that says so where they are only
+    """Return the verified claims of an answer with their citations, below the line that says so if they are only
     the closest; none of any other status."""
     return claims_of(answer) if answer.status == "answered" else []
 

@@ -137,7 +137,7 @@ def combine_chunks(column: pa.ChunkedArray) -> pa.Array:
 def dictionary_encode(column: pa.ChunkedArray) -> tuple[tuple[str, ...], NDArray[np.int32]]:
     """Return the distinct values of a column without nulls, and the number of its value for every row.
 
-    Not by `to_numpy`, which takes half a second to import pandas where that is installed.
+    Not by `to_numpy`, which takes half a second to import pandas if that is installed.
     """
     encoded = column.dictionary_encode().chunks  # they share a dictionary
     if not encoded:
@@ -181,7 +181,7 @@ def sort_rows(table: pa.Table, *columns: str) -> pa.Table:
 
 
 def reordered(table: pa.Table, order: NDArray[np.int64]) -> pa.Table:
-    """Return all rows of a table in another order, in chunks where it has several."""
+    """Return all rows of a table in another order, in chunks if it has several."""
     if all(column.num_chunks < 2 for column in table.columns):
         return table.take(indices(order))
     blocks = (order[start : start + _BLOCK] for start in range(0, len(order), _BLOCK))

@@ -161,7 +161,7 @@ def map_file(path: Path) -> memoryview:
 
 
 def let_go(array: NDArray[Any] | memoryview) -> None:
-    """Let the system take back the memory of a mapped file that was read; it is read again where it is looked at."""
+    """Let the system take back the memory of a mapped file that was read; it is read again on its next use."""
     owner: Any = array
     while owner is not None and not isinstance(owner, mmap.mmap):
         owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)

@@ -92,7 +92,7 @@ class DocumentFiles:
             move_file(spool.path, target)
 
     def content_path(self, digest: str) -> Path:
-        """Return where the bytes of this SHA-256 lie."""
+        """Return the path of the bytes with this SHA-256."""
         return self.folder / "contents" / _checked(digest)
 
     def open_content(self, digest: str) -> BufferedReader:

@@ -113,7 +113,7 @@ class RepeatedAnswers:
         return self.cache.get(place.scope, place.question, place.vector_of) if place else None
 
     def given(self, trace: StageTrace, cached: CachedAnswer, request: QuestionRequest) -> Answer:
-        """Return an answer that is given again, which says so and has a receipt of its own."""
+        """Return a repeated answer, marked as such, with a receipt of its own."""
         for flag in (*cached.answer.flags, REPEATED):
             trace.raise_flag(flag)
         answer = replace(cached.answer, usage=None)
@@ -168,7 +168,7 @@ class EarlierAnswers:
         self.kept.put(_asking(request), answer, AnswerSource(known, classes, frozenset(pages)))
 
     def find(self, request: QuestionRequest, trace: StageTrace) -> Answer | None:
-        """Return the answer that a question had before, where it may still be shown."""
+        """Return a question's earlier answer, if it may still be shown."""
         if not len(self.kept):
             return None
         published = self._published.named()
@@ -253,7 +253,7 @@ class Memory:
         self._marks.close()
 
     def _followed(self) -> object:
-        """Return the newest mark; where it is another one than before, nothing is in memory any more."""
+        """Return the newest mark; if it is another one than before, nothing is in memory any more."""
         newest = self._marks.newest()
         with self._lock:
             if newest != self._mark:

@@ -122,7 +122,7 @@ class ComparedStatement:
 
 
 def relation(claim: ComparedStatement, page: ComparedStatement, weights: Weights) -> Relation | None:
-    """Return whether a page says what a claim says in one of its values, or another value; None where it speaks of
+    """Return whether a page says what a claim says in one of its values, or another value; None if it speaks of
     something else, or where that is not certain."""
     if not claim.words & page.words or _identifiers(claim) - page.around or not _is_in_scope(claim, page):
         return None
@@ -145,7 +145,7 @@ def relation_of(found: OtherValue | Literal["same"] | None) -> Relation | None:
 
 
 def compared(claim: ComparedStatement, page: ComparedStatement) -> OtherValue | Literal["same"] | None:
-    """Return the one value of a claim that a page has another of, and that; "same" where it has them all; None where
+    """Return the one value of a claim that a page has another of, and that; "same" if it has them all; None if
     there are several, or where it is not clear which of the page's it would be."""
     pairs, same, missing = list[tuple[Value, list[Value]]](), 0, False
     for value in claim.values:

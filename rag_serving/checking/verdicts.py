@@ -100,7 +100,7 @@ class CheckedPassage:
 
     @cached_property
     def said(self) -> tuple[Said, ...]:
-        """Return what its units state."""
+        """Return the statements of its units."""
         return tuple(Said(unit, tuple(self._statements(unit))) for unit in self._quotable if self._may_compare(unit))
 
     @cached_property
@@ -148,7 +148,7 @@ class CheckedPassage:
         ]
 
     def _beside(self, unit: Unit) -> str:
-        """Return what a unit may speak of unnamed: its headings, what it hangs from, and the sentence before it."""
+        """Return a unit's implied subjects: its headings, its lead-in, and the sentence before it."""
         text, place = self.chunk.text, self.layout.units.index(unit)
         above = next((each for each in reversed(self.layout.units[:place]) if each.block != unit.block), None)
         before = self.layout.units[place - 1] if place else None
@@ -223,7 +223,7 @@ def _otherwise(
     weights: Weights,
     similarity: StoredSimilarity | None,
 ) -> ClaimFinding | None:
-    """Return the unit that has another value of what a claim speaks of, where none about as like has its own."""
+    """Return the unit that has another value of what a claim speaks of, if none about as like has its own."""
     found = [
         one
         for rank, passage in enumerate(passages, start=1)

@@ -146,7 +146,7 @@ class Chat:
         tell_flags(answer.flags)
 
     def _not_offered(self, text: str) -> str | None:
-        """Return what is said to a bare digit that picks nothing; None if it picks an option, or is none."""
+        """Return the reply to a bare digit that picks nothing; None if it picks an option, or is none."""
         if len(text) != 1 or text not in "123456789" or self._option(text):
             return None
         options = self.last.clarification.options if self.last and self.last.clarification else ()

@@ -198,7 +198,7 @@ def _contexts(config: Config) -> Finding:
 
 
 def _checked(provider: Literal["ollama", "openai"], settings: ChatModel, section: str) -> tuple[str, bool]:
-    """Return what a model says of itself, or what is wrong with it, and which of both it is."""
+    """Return a model's description or its fault, and which of the two it is."""
     try:
         return open_chat(provider, settings, section).check(), False
     except ModelError as error:
@@ -333,7 +333,7 @@ def _dagster() -> Finding:
 
 
 def _joined(entry: EntryPoint, config: Config) -> Iterator[Finding]:
-    """Yield what another package looks at; that it cannot is a finding, too."""
+    """Yield another package's findings; its failure is one, too."""
     try:
         yield from entry.load()(config)
     except ImportError as error:

@@ -169,7 +169,7 @@ def verify_command(
 
 
 def existing_generation(store: Store, tenant: str, generation: str | None) -> str:
-    """Return the generation that is meant: the published one, though its folder may be gone, or one that is there."""
+    """Return the requested generation: the published one, though its folder may be gone, or an existing one."""
     current = store.current(tenant) if generation is None else None
     ids = {info.id for info in list_generations(store, tenant)}
     if generation is not None and generation not in ids:

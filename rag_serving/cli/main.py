@@ -195,7 +195,7 @@ def serve(
 
 
 def run_server(path: Path | None, **given: object) -> None:
-    """Serve by the configuration, with these values of its section `serving` where they are given."""
+    """Serve by the configuration, with these values of its section `serving` if they are given."""
     from rag_serving.api.forks import fork_context
     from rag_serving.config.loading import config_path, load_config
 

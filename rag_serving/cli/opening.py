@@ -75,7 +75,7 @@ def open_pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> 
 
 @contextmanager
 def _cited(config: Config) -> Iterator[CitedPlaces]:
-    """Yield what finds quotes on the pages of PDF files; its process begins with the first one."""
+    """Yield the finder of quotes on pages of PDF files; its process starts with the first quote."""
     from rag_serving.rendering.cited import CitedPlaces
     from rag_serving.rendering.pictures import Pictures
 

@@ -50,7 +50,7 @@ def overridden(section: Values, **given: object) -> Values:
 
 @contextmanager
 def indexed(docs: Path | None, config: Path | None, is_whole: bool = False) -> Iterator[Path | None]:
-    """Yield the configuration of a folder whose index is made first where it is not there; else the given one.
+    """Yield the configuration of a folder, whose index is made first if it is missing; else the given one.
 
     Where many vectors are missing, and not all is wanted first, they are made after what is done with it.
 

@@ -122,7 +122,7 @@ def phase_of(config: Config, tenant: str) -> TenantPhase:
 
 
 def _set_by(config: Config, tenant: str, key: str) -> str:
-    """Return what sets a key of a tenant's phase."""
+    """Return the origin of a key of a tenant's phase."""
     own, of_all = ["tenants", tenant, "retrieval", key], ["retrieval", key]
     if os.environ.get(VARIABLES[key], "").strip():
         return VARIABLES[key]

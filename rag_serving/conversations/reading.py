@@ -237,7 +237,7 @@ def picked(text: str, options: Sequence[ClarificationOption]) -> ClarificationOp
 
 
 def _number(form: re.Match[str], count: int) -> int:
-    """Return which of `count` options a form names, from 0."""
+    """Return the index of the option, of `count`, that a form names."""
     groups = form.groupdict()
     if groups["yes"] or groups["former"]:
         return 0

@@ -109,10 +109,10 @@ class Inbox:
         return self._entry(document, before.state if before else None)
 
     def delete(self, principal: Principal | None, document_id: str) -> Entry:
-        """Mark a document as deleted for a caller (`entries_for`); the next build takes it away. Twice is as once.
+        """Mark a document as deleted for a caller (`entries_for`); the next build removes it. Idempotent.
 
         Raises:
-            NoSuchDocumentError: it is not there for the caller.
+            NoSuchDocumentError: the caller sees no such document.
         """
         with self.files.lock():
             entry = self.entries_for(principal).get(document_id)

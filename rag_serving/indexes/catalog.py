@@ -61,7 +61,7 @@ def show_generation(store: Store, tenant: str, generation_id: str | None = None)
 
 
 def current_generation(store: Store, tenant: str) -> str:
-    """Return the published generation's id; a StoreError that says how to get one where there is none."""
+    """Return the published generation's id; a StoreError that says how to get one if there is none."""
     current = store.current(tenant)
     if current is None:
         raise StoreError(f"tenant {tenant!r} has no published generation; run `citelock build`")

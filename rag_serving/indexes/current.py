@@ -151,7 +151,7 @@ class CurrentGeneration:
             self._slot.release(held)
 
     def lead_by(self, lead: Callable[[str], str]) -> None:
-        """Let what is opened from now on lead to other addresses than were stored, where it is in a folder."""
+        """Let what is opened from now on lead to other addresses than were stored, if it is in a folder."""
         if isinstance(self._source, FolderSource):
             self._source.lead = lead
 
@@ -182,7 +182,7 @@ class CurrentGeneration:
         return self._pinned or self._source.last_named()
 
     def answers_from(self) -> Literal["published", "older", "none"]:
-        """Return which generation answers now, by the last check: nothing is opened or read."""
+        """Return the id of the answering generation as of the last check; nothing is opened or read."""
         if self._slot.held is None:
             return "none"
         return "published" if self._seen is None or self._slot.holds(self._seen) else "older"
@@ -338,7 +338,7 @@ class CurrentGeneration:
         self._slot.exchange(generation, self._source.stamps(generation))
 
     def _restored(self) -> FileStamps:
-        """Return the open generation's stamps on disk, where no file is missing and one is another than at opening."""
+        """Return the open generation's stamps on disk, if no file is missing and one is another than at opening."""
         held = self._slot.held
         stamps = self._source.stamps(held.generation) if held else None
         return stamps if held and stamps != held.stamps else None

@@ -86,7 +86,7 @@ class Database(Protocol):
         ...
 
     def roll_back(self, store: Store, tenant: str, generation_id: str | None) -> str:
-        """Publish a generation that is there, or the one before the published one; return its id.
+        """Publish an existing generation, or the one before the published one; return its id.
 
         Raises:
             StoreError: there is none to go back to.

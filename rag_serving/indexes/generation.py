@@ -137,7 +137,7 @@ class Generation(IndexedChunks):
 
 
 def place_of(store: Store, tenant: str, config: Config) -> ChromaLocation:
-    """Return where the tenant's collections are."""
+    """Return the place of the tenant's collections."""
     return ChromaLocation(store.chroma(tenant).absolute(), tenant, config.indexing.chroma_url)
 
 

@@ -87,7 +87,7 @@ def _report_damage(store: Store, folder: Path, where: str) -> Iterator[Damage]:
 
 
 def find_original_damage(store: Store, tenant: str, generation_id: str, thorough: bool) -> list[Damage]:
-    """Return which files that its pages were read from are missing or altered; their digests are compared where it is
+    """Return which files that its pages were read from are missing or altered; their digests are compared if it is
     to be thorough."""
     try:
         files = {one.sha256: one for one in read_originals(store, tenant, generation_id).values()}

@@ -154,7 +154,7 @@ class ReaderView(Protocol):
         ...
 
     def boilerplate(self, rows: Rows) -> Mask:
-        """Return which of some rows [n] help people find their way and answer nothing."""
+        """Return which of some rows [n] are navigation and answer nothing."""
         ...
 
     def labels(self, rows: Rows) -> list[Sequence[str]]:

@@ -91,7 +91,7 @@ def read_report(store: Store, tenant: str, name: str) -> str | None:
 
 
 def route_of(name: str, tenant: str) -> str:
-    """Return where the serving API shows a report."""
+    """Return the route of a report in the serving API."""
     return f"/v1/reports/{quote(name, safe='')}?tenant={quote(tenant, safe='')}"
 
 

@@ -90,7 +90,7 @@ class Locked:
         )
 
     def introduced(self, count: int) -> Locked:
-        """Return the question with the passages first that begin the page or section which it names, where it is clear
+        """Return the question with the passages first that begin the page or section which it names, if it is clear
         which one that is: of these alone it is answered."""
         decision = self.search.decision
         if decision is None or decision.action != "answer" or not decision.contenders or not topic_asked(self.search):

@@ -87,7 +87,7 @@ class QuestionLog:
     """Writes questions down, each before its answer is given. `audit`, `telemetry`: None if it is off; `budget`:
     None if nothing is limited.
 
-    The audit log comes first: where it is required and cannot be written, nobody gets the answer. What a question used
+    The audit log comes first: if it is required and cannot be written, nobody gets the answer. What a question used
     is counted whatever becomes of it.
     """
 
@@ -250,7 +250,7 @@ class TenantServices:
 
     @property
     def reranker(self) -> RemoteReranker | None:
-        """The sidecar's client, where it is switched on."""
+        """The sidecar's client, if it is switched on."""
         return self.sidecar if self.config.features.FEATURE_RERANKER else None
 
     def watch(self, on_change: OnChange | None = None, clock: Callable[[], float] = time.monotonic) -> None:

@@ -45,7 +45,7 @@ _TOLD: Mapping[str, str] = MappingProxyType(
 
 
 class SaidIn(NamedTuple):
-    """The language of a question (`en` where it is not certain), and those whose stems its words have beside English
+    """The language of a question (`en` if it is not certain), and those whose stems its words have beside English
     ones."""
 
     language: str
@@ -76,7 +76,7 @@ def knows(model: str, language: str) -> bool:
 
 
 def languages_told(language: str, pages: Mapping[str, float]) -> str:
-    """Return which languages pages and model serve: in the language of the question, where that is one of five, and in
+    """Return which languages pages and model serve: in the language of the question, if that is one of five, and in
     English."""
     main = [each for each, share in pages.items() if share >= _LEAST_SHARE] or [ENGLISH]
     return " ".join(_told(each, main) for each in dict.fromkeys((language, ENGLISH)) if each in _TOLD)

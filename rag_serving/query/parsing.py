@@ -125,7 +125,7 @@ def _remark(text: str, corpus: Corpus | None, is_word: IsWord | None) -> Remark 
 
 
 def _as_written(filters: Filters, names: Names) -> Filters:
-    """Spaces and labels in the case that pages write them in, where there are such."""
+    """Spaces and labels in the case that pages write them in, if there are such."""
     return Filters(
         space=tuple(names.spaces.get(space.casefold(), space) for space in filters.space),
         labels=tuple(names.labels.get(label.casefold(), label) for label in filters.labels),

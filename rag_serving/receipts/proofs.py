@@ -60,7 +60,7 @@ class Check:
 
 
 def checks_of(receipt: Mapping[str, Any], faults: Sequence[str], changes: Sequence[str]) -> tuple[Check, ...]:
-    """Return every part that a replay looked at, with its fault where it has one.
+    """Return every part that a replay looked at, with its fault if it has one.
 
     `faults` and `changes` are those of the receipt, a line each that begins with its part. A page that changed does not
     make a receipt wrong: its `page` check says that the answer may be out of date.
@@ -395,7 +395,7 @@ class PageFiles(Protocol):
 
     @property
     def shows_all(self) -> bool:
-        """Return whether a file that it does not show is not there."""
+        """Return whether every existing file is shown."""
         ...
 
     def original(self, page_id: str) -> Original | None: ...
@@ -547,7 +547,7 @@ def difference_faults(receipt: Receipt) -> Iterator[str]:
 
 
 def _reached(verdict: Verdict) -> list[Any]:
-    """Return what a receipt notes of a verdict, in the order of `_COMPARED`."""
+    """Return a receipt's record of a verdict, in the order of `_COMPARED`."""
     return [verdict.outcome, verdict.index, verdict.start, verdict.end, verdict.support, verdict.told]
 
 

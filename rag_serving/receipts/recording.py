@@ -26,7 +26,7 @@ NO_RECEIPT = "receipt_not_stored"
 
 
 def telemetry_of(search: Search, features: Features, phase: int | None, retrieval_ms: float | None) -> Trace:
-    """Return what telemetry keeps of a search, and which switches were on."""
+    """Return a search's row of telemetry, with the switches that were on."""
     rankings, query = index_rankings(search, MAX_RANKED), search.query
     found = Found(phase, retrieval_ms, len(search.candidates), len(query.corrections))
     return Trace(scored_ids(search, MAX_CANDIDATES), rankings=rankings, features=features.enabled, found=found)

@@ -115,7 +115,7 @@ class Secrecy:
 
 
 def _beside(receipt: Mapping[str, Any]) -> bytes:
-    """Return what a question is bound to."""
+    """Return the data that an encrypted question is bound to."""
     return canonical({"question of": {name: receipt.get(name) for name in _BESIDE}}).encode("utf-8", "surrogatepass")
 
 

@@ -107,7 +107,7 @@ class Pictures:
 
 
 def _shorten(folder: Path) -> None:
-    """Remove the oldest pictures where there are too many."""
+    """Remove the oldest pictures if there are too many."""
     with os.scandir(folder) as entries:
         found = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in entries)
     left = sum(size for _, size, _ in found)

@@ -66,7 +66,7 @@ def command(
 
 
 def service_config(path: Path | None) -> Config:
-    """Return the configuration; where no file is named and none is there, defaults and the environment.
+    """Return the configuration; if no file is named and none is there, defaults and the environment.
 
     Raises:
         ConfigError: as `load_config`.

@@ -31,7 +31,7 @@ def check_folder(model: str) -> None:
 
 
 def model_folder(model: str, revision: str | None = None) -> str:
-    """Return the folder with the model's files at the pinned commit, downloaded where it is not in the hub's cache.
+    """Return the folder with the model's files at the pinned commit, downloaded if it is not in the hub's cache.
 
     A folder stays as it is, and so does a name without a known commit: its newest version is then loaded.
 

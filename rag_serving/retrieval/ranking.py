@@ -68,7 +68,7 @@ class Ranking:
         return len(self.rows)
 
     def column(self, name: str) -> Scores:
-        """Return a column [n]; NaN for every row where there is none of that name."""
+        """Return a column [n]; NaN for every row if there is none of that name."""
         return self.columns[name] if name in self.columns else np.full(len(self), np.nan)
 
     @property

@@ -201,7 +201,7 @@ def narrowed(view: ReaderView, *filters: Filters | None) -> Mask | None:
 
 
 def _preferring(query: Query, page: str | None) -> Query:
-    """Return a query with the page that is preferred where it names none itself."""
+    """Return a query with the page that is preferred if it names none itself."""
     if not page or query.page:
         return query
     return replace(query, page=page).noting(f"the page “{page}” before others")

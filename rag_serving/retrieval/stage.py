@@ -55,7 +55,7 @@ class SearchContext:
 
     @cached_property
     def lexical_scores(self) -> NDArray[np.float32]:
-        """Return the BM25 score [rows] of every row, by the expanded query where that is on."""
+        """Return the BM25 score [rows] of every row, by the expanded query if that is on."""
         scores = self.view.lexical_scores(self.query.terms)
         return expanded_scores(self.view, self.query.terms, scores) if self.expands else scores
 

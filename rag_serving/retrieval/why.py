@@ -187,7 +187,7 @@ class LeftOut:
 
     @property
     def line(self) -> str:
-        """Return the reason in words, with the ranks where nothing but they decided."""
+        """Return the reason in words, with the ranks if nothing but they decided."""
         ranks = ", ".join(f"{_INDEXES.get(index, index)} rank {rank}" for index, rank in self.ranks.items())
         return _LINES[self.reason] + (f": {ranks}" if ranks and self.reason == "ranked_lower" else "")
 

@@ -98,7 +98,7 @@ class _PageFields:
         return _PageFields(self._tables, self._places[is_first])
 
     def _shown(self, name: str) -> Sequence[str]:
-        """Return what is shown of a field of each page."""
+        """Return the displayed text of a field of each page."""
         if name.startswith(PROPERTY) or name == "label":
             return [", ".join(texts) for texts in self.texts(name)]
         shown: list[str] = pc.fill_null(_text_column(name, self._tables.pages, self._places), "").to_pylist()
@@ -281,7 +281,7 @@ def _field(part: Part, name: str) -> list[str]:
 
 
 def _cells(rows: _Rows, name: str) -> list[str]:
-    """Return the one text of a field of each member, "" where it has none.
+    """Return the one text of a field of each member, "" if it has none.
 
     Raises:
         SetError: one has several.
@@ -312,7 +312,7 @@ def _order(query: SetQuery, rows: _Rows) -> Sequence[int]:
 
 
 def _sort_keys(name: str, cells: Sequence[str]) -> Sequence[Decimal | str]:
-    """Return what texts are ordered by: their values, or themselves where none is a value."""
+    """Return the sort keys of texts: their values, or the texts if none is a value."""
     values = [value_of(cell) for cell in cells]
     found = [value for value in values if value]
     if not found or name == "title":

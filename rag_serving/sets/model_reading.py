@@ -77,8 +77,8 @@ class ModelReader:
         return open_chat(cast(Any, self._settings.provider), self._settings, "generation", SCHEMA)
 
     def read(self, question: str, tables: SetTables) -> tuple[SetQuery | None, Usage | None]:
-        """Return the query that the model makes of a question that begins like one after a set, where it makes one
-        that can be believed; and what the model took, where it was asked."""
+        """Return the query that the model makes of a question that begins like one after a set, if it makes one
+        that can be believed; and what the model took, if it was asked."""
         words, settings = QuestionWords(question), self._settings
         is_asked = settings.reads_sets and settings.provider != "extractive" and len(words) > 0
         if not is_asked or words.match(phrase("SET_OPENING"), 0) is None or not self._breaker.allow():

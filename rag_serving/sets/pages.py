@@ -329,7 +329,7 @@ class PerTables:
         self._kept: dict[int, tuple[SetTables, Any]] = {}
 
     def of(self, tables: SetTables) -> Any:
-        """Return what is made of the tables, made once."""
+        """Return the product of the tables, made once."""
         kept = self._kept.get(id(tables))
         if kept is None or kept[0] is not tables:
             kept = tables, self._make(tables)  # without the lock: others do not wait for it

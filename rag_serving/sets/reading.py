@@ -208,7 +208,7 @@ class _Reader:
             yield Step(found[0], (("where", Condition("label", "eq", found[1])),))
 
     def _status(self, _: str, start: int) -> Iterator[Step]:
-        """Yield a status: of the page itself, a property, or a label where no property is one."""
+        """Yield a status: of the page itself, a property, or a label if no property is one."""
         stated = [step for key in patterns("sets")["STATUS_KEYS"] for step in self._value(start, key)]
         yield from stated
         if self.words.words[start] in self.vocabulary.statuses:

@@ -134,7 +134,7 @@ def _cells(row: str) -> list[str]:
 
 
 def _names(header: Sequence[str], width: int) -> tuple[str, ...]:
-    """Return a name for each column, no two alike: those of a header, and numbers where it has none."""
+    """Return a name for each column, no two alike: those of a header, and numbers if it has none."""
     names, seen = [], Counter[str]()
     for place in range(max(len(header), width)):
         name = header[place] if place < len(header) and header[place] else f"Column {place + 1}"

@@ -37,7 +37,7 @@ class WritingThread(Generic[Item]):
         self._writing = 0  # items that are being written
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until everything handed over is written or lost; return whether that came to be."""
+        """Wait until all submitted rows are written or lost; return whether that happened in time."""
         with self._news:
             return self._news.wait_for(lambda: not self._items and not self._writing, max(0.0, timeout_s))
 

@@ -116,7 +116,7 @@ _CONNECT_S = 3
 
 
 def open_engine(url: str | None, serving_db: Path) -> Engine:
-    """Return the engine of a database URL, or of the SQLite file where there is none. Nothing is connected yet.
+    """Return the engine of a database URL, or of the SQLite file if there is none. Nothing is connected yet.
 
     Raises:
         TelemetryError: the URL is none, or its driver is not installed.

@@ -85,7 +85,7 @@ def _is_outdated(connection: sqlite3.Connection, keep_days: int) -> bool:
 
 
 def _statement(table: TableName, row: Mapping[str, Any]) -> str:
-    """Return an insert that leaves a row alone that is there already; a newer verdict takes the older one's place."""
+    """Return an insert that skips existing rows; a newer verdict replaces the older one."""
     marks = ", ".join("?" * len(row))
     newer = ", ".join(f"{name} = excluded.{name}" for name in row)
     then = f"UPDATE SET {newer} WHERE excluded.at >= feedback.at" if table == "feedback" else "NOTHING"

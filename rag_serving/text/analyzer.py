@@ -188,7 +188,7 @@ def _leaf(name: str) -> Iterator[str]:
 
 
 def _beside_digit(parts: list[str]) -> Iterator[bool]:
-    """Return whether a part was cut off at a digit: single characters there (log4j, 4) say nothing."""
+    """Return whether a part was cut off at a digit: single characters there (log4j, 4) mean nothing."""
     digits = [part.isdigit() for part in parts]
     before, after = [False, *digits[:-1]], [*digits[1:], False]
     return (own or left or right for own, left, right in zip(digits, before, after, strict=True))

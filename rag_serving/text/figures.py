@@ -37,7 +37,7 @@ FIGURE_WORDS = frozenset({*UNIT_NAMES, *SPELLED})
 
 
 def figures_with_units(text: str) -> dict[str, set[str]]:
-    """Return each figure of a text with the units it has; "" where it has none that is known."""
+    """Return each figure of a text with the units it has; "" if it has none that is known."""
     plain = folded(text).lower()
     units: dict[str, set[str]] = {}
     taken = set()

@@ -94,7 +94,7 @@ def plain_words(text: str) -> str:
 
 
 def _longest_phrase(said: str, at: int) -> tuple[Remark | None, int]:
-    """Return the kind and the end of the longest phrase that begins at a place; where none does, that place."""
+    """Return the kind and the end of the longest phrase that begins at a place; if none does, that place."""
     kind: Remark | None = None
     end = at
     for of, pattern in _patterns():

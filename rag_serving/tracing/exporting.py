@@ -60,7 +60,7 @@ def check_tracing(settings: Tracing) -> None:
 
 
 def address_of(settings: Tracing) -> str:
-    """Return where spans are sent; a collector must be named."""
+    """Return the address for spans; a collector must be configured."""
     endpoint = str(settings.endpoint).rstrip("/")
     return endpoint if endpoint.endswith(PATH) else f"{endpoint}{PATH}"
 
@@ -90,7 +90,7 @@ def _quieten() -> None:
 
 
 def open_tracing(settings: Tracing, service: str) -> None:
-    """Send the spans of this process as the configuration says; where it names no collector, or they are sent already,
+    """Send the spans of this process as the configuration says; if it names no collector, or they are sent already,
     nothing is done.
 
     `service`: the name that traces show for this process.

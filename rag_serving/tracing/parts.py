@@ -83,7 +83,7 @@ class OpenPart:
         self._attributes[ERROR_TYPE] = reason
 
     def span_context(self) -> SpanContext:
-        """Return the ids that spans below it have as their parent: its own; those above where it is over and was no
+        """Return the ids that spans below it have as their parent: its own; those above if it is over and was no
         span, or where the trace is not sent."""
         from opentelemetry.trace import SpanContext, get_current_span
 

@@ -44,7 +44,7 @@ class OpenSpan:
         return None
 
     def set(self, attributes: Attributes) -> None:
-        """Set attributes; None is left out, and so is text where it is not allowed."""
+        """Set attributes; None is left out, and so is text if it is not allowed."""
         if self._span is None or not self._span.is_recording():
             return
         for name, value in attributes.items():

@@ -56,7 +56,7 @@ class StaticFile:
     encoded: Mapping[str, Copy] = field(default_factory=dict)
 
     def copy_for(self, accept_encoding: str) -> Copy:
-        """Return the copy that an `Accept-Encoding` header prefers (RFC 9110, 12.5.3); the plain one where none is."""
+        """Return the copy that an `Accept-Encoding` header prefers (RFC 9110, 12.5.3); the plain one if none is."""
         weights = _weights(accept_encoding)
         offered = {name: weights.get(name, weights.get("*", 0.0)) for name in self.encoded}
         best = max(offered, key=lambda name: offered[name], default=None)

@@ -60,7 +60,7 @@ class _OpenRows:
         self.hidden = 0
 
     def read(self) -> Iterator[SheetRow]:
-        """Yield the rows that are shown and have text; a repeated one as often as it is there."""
+        """Yield the visible rows with text; a repeated one as often as it occurs."""
         number = 0
         for node, _ in table_rows(self._sheet):
             times = small_int(node.get(f"{TABLE}number-rows-repeated")) or 1

@@ -257,7 +257,7 @@ def tokens(content: bytes) -> Iterator[RtfToken]:
 
 
 def code_page(number: int | None) -> str:
-    """Return the codec of a Windows code page; that of Western Europe where it is not known."""
+    """Return the codec of a Windows code page; that of Western Europe if it is not known."""
     return _known(f"cp{number}") if number else "cp1252"
 
 

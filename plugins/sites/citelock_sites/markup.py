@@ -35,7 +35,7 @@ class PageSurroundings(Protocol):
         ...
 
     def target(self, kind: str, name: str, page: str) -> ReferenceTarget | None:
-        """Return where a reference leads; None if nothing is known of it.
+        """Return the target of a reference; None if it is unknown.
 
         Args:
             kind: `ref`, `doc`, `term`, or the kind of an object such as `option`.

@@ -295,7 +295,7 @@ def _parents(path: str, names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _sort_key(path: str) -> tuple[object, ...]:
-    """Return where MkDocs puts a page without navigation: the index first, then files, then folders."""
+    """Return the sort key of a page without navigation in MkDocs: the index first, then files, then folders."""
     *folders, base = path.split("/")
     is_index = posixpath.splitext(base)[0] in ("index", "README")
     return (*((1, folder) for folder in folders), (0, "" if is_index else base))

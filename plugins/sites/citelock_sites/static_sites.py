@@ -160,7 +160,7 @@ def _front(tree: SourceTree, name: str) -> FrontMatter:
 
 
 def _settings(tree: SourceTree, names: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the settings in the first of these files that is there. Raises FileError if it cannot be read."""
+    """Return the settings in the first of these files that exists. Raises FileError if it cannot be read."""
     name = next((one for one in names if one in tree.names), None)
     found = _file_values(tree, name) if name else None
     return found if isinstance(found, dict) else {}, [name] if name else []

@@ -276,7 +276,7 @@ def _list_ids(client: ConfluenceClient, listing: SpaceListing, batch_size: int) 
 
 
 def _bare(page_id: str, row: Row, scope: SpaceScope) -> dict[str, object]:
-    """Return an entry that says of a page only that it is there, in the version that is known."""
+    """Return an entry that reports only that a page exists, in its known version."""
     return {"id": page_id, "type": scope.types[0], "status": row["status"], "version": {"number": row["version"]}}
 
 

@@ -225,7 +225,7 @@ class ConfluenceClient:
             return None
 
     def _content(self, page_id: str, expand: str) -> Envelope:
-        """By v1; where that is gone, by v2."""
+        """By v1; if that is gone, by v2."""
         try:
             return self.get(f"rest/api/content/{in_path(page_id)}", {"expand": expand, **self._status})
         except AccessRefused as error:

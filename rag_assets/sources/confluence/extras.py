@@ -501,7 +501,7 @@ def _is_shown(before: Row | None, now: Row) -> bool:
 
 
 def _site(links: Mapping[str, Any], client: ConfluenceClient) -> str:
-    """Return where people find the site: scoped tokens ask by another address (api.atlassian.com/ex/confluence/…)."""
+    """Return the site's address for people: scoped tokens use another one (api.atlassian.com/ex/confluence/…)."""
     base = links.get("base")
     is_address = isinstance(base, str) and base.startswith(("https://", "http://"))
     return str(base).rstrip("/") if is_address else client.base_url

@@ -338,7 +338,7 @@ def _entries(client: ConfluenceClient, scope: SpaceScope, expand: str | None) ->
 def _of_one_kind(
     client: ConfluenceClient, space: str, kind: str, status: str, expand: str | None
 ) -> Iterator[Envelope]:
-    """By v1, which gives details; where that is gone, by v2, which gives none."""
+    """By v1, which gives details; if that is gone, by v2, which gives none."""
     params = {"spaceKey": space, "type": kind, "status": status, "limit": LIST_LIMIT if expand else BARE_LIMIT}
     try:
         yield from client.collect(

@@ -68,7 +68,7 @@ class HtmlReading:
 
 
 def index_of(archive: zipfile.ZipFile) -> str | None:
-    """Return the name of the index; the topmost where there are several."""
+    """Return the name of the index; the topmost if there are several."""
     indexes = [name for name in archive.namelist() if PurePosixPath(name).name == INDEX]
     return min(indexes, key=lambda name: (name.count("/"), name), default=None)
 

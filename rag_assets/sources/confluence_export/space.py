@@ -334,7 +334,7 @@ class ExportedSpace:
 
 
 def number_of(content: Entity) -> int | None:
-    """Return the version number, where there is one."""
+    """Return the version number, if there is one."""
     written = content.text("version", "attachmentVersion")
     return int(written) if written.isascii() and written.isdigit() else None
 

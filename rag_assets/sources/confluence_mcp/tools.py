@@ -228,7 +228,7 @@ class McpTools:
         return self._tools.keys()
 
     def call(self, name: str, **arguments: Any) -> Any:
-        """Return a tool's answer: parsed where it is JSON, else its text. Arguments that the tool does not have are
+        """Return a tool's answer: parsed if it is JSON, else its text. Arguments that the tool does not have are
         left out.
 
         Raises:

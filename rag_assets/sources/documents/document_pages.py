@@ -130,7 +130,7 @@ def is_unchanged(tree: FileTree, name: str, known: Known | None, began: object) 
 
 
 def content_digest(tree: FileTree, name: str, known: Known | None, began: object) -> str | None:
-    """Return the SHA-256 of a file: the known one where nothing was written since; None if it cannot be read.
+    """Return the SHA-256 of a file: the known one if nothing was written since; None if it cannot be read.
 
     Args:
         tree: the files.

@@ -52,7 +52,7 @@ class DocumentReading:
         return self.reader or LimitedReader(Documents())
 
     def address(self, page_id: str) -> str:
-        """Return where Citelock shows a document; relative where the server's own address is not known."""
+        """Return the address where Citelock shows a document; relative if the server's own is unknown."""
         return f"{(self.public_url or '').rstrip('/')}{PAGE_PATH}{page_id}"
 
 

@@ -84,7 +84,7 @@ def is_end(stripped: str, run: str) -> bool:
 
 
 def end_of(lines: Sequence[str], begin: int) -> int:
-    """Return the index of the line that ends the fence opened at `begin`; that after the last where none does."""
+    """Return the index of the line that ends the fence opened at `begin`; that after the last if none does."""
     run = fence_run(lines[begin].lstrip(" "))
     for index in range(begin + 1, len(lines)):
         if is_end(lines[index].lstrip(" "), run):

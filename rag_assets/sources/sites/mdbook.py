@@ -216,7 +216,7 @@ _LINES = 20  # that a tag may be on
 def with_listings(text: str) -> str:
     """Return Markdown with each listing as the figure that its readers see: file name, code, number and caption.
 
-    A listing is reached by `#listing-8-11` where it has the number 8-11, unless it names an id.
+    A listing is reached by `#listing-8-11` if it has the number 8-11, unless it names an id.
     """
     if _OPEN not in text:
         return text
@@ -525,7 +525,7 @@ def _show_code(main: Element, hidden: Mapping[str, str]) -> None:
 
 
 def _table(said: Any, *names: str) -> Mapping[str, Any]:
-    """Return a table inside of tables; an empty one where there is none."""
+    """Return a table inside of tables; an empty one if there is none."""
     for name in names:
         said = said.get(name) if isinstance(said, dict) else None
     return said if isinstance(said, dict) else {}

@@ -56,7 +56,7 @@ def text_of(content: bytes) -> str:
 
 
 def settings_text(tree: SourceTree, name: str) -> str:
-    """Return the text of a file of settings. Raises FileError, naming it, where it cannot be read."""
+    """Return the text of a file of settings. Raises FileError, naming it, if it cannot be read."""
     try:
         return text_of(tree.read(name))
     except FileError as error:

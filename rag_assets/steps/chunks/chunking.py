@@ -339,7 +339,7 @@ def _sentence_cuts(text: str, start: int, end: int, starts: Sequence[int], longe
 
 
 def _word_cuts(text: str, start: int, end: int, starts: Sequence[int], step: int) -> list[int]:
-    """Cuts about every `step` tokens, at a word border where there is one near."""
+    """Cuts about every `step` tokens, at a word border if there is one near."""
     first, last = bisect_left(starts, start), bisect_left(starts, end)
     cuts = []
     for token in range(first + step, last, step):

@@ -106,7 +106,7 @@ def refuse_collisions(pages: Mapping[str, Iterable[str]]) -> None:
 
 def select_chunks(chunks: pa.Table, drop_labels: Collection[str], drop_boilerplate: bool) -> ChunkSelection:
     """Return the chunks that are indexed: none of a page with a dropped label, none without a letter or a digit, no
-    boilerplate where that is dropped."""
+    boilerplate if that is dropped."""
     unwanted = {label.casefold() for label in drop_labels}
     excluded: dict[str, str] = {}
     keep: list[bool] = []

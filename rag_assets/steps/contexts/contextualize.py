@@ -321,7 +321,7 @@ def token_counter(tokenizer: Tokenizer) -> CountTokens:
 
 
 def _components(contexts: Sequence[WrittenContext | None]) -> dict[str, list[float | None]]:
-    """Return the parts of each context's quality by the names of their columns; null where no model wrote."""
+    """Return the parts of each context's quality by the names of their columns; null if no model wrote."""
     scores = [context.scores if context and context.scores else (None,) * len(COMPONENTS) for context in contexts]
     return {name: [parts[place] for parts in scores] for place, name in enumerate(COMPONENTS)}
 

@@ -116,7 +116,7 @@ def turned(context: str, document: str) -> list[str]:
     """Return the sentences of a context that negate what the document affirms, or affirm what it negates.
 
     A sentence that negates needs one of the document that negates and shares most of its terms; one that does not needs
-    one that does not, where only negating ones share most of its terms.
+    one that does not, if only negating ones share most of its terms.
     """
     said = [(set(analyze(part)), negations(part) > 0) for part in _SENTENCE.split(document)]
     faults = []

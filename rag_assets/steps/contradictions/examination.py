@@ -88,7 +88,7 @@ def examined(
     versions: bool = False,
     advance: Advance = lambda _done, _total: None,
 ) -> Examination:
-    """Return what is wrong.
+    """Return the findings.
 
     Args:
         corpus: all pages as they are now.

@@ -73,7 +73,7 @@ class LintFinding:
 
     @property
     def id(self) -> str:
-        """Return what it is acknowledged by: it changes with a quoted text, and with nothing else."""
+        """Return the id for acknowledgements: it changes with a quoted text, and with nothing else."""
         texts = sorted(f"{quote.page_id}\n{quote.text}" for quote in self.quotes)
         return hashlib.sha256("\0".join([self.kind, self.about, *texts]).encode("utf-8", "replace")).hexdigest()[:12]
 
@@ -93,7 +93,7 @@ class Acknowledgement:
 
 
 def acknowledgements(content: object) -> dict[str, Acknowledgement]:
-    """Return what a YAML file acknowledges, by id: `acknowledged: [{id, reason, until?, date?}]`.
+    """Return the acknowledgements in a YAML file, by id: `acknowledged: [{id, reason, until?, date?}]`.
 
     Raises:
         ValueError: it is of another shape; the message says where.

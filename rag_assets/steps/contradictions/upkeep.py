@@ -126,7 +126,7 @@ def neglected(chunks: pa.Table, said: Properties, given: Properties, today: date
 
 
 def properties_of(chunk: Chunk) -> Iterator[tuple[str, str]]:
-    """Yield what a passage says of its page's owner or review, in lines of a name and a value."""
+    """Yield the names and values in a passage's lines about its page's owner or review."""
     if chunk.kind not in ("comments", "attachment"):
         yield from (pair for pair in _pairs_of(chunk) if _REVIEW.fullmatch(pair[0]) or _OWNER.fullmatch(pair[0]))
 

@@ -1,6 +1,6 @@
 """Kinds of files that plug-ins read: they join by entry points `citelock.formats`, named by the kind.
 
-Belongs here: finding the reader of a kind, and what to install where there is none.
+Belongs here: finding the reader of a kind, and what to install if there is none.
 Does not belong here: kinds that are read without a plug-in (`file_text`), other packages (`records`).
 """
 
@@ -54,5 +54,5 @@ def brought(kind: str) -> Any:
 
 
 def is_installed_now(reason: str) -> bool:
-    """Return whether a file was left out for want of a plug-in that is there now."""
+    """Return whether a file was left out for want of a plug-in that is now installed."""
     return any(extra in reason and kind in loaded(GROUP) for kind, extra in _EXTRAS.items())

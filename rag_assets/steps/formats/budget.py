@@ -42,7 +42,7 @@ BUDGET = Budget()
 
 
 def within(content: Content, budget: Budget = BUDGET) -> Content:
-    """Return the content up to where it exceeds the budget, with the reason in `cut`; unchanged where it does not."""
+    """Return the content up to where it exceeds the budget, with the reason in `cut`; unchanged if it does not."""
     if any(block.kind == "heading" and len(block.text) > HEADING_MAX for block in content.blocks):
         content = content._replace(blocks=[part for block in content.blocks for part in _shallow(block)])
     spent = _BudgetSpent(budget)
@@ -129,7 +129,7 @@ def without_note(body: str) -> tuple[str, str | None]:
 
 
 def first_chars(text: str, budget: Budget) -> tuple[str, str | None]:
-    """Return the text up to the budget, at the end of a line where there is one, and the reason of a cut."""
+    """Return the text up to the budget, at the end of a line if there is one, and the reason of a cut."""
     if len(text) <= budget.text_chars:
         return text, None
     head = text[: budget.text_chars]

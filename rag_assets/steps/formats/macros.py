@@ -48,7 +48,7 @@ def is_gate(name: str, parameters: Mapping[str, str], has_body: bool, plain: str
         name: of the macro, in lower case.
         parameters: by name.
         has_body: parameters of a macro without a body may name people whom it shows.
-        plain: its body, where that is no markup.
+        plain: its body, if that is no markup.
     """
     if _NAME.search(name) or (has_body and any(_names_readers(*one) for one in parameters.items())):
         return True

@@ -64,7 +64,7 @@ def one_line(element: Element) -> str:
 
 
 def _not_met(tree: Element, met: set[Element]) -> Counter[tuple[str, str]]:
-    """Count macros that the walk never came to: hidden where nothing is text or an excerpt is hidden, else lost."""
+    """Count macros that the walk never came to: hidden if nothing is text or an excerpt is hidden, else lost."""
     left: Counter[tuple[str, str]] = Counter()
     for node in tree.iter(*MACROS):
         if node not in met:
@@ -230,7 +230,7 @@ def _user(walk: Walk, node: Element) -> None:
 
 
 def _extension(walk: Walk, node: Element) -> None:
-    """Write a node of the new editor: its content or, where it has none, its fallback; never both."""
+    """Write a node of the new editor: its content or, if it has none, its fallback; never both."""
     has_content = any(clean("".join(content.itertext())) for content in node.iter(f"{AC}adf-content"))
     nodes, fallbacks = list(node.iterchildren(f"{AC}adf-node")), list(node.iterchildren(f"{AC}adf-fallback"))
     if any(map(_is_gated_node, nodes)):

@@ -118,7 +118,7 @@ class Layout:
         return self._listed(items) if self.lead_in(unit) and len(items) <= _MOST_ITEMS else None
 
     def block(self, unit: Unit) -> Excerpt | None:
-        """Return the lines of code around this one, in their fence where there are several, with the sentence that
+        """Return the lines of code around this one, in their fence if there are several, with the sentence that
         leads them in; None for a long block.
         """
         lines = self._code[unit.block] if unit.kind == "code" else [unit]
@@ -149,7 +149,7 @@ class Layout:
         return next((each for each in found if weight(each.of(self.text)) >= MIN_QUOTE_BYTES), found[0])
 
     def _row(self, unit: Unit) -> Excerpt:
-        """`column: value` of each cell that is not empty; where no columns are named, a pair of cells is one."""
+        """`column: value` of each cell that is not empty; if no columns are named, a pair of cells is one."""
         cells = cells_of(line_of(unit, self.text))
         columns = columns_of(self.chunk.parts.header_of(unit, self.text))
         if not columns and len(cells) == 2 and all(cells):

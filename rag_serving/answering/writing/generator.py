@@ -215,7 +215,7 @@ def open_generator(settings: AnswerGeneration) -> RemoteChat:
 
 
 def usage_of(reply: Reply, settings: AnswerGeneration) -> Usage:
-    """Return what a reply took, by the configured prices."""
+    """Return the usage of a reply, at the configured prices."""
     price = settings.prices.get(settings.model or "")
     cost = price.of(reply.prompt_tokens, reply.completion_tokens) if price else 0.0
     return Usage(reply.prompt_tokens, reply.completion_tokens, round(cost, 6))

@@ -281,7 +281,7 @@ def _claims(part: _ReplyPart, marks: Marks) -> Iterator[Claim]:
 
 
 def _primary(part: _ReplyPart, marks: Marks) -> list[tuple[int, str]]:
-    """Return the quotes of a sentence with their places; its code where it quotes nothing else."""
+    """Return the quotes of a sentence with their places; its code if it quotes nothing else."""
     found = [(match.start(), match[0]) for match in re.finditer(QUOTE, part.marks)]
     if not part.is_cited:
         return [(at, mark) for at, mark in found if len(words(marks.text(mark))) >= _UNCITED_QUOTE_WORDS]

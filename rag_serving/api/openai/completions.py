@@ -124,7 +124,7 @@ class _Chunks:
         yield _DONE
 
     def chunks(self, reply: ShownReply) -> Iterator[dict[str, Any]]:
-        """Yield all chunks of a reply that is there already."""
+        """Yield all chunks of a complete reply."""
         head = self._head()
         yield _delta(head, {"role": "assistant", "content": ""})
         yield from self._rest(head, reply)

@@ -128,7 +128,7 @@ class _Response:
         return {**shape, "usage": _usage(usage), **reply.structured}
 
     def events(self, reply: ShownReply, usage: TokenCounts) -> Iterator[str]:
-        """Yield all events of a reply that is there already."""
+        """Yield all events of a complete reply."""
         yield from self.began()
         yield from self.told(reply, usage)
 

@@ -1,4 +1,4 @@
-"""The processor that the local encoder runs on: a CUDA GPU where there is one that onnxruntime can use, else the CPU.
+"""The processor that the local encoder runs on: a CUDA GPU if there is one that onnxruntime can use, else the CPU.
 
 Belongs here: the choice, and what is said of it. Does not belong here: sessions (`local`), torch
 (`flag_embedding`).
@@ -39,7 +39,7 @@ def chosen_provider(device: Device, offered: Collection[str]) -> str:
 
 
 def refused(device: Device, reason: str) -> None:
-    """Say that a GPU cannot be used; where it is demanded, raise ModelError.
+    """Say that a GPU cannot be used; if it is demanded, raise ModelError.
 
     Raises:
         ModelError: see above.

@@ -31,7 +31,7 @@ class GraphCache:
     def get(self, made_from: str, make: Callable[[], bytes]) -> bytes:
         """Return the graph, or digest, made from something, as it was kept, or as it is made now.
 
-        A file that was altered is made again; where nothing can be kept, or there is no home yet, nothing is.
+        A file that was altered is made again; if nothing can be kept, or there is no home yet, nothing is.
         """
         if not self._home.is_dir():
             return make()

@@ -427,7 +427,7 @@ def bert_graph(
     """Return the serialized encoder: inputs `ids` [n, s] and `lengths` [n], output `vectors` [n, d] of length one.
 
     BERT (Devlin et al. 2019, https://arxiv.org/abs/1810.04805) with post-layer normalization and exact GELU; mean
-    pooling over the real tokens or the first token, then a linear layer where there is one, then L2 (Reimers & Gurevych
+    pooling over the real tokens or the first token, then a linear layer if there is one, then L2 (Reimers & Gurevych
     2019, https://arxiv.org/abs/1908.10084).
 
     Raises:

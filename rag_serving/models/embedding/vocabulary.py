@@ -48,7 +48,7 @@ class Words:
         self._config, self._graphs = config, graphs
 
     def __call__(self, word: str) -> bool:
-        """Return whether a word in lower case is one token; where no tokenizer can be opened, no word is known."""
+        """Return whether a word in lower case is one token; if no tokenizer can be opened, no word is known."""
         return self._tokenizer is not None and len(self._tokenizer.offsets([word])[0]) == 1
 
     @cached_property

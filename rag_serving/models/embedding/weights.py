@@ -409,7 +409,7 @@ class _Cursor:
 
 
 def unpack(packed: Path, tensors: Path, tokenizer: Path) -> None:
-    """Write the tensors and the tokenizer of a packed file; each file is there as a whole or not at all.
+    """Write the tensors and the tokenizer of a packed file; each file is complete or absent.
 
     Raises:
         OSError: a file cannot be read or written.

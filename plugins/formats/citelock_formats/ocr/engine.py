@@ -88,7 +88,7 @@ class Tesseract:
         return RecognizedPage(picture.width, picture.height, 0, tuple(words_of_table(table, picture)))
 
     def orientation(self, picture: PagePicture) -> Orientation:
-        """Return how a picture lies, (0, '') where that is unknown."""
+        """Return how a picture lies, (0, '') if that is unknown."""
         try:
             output = self._read(picture, ["-l", "osd", "--psm", "0"])
         except EngineError:  # too few letters, or its data is not installed

@@ -148,7 +148,7 @@ class _Document:
             self.recognized.unread[page.page] = why
 
     def _chosen(self, picture: PagePicture) -> tuple[str, ...]:
-        """Return the languages that pages are read in; those of a picture's script where nothing was chosen yet."""
+        """Return the languages that pages are read in; those of a picture's script if nothing was chosen yet."""
         if not self._languages:
             self._languages = first_languages(self._installed, self._engine.orientation(picture).script)
         return self._languages

@@ -164,7 +164,7 @@ class AuditWriter(WritingThread[_Entry]):
             _log.error("audit: after writing: %s: %s", type(error).__name__, error)
 
     def _keep_head(self, ledger: Ledger) -> None:
-        """Keep the newest head in the home folder: at once where nothing waits, else ten times a second."""
+        """Keep the newest head in the home folder: at once if nothing waits, else ten times a second."""
         now = time.monotonic()
         with self._news:
             is_busy = bool(self._items)

@@ -69,7 +69,7 @@ class Persons:
         self._keys: dict[str, bytes] = {}  # by their sealed form, which the database still has to have
 
     def of(self, connection: Connection, users: Collection[str | None]) -> Mapping[str | None, Person]:
-        """Return each user's pseudonym and key, made now where there is none yet."""
+        """Return each user's pseudonym and key, made now if there is none yet."""
         named = set() if self._policy == "none" else {user for user in users if user}
         digests = {self._digest(user): user for user in sorted(named)}
         found = self._found(connection, digests)
@@ -86,7 +86,7 @@ class Persons:
         return int(connection.execute(delete(PERSONS).where(*mine)).rowcount)
 
     def known(self, connection: Connection, actor: str | None) -> tuple[Person, str | None] | None:
-        """Return the person behind a pseudonym and, where it was kept, the user; None if they were forgotten."""
+        """Return the person behind a pseudonym and, if it was kept, the user; None if they were forgotten."""
         if actor is None:
             return self._nobody, None
         query = select(PERSONS).where(PERSONS.c.tenant == self._tenant, PERSONS.c.actor == actor)

@@ -1,4 +1,4 @@
-"""What goes into the audit log, and what is refused where it cannot be written: over HTTP, streamed, in a terminal."""
+"""What goes into the audit log, and what is refused if it cannot be written: over HTTP, streamed, in a terminal."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ class WorkerVectors:
             self._tell(f"the queue of {self._tenant} is full ({most} jobs): {pending.left} texts wait to be enqueued")
 
     def _help(self, patience: _WorkerPatience) -> bool:
-        """Do a job where no worker came for long enough; return whether there was one."""
+        """Do a job if no worker came for long enough; return whether there was a job."""
         living = self._workers.living()
         if not patience.lacks_workers(any(worker.model == self._cache.model for worker in living)):
             return False

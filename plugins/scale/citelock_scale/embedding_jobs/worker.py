@@ -121,7 +121,7 @@ def _halved(embedder: Embedder, items: Sequence[EmbeddingText], error: Exception
 
 
 def _refuse_unfit(vectors: NDArray[np.float32], count: int) -> None:
-    """Raise where there are not so many vectors of length one: others would be as good as absent in the cache."""
+    """Raise if there are not so many vectors of length one: others would be as good as absent in the cache."""
     if vectors.ndim != 2 or len(vectors) != count:
         raise ModelError(f"the model gave vectors of shape {vectors.shape} for {count} texts")
     if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=5e-4):
@@ -130,7 +130,7 @@ def _refuse_unfit(vectors: NDArray[np.float32], count: int) -> None:
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """A worker that gave a sign of life. `note`: why it does no work, where that is so."""
+    """A worker that gave a sign of life. `note`: why it does no work, if that is so."""
 
     name: str
     model: str
@@ -244,7 +244,7 @@ class Worker:
             return True
 
     def step(self) -> bool:
-        """Do a job where one is due; return whether there was one.
+        """Do a job if one is due; return whether there was one.
 
         Raises:
             JobsError: the database cannot be used; the job that was begun goes to another worker when its lease ends.

@@ -253,7 +253,7 @@ class StoreFollower:
         return bool(self._folders) and all(folder.problem for folder in self._folders.values())
 
     def problem_of(self, tenant: str) -> str | None:
-        """Return the same of a tenant and its sources, also where the store says nothing at all."""
+        """Return the same of a tenant and its sources, also if the store reports nothing at all."""
         for folder in self._of(tenant):
             if folder.problem:
                 return folder.problem

@@ -40,7 +40,7 @@ def batches(tenant: str, documents: int) -> list[Batch]:
 
 
 def seconds_until_done(home: Installation, workers: int, busy: bool) -> float:
-    """Return how long the small tenant waits for ten documents; where it is `busy`, beside a large one that began
+    """Return how long the small tenant waits for ten documents; if it is `busy`, beside a large one that began
     before."""
     large, small = batches("large", 10_000), batches("small", 10)
     running: list[tuple[float, str, JobClaim]] = []

@@ -1,4 +1,4 @@
-"""Files on their way to the store: in parts where they are large, and only as what their names say."""
+"""Files on their way to the store: in parts if they are large, and only as what their names say."""
 
 from __future__ import annotations
 

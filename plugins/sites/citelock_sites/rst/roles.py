@@ -56,7 +56,7 @@ def _default(context: RstContext, known: Callable[[str], Any]) -> Any:
 
 
 def _parts(text: str) -> tuple[str, str, bool]:
-    """Return title and target of `title <target>`; they are the same where there is only one."""
+    """Return title and target of `title <target>`; they are the same if there is only one."""
     plain = utils.unescape(text)
     title, mark, name = plain[:-1].rpartition("<") if plain.endswith(">") else ("", "", "")
     return (title.strip(), name.strip(), True) if mark and title.strip() else (plain, plain, False)

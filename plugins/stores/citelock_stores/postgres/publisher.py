@@ -76,7 +76,7 @@ def list_published(connection: Any, tenant_id: UUID) -> list[PublishedGeneration
 
 
 def move_pointer(connection: Any, tenant_id: UUID, generation_id: str, settings: Index) -> bool:
-    """Let the pointer name a generation that is there; returns False if it is not.
+    """Point to an existing generation; return False if there is none.
 
     `connection`: in a publisher's name; `settings`: how `search_chunks_hybrid` searches it. The generation that the
     pointer left is kept for the questions that began on it.

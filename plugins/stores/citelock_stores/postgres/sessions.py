@@ -117,7 +117,7 @@ class DatabaseSessions:
             pool.putconn(connection)
 
     def _look(self) -> None:
-        """Connect once, to know at once whether the database is there, and let go of connections that broke."""
+        """Connect once, to learn whether the database responds, and drop broken connections."""
         from psycopg import OperationalError, connect
 
         try:

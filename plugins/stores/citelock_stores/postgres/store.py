@@ -432,7 +432,7 @@ class PostgresStore:
         return named
 
     def open(self, tenant: str, generation_id: str) -> PostgresGeneration:
-        """Return one generation of a tenant; RemoteDataError if it is not there."""
+        """Return one generation of a tenant; RemoteDataError if it is missing."""
         tenant_id = self._signer.tenant_id(tenant)
         rows = self._sessions.rows(
             server_of(self._signer, tenant),

@@ -196,7 +196,7 @@ class GenerationUpload(ABC, Generic[Points]):
 
     @abstractmethod
     def _ensure_collection(self) -> None:
-        """Make the collection and its indexes, where they are not there."""
+        """Make the collection and its indexes, unless they exist."""
 
     @abstractmethod
     def _present(self, kind: str) -> set[int]:
@@ -246,7 +246,7 @@ class GenerationUpload(ABC, Generic[Points]):
         return Uploaded(sent, batches, done, self._requests.repeats, time.monotonic() - began)
 
     def complete(self) -> None:
-        """Say that the generation is there as a whole."""
+        """Mark the generation as complete."""
         self._put("manifest", [(0, RawPoint(self._points.manifest_payload(complete=True), {}))])
 
     def check(self) -> float:

@@ -302,7 +302,7 @@ class PostgresPublisher(Publisher):
     """Copies one tenant's generations into the database, and removes those that nobody needs any more."""
 
     def publish(self, files: GenerationFiles, manifest: bytes) -> dict[str, int]:
-        """Copy a generation, unless it is there, and move the pointer to it; return the number of copied rows, by
+        """Copy a generation, unless it exists, and move the pointer to it; return the number of copied rows, by
         table: none if it was there.
 
         `manifest`: the bytes of its `manifest.json`.

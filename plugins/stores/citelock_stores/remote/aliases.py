@@ -105,7 +105,7 @@ class AliasPointer(ABC):
         self.requests.close()
 
     def point_to(self, generation_id: str) -> str | None:
-        """Let the tenant's alias name a generation that is there as a whole; return the one that it named before.
+        """Point the tenant's alias to a complete generation; return the one before.
 
         Raises:
             RemoteDataError: it is not there as a whole; the alias is as it was.

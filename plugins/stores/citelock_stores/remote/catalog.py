@@ -218,7 +218,7 @@ class Catalogs:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, key: CatalogKey, fetch: Callable[[], Catalog]) -> Catalog:
-        """Return a catalog, which `fetch` makes where it is not kept. One that is larger than the limit is not kept.
+        """Return a catalog, which `fetch` makes if it is not kept. One that is larger than the limit is not kept.
 
         Raises:
             RemoteError: the database cannot answer, now or to the one that fetches it already.

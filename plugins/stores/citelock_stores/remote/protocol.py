@@ -88,9 +88,9 @@ class RemoteStore(Protocol):
         ...
 
     def open(self, tenant: str, generation_id: str) -> RemoteGeneration:
-        """Return one generation of a tenant; RemoteDataError if it is not there as a whole.
+        """Return one generation of a tenant; RemoteDataError unless it is complete.
 
-        Asks for its manifest, and for nothing by chunks.
+        Fetches its manifest, and nothing by chunks.
         """
         ...
 
@@ -132,7 +132,7 @@ class RemoteReader(Protocol):
 
     def chunks(self) -> pa.Table:
         """Return REMOTE_CHUNKS of every chunk that may be read, by `row`, ascending. Asked once for each set of
-        classes and kept: it may take seconds where there are 100,000."""
+        classes and kept: it may take seconds if there are 100,000."""
         ...
 
     def places(self) -> pa.Table:

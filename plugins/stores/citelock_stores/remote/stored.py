@@ -173,7 +173,7 @@ class StoredGeneration:
 
     @property
     def published_at(self) -> datetime | None:
-        """The time when the alias came to it last; None if it never did."""
+        """The time when the alias last moved to it; None if it never did."""
         return self.manifest.published_at if self.manifest else None
 
     @property

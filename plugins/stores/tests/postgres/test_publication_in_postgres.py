@@ -69,7 +69,7 @@ def database(server: IndexServer, home: Path) -> Config:
 
 @pytest.fixture(params=["own partitions", "shared"])
 def config(request: pytest.FixtureRequest, database: Config) -> Config:
-    """The database, empty; generations have HNSW indexes where they have partitions."""
+    """The database, empty; generations have HNSW indexes if they have partitions."""
     empty(database)
     chunks = 1 if request.param == "own partitions" else 9999
     return database.model_copy(update={"index": database.index.model_copy(update={"partition_chunks": chunks})})

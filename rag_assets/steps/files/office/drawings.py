@@ -23,7 +23,7 @@ _SERIES_MAX = 200
 
 
 def write_chart(writer: BlockWriter, chart: Element | None) -> None:
-    """Write the title of a chart and the values that are stored with it as a table; count it lost where none is."""
+    """Write the title of a chart and the values that are stored with it as a table; count it lost if none is."""
     series = [] if chart is None else list(chart.iter(f"{C}ser"))[:_SERIES_MAX]
     values = [_points(node, "val", "yVal") for node in series]
     if chart is None or not any(values):
@@ -42,7 +42,7 @@ def write_chart(writer: BlockWriter, chart: Element | None) -> None:
 
 
 def write_diagram(writer: BlockWriter, data: Element | None) -> None:
-    """Write the words of a diagram (SmartArt) as a list; count it lost where there are none."""
+    """Write the words of a diagram (SmartArt) as a list; count it lost if there are none."""
     points = [] if data is None else [_words(writer, point) for point in data.iter(f"{DGM}t")]
     points = [point for point in points if point]
     writer.end_list()

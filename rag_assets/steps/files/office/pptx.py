@@ -248,7 +248,7 @@ class SlideText:
         self._relations = relations
 
     def body(self, element: Element | None, bullets: bool) -> None:
-        """Write the paragraphs of a text body; `bullets`: where nothing is said, they are items of a list."""
+        """Write the paragraphs of a text body; `bullets`: if nothing is said, they are items of a list."""
         counts: dict[int, int] = {}
         for paragraph in () if element is None else element.iterchildren(f"{A}p"):
             line = self.line(paragraph)

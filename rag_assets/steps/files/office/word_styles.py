@@ -147,7 +147,7 @@ def _look(style: _WordStyle, run: Element) -> _WordStyle:
 
 
 def _left_out(chain: list[_WordStyle], around: str) -> str:
-    """Return why text of these styles, the nearest first, is left out; where none says so, as the text around it."""
+    """Return why text of these styles, the nearest first, is left out; if none says so, as the text around it."""
     for reason in ("hidden text", STRUCK):
         found = next((style.switches[reason] for style in chain if reason in style.switches), None)
         if found or (found is None and around == reason):

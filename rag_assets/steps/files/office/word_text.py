@@ -141,7 +141,7 @@ class TextReader:
         self._line.write("-")
 
     def _symbol(self, node: Element) -> None:
-        """Write a character of a symbol font where it is a character of Unicode; those fonts have their own."""
+        """Write a character of a symbol font if it is a character of Unicode; those fonts have their own."""
         try:
             character = chr(int(node.get(f"{W}char", ""), 16))
         except (ValueError, OverflowError):

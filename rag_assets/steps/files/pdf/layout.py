@@ -240,7 +240,7 @@ def _is_past(part: _Part, entry: Outlined, heights: Mapping[int, float]) -> bool
 
 
 def _with_headings(blocks: list[Block]) -> list[Block]:
-    """Return the blocks of a document that has no heading with one for each page, where there are several."""
+    """Return the blocks of a document that has no heading with one for each page, if there are several."""
     if any(block.kind == "heading" for block in blocks) or len({block.page for block in blocks}) < 2:
         return blocks
     found: list[Block] = []

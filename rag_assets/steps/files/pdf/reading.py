@@ -276,7 +276,7 @@ def _places(recognized: OcrPage, words: PageWords) -> Iterator[tuple[float, floa
 
 
 def _up(destination: Any) -> float:
-    """Return how far above the bottom of its page a destination lies, in points; infinite where it says only the
+    """Return how far above the bottom of its page a destination lies, in points; infinite if it says only the
     page."""
     from pypdfium2 import raw
 

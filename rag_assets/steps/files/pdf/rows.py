@@ -253,7 +253,7 @@ def _regions(cells: Sequence[PdfCell], width: float) -> Iterator[tuple[list[PdfC
 
 
 def _banded(cells: Sequence[PdfCell], border: float, is_narrow: bool) -> list[list[list[PdfCell]]]:
-    """Return the cells from top to bottom, and of each band the columns of running text; one where it has none."""
+    """Return the cells from top to bottom, and of each band the columns of running text; one if it has none."""
     bands: list[list[list[PdfCell]]] = []
     for is_parted, group in groupby(_bands(cells, border), key=lambda band: band[1]):
         members = [cell for band, _ in group for cell in band]

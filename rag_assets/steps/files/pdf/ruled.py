@@ -164,7 +164,7 @@ def _begins_anew(above: Sequence[Word], line: Sequence[Word], right: float) -> b
 
 
 def _places(lines: Sequence[_RuledLine]) -> list[float]:
-    """Return where lines lie, each once."""
+    """Return the distinct positions of lines."""
     places: list[float] = []
     for at in sorted(line.at for line in lines):
         if not places or at - places[-1] > _NEAR:

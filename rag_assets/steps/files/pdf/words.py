@@ -425,7 +425,7 @@ def _probed(sign: str, first: int, last: int) -> Iterator[int]:
 
 
 def _manner(a: float, b: float, c: float, d: float) -> int:
-    """Return the quarter turns, counter-clockwise, by which a matrix turns letters, and _FLIPPED more where it mirrors
+    """Return the quarter turns, counter-clockwise, by which a matrix turns letters, and _FLIPPED more if it mirrors
     them."""
     if abs(b) <= _LEANING * abs(a):
         quarter = 0 if a >= 0 else 2

@@ -132,7 +132,7 @@ def _make_schema(connection: Any) -> None:
 
 
 def _make_words(connection: Any) -> bool:
-    """Make the operator that finds words in an index behind row policies; returns whether it is there."""
+    """Make the operator that finds words in an index behind row policies; return whether it exists."""
     there = bool(connection.exec_driver_sql("SELECT to_regoper('citelock.@@@') IS NOT NULL").scalar_one())
     if there or not _is_superuser(connection) or _revision(connection) is not None:
         return there
