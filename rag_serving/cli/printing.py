@@ -72,10 +72,13 @@ def shaped(answer: Answer, shape: str) -> str:
 
 def set_csv(result: SetResult) -> str:
     """Return all members of a set as CSV (RFC 4180): their page, cells, quote and address."""
+    from rag_serving.records.answers import MOST_MEMBERS
+    from rag_serving.sets.answer import harmless
+
     lines, columns = StringIO(), result.columns
     rows = csv.writer(lines)
     rows.writerow(map(for_csv, ["page", *columns, "quote", "url"]))
-    for member in result.members:
+    for member in (*result.members[:MOST_MEMBERS], *map(harmless, result.members[MOST_MEMBERS:])):
         cells = dict(member.cells)
         shown = [member.title, *(cells.get(name, "") for name in columns), member.quote, member.url]
         rows.writerow(map(for_csv, shown))

@@ -14,7 +14,7 @@ from rag_serving.answering.citations import MAX_QUOTE_WORDS, citations_of, shown
 from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.verification import VerificationRules, verify
 from rag_serving.indexes.protocols import ReaderView
-from rag_serving.records.answers import Answer
+from rag_serving.records.answers import MOST_MEMBERS, Answer
 from rag_serving.records.claims import Claim, Draft, Verdict
 from rag_serving.records.passages import Candidate, Lock
 from rag_serving.records.sets import SetMember, SetResult
@@ -41,17 +41,18 @@ def answer_set(
     made the query of the question, where one did.
     """
     proof = certificate(result, classes) | ({"among": among} if among else {})
-    result = replace(result, members=tuple(map(_harmless, result.members)))
-    lock = _lock((member.chunk_id for member in result.members[:MOST_CITED]), view)
+    shown = [*map(harmless, result.members[:MOST_MEMBERS])]  # whoever shows more of them makes those harmless
+    lock = _lock((member.chunk_id for member in shown[:MOST_CITED]), view)
     places = {chunk_id: place for place, chunk_id in enumerate(lock.chunk_ids, start=1)}
-    cited = [member for member in result.members[:MOST_CITED] if member.chunk_id in places and member.quote]
+    cited = [member for member in shown[:MOST_CITED] if member.chunk_id in places and member.quote]
     claims = tuple(Claim(m.quote, places[m.chunk_id], m.quote, is_selected=True) for m in cited)
     draft = Draft(tuple(dict.fromkeys(claims)), MODEL)
     rules = VerificationRules(max_citations=MOST_CITED)
     verdicts = verify(draft, lock, rules=rules)
     numbers = _numbers(verdicts)
     marks = {member.key: numbers.get(claim) for member, claim in zip(cited, claims, strict=True)}
-    result = replace(result, members=tuple(replace(m, citation=marks.get(m.key)) for m in result.members))
+    shown[:MOST_CITED] = [replace(member, citation=marks.get(member.key)) for member in shown[:MOST_CITED]]
+    result = replace(result, members=(*shown, *result.members[MOST_MEMBERS:]))
     answer = Answer(
         "answered",
         "\n".join(_lines(result, bool(among), reader)),
@@ -129,7 +130,7 @@ def _lock(chunk_ids: Iterable[str], view: ReaderView) -> Lock:
     return Lock(tuple(Candidate(chunk, 0.0) for chunk in view.chunks([row for row in rows if row is not None])))
 
 
-def _harmless(member: SetMember) -> SetMember:
+def harmless(member: SetMember) -> SetMember:
     """Return a member without what is meant for an assistant."""
     cells = tuple((name, _LEFT_OUT if orders_assistant(value) else value) for name, value in member.cells)
     title = _LEFT_OUT if orders_assistant(member.title) else member.title
