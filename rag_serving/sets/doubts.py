@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_serving.records.sets import Condition, SetQuery
-from rag_serving.sets.mentions import Phrase
+from rag_serving.sets.mentions import Phrase, addressed
 from rag_serving.sets.pages import headed, pages_of
 from rag_serving.sets.vocabulary import Vocabulary, stemmed
 
 _SHORTEST_PLURAL = 3  # letters of a word without its last one
 _FEWEST_DATED = 6  # pages that hardly all changed on one day
+_FAR = 20  # passages in all for each with a phrase, where all that have addresses are known first
 _ADDRESS = re.compile(r"(?:\]\(|https?:)[^\s)]*", re.IGNORECASE)
 
 
@@ -74,12 +75,13 @@ def _is_mentioned(phrase: str, vocabulary: Vocabulary) -> bool:
 
 def _said_outside_links(phrase: str, texts: pa.ChunkedArray, rows: np.ndarray) -> np.ndarray:
     """Return those of the rows with a phrase that have it elsewhere than in an address."""
-    few, wanted = texts.take(pa.array(rows)), Phrase(phrase)
+    wanted = Phrase(phrase)
+    near = rows if len(rows) * _FAR < len(texts) else np.intersect1d(rows, addressed(texts))
+    few = texts.take(pa.array(near))
     may = np.flatnonzero(pc.match_substring_regex(few, f"{_ADDRESS.pattern}{wanted.sieve}", ignore_case=True))
     linked = few.take(pa.array(may)).to_pylist()
     hidden = [place for place, text in zip(may, linked, strict=True) if not wanted.is_in(_ADDRESS.sub(" ", text))]
-    left: np.ndarray = np.delete(rows, hidden)
-    return left
+    return np.setdiff1d(rows, near[hidden])
 
 
 def _is_titled(phrase: str, query: SetQuery, vocabulary: Vocabulary) -> bool:

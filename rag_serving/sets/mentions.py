@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from rag_serving.records.sets import SetError
 from rag_serving.sets.cells import normalized
 
-_LONG, _MOST_KEPT = 10_000, 16  # texts of a column that something is kept of, and how much of that
+_LONG, _MOST_KEPT = 10_000, 40  # texts of a column that something is kept of, and how much of that
 _lock = Lock()
 _kept: dict[tuple[object, ...], tuple[pa.ChunkedArray | pa.Array, np.ndarray]] = {}
 _LAST = 0x30000  # above, no character has a compatibility form
@@ -106,6 +106,11 @@ class Phrase:
         letters = f"{removed}*".join(_class(spellings[letter] | {letter}) for letter in self._root)
         hidden = {character for character, made in hiding.items() if _may_overlap(made, self._root)}
         return letters + (f"|{_class(hidden)}" if hidden else "") + ("" if self._word.isascii() else f"|{_MARKS}")
+
+
+def addressed(texts: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """Return the places of the texts that have an address of a link."""
+    return _once(texts, "…](", lambda: np.flatnonzero(_has(texts, r"(?i)\]\(|https?:")))
 
 
 def _odd(texts: pa.ChunkedArray | pa.Array) -> np.ndarray:
