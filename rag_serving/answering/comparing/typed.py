@@ -8,6 +8,7 @@ here: what a statement speaks of (`checking.otherwise`), cells that are one valu
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -72,6 +73,7 @@ _BOUND = re.compile(
 )
 _MARKUP = re.compile(r"\*{1,3}|`+|(?<!\w)_{1,3}(?=\S)|(?<=\S)_{1,3}(?!\w)|!?\[([^\]\[]{0,300})\]\([^()\s]{0,2000}\)")
 _EXPLAINED = re.compile(r"(?<![\w,])\d[\d,]*\s?\((?=\d[\d.,]* [a-z])")  # 45000 (45 seconds) is one value
+_NEAR, _WINDOW = 8, 40  # pieces and characters before a value that tell what it is
 _ITEM = re.compile(r"(?:^\s*|: )\d{1,2}[.)](?=\s|$)")
 
 
@@ -150,13 +152,11 @@ def plain_of(text: str) -> str:
 def values_of(plain: str) -> list[Value]:
     """Return the values of a statement in their order."""
     plain = _EXPLAINED.sub(lambda match: f"{' ' * (len(match[0]) - 1)}(", plain)
-    pieces = list(PIECE.finditer(plain))
-    found = [
-        value._replace(beside=_beside(pieces[:place]), denied=_is_denied(plain, value.start))
-        for place, match in enumerate(pieces)
-        if (value := _value(match, pieces[place + 1 : place + 4]))
-    ]
-    return _with_ranges(found, plain)
+    pieces, found = list(PIECE.finditer(plain)), list[Value]()
+    for place, match in enumerate(pieces):
+        if value := _value(match, pieces[place + 1 : place + 4]):
+            found.append(value._replace(beside=_beside(pieces[max(place - _NEAR, 0) : place])))
+    return _with_ranges(_with_denials(found, plain), plain) if found else []
 
 
 def _beside(before: Sequence[re.Match[str]]) -> str:
@@ -164,10 +164,16 @@ def _beside(before: Sequence[re.Match[str]]) -> str:
     return next((stem for match in reversed(before) if match["word"] for stem in analyze(match[0])[:1]), "")
 
 
-def _is_denied(plain: str, at: int) -> bool:
-    """Return whether the clause that stands at a place denies."""
-    borders = [0, *(match.end() for match in _ENDS_CLAUSE.finditer(plain)), len(plain)]
-    return any(negations(plain[begin:end]) % 2 == 1 for begin, end in pairwise(borders) if begin <= at < end)
+def _with_denials(found: Sequence[Value], plain: str) -> list[Value]:
+    """Return the values with whether the clause denies that each stands in."""
+    ends = [*(match.end() for match in _ENDS_CLAUSE.finditer(plain)), len(plain)]
+    denied = [negations(plain[begin:end]) % 2 == 1 for begin, end in pairwise([0, *ends])]
+    return [value._replace(denied=denied[bisect_right(ends[:-1], value.start)]) for value in found]
+
+
+def _before(match: re.Match[str]) -> str:
+    """Return what stands before a piece, as far as it tells what the piece is."""
+    return match.string[max(match.start() - _WINDOW, 0) : match.start()]
 
 
 def other_values(one: str, two: str) -> Iterator[dict[str, Any]]:
@@ -210,7 +216,7 @@ def _month(match: re.Match[str]) -> int:
     """Return the number of a month that is named alone; 0 for another word."""
     word = match[0].lower()
     is_named = word in _MONTHS and match[0][0].isupper()
-    is_named = is_named and (word != "may" or match.string[: match.start()].endswith((" of ", " in ")))
+    is_named = is_named and (word != "may" or _before(match).endswith((" of ", " in ")))
     return _MONTHS.index(word) + 1 if is_named else 0
 
 
@@ -219,14 +225,14 @@ def _counts(match: re.Match[str], following: Sequence[re.Match[str]]) -> bool:
     if match[0].lower() != "one":
         return True
     is_of_unit = bool(following) and following[0][0].lower() in UNIT_NAMES
-    return is_of_unit or match.string[: match.start()].lower().endswith(("only ", "exactly "))
+    return is_of_unit or _before(match).lower().endswith(("only ", "exactly "))
 
 
 def _figure(match: re.Match[str], following: Sequence[re.Match[str]]) -> Value:
     """Return a figure with its unit, or the nouns of what it counts."""
     plain, start, end = match.string, match.start(), match.end()
     written = match["figure"] or SPELLED[match["word"].lower()]
-    said, before = match["figure"] or match[0], plain[:start].rstrip()
+    said, before = match["figure"] or match[0], _before(match)
     try:
         number = float(figure_value(written.lstrip("-"))) * (-1 if written.startswith("-") else 1)
     except ValueError:
@@ -234,13 +240,13 @@ def _figure(match: re.Match[str], following: Sequence[re.Match[str]]) -> Value:
     unit = (match["unit"] or "").strip(" -")
     if match["word"] and following and following[0]["word"]:
         unit, end, following = following[0][0], following[0].end(), following[1:]
-    if name := UNIT_NAMES.get({"$": "$", "€": "€", "£": "£"}.get(before[-1:], unit).lower()):
+    if name := UNIT_NAMES.get({"$": "$", "€": "€", "£": "£"}.get(before.rstrip()[-1:], unit).lower()):
         kind = next((kind for kind, scale in SCALES.items() if name in scale), name)
         return Value(kind, (number * SCALES.get(kind, {}).get(name, 1.0),), plain[start:end], start)
     nouns = set(analyze(unit) if unit.isalpha() else ())
     if _YEAR.fullmatch(written) and not (nouns and unit.islower() and unit.endswith("s")):
         return Value("date", (written, "", ""), said, start)
-    if numbered := _NUMBERED.search(plain[:start]):
+    if numbered := _NUMBERED.search(before):
         return Value("#", (number,), said, start, frozenset(analyze(numbered[1])))
     for piece in following if nouns or not unit else ():
         stems = analyze(piece[0]) if piece["word"] and not plain[end : piece.start()].strip() else ()
@@ -256,7 +262,7 @@ def _with_ranges(found: Sequence[Value], plain: str) -> list[Value]:
     left = list[Value]()
     for value in found:
         low = left[-1] if left and isinstance(value.value[0], float) and len(value.value) == 1 else None
-        if low and low.kind == "#" and not low.nouns and _is_range(plain[: low.start], plain[low.end : value.start]):
+        if low and low.kind == "#" and not low.nouns and _is_range(plain, low, value.start):
             unit = UNIT_NAMES.get(value.said.lower().split(" ")[-1].lstrip("0123456789.,-"), "")
             first = float(low.value[0]) * SCALES.get(value.kind, {}).get(unit, 1.0)
             said, ends = plain[low.start : value.end], (first, *value.value)
@@ -266,8 +272,9 @@ def _with_ranges(found: Sequence[Value], plain: str) -> list[Value]:
     return left
 
 
-def _is_range(before: str, between: str) -> bool:
-    word = between.strip().lower()
+def _is_range(plain: str, low: Value, high: int) -> bool:
+    """Return whether a value and one that begins at `high` are the ends of a range."""
+    word, before = plain[low.end : high].strip().lower(), plain[max(low.start - _WINDOW, 0) : low.start]
     return word in ("-", "to") or (word == "and" and before.lower().endswith("between "))
 
 
