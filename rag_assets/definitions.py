@@ -6,7 +6,7 @@ Kubernetes are imported when one of their executors is configured, and not befor
 Does not belong here: any of them, Celery's tasks (the plug-in for scale), what runs are handed to (`dagster.yaml`).
 
 Loading reads the configuration (which schedules there are) and nothing else; a source that is misspelt there costs its
-own schedule, and the UI comes up to say so.
+own schedule, and the UI starts and reports it.
 """
 
 import logging

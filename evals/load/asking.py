@@ -30,7 +30,7 @@ class TimedRequest:
     """One request: its times, by a monotonic clock, and its outcome.
 
     Attributes:
-        asked: tenant, door and question.
+        asked: tenant, entry point and question.
         fault: why there is no answer; empty if there is one.
         verdict: of `expected`, and `error` without an answer.
     """

@@ -332,7 +332,7 @@ class Preview:
 
     prefix: str
     written: WrittenContext | None = None
-    failure: str | None = None  # why no model wrote anything; None also where none is configured
+    failure: str | None = None  # why no model wrote anything; None also if none is configured
 
 
 def preview(chunk: Chunk, page: Sequence[Chunk], settings: Context) -> Preview:

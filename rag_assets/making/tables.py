@@ -78,7 +78,7 @@ def make_pages(making: Making) -> MadePages:
         due = noted.take()
         only = due if known and making.of_notes and EVERYTHING not in due else frozenset[str]()
         if due and not only:
-            known = {**known, "listed_at": 0}  # no other listing tells of moves and restrictions
+            known = {**known, "listed_at": 0}  # no other listing shows moves and restrictions
         settings, kept, address = config.sources[key], folder / ORIGINALS, config.serving.public_url
         source = open_source(key, settings, folder, reader, kept, public_url=address, only=only)
         fingerprint = source.fingerprint()

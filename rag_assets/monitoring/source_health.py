@@ -139,7 +139,7 @@ def _first_reason(last: LastSync) -> str | None:
 
 def _is_late(last: LastSync, source: Source) -> str | None:
     """Return how to mend a sync that is too long ago, None if it is not."""
-    if last.finished_at is None or last.fingerprint is not None:  # what a build can tell apart is not synced in vain
+    if last.finished_at is None or last.fingerprint is not None:  # what a build can distinguish is not synced in vain
         return None
     now = datetime.now(UTC)
     if source.schedule:

@@ -46,7 +46,7 @@ class KeptPostings(NamedTuple):
     starts: Borders
     rows: Numbers  # as it numbered them
     counts: Numbers | None  # None: not wanted
-    renumbered: Numbers  # by its numbers: the row's number now, -1 where it is counted again or gone; else ascending
+    renumbered: Numbers  # by its numbers: the row's number now, -1 if it is counted again or gone; else ascending
 
 
 class PostingBlock(NamedTuple):

@@ -59,7 +59,7 @@ class PublishOutcome:
     generation: str
     previous: str | None
     changed: bool
-    database: Figures = field(default_factory=dict)  # of the database of `index`, where there is one
+    database: Figures = field(default_factory=dict)  # of the database of `index`, if there is one
 
 
 @dataclass(frozen=True)

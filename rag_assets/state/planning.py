@@ -30,7 +30,7 @@ class SourceFacts:
     key: str
     tenant: str
     settings: str  # digest of all settings that shape its tables
-    fingerprint: str | None  # None: only a sync can tell
+    fingerprint: str | None  # None: only a sync can find out
     built_settings: str | None  # None: never built
     built_fingerprint: str | None
 

@@ -185,7 +185,7 @@ State = TypeVar("State", bound=_State)
 class PagesState(_State):
     """The result of the last sync."""
 
-    fingerprint: str | None  # of the source before the sync; None: only a sync can tell
+    fingerprint: str | None  # of the source before the sync; None: only a sync can find out
     pages_seen: int
     pages_changed: int
     pages_deleted: int

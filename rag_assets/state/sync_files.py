@@ -74,7 +74,7 @@ class LastSync:
     hidden: dict[str, str]
     notes: tuple[str, ...]
     origins: ReaderOrigins | None  # None: it was of an older program
-    fingerprint: str | None = None  # of the source; None: only a sync can tell whether it changed
+    fingerprint: str | None = None  # of the source; None: only a sync can find out whether it changed
 
 
 def write_sync(

@@ -7,7 +7,7 @@ of a kept chunk. Does not belong here: labels and boilerplate (`chunks.select`),
 The signature of a set is, for each of 128 permutations, the smallest value; two sets agree in one with the probability
 of their Jaccard similarity (Broder 1997).
 
-A chunk is dropped for a newer one only when all of this holds:
+A chunk is dropped for a newer one only if all of these are true:
 
 - The Jaccard similarity of their shingles, computed exactly, reaches the threshold.
 - Their literals are equal: numbers in order, comparison signs, names, words that turn a sentence round, code.

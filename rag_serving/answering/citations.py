@@ -55,7 +55,7 @@ def _closing(lines: Sequence[str]) -> list[str]:
 
 IN_THE_MODELS_WORDS = "In the model's words, not verified:"
 MIN_QUOTE_WORDS, MAX_QUOTE_WORDS = 10, 15
-_WORDS_AROUND = 4  # that tell a quote from the same words elsewhere
+_WORDS_AROUND = 4  # that distinguish a quote from the same words elsewhere
 
 _FENCES = ("\n```", "\n~~~")
 _CLAIM_END = re.compile(rf"(?:(?<=\[\d\])|(?<=\[\d\d\]))\n\n|\n\n(?={re.escape(IN_THE_MODELS_WORDS)})")

@@ -61,7 +61,7 @@ WidgetState = Annotated[Text, Field(max_length=MAX_WIDGET_CHARS)]
 
 
 class Shown(Body):
-    """What an application shows to whoever asks: its state, as text or as names with values, and its widgets."""
+    """What an application shows to the caller: its state, as text or as names with values, and its widgets."""
 
     application: (
         Annotated[Text, Field(max_length=MAX_APPLICATION_CHARS)]

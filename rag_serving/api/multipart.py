@@ -1,4 +1,4 @@
-"""A form with one file, read as it comes: the file goes piece by piece to whoever writes it, fields are bounded.
+"""A form with one file, read as it comes: the file goes piece by piece to its writer, fields are bounded.
 
 Belongs here: what of `multipart/form-data` (RFC 7578) is taken, and its bounds.
 Does not belong here: where the file goes, and what a field means (`uploads`, `documents`).

@@ -118,7 +118,7 @@ def layer(
     return JSONResponse(words.payload(page, QuoteContext(quote, before, after)), headers=PRIVATE)
 
 
-@router.get("/v1/pages/{page_id:path}")  # behind its pictures: a page id may hold slashes
+@router.get("/v1/pages/{page_id:path}")  # behind its pictures: a page id may contain slashes
 def page(page_id: str, caller: Caller, service: CurrentService) -> JSONResponse:
     """Return a page's sections in order, with the passages that the caller may read."""
     with service.pipelines[caller.tenant].reading(caller) as view:

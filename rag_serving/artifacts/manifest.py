@@ -83,7 +83,7 @@ class Manifest(Record):
     format: int = FORMAT
     tenant: str
     created_at: datetime
-    inputs_digest: str  # of the content of the chunk table, and of originals where there are any
+    inputs_digest: str  # of the content of the chunk table, and of originals if there are any
     embedder: EmbedderFacts
     shards: tuple[Shard, ...]
     chunks: int

@@ -35,7 +35,7 @@ class TextClaim:
     """A unit of a checked text. `start` and `end`: its offsets in the whole text."""
 
     unit: Unit
-    chunk: Chunk  # the part of the text that it stands in
+    chunk: Chunk  # the part of the text around it
     start: int
     end: int
     claims: bool  # whether it states anything

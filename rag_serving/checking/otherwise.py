@@ -72,7 +72,7 @@ class ComparedStatement:
 
     text: str
     beside: str = ""
-    section: str = ""  # all that stands around it
+    section: str = ""  # all text around it
 
     @cached_property
     def tokens(self) -> tuple[tuple[str, str], ...]:

@@ -1,4 +1,4 @@
-"""What the pages say of a claim: it stands there word for word, they say otherwise, what comes closest, or nothing.
+"""The verdict of the pages on a claim: verbatim, otherwise, the closest unit, or absent.
 
 Belongs here: comparing a claim with the passages that were found for it. Does not belong here: finding them (`check`),
 typed values (`otherwise`), what is word for word (`answering.verification`).
@@ -158,7 +158,7 @@ class CheckedPassage:
 
 @dataclass(frozen=True)
 class ClaimFinding:
-    """What the pages say of a claim. `said`: the words of the claim that stand on the page."""
+    """The verdict of the pages on a claim. `said`: the words of the claim that are on the page."""
 
     verdict: ClaimVerdict
     passage: CheckedPassage | None = None

@@ -37,7 +37,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 class FolderIndex(NamedTuple):
-    """The configuration that something is asked by, and what makes the vectors that are missing: shown, or silently."""
+    """The configuration of a question, and the maker of missing vectors: with progress shown, or silently."""
 
     config: Path | None
     finish: Callable[[bool], None] | None = None

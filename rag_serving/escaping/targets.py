@@ -1,7 +1,7 @@
 """Foreign text for a terminal, a log line, HTML, JSON, CSV, and the target of a link.
 
 Belongs here: what each of these targets must not be given as it is.
-Does not belong here: Markdown (`escaping.markdown`), what is shown (whoever shows it).
+Does not belong here: Markdown (`escaping.markdown`), what is shown (its callers).
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def rollback(store: Store, tenant: str, config: Config, generation_id: str | Non
     """
     if config.index.kind != "disk":
         target = open_database(config).roll_back(store, tenant, generation_id)
-        if store.generation(tenant, target).is_dir():  # folders follow where there are any
+        if store.generation(tenant, target).is_dir():  # folders follow if there are any
             move_current(store, tenant, target, config)
         return target
     target = generation_id or _previous(list_generations(store, tenant), current_generation(store, tenant), tenant)

@@ -45,7 +45,7 @@ class IndexedChunks:
         self._dense, self._lexical, self._keyword_index, self.places = parts[:4]
         self._sentences, self.originals, self._texts = parts[4:7]
         self._sets = parts.sets
-        self.lead: Callable[[str], str] = str  # from an address that is stored to the one that is told
+        self.lead: Callable[[str], str] = str  # from a stored address to the one shown
         self.id = manifest.id
         self.tenant = manifest.tenant
         self._readable = readable

@@ -28,7 +28,7 @@ from rag_serving.records.sets import SetTables
 FACTS_FILE = "page_facts.parquet"
 DUPLICATES_FILE = "duplicates.parquet"
 
-_HELD_BACK = ("readers", "includes")  # columns of PAGE_FACTS that could tell of hidden pages
+_HELD_BACK = ("readers", "includes")  # columns of PAGE_FACTS that could reveal hidden pages
 _ROWS = 2_000_000
 """Passages in the tables of all sets of reader classes that are kept; one is kept, however large."""
 _log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class SetTablesOfReaders:
     def __init__(self, chunks: pa.Table, read: Callable[[], Facts | None]) -> None:
         """`chunks`: GENERATION_CHUNKS; `read`: its facts."""
         self._chunks, self._read = chunks, read
-        self.lead: Callable[[str], str] = str  # from an address that is stored to the one that is told
+        self.lead: Callable[[str], str] = str  # from a stored address to the one shown
         self._tables = lru_cache(maxsize=max(1, min(64, _ROWS // max(len(chunks), 1))))(self._made_once)
 
     @property

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # Passages that are read to see how a term is written.
 _SHOWING = 10
-# Passages with all words of a phrase that are read to see whether they hold it to the letter.
+# Passages with all words of a phrase that are read to see whether they contain it literally.
 _READ_AT_MOST = 1000
 
 

@@ -48,7 +48,7 @@ class Callers(Protocol):
 
 @dataclass(frozen=True)
 class OneCaller:
-    """The one caller of a process: whoever started it."""
+    """The one caller of a process: the user who started it."""
 
     principal: Principal
     pipeline: Pipeline

@@ -43,7 +43,7 @@ Work = Callable[[Caller], Result]
 
 
 class Calls:
-    """Runs the work of tools for whoever calls them."""
+    """Runs the work of tools for their callers."""
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers

@@ -137,7 +137,7 @@ class Proof:
     checks: tuple[Check, ...] = ()
     generation: str | None = None  # the receipt's own
     published_generation: str | None = None  # the one that was compared with
-    proved: tuple[str, ...] = ()  # of each quote of a paged document, where the receipt holds
+    proved: tuple[str, ...] = ()  # of each quote of a paged document, if the receipt is valid
 
     def payload(self) -> dict[str, Any]:
         """Return the JSON shape."""

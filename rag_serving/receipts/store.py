@@ -219,7 +219,7 @@ class ReceiptStore:
             ReceiptError: there is none, or the database cannot be written.
         """
         table, _ = self._located(identifier, tenant)
-        table.unshare(identifier, tenant)  # one that was made up must not stand in its way
+        table.unshare(identifier, tenant)  # a made-up one must not block it
         table.share(StoredShare.now(identifier, tenant, self._key(SHARES)))
 
     def unshare(self, identifier: str, tenant: str) -> None:

@@ -18,7 +18,7 @@ class Contender:
     """A page, or a section of one, that a question may mean; its asker may read it."""
 
     label: str  # title, or title and heading where several sections of one page contend
-    category: str  # of the document; empty where it has none
+    category: str  # of the document; empty if it has none
     query: str  # what to ask to mean this one
     url: str
     page_id: str

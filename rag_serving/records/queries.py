@@ -60,13 +60,13 @@ class Query:
     original: str
     text: str  # what is embedded
     terms: Mapping[str, float]  # weights by analyzed term, for the lexical index
-    phrases: tuple[str, ...] = ()  # quoted: passages that hold them to the letter are preferred
+    phrases: tuple[str, ...] = ()  # quoted: passages that contain them literally are preferred
     identifiers: tuple[str, ...] = ()
     filters: Filters = field(default_factory=Filters)  # from operators: nothing else comes back
     scope: Filters = field(default_factory=Filters)  # from natural language: a guess
     page: str | None = None  # the title of a page that the words name, whose passages are preferred
     corrections: Mapping[str, str] = field(default_factory=dict)  # words of the pages by words that were misspelt
-    language: str = "en"  # of the question, where it is one; `en` where that is not certain
+    language: str = "en"  # of the question, if it is one; `en` if that is not certain
     stemmed: tuple[str, ...] = ()  # languages whose stems its words have beside the English ones
     remark: Remark | None = None  # its kind if it is no question about the pages
     notes: tuple[str, ...] = ()  # a line for each decision

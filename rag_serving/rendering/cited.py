@@ -3,7 +3,7 @@
 Belongs here: which pages are looked at for an answer, and how long. Does not belong here: finding a quote on a page
 (`finding`), reading a page (`pictures`), who may see a file (`indexes.view`).
 
-An answer waits hardly for it: what is not there in time is left out, and is there for whoever opens the quote.
+An answer hardly waits for it: what is late is left out, and made when a reader opens the quote.
 """
 
 from __future__ import annotations

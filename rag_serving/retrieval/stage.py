@@ -134,7 +134,7 @@ TERMS, ORIGINAL = 40, 0.7
 """Terms that are taken from it, and what the query's own weigh beside them."""
 
 
-_COMMON = 2.3  # idf of a term that a tenth of all passages hold: it expands no query
+_COMMON = 2.3  # idf of a term that a tenth of all passages contain: it expands no query
 
 
 def expanded_scores(view: ReaderView, terms: Mapping[str, float], scores: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -27,9 +27,9 @@ from rag_serving.sets.row_reading import read_rows
 from rag_serving.sets.vocabulary import QuestionWords, Vocabulary, vocabulary_of
 from rag_serving.text.patterns import patterns
 
-_LONGEST = 300  # characters: whoever writes more asks for more than a set
+_LONGEST = 300  # characters: a longer question asks for more than a set
 _MOST_WORDS = 60
-_LONGEST_PHRASE = 6  # words that pages are asked to mention
+_LONGEST_PHRASE = 6  # words that pages should mention
 _SHORTEST_TYPO = 6  # letters of a template's word that may be mistyped
 _SENTENCE = re.compile(r"(?<=[.?!;])\s+|\n+")
 _LETTERS = re.compile(rf"[^\W\d_]{{{_SHORTEST_TYPO},}}")

@@ -48,7 +48,7 @@ QUESTIONS = Table(
     Column("tenant", Text, nullable=False),
     Column("user_hash", String(32)),
     Column("kind", String(16), nullable=False),  # ask, selected_text, search, check
-    Column("question", Text),  # only where telemetry.store_questions says so
+    Column("question", Text),  # only with telemetry.store_questions
     Column("question_hash", String(32), nullable=False),
     Column("status", String(24), nullable=False),
     Column("generation", Text, nullable=False),

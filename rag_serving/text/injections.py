@@ -2,7 +2,7 @@
 
 Two things are done. Marks that only a chat template writes are broken by an invisible character, which quotes are
 verified without; what imitates a fence of our own is removed. Sentences that order the model about are replaced;
-whoever quotes them finds no such words.
+a quote of them then matches nothing.
 
 Belongs here: what becomes of such text. Does not belong here: what an order is (`orders`), fences (`fences`).
 """

@@ -52,7 +52,7 @@ class _RtfReader:
         self._stack: list[GroupState] = []
         self._default = "cp1252"
         self._line = Line()
-        self._marker: str | None = None  # of the paragraph, where it is in a list
+        self._marker: str | None = None  # of the paragraph, if it is in a list
         self._bytes = b""
         self._skipping = 0  # bytes
         self._table, self._row = RtfTable(), RtfRow()

@@ -49,7 +49,7 @@ class DocsSet:
     sidebars: str | None  # name of the file
     version: str | None = None
     has_numbers: bool = True  # numbers before names are left out
-    told: str = ""  # the version as titles tell it, where there are several
+    told: str = ""  # the version as titles show it, if there are several
 
 
 class DocusaurusSite:

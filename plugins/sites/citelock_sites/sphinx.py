@@ -169,7 +169,7 @@ def _facts(documents: _Documents) -> dict[str, dict[str, Any]]:
 def _text(tree: SourceTree, name: str) -> str:
     try:
         return decoded(tree.read(name))
-    except (FileError, KeyError):  # its own reading says so
+    except (FileError, KeyError):  # its own reading reports it
         return ""
 
 

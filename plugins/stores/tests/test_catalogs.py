@@ -41,7 +41,7 @@ VECTOR = clustered_vectors(1, dimension=8)[0]
 
 @dataclass
 class Spied:
-    """A generation whose readers count requests, and answer differently if a test says so."""
+    """A generation whose readers count requests, and answer differently if a test sets that."""
 
     real: RemoteGeneration
     asked: list[str] = field(default_factory=list)

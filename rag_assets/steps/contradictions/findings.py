@@ -30,7 +30,7 @@ class Quote:
     """A page's words, and their place."""
 
     page_id: str
-    title: str  # with the heading that it stands under
+    title: str  # with its heading
     text: str
     url: str
     file: str | None = None  # below the source's folder

@@ -1,4 +1,4 @@
-"""Macros of Confluence: what each leaves in the text, and the ledger that says so.
+"""Macros of Confluence: what each leaves in the text, and the ledger of it.
 
 Belongs here: the registry (name → handler), what a macro's parameters mean. Parameters are never text, except where a
 reader of the page sees them: titles of panels, expands and code, a status, an issue key. Macros that show their body to

@@ -41,7 +41,7 @@ def markdown_content(body: str) -> Content:
     return content._replace(ledger=content.ledger + wordless)
 
 
-_LINES_MAX = 40  # a log has no empty lines; its lines still become blocks that a chunk can hold
+_LINES_MAX = 40  # a log has no empty lines; its lines still become blocks that fit a chunk
 
 
 def plain_content(body: str) -> Content:

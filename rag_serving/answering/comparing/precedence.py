@@ -33,7 +33,7 @@ Opening = Callable[[Chunk], Sequence[Chunk]]
 """The first chunks of a passage's page that the asker may read."""
 Reason = Literal["asked", "mark", "change", "version", "date"]
 
-_OPENING = 3  # chunks at the beginning of a page that may tell its state
+_OPENING = 3  # chunks at the beginning of a page that may have its state
 
 
 class Precedence(NamedTuple):

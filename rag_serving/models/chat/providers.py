@@ -166,7 +166,7 @@ def _text(content: object) -> str:
     return content if isinstance(content, str) else ""
 
 
-# Of what Python takes for the end of a line only these end one here: JSON text may hold U+2028 and U+0085 as they are.
+# Of the line ends that Python knows only these end a line here: JSON text may contain U+2028 and U+0085 as they are.
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 

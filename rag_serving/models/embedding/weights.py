@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from rag_serving.models.protocols import PACKAGED, ModelError
 
-# Larger than any component of a vector, so that vectors kept as bytes hold it exactly.
+# Larger than any component of a vector, so that vectors kept as bytes represent it exactly.
 _ADDED = np.float32(0.3)
 _LENGTH = np.sqrt(1 + _ADDED**2)
 

@@ -4,7 +4,7 @@ Belongs here: making pages pictures, comparing words with the text layer, asking
 Does not belong here: OCR (`citelock_formats.ocr`), the files.
 
 Words are compared as a bag for each page: in which order a table is read is not what an engine is judged by. Accuracy
-is the share of the text layer's words that were read, or that stand there as several words in a row. Which passages
+is the share of the text layer's words that were read, or that appear as several words in a row. Which passages
 answer the questions is judged (`pdf_questions`).
 """
 

@@ -85,7 +85,7 @@ def image_pdf(content: bytes, dpi: int) -> bytes:
             count = getattr(image, "n_frames", 1)
             if count > MOST_IMAGES:
                 raise FileError(f"it has more than {MOST_IMAGES} pages")
-            with PdfDocument(_one_page(image, dpi)) as document:  # a new one would tell when it was made
+            with PdfDocument(_one_page(image, dpi)) as document:  # a new one would reveal when it was made
                 for number in range(1, count):
                     image.seek(number)
                     with PdfDocument(_one_page(image, dpi)) as page:

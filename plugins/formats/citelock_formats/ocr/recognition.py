@@ -56,7 +56,7 @@ _SCRIPTS = MappingProxyType(
 
 NOTHING_LEGIBLE = "OCR finds no words in it that it is sure of"
 _STRIKES = 3  # pages that fail one after the other, none read: the engine is broken, not the page
-_LANGUAGE_PAGES = 2  # that are read in several languages, which tell the document's own
+_LANGUAGE_PAGES = 2  # that are read in several languages, which show the document's own
 
 
 @dataclass

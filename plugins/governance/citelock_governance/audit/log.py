@@ -1,7 +1,7 @@
 """The audit log of one tenant as the rest of the program sees it: events go in, by the configured mode.
 
 Belongs here: waiting, refusing, counting what is lost; what a row says of a question. Does not belong here: the queue
-and its thread (`telemetry.recorder`), what other events say (whoever records them), the transaction (`ledger`).
+and its thread (`telemetry.recorder`), the content of other events (their recorders), the transaction (`ledger`).
 
 Whatever waits while a transaction is committed goes with the next one: a commit serves many callers. In mode `required`
 a caller waits until its event is on disk; in mode `best_effort` nobody waits, events stay in memory while the database

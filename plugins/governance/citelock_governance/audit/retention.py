@@ -38,7 +38,7 @@ def cut_old(ledger: Ledger, keep_days: int, now: datetime | None = None) -> int:
         if first <= head.first_sequence:
             return head
         last = connection.execute(select(ROWS.c.hash).where(mine, ROWS.c.sequence == first - 1)).scalar_one_or_none()
-        if last is None:  # a gap: what is left must tell it
+        if last is None:  # a gap: the remaining events must reveal it
             return head
         count = connection.execute(delete(ROWS).where(mine, ROWS.c.sequence < first)).rowcount
         remaining = select(ROWS.c.actor).where(mine, ROWS.c.actor.is_not(None))

@@ -59,7 +59,7 @@ class CeleryRuns(CeleryRunLauncher):
         queue = run.tags.get(DAGSTER_CELERY_QUEUE_TAG, self.default_queue)
         try:
             return self._health(result, queue)
-        except AWAY as error:  # nobody can tell, and the worker may well be at it
+        except AWAY as error:  # nobody knows, and the worker may still run it
             return CheckRunHealthResult(WorkerStatus.RUNNING, f"The broker does not answer: {error}")
 
     def _health(self, result: AsyncResult, queue: str) -> CheckRunHealthResult:

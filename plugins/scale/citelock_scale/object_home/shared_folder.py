@@ -355,7 +355,7 @@ class SharedFolder:
         for place, _, _ in os.walk(self.folder, topdown=False):
             if Path(place) != self.folder:
                 with suppress(OSError):
-                    Path(place).rmdir()  # where it is empty now
+                    Path(place).rmdir()  # if it is empty now
 
     def _noted(self) -> tuple[FolderHead, str | None, Known, bool]:
         try:

@@ -88,7 +88,7 @@ def _document(text: str, context: RstContext, parser: Any, further: Mapping[str,
         TypeError,
         ValueError,
     ) as error:
-        # Faults of docutils in what a fuzzer writes: the page is lost, and says so.
+        # Faults of docutils in what a fuzzer writes: the page is lost, with a reason.
         message = " ".join(f"{type(error).__name__}: {error}".split())
         raise MarkupError(f"it is not readable reStructuredText: {message[:200]}") from None
 

@@ -3,7 +3,7 @@
 Belongs here: names, requests by a reader, each with the reader's filter, and looking at what comes back.
 Does not belong here: the filter (`filters`), ids (`remote.stored`), tables (`reader`).
 
-Every point belongs to one generation of one tenant and says so in its payload, also where its collection is of that
+Every point names its one generation and tenant in its payload, also if its collection is of that
 generation alone.
 """
 

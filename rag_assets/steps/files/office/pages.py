@@ -118,7 +118,7 @@ def write_sheet(writer: BlockWriter, rows: Iterable[SheetRow], shape: SheetShape
         last = row.row
         part.append(row)
         size += len(row.cells)
-        if size > writer.cells_left:  # more than is kept: the writer says so
+        if size > writer.cells_left:  # more than is kept: the writer reports the cut
             break
     _write_part(writer, part, shape)
 

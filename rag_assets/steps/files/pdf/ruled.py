@@ -21,7 +21,7 @@ _THIN, _SHORT = 3.5, 6.0  # points: thickness of a line at most, its length at l
 _NEAR = 3.0  # points between lines that meet
 _LINES_MAX = 300  # of a page, in one direction: more are a drawing
 _CELLS_MAX = 6_000  # of a table
-_FILLED = 0.25  # of the cells: fewer hold text in a chart
+_FILLED = 0.25  # of the cells: fewer have text in a chart
 _ROWS_OF_WORDS = 3  # rows without a line between them, at least, where no cell is a number
 _REPEATED_MAX = 500  # characters of a cell that are repeated
 
