@@ -122,9 +122,14 @@ def _written_config(folder: Path, home: Path) -> Path:
 
 def _made(config: Config) -> str:
     """Return how much is made of the folder, the settings and the version: no model is opened for it."""
-    noted = _noted(config.home)
-    is_sound = Store(config.home).current(KEY) is not None and not _is_altered(config.home)
-    return noted.made if is_sound and noted.mark == _mark(config) else ""
+    noted, store = _noted(config.home), Store(config.home)
+    if store.current(KEY) is None or noted.mark != _mark(config):
+        return ""
+    if noted.stamps:
+        return "" if _is_altered(config.home) else noted.made
+    from rag_assets.state.observed import published_damage
+
+    return "" if published_damage(config, store, KEY, "opens") else noted.made  # a process makes vectors, or was killed
 
 
 class _Noted(NamedTuple):

@@ -85,12 +85,16 @@ def write_folder(folder: Path, pages: int = 30) -> Path:
 
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object], str]:
-    """A folder after its first question, the answer, and what was said meanwhile, with what the base installs."""
+    """A folder after its first question, which two processes ask, the answer with what the base installs, and what both
+    said meanwhile."""
     folder = write_folder(tmp_path_factory.mktemp("docs") / "harbours")
     with started("ask", "--json", "--docs", folder, QUESTION) as process:
+        wait_until(lambda: (folder / ".citelock" / "app.yaml").is_file())
+        answer, told = asked(folder, QUESTION)
         out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
-    return folder, json.loads(out), err
+    assert json.loads(out)["citations"] == answer["citations"]
+    return folder, json.loads(out), err + told
 
 
 @pytest.fixture
@@ -107,7 +111,7 @@ def test_the_first_question_is_answered_with_a_quote(indexed: tuple[Path, dict[s
     folder, answer, told = indexed
     assert answer["status"] == "answered"
     assert "51 cranes" in quotes(answer)
-    assert re.search(r"texts embedded (\d+)/\1\b", told)
+    assert len(re.findall(r"texts embedded (\d+)/\1\b", told)) == 1, "one process waits for the other"
     (line,) = [line for line in told.splitlines() if "left out" in line]
     assert "broken.docx" in line
     assert "lighthouse" not in (folder / ".citelock" / "sources" / "docs" / "sync_state.json").read_text("utf-8")
@@ -236,16 +240,6 @@ def test_a_process_that_is_killed_has_answered_and_loses_nothing_that_was_embedd
     assert int(re.findall(r"texts embedded \d+/(\d+)", told)[-1]) == known_texts(folder) - kept
 
 
-def test_of_two_at_once_one_waits_for_the_other(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "harbours")
-    with started("ask", "--docs", folder, QUESTION) as other:
-        wait_until(lambda: (folder / ".citelock" / "app.yaml").is_file())
-        _, out, err = run("ask", "--docs", str(folder), QUESTION)
-        told = [(out, err), other.communicate(timeout=240)]
-    assert all("51 cranes" in out for out, _ in told), told
-    assert sum("texts embedded" in err for _, err in told) == 1
-
-
 @pytest.fixture
 def unindexed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that was never indexed, with more passages than a question waits for."""
@@ -298,6 +292,14 @@ def test_a_turned_bit_is_told_and_the_index_made_again(copied: Path) -> None:
     assert ("51 cranes" in quotes(answer), answer["flags"]) == (True, [])
     assert f"the index of {copied} was altered, and is made again" in told
     assert asked(copied, QUESTION)[1] == ""
+
+
+def test_a_bit_turned_after_a_process_was_killed_is_mended_as_well(copied: Path) -> None:
+    asked(copied, QUESTION)
+    home = copied / ".citelock"
+    folder_index._note(home, folder_index._noted(home)._replace(stamps="", content=""))
+    turn_a_bit(next(home.glob("tenants/docs/generations/*/*.npy")))
+    assert "51 cranes" in quotes(asked(copied, QUESTION)[0])
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/ten-minutes.md"])
