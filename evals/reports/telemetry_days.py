@@ -6,9 +6,9 @@ Belongs here: reading for `telemetry_report`. Does not belong here: Dagster, the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from evals.reports import plots
@@ -16,6 +16,7 @@ from evals.reports.report import Plot, words
 from evals.reports.telemetry import Day, complaint_cases
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
+from rag_serving.telemetry.recorder import TelemetryError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _OUTCOME = frozenset({"at", "kind", "question", "question_hash", "status", "outcome", "user_hash", "refusal"})
 
+ASKED_DAYS = 30  # of questions that say how often a page is asked about
 _RETRIEVAL = frozenset(
     {"kind", "origin", "question", "flags", "receipt_id", "phase", "retrieval_ms", "matched", "corrected", "action"}
 )
@@ -88,6 +90,19 @@ def read_retrieval(
     span = last_days(days, last)
     asked = records(rows_of_days(engine, QUESTIONS, tenant, span, _RETRIEVAL))
     return asked, records(rows_of_days(engine, FEEDBACK, tenant, span, {"verdict", "comment"}))
+
+
+def asked_about(config: Config, tenant: str, warn: Callable[[str], object]) -> dict[str, int]:
+    """Return how often each page was what a question of the last days was about; nothing where telemetry is off, or
+    away, of which `warn` is told."""
+    if not config.telemetry.enabled:
+        return {}
+    try:
+        with database(config) as engine:
+            return pages_asked(engine, tenant, datetime.now(UTC).date(), ASKED_DAYS)
+    except TelemetryError as error:
+        warn(f"no questions: {error}")
+        return {}
 
 
 def pages_asked(engine: Engine, tenant: str, last: date, days: int) -> dict[str, int]:

@@ -1,8 +1,6 @@
 """The asset `contradictions`: what a tenant's published pages say wrong about themselves."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -15,11 +13,10 @@ from rag_assets.assets.reports import report_asset, shown
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, of_tenant
 from rag_assets.state.contradictions import acknowledged_of, tenant_findings
-from rag_assets.steps.contradictions.findings import HEADINGS, in_order, is_open
+from rag_assets.steps.contradictions.findings import HEADINGS, counted, is_open
 from rag_serving.artifacts.store import StoreError
-from rag_serving.config.loading import Config, ConfigError
+from rag_serving.config.loading import ConfigError
 from rag_serving.indexes.reports import CONTRADICTIONS, QUALITY
-from rag_serving.telemetry.recorder import TelemetryError
 
 _DAYS = 30  # of questions that count for a page's frequency
 
@@ -43,11 +40,8 @@ def contradictions(
         generation, _, findings = tenant_findings(config, store, tenant, today, advance)
     except (StoreError, ConfigError) as error:
         raise dg.Failure(str(error), allow_retries=False) from error
-    asked = _asked(context, config, tenant)
-    counted = (
-        replace(one, asked=max((asked.get(quote.page_id, 0) for quote in one.quotes), default=0)) for one in findings
-    )
-    left = in_order(one for one in counted if is_open(one, known, today))
+    findings = counted(findings, telemetry_days.asked_about(config, tenant, context.log.warning))
+    left = [one for one in findings if is_open(one, known, today)]
     facts = {"questions without an answer": report_url(config.serving, tenant, QUALITY)}
     made = report.contradictions_report(tenant, generation, left, len(findings) - len(left), facts)
     counts = Counter(one.kind for one in left)
@@ -60,15 +54,3 @@ def contradictions(
         },
         check_results=[asset_checks.nothing_to_mend(left)],
     )
-
-
-def _asked(context: dg.AssetExecutionContext, config: Config, tenant: str) -> Mapping[str, int]:
-    """Return how often each page was the subject of a question; empty if telemetry is off, or away."""
-    if not config.telemetry.enabled:
-        return {}
-    try:
-        with telemetry_days.database(config) as engine:
-            return telemetry_days.pages_asked(engine, tenant, datetime.now(UTC).date(), _DAYS)
-    except TelemetryError as error:
-        context.log.warning("no questions: %s", error)
-        return {}

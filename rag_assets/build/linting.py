@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -23,6 +24,8 @@ from typing import Annotated, Any, Literal
 import pyarrow as pa
 import typer
 
+from evals.reports.files import report_url
+from evals.reports.telemetry_days import asked_about
 from rag_assets.build.command import reporting
 from rag_assets.build.folder import cache_of
 from rag_assets.making import Making
@@ -37,7 +40,7 @@ from rag_assets.state.locks import RUN_WAIT_S, exclusive
 from rag_assets.state.records import digest
 from rag_assets.steps.chunks.select import join_sources, select_chunks
 from rag_assets.steps.contradictions.examination import ExaminedPages
-from rag_assets.steps.contradictions.findings import HEADINGS, LintFinding, is_open
+from rag_assets.steps.contradictions.findings import HEADINGS, LintFinding, counted, is_open
 from rag_assets.steps.dedup import find_duplicates
 from rag_assets.steps.files.records import FileError
 from rag_serving.artifacts.store import Store
@@ -45,6 +48,7 @@ from rag_serving.cli.group import FAILED, UsageError
 from rag_serving.cli.options import ConfigPath, Tenant, chosen_tenant
 from rag_serving.config.loading import Config, load_config, parse_config
 from rag_serving.escaping.targets import for_json, for_terminal
+from rag_serving.indexes.reports import QUALITY
 
 _KEY = "docs"  # of the source and the tenant
 _log = logging.getLogger(__name__)
@@ -75,6 +79,7 @@ def command(
     """
     known = read_acknowledged(acknowledged)
     today = datetime.now(UTC).date()
+    unanswered = ""
     with reporting(as_json=True, verbose=False) as reporter:
         if folder is not None:
             pages, findings = folder_findings(folder, today, reporter, versions=versions)
@@ -87,6 +92,8 @@ def command(
             _, pages, findings = tenant_findings(
                 settings, Store(settings.home), name, today, advance, versions=versions
             )
+            findings = counted(findings, asked_about(settings, name, _log.warning))
+            unanswered = report_url(settings.serving, name, QUALITY)
     left = [finding for finding in findings if is_open(finding, known, today)]
     if output == "json":
         shown = {"findings": [_payload(one) for one in left], "acknowledged": len(findings) - len(left)}
@@ -95,6 +102,8 @@ def command(
         typer.echo(for_json(sarif(left, folder)))
     else:
         typer.echo(for_terminal("\n".join(_lines(left, len(findings) - len(left), pages))))
+        if unanswered:
+            typer.echo(f"questions without an answer: {unanswered}")
     if left:
         raise typer.Exit(FAILED)
 
@@ -134,7 +143,8 @@ def _config(folder: Path, home: Path) -> Config:
 
 
 def _files(folder: Path) -> frozenset[str]:
-    return frozenset(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    below = ((Path(top).relative_to(folder).as_posix(), names) for top, _, names in os.walk(folder))
+    return frozenset(posixpath.normpath(f"{top}/{name}") for top, names in below for name in names)
 
 
 @contextmanager
@@ -187,7 +197,8 @@ def _payload(finding: LintFinding) -> dict[str, Any]:
 def _lines(findings: Sequence[LintFinding], acknowledged: int, pages: int) -> list[str]:
     lines = []
     for finding in findings:
-        lines.append(f"{finding.id}  {HEADINGS[finding.kind]}: {finding.about}")
+        asked = f" (asked {finding.asked} times)" if finding.asked else ""
+        lines.append(f"{finding.id}  {HEADINGS[finding.kind]}: {finding.about}{asked}")
         for quote in finding.quotes:
             text = " ".join(quote.text.split())
             lines += [f"  {quote.file or quote.url}  {quote.title}", *([f"    {text}"] if text else [])]

@@ -88,6 +88,18 @@ def test_what_is_acknowledged_is_not_listed_until_its_date_or_until_its_text_cha
     assert changed["id"] != one["id"]
 
 
+def test_what_is_of_each_page_or_the_number_of_a_step_is_no_other_value(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for number, name in enumerate(("Scheduling", "Storage"), start=2):
+        text = f"# Annual report: {name}\n\n## Membership\n\n- Primary channel member count: {number}50\n\n"
+        steps = f"{number}.Use the account of the service to deploy.\n"
+        (folder / f"{name}.md").write_text(text + steps, encoding="utf-8")
+        settings = f"- request.timeout.ms: How long one waits.\n- retries: How often.\n  - Default: {number}\n"
+        (folder / f"of-{name}.md").write_text(f"# {name}\n\n## Settings\n\n{settings}", encoding="utf-8")
+    assert findings(folder) == []
+
+
 def test_an_unchanged_folder_is_not_read_again_and_of_a_changed_one_only_the_changed_page(
     docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

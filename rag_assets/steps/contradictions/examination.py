@@ -180,17 +180,18 @@ def _due(statements: pa.Table, known: int, gone: pa.Table) -> tuple[pa.Table, se
     fields = pa.concat_tables([gone, _rows(statements.slice(known), "field")])
     blocks = set(pc.list_flatten(fields["terms"]).to_pylist())
     words = pc.list_flatten(statements["terms"]).combine_chunks().dictionary_encode()
-    terms, names = words.indices.to_numpy(), words.dictionary
+    names, counts = words.dictionary, np.bincount(words.indices, minlength=len(words.dictionary))
+    rank = np.argsort(np.argsort(counts, kind="stable"))  # of a term, the rarest first
     sizes = pc.list_value_length(statements["terms"]).to_numpy()
     least = np.array([values.LEAST.get(kind, 0) for kind in statements["kind"].to_pylist()])
-    rows, counts = np.repeat(np.arange(len(sizes)), sizes), np.bincount(terms, minlength=len(names))
-    order = np.lexsort((terms, counts[terms], rows))
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    terms = np.sort(rows * len(names) + rank[words.indices]) % max(len(names), 1)
     place = np.arange(len(terms)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     is_rarest = place < np.repeat(sizes - np.ceil(least * sizes) + (least > 0), sizes)
-    terms, rows = terms[order][is_rarest], rows[is_rarest]
+    terms, rows = terms[is_rarest], rows[is_rarest]
     is_due = np.zeros(len(names), np.bool_)
     is_due[terms[rows >= known]] = True
-    is_due[pc.index_in(pa.array(blocks, pa.string()), names).drop_null().to_numpy()] = True
+    is_due[rank[pc.index_in(pa.array(blocks, pa.string()), names).drop_null()]] = True
     is_due &= np.bincount(terms, minlength=len(names)) > 1
     return statements.take(np.unique(rows[is_due[terms]])), blocks
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Literal
 
@@ -116,6 +116,12 @@ def is_open(finding: LintFinding, known: Mapping[str, Acknowledgement], today: d
     """Return whether nobody has acknowledged a finding, or only until a day that is past."""
     entry = known.get(finding.id)
     return entry is None or (entry.until is not None and entry.until < today)
+
+
+def counted(findings: Sequence[LintFinding], asked: Mapping[str, int]) -> list[LintFinding]:
+    """Return findings in their order, with how often each one's pages are asked about, by page id."""
+    counts = (max((asked.get(quote.page_id, 0) for quote in one.quotes), default=0) for one in findings)
+    return in_order(replace(one, asked=count) for one, count in zip(findings, counts, strict=True))
 
 
 def in_order(findings: Iterable[LintFinding]) -> list[LintFinding]:

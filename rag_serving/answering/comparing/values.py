@@ -25,6 +25,7 @@ _PAIR = re.compile(
 
 _DEFAULT = re.compile(r"[*_` ]{0,4}default(?: value)?[*_` ]{0,4}:?[*_` ]{0,4}", re.IGNORECASE)
 _SETTING = re.compile(SEPARATED_NAME)
+_LISTED = re.compile(rf"{SEPARATED_NAME}|[a-z]\w+")  # a setting, whose attributes are capitalized: `retries: …`
 _ITEMS_ABOVE = 8  # units that a setting's name is looked for in
 
 Measures = dict[str, set[float]]
@@ -83,8 +84,8 @@ def _of_setting(field: Field, unit: Unit, chunk: Chunk) -> Field:
     place = chunk.parts.place_at(unit.start) or 0
     for other in reversed(chunk.parts.units[max(place - _ITEMS_ABOVE, 0) : place]):
         text = other.of(chunk.text).lstrip("`*_")
-        if (named := _SETTING.match(text)) and text[named.end() :].lstrip("`*_").startswith(":"):
-            return Field(named[0], "default", field.value)
+        if (named := _LISTED.match(text)) and text[named.end() :].lstrip("`*_").startswith(":"):
+            return Field(named[0], "default", field.value) if is_setting(named[0]) else field
     return field
 
 
