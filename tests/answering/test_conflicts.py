@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.passages import candidate_of, chunk_of, lock_of
 
 from rag_serving.answering.comparing.conflicts import Compared, Comparison, difference, differing
-from rag_serving.answering.comparing.values import measures
+from rag_serving.answering.comparing.values import fields, measures
 from rag_serving.answering.selection.selector import Selecting, select
 from rag_serving.answering.selection.signs import QuestionFeatures
 from rag_serving.answering.verification import verify
@@ -205,6 +205,12 @@ def test_a_default_is_of_the_setting_that_it_stands_under(text: str, headings: t
     assert (claims[0], reasons) == ("Default:: 300", ["version"])
     other = pages((text, {"heading_path": headings}), (newer, {"heading_path": ("Settings", "busy.max.ms")}))
     assert told("What is the default of idle.max.ms?", other, 1, quote) == ([], [])
+
+
+def test_a_default_is_not_of_a_setting_above_the_one_that_it_stands_under() -> None:
+    text = "- idle.max.ms: Closes idle connections.\n- retries: How often.\n  - Default: 5"
+    chunk = chunk_of(text)
+    assert [field.key for field in fields(chunk.parts.units[-1], chunk)] == ["Default"]
 
 
 def test_settings_whose_values_are_words_are_compared() -> None:
