@@ -24,7 +24,7 @@ from rag_serving.answering.markdown import markdown
 from rag_serving.answering.verification import verify
 from rag_serving.api.app import create_app
 from rag_serving.ask import Pipeline
-from rag_serving.receipts.proofs import faults
+from rag_serving.receipts.faults import faults
 from rag_serving.records.answers import Answer
 from rag_serving.records.claims import Claim, Draft, Verdict
 from rag_serving.records.passages import Lock

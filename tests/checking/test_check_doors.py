@@ -16,7 +16,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
 from rag_serving.checking import report
 from rag_serving.config.loading import load_config
-from rag_serving.receipts.proofs import difference_faults
+from rag_serving.receipts.faults import difference_faults
 
 DRAFT = """# Ops notes
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from rag_assets.steps.contradictions import upkeep, values
 from rag_assets.steps.contradictions.findings import LintFinding, Quote, in_order, records_of
 from rag_assets.steps.contradictions.upkeep import Properties
-from rag_assets.steps.contradictions.values import Entry, Pair, Side
+from rag_assets.steps.contradictions.values import Pair, Side, StatedEntry
 from rag_assets.steps.dedup import Fingerprints
 from rag_serving.artifacts.schema import table_schema
 
@@ -196,7 +196,7 @@ def _due(statements: pa.Table, known: int, gone: pa.Table) -> tuple[pa.Table, se
     return statements.take(np.unique(rows[is_due[terms]])), blocks
 
 
-def _entries(due: pa.Table, blocks: Collection[str], chunks: pa.Table) -> Iterator[Entry]:
+def _entries(due: pa.Table, blocks: Collection[str], chunks: pa.Table) -> Iterator[StatedEntry]:
     """Yield statements again, of fields those of the blocks that are compared."""
     of_due = pc.is_in(chunks["chunk_id"], due["chunk_id"].combine_chunks())
     by_id = {passage.chunk_id: passage for passage in records_of(chunks, pc.indices_nonzero(of_due).to_pylist())}

@@ -82,7 +82,7 @@ LEAST: Mapping[Kind, float] = {"figure": _ALIKE, "denial": _OPPOSITE}
 """Similarity from which statements are compared by their words; fields are by a block that they share."""
 
 
-class Entry(NamedTuple):
+class StatedEntry(NamedTuple):
     """A statement, and what others are compared with it by: the blocks of its fields, or its words."""
 
     kind: Kind
@@ -121,7 +121,7 @@ class Pair(NamedTuple):
     two: Side
 
 
-def entries(chunk: Chunk) -> Iterator[Entry]:
+def entries(chunk: Chunk) -> Iterator[StatedEntry]:
     """Yield what a passage states, but for what it marks as past, or gives as an example."""
     if _is_aside(chunk):
         return
@@ -130,23 +130,23 @@ def entries(chunk: Chunk) -> Iterator[Entry]:
             continue
         said = Compared(unit, chunk, analyze)
         if blocks := tuple(dict.fromkeys("\0".join(block) for block in _blocks(said))):
-            yield Entry("field", blocks, said)
+            yield StatedEntry("field", blocks, said)
         if unit.kind != "table" and not _is_aside_said(said.text):
             for part in filter(_says_enough, _clauses(said)):
                 if _FIGURE.search(part.text):
-                    yield Entry("figure", tuple(sorted(part.words)), part)
+                    yield StatedEntry("figure", tuple(sorted(part.words)), part)
                 else:
-                    yield Entry("denial", tuple(sorted(_undenied(part))), part)
+                    yield StatedEntry("denial", tuple(sorted(_undenied(part))), part)
 
 
-def entry_at(kind: Kind, terms: Sequence[str], chunk: Chunk, start: int, end: int) -> Entry:
+def entry_at(kind: Kind, terms: Sequence[str], chunk: Chunk, start: int, end: int) -> StatedEntry:
     """Return an entry of a passage again, of which nothing else was kept."""
     unit = chunk.parts.unit_at(start)
     assert unit is not None
-    return Entry(kind, tuple(terms), Compared(unit._replace(start=start, end=end), chunk, analyze))
+    return StatedEntry(kind, tuple(terms), Compared(unit._replace(start=start, end=end), chunk, analyze))
 
 
-def pairs(compared: Iterable[Entry], *, versions: bool = False) -> Iterator[Pair]:
+def pairs(compared: Iterable[StatedEntry], *, versions: bool = False) -> Iterator[Pair]:
     """Yield the entries that give another value for the same thing, in an order of their own.
 
     Args:
@@ -182,7 +182,7 @@ def _is_aside(chunk: Chunk) -> bool:
     return mark_of_headings(headings) is not None or any(map(_ASIDE.search, headings))
 
 
-def _of_fields(said: Sequence[Entry], versions: bool) -> Iterator[Pair]:
+def _of_fields(said: Sequence[StatedEntry], versions: bool) -> Iterator[Pair]:
     """Yield units that give another value of one setting, or of one cell of tables under like headings."""
     blocks: dict[str, list[Compared]] = defaultdict(list)
     for entry in said:
@@ -236,7 +236,7 @@ def _gives_value(field: Field) -> bool:
     return bool(is_value and _WORD.search(field.key))
 
 
-def _of_sentences(said: Sequence[Entry], least: float, versions: bool) -> Iterator[Pair]:
+def _of_sentences(said: Sequence[StatedEntry], least: float, versions: bool) -> Iterator[Pair]:
     """Yield sentences of nearly the same words of which one gives another figure, or denies the other."""
     words = [frozenset(entry.terms) for entry in said]
     for first, second, alike in _alike(words, least):
