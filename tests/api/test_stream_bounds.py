@@ -227,6 +227,7 @@ def test_an_idle_connection_is_closed_and_the_settings_say_when() -> None:
 def test_requests_are_not_read_before_the_answers_to_those_before(endless: tuple[Endless, str]) -> None:
     _, url = endless
     greedy, requests, sent = opened(url, b""), b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n" * 1000, 0
+    greedy.settimeout(5)  # until nothing is taken any more
     with suppress(OSError):
         while sent < 100_000_000:
             sent += greedy.send(requests)

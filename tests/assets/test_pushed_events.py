@@ -33,8 +33,8 @@ from rag_serving.artifacts.schema import CHUNKS, PAGES
 from rag_serving.artifacts.store import Store, read_table
 from rag_serving.documents.noted import NotedPages
 
-EVENTS = int(os.environ.get("CITELOCK_PUSH_EVENTS", "18"))
-MEASURED = max(3, EVENTS // 20)
+EVENTS = int(os.environ.get("CITELOCK_PUSH_EVENTS", "12"))
+MEASURED = max(2, EVENTS // 20)
 SECRET = "a secret that the wiki shares"
 GROUPS = ("hq", "ops", "staff")
 KINDS = ("edit", "edit", "create", "move", "trash", "restore", "restrict", "open", "label", "leave", "come")
@@ -206,11 +206,11 @@ def test_after_the_next_sync_all_is_as_a_fresh_one_has_it_whatever_became_of_the
                 told = site.change(chance, chance.choice(KINDS))
             fault = FAULTS[number % len(FAULTS)] if number < len(FAULTS) else chance.choice(FAULTS)
             hook.spoiled(chance, fault, told, late)
-            if number % (EVENTS // 3) == 5:
+            if number % (EVENTS // 3) == 3:
                 time.sleep(chance.random())
                 watching.kill()  # wherever it is
                 watching.start()
-            if number % (EVENTS // 2) == 8:
+            if number % (EVENTS // 2) == 5:
                 hook.server.kill()
                 hook.server = stack.enter_context(serving(str(wiki.config_path), monkeypatch, 1))
         for page_id in late:
