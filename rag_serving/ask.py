@@ -11,7 +11,7 @@ lock (`answering.answerer`), the state shared by a tenant's questions (`pipeline
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -304,9 +304,8 @@ def select_from_text(inquiry: Inquiry) -> None:
 def check_claims(inquiry: Inquiry) -> None:
     """Judge each claim of a text by the pages; the evidence is the answer in the receipt."""
     inquiry.phases = inquiry.phases.beside()  # it takes longer than a question, which says nothing of the phase
-    claims, inquiry.written = Checking(inquiry, candidates).run()
+    inquiry.checked, inquiry.written = Checking(inquiry, candidates).run(inquiry.quotes)
     inquiry.answer = inquiry.written.answer
-    inquiry.checked = Checked(tuple(claims), inquiry.view.id)
 
 
 def cite(inquiry: Inquiry) -> None:
@@ -475,15 +474,21 @@ class Pipeline(TenantServices):
         return self._answered(inquiry, principal, "selected_text")
 
     def check(
-        self, principal: Principal, text: str, filters: Filters | None = None, listen: Listen | None = None
+        self,
+        principal: Principal,
+        text: str,
+        filters: Filters | None = None,
+        listen: Listen | None = None,
+        quotes: Sequence[str] = (),
     ) -> Checked:
-        """Compare each claim of a text with the pages that the principal may read.
+        """Compare each claim of a text, and each quote that it is said to rest on, with the pages that the principal
+        may read.
 
         Raises:
             RetrievalError: search is unavailable; the message is for the caller.
         """
         request = QuestionRequest(principal, asked_in(text), filters)
-        inquiry = Inquiry(self, request, StageTrace(listen), CHECK, selection=text)
+        inquiry = Inquiry(self, request, StageTrace(listen), CHECK, selection=text, quotes=quotes)
         answer = self._answered(inquiry, principal, "check")
         if answer.status == "unavailable":
             raise RetrievalError(answer.answer)

@@ -7,11 +7,11 @@ Belongs here: searching for claims, citations of the results. Does not belong he
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,9 +27,9 @@ from rag_serving.deadline import check
 from rag_serving.indexes.protocols import ReaderView, Vector
 from rag_serving.models.protocols import Embedder, ModelError, Progress
 from rag_serving.pipeline.inquiry import Inquiry
-from rag_serving.records.answers import Answer
-from rag_serving.records.checks import CheckedClaim
-from rag_serving.records.claims import Claim, Draft
+from rag_serving.records.answers import Answer, Citation
+from rag_serving.records.checks import Checked, CheckedClaim, CheckedQuote
+from rag_serving.records.claims import Claim, Draft, Verdict
 from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.retrieval.hygiene import Hygiene
 from rag_serving.retrieval.search import Search
@@ -76,6 +76,17 @@ class _Known:
         return self.embedder.check()
 
 
+class _Quoted(NamedTuple):
+    """A quote that was given for a text, and the passage that has it; None if no readable one has."""
+
+    quote: str
+    chunk: Chunk | None
+
+
+def _alone(chunk: Chunk) -> Lock:
+    return Lock((Candidate(chunk, 0.0),))
+
+
 class Checking:
     """One text on one reader's view. `candidates` searches for an inquiry: `ask.candidates`."""
 
@@ -83,8 +94,9 @@ class Checking:
         self._inquiry, self._candidates = inquiry, candidates
         self._passages: dict[str, CheckedPassage] = {}
 
-    def run(self) -> tuple[list[CheckedClaim], AnswerTrace]:
-        """Return the claims of the text with their verdicts, and what a receipt keeps of them."""
+    def run(self, quotes: Sequence[str] = ()) -> tuple[Checked, AnswerTrace]:
+        """Return the claims of the text with their verdicts, the quotes that were given for it, and what a receipt
+        keeps of both."""
         every = list(claims_of(self._inquiry.selection))
         pending = iter([claim for claim in every if claim.claims])
         count, findings = sum(claim.claims for claim in every), dict[int, ClaimFinding]()
@@ -93,22 +105,39 @@ class Checking:
             findings |= zip(
                 [claim.start for claim in batch], self._inquiry.in_phase(partial(self._found, batch)), strict=True
             )
-        return self._cited(every, findings)
+        quoted = self._inquiry.in_phase(partial(self._quoted, quotes)) if quotes else []
+        return self._cited(every, findings, quoted)
 
     def _found(self, batch: Sequence[TextClaim], inquiry: Inquiry) -> list[ClaimFinding]:
         """Return the findings of some claims, whose vectors are made together."""
         texts = {claim.start: _OPERATORS.sub(" ", folded(claim.alone)) for claim in batch}
+        known = self._known(texts.values(), inquiry)
+        return [self._finding(claim, inquiry, texts[claim.start], known) for claim in batch]
+
+    def _quoted(self, quotes: Sequence[str], inquiry: Inquiry) -> list[_Quoted]:
+        """Return each quote with the first passage that has it: exactly, or but for a slip."""
+        texts = [_OPERATORS.sub(" ", folded(quote)) for quote in quotes]
+        known, found = self._known(texts, inquiry), list[_Quoted]()
+        for quote, text in zip(quotes, texts, strict=True):
+            draft, (_, chunks) = Draft((Claim(quote, 1, quote),), _WRITER), self._search(text, inquiry, known)
+            locks = ((chunk, _alone(chunk)) for chunk in chunks)
+            having = (chunk for chunk, lock in locks if citations_of(verify(draft, lock, rules=self._rules(1)), lock))
+            found.append(_Quoted(quote, next(having, None)))
+        return found
+
+    def _known(self, texts: Iterable[str], inquiry: Inquiry) -> _Known:
+        """Return the model with the vectors of some texts."""
         embedder = inquiry.vectors
         try:
-            wanted = [*dict.fromkeys(texts.values())] if inquiry.mode not in ("lexical", "keyword") else []
+            wanted = [*dict.fromkeys(texts)] if inquiry.mode not in ("lexical", "keyword") else []
             with inquiry.trace.part("embed"):
                 vectors = dict(zip(wanted, np.asarray(embedder.embed_documents(wanted)), strict=True)) if wanted else {}
         except ModelError:
             vectors = {}  # the search says so itself
-        known = _Known(embedder, vectors)
-        return [self._finding(claim, inquiry, texts[claim.start], known) for claim in batch]
+        return _Known(embedder, vectors)
 
-    def _finding(self, claim: TextClaim, inquiry: Inquiry, text: str, known: Embedder) -> ClaimFinding:
+    def _search(self, text: str, inquiry: Inquiry, known: Embedder) -> tuple[Search, list[Chunk]]:
+        """Return the search for a text, and its best passages that can be cited."""
         check()
         one = inquiry.variant(request=replace(inquiry.request, text=text))
         one.embedder = known
@@ -116,7 +145,11 @@ class Checking:
         labels = frozenset(inquiry.config.ingestion.drop_labels)
         found = found.then((Stage("hygiene", Hygiene(labels)),), inquiry.trace)
         chunks = found.context.passages.read(found.ranking.head(_DEPTH).rows)
-        passages = [self._passage(chunk, inquiry.view) for chunk in chunks if has_anchor(chunk.url)]
+        return found, [chunk for chunk in chunks if has_anchor(chunk.url)]
+
+    def _finding(self, claim: TextClaim, inquiry: Inquiry, text: str, known: Embedder) -> ClaimFinding:
+        found, chunks = self._search(text, inquiry, known)
+        passages = [self._passage(chunk, inquiry.view) for chunk in chunks]
         similarity = found.stored_similarity([passage.chunk.chunk_id for passage in passages])
         return finding(claim, passages, found.context.term_weights, similarity)
 
@@ -125,13 +158,17 @@ class Checking:
             self._passages[chunk.chunk_id] = CheckedPassage(chunk, beginning(view.beside, chunk))
         return self._passages[chunk.chunk_id]
 
+    def _rules(self, count: int) -> VerificationRules:
+        return VerificationRules(self._inquiry.answering.rules.fuzzy_min, max_citations=count)
+
     def _cited(
-        self, every: Sequence[TextClaim], findings: dict[int, ClaimFinding]
-    ) -> tuple[list[CheckedClaim], AnswerTrace]:
-        """Return the claims with citations that were verified, numbered by passage."""
+        self, every: Sequence[TextClaim], findings: dict[int, ClaimFinding], quoted: Sequence[_Quoted]
+    ) -> tuple[Checked, AnswerTrace]:
+        """Return the claims and quotes with citations that were verified, numbered by passage."""
         chunks = {found.passage.chunk.chunk_id: found.passage.chunk for found in findings.values() if found.passage}
+        chunks |= {one.chunk.chunk_id: one.chunk for one in quoted if one.chunk}
         numbers = {chunk_id: number for number, chunk_id in enumerate(chunks, start=1)}
-        rules = VerificationRules(self._inquiry.answering.rules.fuzzy_min, max_citations=len(findings) + 1)
+        rules = self._rules(len(findings) + len(quoted) + 1)
         checked, drafted, differences = list[CheckedClaim](), dict[Claim, int](), list[dict[str, Any]]()
         for claim in every:
             found = findings.get(claim.start, ClaimFinding("no_claim"))
@@ -144,15 +181,31 @@ class Checking:
             drawn = Claim(found.said or claim.alone, number, found.unit.of(chunk.text))
             place_of = drafted.setdefault(drawn, len(drafted) + 1)
             differences += ({"verdict": place_of, **values} for values in _noted(found, drawn))
-            alone = Lock((Candidate(chunk, 0.0),))
-            verdicts = verify(Draft((replace(drawn, index=1),), _WRITER), alone, rules=rules)
-            cited = next((replace(one, index=number, passage=number) for one in citations_of(verdicts, alone)), None)
+            verdicts, cited = self._verified(drawn, chunk, rules)
             is_own = verdicts[0].support == "verbatim"
             verdict = found.verdict if cited and (found.verdict != "verbatim" or is_own) else "closest"
             says = excerpt(verdicts[0].told) if cited else None
             checked.append(CheckedClaim(*place, verdict if cited else "absent", cited, says))
+        looked_for = list[CheckedQuote]()
+        for given in quoted:
+            cited = None
+            if given.chunk:
+                drawn = Claim(given.quote, numbers[given.chunk.chunk_id], given.quote)
+                drafted.setdefault(drawn, len(drafted) + 1)
+                _, cited = self._verified(drawn, given.chunk, rules)
+            looked_for.append(CheckedQuote(given.quote, "verbatim" if cited else "absent", cited))
         lock = Lock(tuple(Candidate(chunk, 0.0) for chunk in chunks.values()))
-        return checked, replace(self._trace(Draft(tuple(drafted), _WRITER), lock, rules), differences=differences)
+        told = Checked(tuple(checked), tuple(looked_for), self._inquiry.view.id)
+        return told, replace(self._trace(Draft(tuple(drafted), _WRITER), lock, rules), differences=differences)
+
+    def _verified(
+        self, drawn: Claim, chunk: Chunk, rules: VerificationRules
+    ) -> tuple[Sequence[Verdict], Citation | None]:
+        """Return the verdicts on a claim by its passage alone, and its citation if its quote is there."""
+        alone = _alone(chunk)
+        verdicts = verify(Draft((replace(drawn, index=1),), _WRITER), alone, rules=rules)
+        cited = (replace(one, index=drawn.index, passage=drawn.index) for one in citations_of(verdicts, alone))
+        return verdicts, next(cited, None)
 
     def _trace(self, draft: Draft, lock: Lock, rules: VerificationRules) -> AnswerTrace:
         verdicts, generation = verify(draft, lock, self._inquiry.request.text, rules), self._inquiry.view.id

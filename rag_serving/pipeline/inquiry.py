@@ -62,6 +62,7 @@ class Inquiry:
     stages: Stages
     conversation: Conversation = field(default_factory=Conversation)
     selection: str = ""
+    quotes: Sequence[str] = ()
     count: int = 0
     is_read: bool = True
     within: Filters | None = None

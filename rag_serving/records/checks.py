@@ -37,10 +37,25 @@ class CheckedClaim:
 
 
 @dataclass(frozen=True)
+class CheckedQuote:
+    """A quote that was given for a text: `verbatim` if a page has it, exactly or but for a slip, or `absent`."""
+
+    quote: str
+    verdict: ClaimVerdict
+    citation: Citation | None = None
+
+    def payload(self) -> dict[str, Any]:
+        """Return the JSON shape."""
+        cited = {"citation": self.citation.payload()} if self.citation else {}
+        return {"quote": self.quote, "verdict": self.verdict, **cited}
+
+
+@dataclass(frozen=True)
 class Checked:
-    """A text as it was checked."""
+    """A text as it was checked, with the quotes that were given for it."""
 
     claims: tuple[CheckedClaim, ...] = ()
+    quotes: tuple[CheckedQuote, ...] = ()
     generation: str = ""
     receipt_id: str | None = None
     flags: tuple[str, ...] = ()
@@ -55,6 +70,7 @@ class Checked:
         """Return the JSON shape."""
         return {
             "claims": [claim.payload() for claim in self.claims],
+            **({"quotes": [quote.payload() for quote in self.quotes]} if self.quotes else {}),
             "summary": self.summary,
             "generation": self.generation,
             "receipt_id": self.receipt_id,

@@ -56,7 +56,7 @@ def test_each_claim_has_its_place_its_verdict_and_what_the_page_says(client: Tes
 
 
 def test_its_receipt_proves_what_was_quoted(client: TestClient) -> None:
-    checked = client.post("/v1/check", json={"answer": DRAFT, "citations": ["nobody believes these"]}).json()
+    checked = client.post("/v1/check", json={"answer": DRAFT}).json()
     proof = client.post(f"/v1/receipts/{checked['receipt_id']}/verify").json()
     assert proof["valid"] is True
     receipt = client.get(f"/v1/receipts/{checked['receipt_id']}").json()
@@ -67,6 +67,19 @@ def test_its_receipt_proves_what_was_quoted(client: TestClient) -> None:
         (fault,) = difference_faults({**receipt, "differences": [forged]})
         assert "are no values of it that differ" in fault
     assert not [*difference_faults(receipt)]
+
+
+def test_the_quotes_of_an_answer_are_looked_for_and_not_believed(client: TestClient) -> None:
+    said = ["keeps logs for 168 hours by default", "keeps logs for 72 hours by default", "the moon was sold to Norway"]
+    body = {"answer": DRAFT, "citations": [{"quote": quote, "url": "https://elsewhere.example"} for quote in said]}
+    checked = client.post("/v1/check", json=body).json()
+    assert [(each["quote"], each["verdict"]) for each in checked["quotes"]] == [
+        (said[0], "verbatim"), (said[1], "absent"), (said[2], "absent"),
+    ]  # fmt: skip
+    assert checked["quotes"][0]["citation"]["page_id"] == "12"
+    assert [claim["verdict"] for claim in checked["claims"]] == VERDICTS
+    assert client.post(f"/v1/receipts/{checked['receipt_id']}/verify").json()["valid"] is True
+    assert client.post("/v1/check", json={"answer": DRAFT, "citations": [{"url": "x"}]}).status_code == 400
 
 
 def test_filters_narrow_what_a_text_is_compared_with(client: TestClient) -> None:

@@ -101,7 +101,8 @@ def draft(reader: Reader) -> str:
 
 
 def check(reader: Reader) -> tuple[Response, Response]:
-    answers = reader.both("POST", "/v1/check", {"text": draft(reader)})
+    text = draft(reader)
+    answers = reader.both("POST", "/v1/check", {"answer": text, "citations": [{"quote": " ".join(text.split()[:9])}]})
     first, second = (answer.json().get("receipt_id") for answer in answers)
     if first and second:
         reader.receipts.append((first, second))
