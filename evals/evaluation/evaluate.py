@@ -44,7 +44,7 @@ class Judged:
 
     @property
     def answered(self) -> bool:
-        """Whether the answer is confident: the closest passages are no answer."""
+        """Return whether the answer is confident: the closest passages are no answer."""
         return self.answer.outcome == "told"
 
     @property
@@ -68,12 +68,12 @@ class Judged:
 
     @property
     def is_precise(self) -> bool:
-        """Whether every cited page is in the gold set."""
+        """Return whether every cited page is in the gold set."""
         return self.answered and self.cited_right == len(self.cited)
 
     @cached_property
     def says_it(self) -> bool:
-        """Whether the answer contains a gold quote, or a shown quote is part of one, on a right page."""
+        """Return whether the answer contains a gold quote, or a shown quote is part of one, on a right page."""
         if not self.cited_right:
             return False
         shown = [citation.quote for citation in self.answer.citations if page_of(citation) in self.gold.pages]

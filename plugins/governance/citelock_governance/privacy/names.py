@@ -90,7 +90,7 @@ class NameFinder:
 
     @property
     def _is_mine(self) -> bool:
-        """Whether this thread is opening the model: it also reads what the libraries log meanwhile."""
+        """Return whether this thread is opening the model: it also reads what the libraries log meanwhile."""
         return self._opener == threading.get_ident()
 
 

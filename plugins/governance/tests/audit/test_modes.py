@@ -1,4 +1,4 @@
-"""What goes into the audit log, and what is refused if it cannot be written: over HTTP, streamed, in a terminal."""
+"""Rows of the audit log, and refusals if it cannot be written: over HTTP, streamed, in a terminal."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Pending:
 
     @property
     def is_held_up(self) -> bool:
-        """Whether the bound of the queue delays texts."""
+        """Return whether the bound of the queue delays texts."""
         return bool(self._unasked)
 
     @property
