@@ -94,7 +94,7 @@ WANTED: Mapping[str, Mapping[str, str]] = {
         "cache.semantic": "Reuse the answer to the same question in other words.",
     },
     "I want to run it for a company": {
-        "index.kind": "Where published generations are: `disk`, `postgres`, `qdrant`, `opensearch`.",
+        "index.kind": "Where published generations are: `disk`, `postgres`, `qdrant`.",
         "index.url": "Their database.",
         "telemetry.url": "Database of telemetry, receipts and logs; several servers must share one.",
         "telemetry.retention_days": "Days that it is kept.",

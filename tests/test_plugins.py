@@ -61,7 +61,7 @@ def test_a_wiki_is_built_and_asked_without_plugins(home: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "command"),
-    [("postgres", ("ask", "How?")), ("qdrant", ("generations", "list")), ("opensearch", ("generations", "rollback"))],
+    [("postgres", ("ask", "How?")), ("qdrant", ("generations", "list"))],
 )
 def test_an_index_in_a_database_names_the_plugin_that_it_needs(home: Path, kind: str, command: tuple[str, ...]) -> None:
     ended = run(home, *command, CITELOCK_INDEX__KIND=kind, CITELOCK_INDEX__URL="http://127.0.0.1:1")

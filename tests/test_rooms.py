@@ -54,7 +54,7 @@ def dotted(path: Path) -> str:
 DOTTED = {path: dotted(path) for path in MODULES}
 SERVING = [path for path in MODULES if "rag_serving" in path.parts or DOTTED[path].startswith(
     ("citelock_governance", "citelock_scale.object_home",
-     *(f"citelock_stores.{name}" for name in ("command", "opensearch", "postgres", "qdrant", "remote")))
+     *(f"citelock_stores.{name}" for name in ("command", "postgres", "qdrant", "remote")))
 )]  # fmt: skip
 
 

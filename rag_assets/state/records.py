@@ -164,7 +164,7 @@ def _database(config: Config) -> tuple[tuple[str, str], ...]:
         return ()
     address = urlsplit(config.index.writer_url or config.index.url or "")
     place = f"{address.netloc.rpartition('@')[2]}{address.path}"
-    if config.index.kind in {"qdrant", "opensearch"}:
+    if config.index.kind == "qdrant":
         place += f" {config.index.collection} {config.index.collections}"
     return ((config.index.kind, place),)
 

@@ -6,25 +6,23 @@ Belongs here: keys, types, defaults. Does not belong here: acting on the keys (`
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from rag_serving.config.sources import Section
 
-IndexKind = Literal["disk", "postgres", "qdrant", "opensearch"]
+IndexKind = Literal["disk", "postgres", "qdrant"]
 Halfvec = Literal["auto", "never"]
 Collections = Literal["tenant", "shared"]
-Compression = Literal["1x", "8x", "16x", "32x"]
+_WENT = f"gone with OpenSearch; index.kind is one of {', '.join(get_args(IndexKind))}"
 
 
 class Index(Section):
     """The database that stores published generations instead of their folders, and enforces who may read what."""
 
     kind: IndexKind = "disk"
-    """Where published generations are. disk: a folder. postgres: PostgreSQL with pgvector. qdrant: a Qdrant server.
-    opensearch: OpenSearch 2.17 or later, for one tenant that is too large for the others."""
+    """Where published generations are. disk: a folder. postgres: PostgreSQL with pgvector. qdrant: a Qdrant server."""
     url: str | None = None
     """Database that questions read. The PostgreSQL user owns nothing and sees nothing without a signed claim."""
     writer_url: str | None = None
@@ -36,7 +34,7 @@ class Index(Section):
     statement_timeout_s: ClassVar[float] = 10  # seconds of one read of a question
     publish_timeout_s: float = Field(3600, ge=1, le=86_400)
     """Seconds of one step of a publication."""
-    tries: ClassVar[int] = 6  # attempts while Qdrant or OpenSearch is busy or unreachable
+    tries: ClassVar[int] = 6  # attempts while Qdrant is busy or unreachable
     cache_bytes: ClassVar[int] = 256 << 20  # bytes of catalogs that a serving process holds
     partition_chunks: int = Field(2_000, ge=0)
     """Chunks from which a generation has its own partitions; smaller ones share partitions and are separated by row
@@ -52,37 +50,32 @@ class Index(Section):
     """Weights in the SQL function `search_chunks_hybrid`. Citelock ranks the same candidates as `retrieval` says."""
 
     collection: str = Field("citelock", pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")
-    """Qdrant, OpenSearch: prefix of collections and aliases."""
+    """Qdrant: prefix of collections and aliases."""
     collections: Collections = "tenant"
-    """Qdrant: a collection for each generation, or one for all. shared: one collection for all, separated by filters.
-    OpenSearch: only tenant."""
+    """Qdrant: a collection for each generation, or one for all. shared: one for all, separated by filters."""
     api_key_env: str | None = None
-    """Qdrant, OpenSearch: environment variable with the key for questions; a read-only key is enough. For OpenSearch
-    `user:password`, or a bearer token without a colon."""
+    """Qdrant: environment variable with the key for questions; a read-only key is enough."""
     writer_key_env: str | None = None
     """The same for the key for publishing; null: that of `api_key_env`."""
     quota_vectors: int | None = Field(None, ge=1)
-    """Qdrant, OpenSearch: most vectors of all generations; a publication warns from 80 % on and is refused beyond 100
-    %. null: no limit."""
+    """Qdrant: most vectors of all generations; a publication warns from 80 % on and is refused beyond 100 %. null:
+    no limit."""
     quota_bytes: int | None = Field(None, ge=1)
     """The same for bytes of vectors and payloads, as sent."""
 
-    ca_file: Path | None = None
-    """OpenSearch: file of certificates (PEM) to verify its TLS certificate with; null: those of the system."""
-    engine: ClassVar[str] = "faiss"  # OpenSearch: HNSW library, the one that compresses
-    compression: Compression = "1x"
-    """OpenSearch: compression of vectors in memory. Candidates are compared again in full precision."""
-    shards: int = Field(1, ge=1, le=1024)
-    """OpenSearch: primary shards of an index."""
-    replicas: int = Field(1, ge=0, le=20)
-    """OpenSearch: copies of each shard; 0 on a single node."""
+    gone: ClassVar = dict.fromkeys(("ca_file", "compression", "engine", "replicas", "shards"), _WENT)
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _is_still_there(cls, given: Any) -> Any:
+        if given == "opensearch":
+            raise ValueError(_WENT)
+        return given
 
     @model_validator(mode="after")
     def _has_an_address(self) -> Index:
         if self.kind != "disk" and not (self.url or self.writer_url or self.owner_url):
             raise ValueError(f"kind {self.kind} needs index.url, the address of the database (CITELOCK_INDEX__URL)")
-        if self.kind == "opensearch" and self.collections == "shared":
-            raise ValueError("index.collections shared is of Qdrant; OpenSearch has an index for each generation")
         return self
 
 

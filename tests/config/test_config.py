@@ -45,6 +45,14 @@ def test_a_reranker_that_returns_what_is_locked_is_allowed(content: dict[str, ob
         ({"retreival": {}}, "unknown key 'retreival'; did you mean 'retrieval'?"),
         ({"retrieval": {"dens_k": 3}}, "unknown key 'retrieval.dens_k'; did you mean 'dense_k'?"),
         ({"degradation": {"window_s": 3}}, "key 'degradation.window_s' is now fixed at 300; delete it"),
+        (
+            {"index": {"kind": "opensearch", "url": "x"}},
+            "gone with OpenSearch; index.kind is one of disk, postgres",
+        ),
+        (
+            {"index": {"shards": 4}},
+            "key 'index.shards' is now gone with OpenSearch; index.kind is one of",
+        ),
         ({"jobs": {"tokens_per_job": 3}}, "key 'jobs.tokens_per_job' is now 512 × texts_per_job"),
         ({"tenants": {"a": {"keyword": {"top_k": 3}}}}, "key 'tenants.a.keyword.top_k' is now fixed at 5; delete it"),
         ({"retrieval": {"dense_k": 0}}, "retrieval.dense_k: Input should be greater than or equal to 1"),

@@ -35,13 +35,13 @@ def installed(image: str) -> set[str]:
 
 def test_serving_has_neither_dagster_nor_torch_and_assets_has_what_workers_need() -> None:
     serving = installed("serving")
-    assert {"fastapi", "chromadb", "psycopg", "obstore", "mcp", "qdrant-client", "opensearch-py"} <= serving
+    assert {"fastapi", "chromadb", "psycopg", "obstore", "mcp", "qdrant-client"} <= serving
     assert "./plugins/stores" in text("serving").split()
     assert not {name for name in serving if name.startswith(("dagster", "torch", "nvidia", "triton", "matplotlib"))}
     assert not {"celery", "docker", "redis"} & serving
     assets = installed("assets")
     assert {"dagster", "dagster-celery", "dagster-k8s", "dagster-postgres", "redis"} <= assets
-    assert {"qdrant-client", "opensearch-py", "psycopg", "obstore"} <= assets
+    assert {"qdrant-client", "psycopg", "obstore"} <= assets
     assert "torch" not in assets
 
 

@@ -212,7 +212,7 @@ def test_a_home_in_a_volume_starts_within_three_minutes(release: Callable[[str],
 def test_serving_reaches_every_kind_of_index_at_its_usual_port(release: Callable[[str], Objects]) -> None:
     rules = one(release("minimal"), "NetworkPolicy", "citelock-serving")["spec"]["egress"]
     ports = {each["port"] for rule in rules for each in rule["ports"]}
-    assert {53, 443, 5432, 6333, 9200} <= ports  # DNS, https, Postgres, Qdrant, OpenSearch
+    assert {53, 443, 5432, 6333} <= ports  # DNS, https, Postgres, Qdrant
 
 
 def test_a_tenant_that_floods_a_server_is_bounded_by_default() -> None:

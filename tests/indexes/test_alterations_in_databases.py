@@ -59,7 +59,7 @@ def published(
         with_vectors.close()
         ids.append(with_vectors.id)
         publish_to_database(Store(home), TENANT, ids[-1], config)
-    return Published(request.param, config, owner_of(request.param, backends, config), (ids[0], ids[1]), backends)
+    return Published(request.param, config, owner_of(config), (ids[0], ids[1]), backends)
 
 
 @pytest.fixture

@@ -10,14 +10,11 @@ import psycopg
 import pyarrow as pa
 from qdrant_client import QdrantClient
 
-from citelock_stores.opensearch.filters import CLASSES, class_id
 from citelock_stores.postgres.claims import KEY_PURPOSE, ClaimSigner
-from citelock_stores.remote.stored import bytes_of, pack_table, point_id, text_of
+from citelock_stores.remote.stored import pack_table, point_id
 from citelock_stores.remote.tables import REMOTE_CHUNKS, TEXT_COLUMNS
 from rag_serving.artifacts.secret import derived_key
 from rag_serving.config.loading import Config
-from support.index_backends import Backends
-from support.opensearch_server import OpenSearchServer
 from support.synthetic import TENANT
 
 Row = dict[str, Any]
@@ -51,15 +48,9 @@ class DatabaseOwner(ABC):
         return found
 
 
-def owner_of(name: str, backends: Backends, config: Config) -> DatabaseOwner:
+def owner_of(config: Config) -> DatabaseOwner:
     """The owner of the database that a configuration names."""
-    if name == "postgres":
-        return PostgresOwner(config)
-    if name == "qdrant":
-        return QdrantOwner(config)
-    server = backends.servers[name]
-    assert isinstance(server, OpenSearchServer)
-    return OpenSearchOwner(server, config)
+    return PostgresOwner(config) if config.index.kind == "postgres" else QdrantOwner(config)
 
 
 class PostgresOwner(DatabaseOwner):
@@ -139,43 +130,6 @@ class QdrantOwner(DatabaseOwner):
 
     def _collection(self, generation: str) -> str:
         return f"{self._base}.{TENANT}.{generation}"
-
-
-class OpenSearchOwner(DatabaseOwner):
-    def __init__(self, server: OpenSearchServer, config: Config) -> None:
-        self._server, self._base = server, config.index.collection
-
-    def texts(self, generation: str, row: int) -> Row:
-        (found,) = (source for source in self._of(generation, "chunk").values() if source["row"] == row)
-        return {name: found.get(name) for name in TEXT_COLUMNS}
-
-    def write_texts(self, generation: str, row: int, texts: Mapping[str, Any]) -> None:
-        self._update(generation, point_id(TENANT, generation, "chunk", row), dict(texts))
-
-    def change_rows(self, generation: str, change: Change) -> None:
-        for name, source in self._of(generation, "block").items():
-            if source["block"] != "chunks":
-                continue
-            rows = unpacked(bytes_of(source["packed"]))
-            changed = [change(dict(row)) for row in rows]
-            if changed != rows:
-                readers = changed[0]["readers"]
-                found_by = {"readers": readers, CLASSES: [class_id(readers)]}
-                self._update(generation, name, {"packed": text_of(packed(changed)), **found_by})
-
-    def remove_seals(self, generation: str) -> None:
-        names = [name for name, source in self._of(generation, "block").items() if source["block"] == "seals"]
-        self._index(generation).delete(names)
-
-    def _of(self, generation: str, kind: str) -> dict[str, Row]:
-        return {name: source for name, source in self._index(generation).written.items() if source["point"] == kind}
-
-    def _update(self, generation: str, name: str, fields: Row) -> None:
-        self._index(generation).update(name, fields)
-        self._index(generation).refresh()
-
-    def _index(self, generation: str) -> Any:
-        return self._server.indexes[f"{self._base}.{TENANT}.{generation}"]
 
 
 def unpacked(content: bytes) -> list[Row]:

@@ -23,13 +23,12 @@ from rag_serving.indexes.databases import open_database
 from rag_serving.indexes.served import ServedGeneration
 from rag_serving.indexes.sources import open_source
 from support.chroma_server import started_chroma
-from support.opensearch_server import OpenSearchServer
 from support.postgres import Postgres, started_pgvector
 from support.qdrant_server import QdrantServer
 from support.stand_in_http import StandIn
 
-BACKENDS = ("disk", "chroma", "chroma_server", "postgres", "qdrant", "opensearch")
-REMOTE = ("postgres", "qdrant", "opensearch")
+BACKENDS = ("disk", "chroma", "chroma_server", "postgres", "qdrant")
+REMOTE = ("postgres", "qdrant")
 PARTS: dict[str, Any] = {"indexing": {"max_part_chunks": 16}}
 """What stores a generation in parts; the backend `parts` has these settings, and is otherwise `disk`."""
 
@@ -137,9 +136,6 @@ class Backends:
     def _qdrant(self) -> Backend:
         return self._aliased("qdrant", QdrantServer())
 
-    def _opensearch(self) -> Backend:
-        return self._aliased("opensearch", OpenSearchServer())
-
     def _aliased(self, kind: str, server: StandIn) -> Backend:
         self.servers[kind] = server
         self._stack.callback(server.close)
@@ -162,7 +158,7 @@ def publish_in_postgres(config: Config, tenant: str, generation_id: str) -> None
 
 
 def publish_under_alias(config: Config, tenant: str, generation_id: str) -> None:
-    """The same in Qdrant or OpenSearch."""
+    """The same in Qdrant."""
     database = open_database(config)
     assert isinstance(database, AliasedDatabase)
     publisher = database.publisher(Store(config.home), tenant)

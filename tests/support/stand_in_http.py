@@ -1,7 +1,6 @@
 """A stand-in for a server that is asked over HTTP by JSON: loopback, keys, faults.
 
-Belongs here: HTTP and what goes wrong with it. Does not belong here: what is answered (`qdrant_server`,
-`opensearch_server`).
+Belongs here: HTTP and what goes wrong with it. Does not belong here: what is answered (`qdrant_server`).
 """
 
 from __future__ import annotations

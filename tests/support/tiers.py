@@ -14,11 +14,11 @@ import pytest
 
 TIERS = ("real", "parts", "unit")
 """In the order in which they begin."""
-REAL_FOLDERS = frozenset({"browser", "deploy", "ocr", "opensearch", "postgres", "qdrant", "rerank_service"})
+REAL_FOLDERS = frozenset({"browser", "deploy", "ocr", "postgres", "qdrant", "rerank_service"})
 REAL_FIXTURES = frozenset({"backends", "browser", "postgres"})
 REAL_MODULES = frozenset({"multiprocessing", "subprocess"}) | {
     f"support.{name}"
-    for name in ("azure_server", "celery_cluster", "chroma_server", "forked", "helm", "opensearch_server", "postgres",
+    for name in ("azure_server", "celery_cluster", "chroma_server", "forked", "helm", "postgres",
                  "prometheus_server", "ragas_in_process", "s3_server", "server_process", "small_model")
 }  # fmt: skip
 PARTS_FOLDERS = frozenset({
@@ -131,7 +131,7 @@ ONE_STORE = {
     **dict.fromkeys(("test_backend_away.py", "test_rollbacks_in_databases.py"), "postgres"),
 }
 # Chroma's server, which takes 6 s of a processor to start, answers what Chroma in process answers.
-STORES = frozenset({"chroma", "chroma_server", "disk", "opensearch", "postgres", "qdrant"})
+STORES = frozenset({"chroma", "chroma_server", "disk", "postgres", "qdrant"})
 
 _EVENTS = {"os.fork", "os.posix_spawn", "socket.bind", "socket.connect", "subprocess.Popen"}
 outside: list[str] = []

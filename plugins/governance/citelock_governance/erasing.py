@@ -44,7 +44,7 @@ from rag_serving.telemetry.usage import METADATA as BUDGETS
 
 def count_published(config: Config, tenant: str) -> dict[str, dict[str, int]]:
     """Return the contents of `index`'s database for a tenant: {database: {table: rows}}, or in Qdrant {database:
-    {aliases, collections or points: count}}, in OpenSearch {aliases, indexes or documents}; empty ones are left out.
+    {aliases, collections or points: count}}; empty ones are left out.
 
     Raises:
         PublishedError: the database is unavailable.
@@ -145,7 +145,6 @@ _OF_DATABASES = {
     "disk": "generations in a database that `index` named earlier",
     "postgres": "what PostgreSQL keeps of deleted rows in its files until it vacuums them, and in its write-ahead log",
     "qdrant": "what Qdrant keeps of deleted points in its segments until it optimizes them, and its snapshots",
-    "opensearch": "what OpenSearch keeps of deleted indexes in its snapshots",
 }
 
 _OF_OBJECT_STORES = (

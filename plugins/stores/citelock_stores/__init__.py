@@ -1,4 +1,4 @@
-"""Published generations in PostgreSQL, Qdrant and OpenSearch: entry points of `citelock.stores`.
+"""Published generations in PostgreSQL and Qdrant: entry points of `citelock.stores`.
 
 Belongs here: databases, their command and check. Does not belong here: generations on disk (`rag_serving.indexes`).
 

@@ -1,7 +1,7 @@
 """Publishing a checked generation to a server: sent in batches, compared, and then named by the tenant's alias.
 
 Belongs here: a generation's contents in such servers, the order of a publication, quotas, unused data.
-Does not belong here: a server (`publishing.qdrant`, `publishing.opensearch`), moving the alias (`remote.aliases`).
+Does not belong here: a server (`publishing.qdrant`), moving the alias (`remote.aliases`).
 
 The same generation always gives the same points. The alias moves when all of them are stored and compared: a process
 killed earlier leaves the publication unchanged, and the next one continues with the points sent, or removes unwanted
@@ -312,7 +312,7 @@ class QuotaError(RemoteError):
 @dataclass(frozen=True)
 class AliasPublication:
     """The result of a publication. `recall`: of sample queries, 0 to 1; `quotas`: the used part of each; `warnings`:
-    messages for an operator; `stored_bytes`: the generation's size on the server's disks, if reported."""
+    messages for an operator."""
 
     generation: str
     previous: str | None
@@ -321,14 +321,11 @@ class AliasPublication:
     removed: tuple[str, ...]
     quotas: tuple[str, ...]
     warnings: tuple[str, ...]
-    stored_bytes: int | None = None
 
     def figures(self) -> dict[str, int | float | str]:
         """Return its figures for people: numbers and short texts by name."""
         done = self.uploaded
-        size = {} if self.stored_bytes is None else {"stored_bytes": self.stored_bytes}
         return {
-            **size,
             "points_sent": done.points,
             "points_present": done.present,
             "batches": done.batches,
@@ -373,12 +370,7 @@ class AliasPublisher(AliasPointer):
         recall = upload.check()
         upload.complete()
         previous = self.point_to(generation_id)
-        size = self._stored_bytes(upload.collection)
-        return AliasPublication(generation_id, previous, uploaded, recall, removed, quotas, warnings, size)
-
-    def _stored_bytes(self, collection: str) -> int | None:  # noqa: ARG002
-        """Return a collection's size on the server's disks; None if it is not reported."""
-        return None
+        return AliasPublication(generation_id, previous, uploaded, recall, removed, quotas, warnings)
 
     def prune(self, also_keep: str | None = None) -> tuple[str, ...]:
         """Remove the remains of killed publications, and all but the last `keep_generations`; return their ids.

@@ -237,9 +237,7 @@ class QdrantReader:
         if k <= 0 or not self._points.classes or (among is not None and not len(among)):
             return nearest_of([], 0)
         named = among.tolist() if among is not None and len(among) <= _NAMED else None
-        found = k_nearest(lambda asked: self._search(query, asked, named), k, among if named is None else None)
-        assert found  # a search returns as many as requested
-        return found
+        return k_nearest(lambda asked: self._search(query, asked, named), k, among if named is None else None)
 
     def postings(self, kind: PostingKind, terms: Sequence[str]) -> dict[str, Postings]:
         return self._postings.of(self._points, kind, terms)

@@ -1,7 +1,7 @@
 """A tenant's alias in a server, its possible targets, and the program's requirements on a database.
 
 Belongs here: the tenant's generations there, the published one, for any server. Does not belong here: its requests
-(`qdrant.store`, `opensearch.store`), copying generations (`publishing.alias_publisher`).
+(`qdrant.store`), copying generations (`publishing.alias_publisher`).
 """
 
 from __future__ import annotations

@@ -32,19 +32,15 @@ Search = Callable[[int], NearestHits]
 """Gives so many hits, the best ones."""
 
 
-def k_nearest(search: Search, k: int, among: Rows | None = None, most: int | None = None) -> Nearest | None:
-    """Return the k nearest chunks, of those in `among`; where others are as near as the last of them, the first rows.
-    None: not even `most` hits show them."""
+def k_nearest(search: Search, k: int, among: Rows | None = None) -> Nearest:
+    """Return the k nearest chunks, of those in `among`; of those as near as the last of them, the first rows."""
     asked = (k if among is None else 4 * k) + SPARE
     wanted = None if among is None else frozenset(among.tolist())
     while True:
-        is_last = most is not None and asked >= most
-        found = search(asked if most is None else min(asked, most))
+        found = search(asked)
         kept = found.hits if wanted is None else [hit for hit in found.hits if hit[0] in wanted]
         if found.whole or (len(kept) >= k and found.lowest < sorted((hit[1] for hit in kept), reverse=True)[k - 1]):
             return nearest_of(kept, k)
-        if is_last:
-            return nearest_of(kept, k) if len(kept) >= k else None
         asked *= 4
 
 
