@@ -28,6 +28,8 @@ from rag_serving.checking.check import Checking, asked_in
 from rag_serving.conversations.turns import Conversation, QuestionRequest
 from rag_serving.degradation.phases import RetrievalOffError
 from rag_serving.indexes.current import UnpublishedError
+from rag_serving.indexes.protocols import ReaderView
+from rag_serving.indexes.view import GenerationView
 from rag_serving.pipeline.book import NOT_VERIFIED, book_gates, book_lock, in_book_order, of_books
 from rag_serving.pipeline.inquiry import Inquiry, Stages
 from rag_serving.pipeline.locked import Locked, both_of, shows_both, tells_both, two_asked
@@ -61,7 +63,7 @@ from rag_serving.tracing import Listen, StageTrace
 
 RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 RETRIEVAL_OFF = "Search is switched off at the moment."
-NO_PAST = "As of an earlier generation only whole sets and changes are told: ask without `as_of`."
+NO_PAST = "That generation does not say which of its pages show text of others: ask without `as_of`."
 EXACT_SEARCH, NO_PLACES = "dense_index_searched_exactly", "places_unavailable"
 
 _POOL = 100  # fused candidates that hygiene may choose from
@@ -111,33 +113,58 @@ def recall(inquiry: Inquiry) -> None:
         inquiry.stages = (partial(repeat, cached),)
 
 
+def look_back(inquiry: Inquiry) -> None:
+    """Ask an earlier generation if requested: as if it had only pages that the asker may read now, too."""
+    request, view, tenant, told = inquiry.request, inquiry.view, inquiry.tenant, NO_PAST
+    if not request.occasion.as_of:
+        return
+    try:
+        earlier = tenant.generation_as_of(request.occasion.as_of, view.id)
+        if earlier == view.id:
+            return
+        generation = inquiry.lease.enter_context(tenant.past(earlier, inquiry.phases))
+        if (tables := view.set_tables()) and (past := past_view(generation.for_reader(request.principal), tables)):
+            inquiry.view, inquiry.now = past, Now(view.id, tables)
+            return
+    except (NotKeptError, UnpublishedError) as error:
+        told = str(error)
+    inquiry.stages, inquiry.answer = (
+        (),
+        Answer("refused", told, generation=view.id, timings_ms=inquiry.trace.timings_ms),
+    )
+
+
+def past_view(view: ReaderView, now: SetTables) -> ReaderView | None:
+    """Return the view of an earlier generation as if it had no pages but the present ones; None if it does not say
+    which pages show text of others, or is in a database."""
+    tables = view.set_tables(page_ids(now))
+    return view.narrowed(tables) if tables and isinstance(view, GenerationView) else None
+
+
 def take_set(inquiry: Inquiry) -> None:
-    """Answer from all pages if the question is about a whole set and every word of it is accounted for."""
-    request, view = inquiry.request, inquiry.view
-    if request.filters or request.page or not is_about_set(request.text):
+    """Answer from all pages if the question is about a whole set, or about changes, and every word of it is accounted
+    for."""
+    request, view, text = inquiry.request, inquiry.view, inquiry.request.text
+    if request.filters or request.page or not is_about_set(text):
         return
     with inquiry.trace.part("set"), suppress(SetError):
-        if tables := view.set_tables():
-            take_from(inquiry, tables, Now(view.id, tables))
-
-
-def take_from(inquiry: Inquiry, tables: SetTables, now: Now) -> None:
-    """Answer a question about a set, or about changes, from some tables."""
-    text, view = inquiry.request.text, inquiry.view
-    query, reader = read_set(text, tables), ""
-    change = None if query else read_change(text, tables)
-    if not query and not change:
-        query, usage = inquiry.tenant.set_reader.read(text, tables)
-        reader = inquiry.config.generation.model or ""
-        if usage:
-            inquiry.tenant.log.spent(usage)
-    if query:
-        result = execute(query, tables, view.id)
-        among = now.id if now.id != view.id else ""
-        inquiry.written = answer_set(result, view, now.classes | tables.classes, among, reader)
-        inquiry.stages = (finish_set, receipt)
-    elif change:
-        take_change(inquiry, change, tables, now)
+        if not (tables := view.set_tables()):
+            return
+        now, reader = inquiry.now or Now(view.id, tables), ""
+        query = read_set(text, tables)
+        if not query and (change := read_change(text, tables)):
+            take_change(inquiry, change, tables, now)
+            return
+        if not query:
+            query, usage = inquiry.tenant.set_reader.read(text, tables)
+            reader = inquiry.config.generation.model or ""
+            if usage:
+                inquiry.tenant.log.spent(usage)
+        if query:
+            result = execute(query, tables, view.id)
+            among = now.id if now.id != view.id else ""
+            inquiry.written = answer_set(result, view, now.classes | tables.classes, among, reader)
+            inquiry.stages = (finish_set, receipt)
 
 
 def take_change(inquiry: Inquiry, change: ChangeQuestion, tables: SetTables, now: Now) -> None:
@@ -153,30 +180,6 @@ def take_change(inquiry: Inquiry, change: ChangeQuestion, tables: SetTables, now
         changes = page_changes(then, tables, pages)
         inquiry.written = answer_changes(changes, view, older, pages, now)
         inquiry.stages = (finish_set, receipt)
-
-
-def look_back(inquiry: Inquiry) -> None:
-    """Answer as of an earlier generation if requested: only about sets and changes, and within the asker's current
-    access."""
-    request, view, tenant, told = inquiry.request, inquiry.view, inquiry.tenant, NO_PAST
-    if not request.occasion.as_of:
-        return
-    with inquiry.trace.part("set"), suppress(SetError):
-        try:
-            earlier = tenant.generation_as_of(request.occasion.as_of, view.id)
-            if earlier == view.id:
-                return
-            inquiry.stages = ()
-            if (tables := view.set_tables()) and is_about_set(request.text) and not request.filters:
-                now = Now(view.id, tables)
-                generation = inquiry.lease.enter_context(tenant.published.stored(earlier))
-                inquiry.view = generation.for_reader(request.principal)
-                if then := inquiry.view.set_tables(now.pages):
-                    take_from(inquiry, then, now)
-        except (NotKeptError, UnpublishedError) as error:
-            inquiry.stages, told = (), str(error)
-    if not inquiry.stages:
-        inquiry.answer = Answer("refused", told, generation=view.id, timings_ms=inquiry.trace.timings_ms)
 
 
 def finish_set(inquiry: Inquiry) -> None:

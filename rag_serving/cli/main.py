@@ -94,7 +94,7 @@ def ask(
     ] = "text",
     as_of: Annotated[
         str,
-        typer.Option("--as-of", help="Tell a set or changes as of a kept generation: its id, or a date (2026-02-09)."),
+        typer.Option("--as-of", help="Ask a kept generation: its id, or a date (2026-02-09)."),
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; the same as --format json.")] = False,
 ) -> None:

@@ -6,16 +6,17 @@ Does not belong here: opening a generation (`generation`, `databases`), fusing o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.columns import Read, dictionary_encode, numbers_of, reader, rows_in, take_rows
+from rag_serving.artifacts.columns import Read, dictionary_encode, numbers_of, reader, rows_in, strings, take_rows
 from rag_serving.artifacts.manifest import Manifest
 from rag_serving.indexes.bm25 import idf
 from rag_serving.indexes.hits import Hit
@@ -33,6 +34,7 @@ from rag_serving.text.analyzer import analyze
 _FIELDS = tuple(name for name in Chunk.__dataclass_fields__ if name != "also_at")
 _LANGUAGE_SAMPLE = 100  # chunks; those without a language from the build take some 10 ms once
 _TUPLES = frozenset({"heading_path", "labels"})
+_NOBODY = pa.scalar("nobody: not among the pages")  # no reader class: those name users and groups
 
 
 class IndexedChunks:
@@ -42,6 +44,7 @@ class IndexedChunks:
         """`table`: the columns of GENERATION_CHUNKS except those in `parts.texts` and those of builds alone;
         `readable`: its readers."""
         self.manifest, self.table = manifest, table
+        self._parts, self._is_narrowed = parts, False
         self._dense, self._lexical, self._keyword_index, self.places = parts[:4]
         self._sentences, self.originals, self._texts = parts[4:7]
         self._sets = parts.sets
@@ -63,6 +66,14 @@ class IndexedChunks:
     def sets(self) -> SetTablesOfReaders:
         """The tables for queries about sets."""
         return self._sets()
+
+    def narrowed(self, pages: Collection[str]) -> IndexedChunks:
+        """Return the same generation as if it had no other pages: their chunks and places are open to no class."""
+        readers = pc.if_else(pc.is_in(self.table["page_id"], value_set=strings(pages)), self.table["readers"], _NOBODY)
+        parts = self._parts._replace(places=self.places.narrowed(pages))
+        narrowed = IndexedChunks(self.manifest, self.table, ReadableRows(readers), parts)
+        narrowed.lead, narrowed._is_narrowed = self.lead, True
+        return narrowed
 
     @property
     def degraded(self) -> tuple[str, ...]:
@@ -122,7 +133,10 @@ class IndexedChunks:
 
         `among` [chunks] narrows the search to some rows, which are then compared one by one.
         """
-        return self._dense.search(vector, k, classes, self._readable.of(classes), among)
+        readable = self._readable.of(classes)
+        if self._is_narrowed and among is None:  # the graphs know no rows but those of classes
+            among = readable.mask
+        return self._dense.search(vector, k, classes, readable, among)
 
     def lexical(self, query: str, k: int, classes: frozenset[str], among: NDArray[np.bool_] | None = None) -> list[Hit]:
         """Return the k best chunks of the given reader classes by BM25, only those with a term of the query, best

@@ -9,7 +9,7 @@ to cover, other pages by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from rag_serving.artifacts.columns import dictionary_encode, members_of, numbers_of, rows_in, strings, take_rows
 from rag_serving.records.places import Location
 from rag_serving.records.queries import Facets
+
+_BEHIND_PAGE = r":[^:]*:[^:]*$"  # what a chunk id has behind that of its page
 
 
 class DuplicateLocations:
@@ -40,6 +42,12 @@ class DuplicateLocations:
     def of_column(cls, column: pa.ChunkedArray) -> DuplicateLocations:
         """Return the places in the column `places` of GENERATION_CHUNKS."""
         return cls(members_of(column), len(column))
+
+    def narrowed(self, pages: Collection[str]) -> DuplicateLocations:
+        """Return the places on some pages, as if there were no others."""
+        ids = pc.replace_substring_regex(self._table["chunk_id"], _BEHIND_PAGE, "")
+        table = self._table.filter(pc.is_in(ids, value_set=strings(pages)))
+        return DuplicateLocations(table, len(self._borders) - 1)
 
     def of(self, row: int, classes: frozenset[str]) -> tuple[Location, ...]:
         """Return the places of a row's chunk that these reader classes open, each link once."""
@@ -182,7 +190,7 @@ class PageContents:
         chunks = take_rows(self._table.select(_FACETS), np.flatnonzero(mask))
         places = self._places.readable(classes)
         places = places.filter(pa.array(mask[numbers_of(places["row"])]))
-        ids = pc.replace_substring_regex(places["chunk_id"], r":[^:]*:[^:]*$", "")
+        ids = pc.replace_substring_regex(places["chunk_id"], _BEHIND_PAGE, "")
         places = places.append_column("category", pa.nulls(len(places), pa.string()))  # of the chunk that was kept
         others = places.append_column("page_id", ids).select(_FACETS)
         pages = pa.concat_tables([chunks, others.cast(chunks.schema)]).combine_chunks()

@@ -45,9 +45,11 @@ class GenerationView:
         generation: IndexedChunks,
         classes: frozenset[str],
         satisfied: Callable[[frozenset[str]], frozenset[str]] | None = None,
+        tables: SetTables | None = None,
     ) -> None:
-        """`satisfied`: returns the subset of reader classes that the reader satisfies; None: only `classes`."""
-        self._generation = generation
+        """`satisfied`: returns the subset of reader classes that the reader satisfies; None: only `classes`.
+        `tables`: the only ones for queries about sets, where pages are left out."""
+        self._generation, self._tables = generation, tables
         self._classes = classes
         self._satisfied = satisfied or classes.intersection
         self._readable = generation.readable_mask(classes)
@@ -213,7 +215,14 @@ class GenerationView:
     def page_text(self, page_id: str) -> str:
         return self._generation.page_text(page_id, self._classes)
 
+    def narrowed(self, tables: SetTables) -> GenerationView:
+        """Return a view as if there were no pages but those of some tables, which are of this view."""
+        pages = tables.pages["page_id"].to_pylist()
+        return GenerationView(self._generation.narrowed(pages), self._classes, self._satisfied, tables)
+
     def set_tables(self, among: Collection[str] | None = None) -> SetTables | None:
+        if self._tables and among is None:
+            return self._tables
         sets = self._generation.sets
         classes = self._satisfied(sets.classes)
         return sets.of(classes) if among is None else sets.among(classes, among)

@@ -37,7 +37,7 @@ CheckedText = Annotated[_Text, Field(min_length=1, description="The text to chec
 QueryText = Annotated[_Text, Field(min_length=1, description="Words to search for; 'space:OPS' and 'label:x' narrow.")]
 AsOf = Annotated[
     str,
-    Field(max_length=MAX_ID_CHARS, description="Tell a set or changes as of a kept generation: its id, or a date."),
+    Field(max_length=MAX_ID_CHARS, description="Ask a kept generation: its id, or a date."),
     AfterValidator(_plain),
 ]
 DocumentId = Annotated[_Name, Field(description="An id of search results, or the id of a passage.")]

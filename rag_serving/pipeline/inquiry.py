@@ -25,6 +25,7 @@ from rag_serving.records.answers import Answer, SearchResults, Status
 from rag_serving.records.checks import Checked
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.hybrid import Mode
+from rag_serving.sets.history import Now
 from rag_serving.telemetry.events import Trace
 from rag_serving.tracing import StageTrace
 
@@ -54,6 +55,7 @@ class Inquiry:
         cited: the answer, with its citations as readers see them.
         instead: status and text in place of the answer.
         embedder: embeds its text; None: that of its tenant, with cached vectors.
+        now: the published pages, if it asks an earlier generation.
     """
 
     tenant: TenantServices
@@ -71,6 +73,7 @@ class Inquiry:
     place: CachePlace | None = None
     instead: tuple[Status, str] | None = None
     embedder: Embedder | None = None
+    now: Now | None = None
     config: Config = field(init=False)
     answering: Answering = field(init=False)
     places: CitedPlaces | None = field(init=False)

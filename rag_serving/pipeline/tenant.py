@@ -33,6 +33,7 @@ from rag_serving.indexes.catalog import kept_at, published_before
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.indexes.databases import RemoteError
 from rag_serving.indexes.protocols import ReaderView
+from rag_serving.indexes.served import ServedGeneration
 from rag_serving.models.breaker import State
 from rag_serving.models.embedding.graph_cache import GraphCache
 from rag_serving.models.embedding.vocabulary import Words
@@ -239,6 +240,19 @@ class TenantServices:
             return before[-1][1]
         listed = ", ".join(f"{one} ({when[:10]})" for when, one in times) or current
         raise NotKeptError(f"No generation of {told!r} is kept. Kept are: {listed}.")
+
+    @contextmanager
+    def past(self, generation: str, phases: Phases) -> Iterator[ServedGeneration]:
+        """Yield a kept generation; it stays open until the block and the last abandoned search have ended.
+
+        Raises:
+            UnpublishedError: it cannot be opened.
+        """
+        lease = ExitStack()
+        try:
+            yield lease.enter_context(self.published.stored(generation))
+        finally:
+            phases.release(lease)
 
     def set_tables(
         self, generation: str, principal: Principal, among: Collection[str] | None = None
