@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from evals.bench.passages.corpora import ROOT
+from evals.bench.corpora import ROOT
 from evals.evaluation.gold import GoldError, check_keys, read_entries
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline

@@ -21,7 +21,7 @@ from pathlib import Path
 import yaml
 
 from evals.bench.claims import FOLDERS, Claim, read_claims
-from evals.bench.passages.corpora import ROOT
+from evals.bench.corpora import ROOT
 from evals.bench.real_text import DATA
 from evals.bench.set_questions import folder_config
 from rag_serving.access.principals import Principal

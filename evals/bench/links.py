@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from evals.bench.passages.corpora import cut, wiki_pages
+from evals.bench.corpora import cut, wiki_pages
 
 JUDGEMENTS = "link_known_item.jsonl"
 _MARKUP = re.compile(r"<!\[CDATA\[|\]\]>?|<[^<>]*>?|^[^<>]*>")

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import yaml
 
-from evals.bench.passages.corpora import cut
+from evals.bench.corpora import cut
 from evals.bench.people import published
 from evals.bench.real_text import DATA
 from evals.evaluation.bench import TENANT

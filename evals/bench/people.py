@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from evals.bench.passages.corpora import ROOT, PassageCorpus, Rule, cut, file_pages, merge, sample_pages, wiki_pages
+from evals.bench.corpora import ROOT, PassageCorpus, cut, file_pages, passages, sample_pages, wiki_pages
 from evals.bench.real_text import DATA
 from evals.evaluation.bench import TENANT
 from evals.evaluation.cli.bench import BenchProgress
@@ -31,7 +31,7 @@ from rag_assets.state.content_cache import VectorCache
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import parse_config
-from rag_serving.models import open_embedder, open_input_limit, open_tokenizer
+from rag_serving.models import open_embedder, open_input_limit
 from rag_serving.models.embedding.weights import MODEL
 
 PEOPLE = ROOT / "evals" / "gold" / "people"
@@ -86,9 +86,7 @@ def read_pages(corpus: str, data: Path) -> pa.Table | None:
 def published(corpus: PassageCorpus, home: Path, model: str = MODEL) -> Iterator[Pipeline]:
     """Yield the pipeline over the indexed and published pages; vectors are stored in the folder."""
     config = parse_config({"home": str(home), "tenants": {TENANT: {}}, "embedding": {"model": model}})
-    store, tokenizer = Store(home), open_tokenizer(config.embedding)
-    embedder = open_embedder(config.embedding)
-    table = merge(corpus.chunks, Rule("apart"), lambda text: len(tokenizer.offsets([text])[0])).table
+    store, embedder, table = Store(home), open_embedder(config.embedding), passages(corpus.chunks)
     cache = VectorCache(store.cache(TENANT), embedder.name)
     embedded = embed_passages(cache, embedder, table, open_input_limit(config.embedding))
     embed = embedding_through(cache, embedder, partial(BenchProgress(), "sentences embedded"))

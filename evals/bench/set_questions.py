@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
-from evals.bench.passages.corpora import ROOT, cut, sample_pages
+from evals.bench.corpora import ROOT, cut, sample_pages
 from evals.bench.real_text import DATA
 from rag_assets.publishing.page_facts import SourceTables, gathered_facts
 from rag_assets.sources.registry import open_source

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import rag_serving.answering.selection
-from evals.bench.passages.corpora import cut, file_pages
+from evals.bench.corpora import cut, file_pages
 from evals.bench.people import CORPORA, published, questions_of, read_pages
 from evals.evaluation.bench import TENANT
 from evals.evaluation.calibrate import Matrix, fit, halves

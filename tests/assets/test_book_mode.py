@@ -13,7 +13,7 @@ from support.building import build
 from support.envelopes import Wiki
 from support.passages import lock_of
 
-from evals.bench.passages.corpora import ROOT
+from evals.bench.corpora import ROOT
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.ask import Pipeline

@@ -11,6 +11,7 @@ import fcntl
 import os
 import shutil
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,13 @@ import pytest
 import yaml
 from support.building import build
 from support.celery_cluster import LOST_AFTER_S, WORKERS, started_cluster, told
+from support.celery_processes import Cluster, Killer
 from support.envelopes import Wiki
 from support.postgres import Postgres
 from support.s3_server import BUCKET, CREDENTIALS, s3_server
 from support.waiting import wait_until
 
 from citelock_scale.object_home.home import object_home
-from evals.bench.cluster import Killer
-from evals.bench.executors import build as build_by_cluster
-from evals.bench.executors import configuration
 from rag_assets.state.observed import published_damage
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.artifacts.store import Store
@@ -47,7 +46,22 @@ def real_pages(folder: Path) -> dict[str, Any]:
     """Return the configuration of 300 pages of Confluence and a book."""
     if not (DATA / "cwiki").is_dir():
         pytest.skip("needs ../shared/data with cwiki and rust-book")
-    return configuration(folder / "home", DATA.resolve(), "in_process")
+    usual = {"tenant": "bench", "readers": "everyone"}
+    paths = {"kafka": "cwiki/KAFKA", "flink": "cwiki/FLINK"}
+    sources = {
+        key: {**usual, "kind": "confluence_dump", "path": str(DATA.resolve() / path)} for key, path in paths.items()
+    }
+    sources["book"] = {**usual, "kind": "markdown_book", "path": str(DATA.resolve() / "rust-book")}
+    indexing = {"sentence_vectors": "never"}
+    return {"home": str(folder / "home"), "tenants": {"bench": {}}, "sources": sources, "indexing": indexing}
+
+
+def build_by_cluster(cluster: Cluster, tenant: str, sources: list[str]) -> None:
+    """Ingest all sources of a tenant at once, then publish it, by the executor of the configuration."""
+    cluster.call([sys.executable, "-m", "rag_assets.partitions"])
+    for job, partitions in (("ingest", sources), ("publish", [tenant])):
+        for process in [cluster.run(job, partition) for partition in partitions]:
+            assert process.wait() == 0, told(cluster)
 
 
 @pytest.mark.slow
@@ -65,7 +79,7 @@ def test_two_workers_make_the_generation_of_one_process_though_they_are_killed(
     wiki.config_path.write_text(yaml.safe_dump({**content, "orchestration": CELERY}))
     with started_cluster(tmp_path, wiki.config_path, postgres.database("steps")) as cluster:
         with Killer(cluster, KILLS, pause_s=1) as killer:
-            build_by_cluster(cluster, Path(content["home"]), tenant, list(content["sources"]))
+            build_by_cluster(cluster, tenant, list(content["sources"]))
         assert killer.killed == KILLS
     assert (Path(content["home"]) / "tenants" / tenant / "current").read_text() == alone
 

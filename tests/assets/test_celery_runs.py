@@ -17,11 +17,11 @@ import pytest
 import yaml
 from support.building import build
 from support.celery_cluster import run_is_under_way, started_cluster, told
+from support.celery_processes import BIN, Cluster
 from support.envelopes import Wiki
 from support.postgres import Postgres
 from support.waiting import wait_until
 
-from evals.bench.cluster import BIN, Cluster
 from rag_serving.artifacts.store import Store
 
 ROOT = Path(__file__).parents[2]

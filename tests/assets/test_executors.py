@@ -13,9 +13,9 @@ import dagster as dg
 import pytest
 from dagster._core.execution.context.system import PlanOrchestrationContext
 from dagster._core.execution.retries import RetryMode
+from support.celery_processes import Cluster
 from support.envelopes import Wiki
 
-from evals.bench.cluster import Cluster
 from rag_assets.definitions import ByTenant, build_defs, kind_of_run, open_executor
 from rag_assets.partitions import register
 from rag_serving.config.loading import Config, ConfigError, load_config, parse_config

@@ -22,7 +22,7 @@ from evals.bench.assistant import (
     shares,
     table,
 )
-from evals.bench.passages.corpora import ROOT, sample_pages
+from evals.bench.corpora import ROOT, sample_pages
 from evals.evaluation.gold import GoldError, read_gold, tenant_gold
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from evals.bench.corpora import ROOT
 from evals.bench.first_questions import judged, plain
-from evals.bench.passages.corpora import ROOT
 from evals.bench.real_text import DATA
 
 

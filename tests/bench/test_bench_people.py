@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evals.bench.passages.corpora import ROOT, cut, file_pages
+from evals.bench.corpora import ROOT, cut, file_pages
 from evals.bench.people import CORPORA, HALVES, ask, published, questions_of, read_pages
 from evals.bench.real_text import DATA
 from evals.evaluation.gold import GoldQuestion, GoldSet, plain, read_gold, tenant_gold

@@ -18,11 +18,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from support.celery_processes import free_port
 from support.image_roots import ROOT, USER, output, require_builder, size, started, unpacked
 from support.tiny_reranker import save_xlm_roberta
 from support.waiting import status_of, wait_until
-
-from evals.bench.cluster import free_port
 
 TOKEN, SECRET = "a-token-of-the-test", "0123456789abcdef" * 4
 LIMITS = {"serving": 1.3e9, "assets": 2.1e9, "reranker": 2.0e9}

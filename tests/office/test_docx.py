@@ -13,8 +13,8 @@ from docx.oxml.ns import nsdecls
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rapidfuzz.distance import LCSseq
+from support.office_truth import MANUAL_HEADINGS, content_of
 
-from evals.bench.office import MANUAL_HEADINGS, content_of
 from rag_assets.steps.files.office import parts
 from rag_assets.steps.files.office.docx import docx_text
 from rag_assets.steps.files.records import FileError

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.office_truth import MANUAL_BESIDE, TRUTH, content_of, figures
 
-from evals.bench.office import MANUAL_BESIDE, TRUTH, content_of, figures
 from rag_assets.steps.files.file_text import kind_text
 from rag_assets.steps.files.records import FileError
 

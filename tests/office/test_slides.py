@@ -12,8 +12,8 @@ from pptx.chart.data import CategoryChartData
 from pptx.enum.chart import XL_CHART_TYPE
 from pptx.util import Inches
 from rapidfuzz.distance import LCSseq
+from support.office_truth import content_of
 
-from evals.bench.office import content_of
 from rag_assets.steps.files.office.pages import PlacedShape, in_reading_order
 from rag_assets.steps.files.office.pptx import pptx_text
 from rag_assets.steps.files.records import FileError

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openpyxl.chart import BarChart, Reference
 from openpyxl.worksheet.table import Table
+from support.office_truth import content_of
 
-from evals.bench.office import content_of
 from rag_assets.steps.files.office.xlsx import shown, xlsx_text
 from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.budget import BUDGET, without_note

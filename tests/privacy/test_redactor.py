@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from support.growth import steepness
+from support.marked_texts import MarkedText, compare, marked_texts, seconds_of
 from support.wiki import configuration
 
-from evals.bench.privacy import MarkedText, compare, marked_texts, seconds_of
 from rag_serving import privacy
 from rag_serving.config.loading import ConfigError, parse_config
 from rag_serving.config.logging import LineFormatter

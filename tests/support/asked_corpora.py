@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from evals.bench.passages.corpora import ROOT, PassageCorpus, cut
+from evals.bench.corpora import ROOT, PassageCorpus, cut
 from evals.bench.people import CORPORA, published, questions_of, read_pages
 from evals.bench.real_text import DATA
 from evals.evaluation.gold import GoldQuestion, read_gold

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evals.bench.cluster import Cluster, redis_server
+from support.celery_processes import Cluster, redis_server
 
 WORKERS = ("first", "second")
 LOST_AFTER_S = 1.0

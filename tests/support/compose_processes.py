@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from evals.bench.cluster import BIN, free_port
+from support.celery_processes import BIN, free_port
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "compose"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.office_truth import content_of
 
-from evals.bench.office import content_of
 from rag_assets.steps.files.file_text import file_text, kind_text
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.blocks import clean

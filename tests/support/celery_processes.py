@@ -1,7 +1,4 @@
-"""Celery workers over a redis of their own, and Dagster runs on them: what the bench of executors measures.
-
-Belongs here: starting, killing and ending processes. Does not belong here: what is measured (`executors`).
-"""
+"""Celery workers over a redis of their own, and Dagster runs on them."""
 
 from __future__ import annotations
 

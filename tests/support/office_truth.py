@@ -1,13 +1,8 @@
-"""Measure how much is read of office files that LibreOffice and libraries made: `python -m evals.bench.office`.
-
-Belongs here: recall of words in their order, cells under their headers, by file; what the files say, written by hand
-beside the sources in tests/office/sources.
-"""
+"""The contents of the office samples, written by hand beside their sources, and how much of them is read."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,16 +59,6 @@ def cells_of(blocks: Sequence[Block]) -> set[OfficeCell]:
                 OfficeCell(header, texts[0], text) for header, text in zip(headers[block.group], texts, strict=False)
             )
     return cells
-
-
-def main() -> int:
-    """Print the figures of every sample."""
-    print(f"{'file':24} {'words':>6} {'recall':>8} {'cells':>6} {'placed':>8}")
-    for path in sorted(SAMPLES.iterdir()):
-        truth = TRUTH[path.stem]
-        found = figures(content_of(path.suffix[1:], path.read_bytes()).blocks, truth.text, truth.cells)
-        print(f"{path.name:24} {found.words:6} {found.recall:8.2%} {found.cells:6} {found.placed:8.2%}")
-    return 0
 
 
 class OfficeCell(NamedTuple):
@@ -225,7 +210,3 @@ TRUTH = {
     "talk": Truth(TALK_TEXT, TALK_CELLS, TALK_HEADINGS, TALK_ABSENT),
     "figures": Truth(FIGURES_TEXT, FIGURES_CELLS, FIGURES_HEADINGS, FIGURES_ABSENT),
 }
-
-
-if __name__ == "__main__":
-    sys.exit(main())
