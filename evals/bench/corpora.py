@@ -101,12 +101,9 @@ def _file_row(path: Path, folder: Path, suffix: str) -> dict[str, object]:
 
 def passages(chunks: pa.Table) -> pa.Table:
     """Return rows of CHUNKS as rows of GENERATION_CHUNKS with their prefixes."""
-    rows = [
-        row
-        | {"source": "bench", "kind": "page", "places": [], "vector_keys": [""], "shard": ""}
-        | dict.fromkeys(("prefix", "lexical_prefix"), "")
-        for row in chunks.to_pylist()
-    ]
-    table = GENERATION_CHUNKS.table(rows)
+    own = {"source": "bench", "kind": "page", "places": [], "vector_keys": [""], "shard": ""}
+    own |= {"prefix": "", "lexical_prefix": ""}
+    rows = chunks.drop_columns(["content_hash", "page_readers", "included_from"]).to_pylist()
+    table = GENERATION_CHUNKS.table([row | own for row in rows])
     table = with_column(table, "prefix", metadata_prefixes(table))
     return with_column(table, "lexical_prefix", lexical_prefixes(table))
