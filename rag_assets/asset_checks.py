@@ -4,7 +4,7 @@ Belongs here: specs and results. A check on a partitioned asset that took the va
 result is made by the step that has the table in hand. Every check has the partitions of its asset, and with them a
 history for each source and each tenant. Only `synced_on_time` also runs alone, when the sensor `watch_sources` has a
 new verdict.
-Does not belong here: checking a generation (`rag_assets.publishing`), overdue sources (`rag_serving.config.freshness`).
+Does not belong here: checking a generation (`rag_assets.publishing`), overdue sources (`rag_serving.config.sources`).
 """
 
 import warnings
@@ -25,7 +25,7 @@ from rag_assets.sources.base import SyncResult
 from rag_assets.state.records import last_sync
 from rag_assets.steps.contradictions.findings import HEADINGS, LintFinding
 from rag_assets.steps.incremental import CompletenessReport, SectionsUpdate
-from rag_serving.config.freshness import judge
+from rag_serving.config.sources import judge
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 with warnings.catch_warnings():

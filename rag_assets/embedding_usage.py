@@ -21,17 +21,17 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from rag_assets.state.content_cache import SEAL_PURPOSE, EmbeddingObserver, TextVectors, VectorCache
-from rag_serving.artifacts.signatures import Seal
+from rag_serving.artifacts.secret import Seal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.config.models import Embedding
 from rag_serving.escaping.redaction import RedactedError
-from rag_serving.models.embedding.vocabulary import TokenCount
+from rag_serving.models.embedding.factory import TokenCount
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.plugins import one
-from rag_serving.telemetry.job_tables import METADATA, USAGE
 from rag_serving.telemetry.recorder import TelemetryError
 from rag_serving.telemetry.tables import create_tables, error_line, open_engine
+from rag_serving.telemetry.usage import EMBEDDED, JOBS_METADATA
 
 WRITE_EVERY_S = 5.0
 """What a killed build embedded in the last seconds is in no figure."""
@@ -107,9 +107,9 @@ def add_usage(connection: Connection, tenant: str, model: str, usage: Iterable[P
     if not rows:
         return
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-    insert = dialect.insert(USAGE)
-    sums = {name: USAGE.c[name] + insert.excluded[name] for name in ("texts", "tokens", "cost")}
-    connection.execute(insert.on_conflict_do_update(index_elements=[*USAGE.primary_key], set_=sums), rows)
+    insert = dialect.insert(EMBEDDED)
+    sums = {name: EMBEDDED.c[name] + insert.excluded[name] for name in ("texts", "tokens", "cost")}
+    connection.execute(insert.on_conflict_do_update(index_elements=[*EMBEDDED.primary_key], set_=sums), rows)
 
 
 def read_usage(connection: Connection, tenant: str, model: str | None = None) -> dict[str, PageUsage]:
@@ -118,10 +118,10 @@ def read_usage(connection: Connection, tenant: str, model: str | None = None) ->
     Raises:
         SQLAlchemyError: the database is unavailable.
     """
-    sums = [func.sum(USAGE.c[name]) for name in ("texts", "tokens", "cost")]
-    query = select(USAGE.c.page_id, *sums).where(USAGE.c.tenant == tenant)
-    query = query.where(USAGE.c.model == model) if model is not None else query
-    rows = connection.execute(query.group_by(USAGE.c.page_id)).all()
+    sums = [func.sum(EMBEDDED.c[name]) for name in ("texts", "tokens", "cost")]
+    query = select(EMBEDDED.c.page_id, *sums).where(EMBEDDED.c.tenant == tenant)
+    query = query.where(EMBEDDED.c.model == model) if model is not None else query
+    rows = connection.execute(query.group_by(EMBEDDED.c.page_id)).all()
     return {page: PageUsage(page, int(texts), int(tokens), float(cost)) for page, texts, tokens, cost in rows}
 
 
@@ -132,7 +132,7 @@ def forget_usage(connection: Connection, keep_days: int, now: float) -> None:
         SQLAlchemyError: the database does not take it.
     """
     oldest = (datetime.fromtimestamp(now, UTC).date() - timedelta(days=keep_days)).isoformat()
-    connection.execute(delete(USAGE).where(USAGE.c.day < oldest))
+    connection.execute(delete(EMBEDDED).where(EMBEDDED.c.day < oldest))
 
 
 def since(now: Mapping[str, PageUsage], before: Mapping[str, PageUsage]) -> dict[str, PageUsage]:
@@ -190,7 +190,7 @@ class JobsDatabase:
                 engine = open_engine(self._url, self._file)
                 if engine.dialect.name == "sqlite":
                     _lock_at_once(engine)
-                create_tables(METADATA, engine)
+                create_tables(JOBS_METADATA, engine)
                 self._engine = engine
             return self._engine
 

@@ -5,7 +5,7 @@ where `orchestration.executor` says, the others, which are short, in the process
 that has a cron expression, and the report of a day: schedules, all RUNNING by default, because whoever writes
 `schedule:` into the configuration wants it.
 Does not belong here: what events start (`sensors`), what jobs make (`assets`), which syncs are overdue
-(`rag_serving.config.freshness`).
+(`rag_serving.config.sources`).
 """
 
 from collections.abc import Iterator

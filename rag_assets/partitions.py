@@ -15,7 +15,7 @@ import dagster as dg
 
 from rag_assets.state.planning import PartitionChanges, partition_changes
 from rag_serving.config.loading import Config, ConfigError, load_config
-from rag_serving.config.logging import complain
+from rag_serving.privacy import complain
 
 SOURCES = dg.DynamicPartitionsDefinition(name="sources")
 TENANTS = dg.DynamicPartitionsDefinition(name="tenants")

@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 from rag_assets.progress import Advance, Reporter
 from rag_serving.config.loading import ConfigError
 from rag_serving.tracing.exporting import open_tracing, trace_of
-from rag_serving.tracing.names import ASSET, FIRST, LAST, PARTITION, RUN, TOTAL, UNIT
-from rag_serving.tracing.spans import batch_span, is_on, span, trace_id
+from rag_serving.tracing.spans import ASSET, FIRST, LAST, PARTITION, RUN, TOTAL, UNIT, batch_span, is_on, span, trace_id
 
 SERVICE = "citelock-build"
 BATCH_S = 1.0

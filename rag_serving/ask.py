@@ -30,19 +30,27 @@ from rag_serving.degradation.phases import RetrievalOffError
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.indexes.view import GenerationView
-from rag_serving.pipeline.book import NOT_VERIFIED, book_gates, book_lock, in_book_order, of_books
 from rag_serving.pipeline.inquiry import Inquiry, Stages
-from rag_serving.pipeline.locked import Locked, both_of, shows_both, tells_both, two_asked
+from rag_serving.pipeline.locked import (
+    NOT_VERIFIED,
+    Locked,
+    book_gates,
+    book_lock,
+    both_of,
+    in_book_order,
+    of_books,
+    shows_both,
+    tells_both,
+    two_asked,
+)
 from rag_serving.pipeline.tenant import NotKeptError, TenantServices
 from rag_serving.query.languages import is_of_pages
 from rag_serving.reading.passage import numbered
 from rag_serving.receipts.recording import answer_trace
-from rag_serving.records.answers import Answer, SearchResults
-from rag_serving.records.checks import Checked
+from rag_serving.records.answers import Answer, Checked, SearchResults
 from rag_serving.records.flags import NO_SHARED_WORDS, RETRIEVAL_DISABLED
-from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.passages import Lock
-from rag_serving.records.queries import Filters
+from rag_serving.records.queries import PLAIN, Filters, Occasion
 from rag_serving.records.sets import SetError, SetTables
 from rag_serving.retrieval.clarity import decided, topic_asked
 from rag_serving.retrieval.hybrid import RetrievalError

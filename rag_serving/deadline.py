@@ -2,19 +2,53 @@
 
 The deadline is a context variable, so that no stage passes it on. Work in a thread of its own inherits it by
 `contextvars.copy_context`.
-
-Belongs here: the deadline, checking it, limiting waits. Does not belong here: requests (`api.turns`).
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import cache
+from queue import SimpleQueue
 from threading import Thread
 from typing import TypeVar
+
+
+class ConcurrencyLimit:
+    """A context that at most `count` threads are in at once, in the order of their coming."""
+
+    def __init__(self, count: int) -> None:
+        self._free = SimpleQueue[None]()  # lighter than a semaphore, which waits in Python
+        for _ in range(count):
+            self._free.put(None)
+
+    def __enter__(self) -> None:
+        self._free.get()
+
+    def __exit__(self, *_: object) -> None:
+        self._free.put(None)
+
+
+def cores() -> int:
+    """Return the number of cores for this process, at least 1: its CPU affinity where the system reports one."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def search_limit(in_process: bool, workers: int = 1) -> AbstractContextManager[None]:
+    """Return the limiter of a search: this process's limit if it is computed `in_process`; with several workers each
+    has its share of the cores."""
+    return _limit(-(-cores() // workers)) if in_process else nullcontext()
+
+
+@cache
+def _limit(count: int) -> ConcurrencyLimit:
+    """Return the one limit of the process, for all tenants."""
+    return ConcurrencyLimit(count)
+
 
 LOOK_S = 0.25
 """Seconds between looks of a thread that waits whether somebody still waits for it."""

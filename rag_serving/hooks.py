@@ -1,8 +1,4 @@
-"""The audit log, the keys of machines and the budgets as the rest of the program sees them: a plug-in brings them.
-
-Belongs here: what is handed to them, what is raised where they refuse or cannot be reached. Does not belong here:
-keeping anything (plug-ins), that a configuration turns on what is not installed (`config.loading`).
-"""
+"""The audit log, the keys of machines and the budgets as the rest of the program sees them: a plug-in brings them."""
 
 from __future__ import annotations
 

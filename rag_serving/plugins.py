@@ -1,7 +1,4 @@
-"""Plug-ins: packages of their own that join by entry points.
-
-Belongs here: finding them. Does not belong here: the use of a group of entry points (its caller).
-"""
+"""Plug-ins: packages of their own that join by entry points."""
 
 from __future__ import annotations
 

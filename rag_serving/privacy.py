@@ -1,9 +1,5 @@
 """Texts without personal data: each finding is replaced by the name of its kind.
 
-Belongs here: finding addresses, cards, accounts and possible telephone numbers; overlaps, replacements; the redactor of
-this process's log. Does not belong here: telephone numbers by country, names of people (`citelock_governance.privacy`),
-credentials (`escaping.redaction`).
-
 If the search for names fails, the text is withheld as a whole.
 
 Addresses: no list of domains is used; those on reserved names (RFC 2606) and in a company's own network are addresses,
@@ -13,15 +9,46 @@ Luhn's formula; accounts are IBANs (ISO 13616) whose check digits and country's 
 
 from __future__ import annotations
 
+import logging
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal, get_args
 
 from rag_serving.escaping.redaction import RedactedError
+from rag_serving.escaping.targets import for_log
 from rag_serving.plugins import HOOKS, loaded, missing
+
+_Raised = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+
+class LineFormatter(logging.Formatter):
+    """One line for each record, whatever its message holds; the lines of a traceback are indented below it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """Return the record's line with breaks and controls spelled out, and without personal data."""
+        return log_redacted(for_log(super().formatMessage(record)))
+
+    def formatException(self, ei: _Raised) -> str:  # noqa: N802
+        """Return the traceback with every line indented, so that none looks like a record."""
+        return "\n".join(f"  {log_redacted(for_log(line))}" for line in super().formatException(ei).splitlines())
+
+
+def log_to_stderr() -> None:
+    """Warnings and errors of this process, ours and those of libraries, a line each."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter("citelock: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+
+
+def complain(text: str) -> None:
+    """Print one line on standard error."""
+    print(f"citelock: {for_log(text)}", file=sys.stderr)
+
 
 PersonalKind = Literal["email", "iban", "card", "national_id", "phone", "names"]
 KINDS: tuple[PersonalKind, ...] = get_args(PersonalKind)

@@ -1,8 +1,4 @@
-"""A home that machines share by an object store: what reading, building and erasing need of it.
-
-Belongs here: opening it as the configuration says, and its errors. Does not belong here: the store (the plug-in for
-scale), which folder of this machine a configuration names (`config.object_store`).
-"""
+"""A home that machines share by an object store: what reading, building and erasing need of it."""
 
 from __future__ import annotations
 

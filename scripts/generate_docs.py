@@ -26,8 +26,8 @@ from pydantic.fields import FieldInfo
 from rag_serving.cli.group import ENTRY_POINTS, Commands, Later
 from rag_serving.cli.main import app
 from rag_serving.config import loading as config
-from rag_serving.config.profiles import Profile, Profiles
 from rag_serving.config.sections import Limit
+from rag_serving.config.sources import Profile, Profiles
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_serving.rerank_service.api import SIDECAR_SERIES
-from rag_serving.telemetry.metrics import BUCKETS_S
-from rag_serving.telemetry.series import SERIES, TENANT, Series
+from rag_serving.telemetry.metrics import BUCKETS_S, SERIES, TENANT, Series
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- begin metrics -->\n", "<!-- end metrics -->\n"

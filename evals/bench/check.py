@@ -29,7 +29,7 @@ from rag_serving.ask import Pipeline
 from rag_serving.checking.claims import claims_of
 from rag_serving.checking.verdicts import CheckedPassage, finding
 from rag_serving.config.loading import Config, load_config
-from rag_serving.records.checks import CheckedClaim
+from rag_serving.records.answers import CheckedClaim
 from rag_serving.records.passages import Chunk
 
 _BUILD = "from rag_serving.cli.main import main; main()"

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rag_serving.concurrency import cores
+from rag_serving.deadline import cores
 
 _LIBRARIES = ("bm25s", "chromadb", "numpy", "onnxruntime", "pyarrow", "tokenizers")
 

@@ -28,8 +28,8 @@ from evals.evaluation.bench import TENANT
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
-from rag_serving.concurrency import cores
 from rag_serving.config.loading import Config
+from rag_serving.deadline import cores
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, open_embedder

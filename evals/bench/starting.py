@@ -26,7 +26,7 @@ from citelock_scale.object_home.home import ObjectHome
 from citelock_scale.object_home.shared_folder import NOTES
 from evals.evaluation.bench import TENANT
 from evals.load.services import BUCKET, free_port, object_store
-from rag_serving.config.object_store import ObjectStore
+from rag_serving.config.index import ObjectStore
 
 WORKERS = (1, 2)
 _CITELOCK = [sys.executable, "-c", "from rag_serving.cli.main import main; main()"]

@@ -32,7 +32,7 @@ from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.state.content_cache import SEAL_PURPOSE, VectorCache
 from rag_assets.steps.contexts.contextualize import lexical_prefix
-from rag_serving.artifacts.signatures import Seal
+from rag_serving.artifacts.secret import Seal
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config

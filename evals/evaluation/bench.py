@@ -30,7 +30,7 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, Tokenizer, open_embedder, open_input_limit, open_tokenizer
-from rag_serving.models.embedding.vocabulary import Words
+from rag_serving.models.embedding.factory import Words
 from rag_serving.retrieval.hybrid import Mode
 from rag_serving.retrieval.search import Search, search_candidates
 from rag_serving.retrieval.stage import Stage

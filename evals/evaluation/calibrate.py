@@ -31,8 +31,7 @@ from rag_serving.artifacts.store import write_text
 from rag_serving.config.loading import Config, ConfigError, load_config
 from rag_serving.config.models import Embedding
 from rag_serving.records.answers import Outcome
-from rag_serving.records.decisions import Decision
-from rag_serving.records.refusal import Refusal
+from rag_serving.records.decisions import Decision, Refusal
 from rag_serving.text.question_types import is_claim
 
 ASKED, STATED, CLOSEST = "min_confidence", "min_confidence_statement", "min_closest"

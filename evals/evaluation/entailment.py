@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from rag_serving.answering.citations import claims_of
 from rag_serving.config.models import AnswerGeneration
-from rag_serving.models.chat.factory import open_chat
-from rag_serving.models.chat.messages import PromptMessage
+from rag_serving.models.chat.messages import PromptMessage, open_chat
 from rag_serving.models.protocols import ModelError
 from rag_serving.records.answers import Answer
 from rag_serving.text.fences import Fence

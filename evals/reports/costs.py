@@ -55,9 +55,8 @@ def read_build_costs(engine: Engine, tenant: str, day: str) -> BuildCosts:
     from sqlalchemy import func, inspect, select
     from sqlalchemy.exc import SQLAlchemyError
 
-    from rag_serving.telemetry.job_tables import USAGE as EMBEDDED
     from rag_serving.telemetry.tables import error_line
-    from rag_serving.telemetry.usage import USAGE, by_part
+    from rag_serving.telemetry.usage import EMBEDDED, USAGE, by_part
 
     parts: dict[str, Taken] = defaultdict(Taken)
     pages: dict[str, Taken] = defaultdict(Taken)

@@ -45,12 +45,12 @@ from rag_assets.state.records import note_unchanged
 from rag_assets.traced import SERVICE
 from rag_serving.artifacts.schema import SELECTED_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table
+from rag_serving.config.index import ObjectStore
 from rag_serving.config.loading import Config, ConfigError, load_config
-from rag_serving.config.logging import complain
-from rag_serving.config.object_store import ObjectStore
 from rag_serving.escaping.redaction import redacted, redacted_values
 from rag_serving.escaping.targets import for_log, for_terminal
 from rag_serving.models import ModelError, open_embedder
+from rag_serving.privacy import complain
 from rag_serving.tracing.exporting import close_tracing, open_tracing
 from rag_serving.tracing.spans import span
 

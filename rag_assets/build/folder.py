@@ -29,8 +29,8 @@ from rag_serving.cli.group import UsageError
 from rag_serving.cli.options import FolderIndex
 from rag_serving.config.keys import DELIMITER, PREFIX
 from rag_serving.config.loading import Config, load_config
-from rag_serving.config.logging import complain
 from rag_serving.models.lazy_embedder import open_guarded
+from rag_serving.privacy import complain
 
 if TYPE_CHECKING:
     from rag_assets.making import Making

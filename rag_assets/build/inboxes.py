@@ -30,12 +30,12 @@ from rag_assets.state.observed import unseen_uploads, watching_folder
 from rag_assets.uploads import INBOXES, JOB, STARTED_BY, InboxBuild
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import ConfigError, load_config
-from rag_serving.config.logging import complain, log_to_stderr
 from rag_serving.documents.inbox import inboxes_of
 from rag_serving.documents.noted import noted_pages
 from rag_serving.escaping.redaction import redacted
 from rag_serving.escaping.targets import for_log
 from rag_serving.models import ModelError, open_embedder
+from rag_serving.privacy import complain, log_to_stderr
 
 LOOK_EVERY_S = 0.2
 LOOK_CLOSELY_EVERY_S = 5.0

@@ -27,12 +27,12 @@ from rag_assets.state.records import PublishState, read_checked, read_publish_st
 from rag_assets.state.sync_files import SYNC_FILE, PassageReaders, passage_readers, read_last_sync
 from rag_assets.steps.contexts.contextualize import build_contexts, contextualized, embedded_windows
 from rag_serving.artifacts.manifest import EmbedderFacts, Manifest
-from rag_serving.artifacts.signatures import Seal
+from rag_serving.artifacts.secret import Seal
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import show_generation
 from rag_serving.models import open_embedder, open_input_limit
-from rag_serving.models.embedding.vocabulary import TokenCount
+from rag_serving.models.embedding.factory import TokenCount
 from rag_serving.models.protocols import ModelError
 
 if TYPE_CHECKING:

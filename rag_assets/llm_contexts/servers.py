@@ -13,8 +13,7 @@ from typing import Literal
 from rag_serving.config.models import ChatModel, Context, ContextFallback, Price
 from rag_serving.models.breaker import Breaker
 from rag_serving.models.chat.client import RemoteChat, TooLateError
-from rag_serving.models.chat.factory import open_chat
-from rag_serving.models.chat.messages import PromptMessage, Reply
+from rag_serving.models.chat.messages import PromptMessage, Reply, open_chat
 from rag_serving.models.protocols import ContextTooLongError, ModelError
 
 BACKOFF_S = 1.0

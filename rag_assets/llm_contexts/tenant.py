@@ -37,8 +37,7 @@ from rag_assets.monitoring.alerts import ERROR_CHARS, is_nth_alert
 from rag_assets.state.throughput import duration
 from rag_assets.steps.contexts.contextualize import WrittenContext, metadata_prefix
 from rag_assets.steps.contexts.prompt import ContextDocument, build_documents, prompt
-from rag_serving.artifacts.secret import SecretError
-from rag_serving.artifacts.signatures import Seal
+from rag_serving.artifacts.secret import Seal, SecretError
 from rag_serving.artifacts.store import Store, StoreError, read_json, write_json
 from rag_serving.config.models import Context
 from rag_serving.hooks import TenantBudget

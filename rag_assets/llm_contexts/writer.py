@@ -37,7 +37,7 @@ from rag_assets.steps.contexts.prompt import (
     read_answer,
     score_contexts,
 )
-from rag_serving.artifacts.signatures import Seal
+from rag_serving.artifacts.secret import Seal
 from rag_serving.config.models import Context
 from rag_serving.hooks import BudgetError, BudgetsAwayError, TenantBudget
 from rag_serving.models.chat.client import TooLateError

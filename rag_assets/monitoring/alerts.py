@@ -20,9 +20,9 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from rag_assets.state.records import last_sync
 from rag_serving.artifacts.store import Store
-from rag_serving.config.freshness import Freshness, judge
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Monitoring
+from rag_serving.config.sources import Freshness, judge
 from rag_serving.escaping.redaction import redacted_values
 
 REMIND = timedelta(hours=24)

@@ -24,8 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rag_assets.steps.contexts.contextualize import under_prefixes
-from rag_serving.artifacts.columns import dictionary_encode, numbers_of, reader, reordered
-from rag_serving.artifacts.content_digests import values_digest
+from rag_serving.artifacts.columns import dictionary_encode, numbers_of, reader, reordered, values_digest
 from rag_serving.artifacts.contents import let_go
 from rag_serving.artifacts.manifest import PartSize
 from rag_serving.artifacts.schema import GENERATION_CHUNKS

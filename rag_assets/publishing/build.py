@@ -56,10 +56,8 @@ from rag_assets.publishing.passage_vectors import Embed, build_sentences, count_
 from rag_assets.publishing.shard_writer import ShardContent, ShardWriter, discard_unreadable
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_serving.artifacts import keyword_tables
-from rag_serving.artifacts.columns import take_rows
-from rag_serving.artifacts.content_digests import values_digest
-from rag_serving.artifacts.contents import FileComparison, let_go
-from rag_serving.artifacts.digests import Stamp, stamp_of
+from rag_serving.artifacts.columns import take_rows, values_digest
+from rag_serving.artifacts.contents import FileComparison, Stamp, let_go, stamp_of
 from rag_serving.artifacts.keyword_tables import KEYWORD_PAGES, KEYWORD_ROWS, KEYWORD_WORDS
 from rag_serving.artifacts.manifest import EmbedderFacts, Manifest, Shard, SourcePages, read_manifest
 from rag_serving.artifacts.schema import DUPLICATES, GENERATION_CHUNKS, ORIGINALS, PAGE_FACTS

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from rag_assets.publishing.shard_writer import SAME
-from rag_serving.artifacts.contents import let_go
-from rag_serving.artifacts.digests import KnownDigests, stamp_of
+from rag_serving.artifacts.contents import KnownDigests, let_go, stamp_of
 from rag_serving.artifacts.manifest import file_facts
 from rag_serving.artifacts.signed_files import write_signed
 from rag_serving.artifacts.store import Store, StoreError

@@ -14,7 +14,7 @@ from rag_serving.cli.generations import existing_generation, print_damage, tell_
 from rag_serving.cli.group import FAILED
 from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.config.loading import load_config
-from rag_serving.config.logging import complain
+from rag_serving.privacy import complain
 
 
 def command(

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_assets.sources.documents.inbox import StateWriter
 from rag_assets.sources.originals import FOLDER, remove_unnamed
-from rag_serving.artifacts.digests import KnownDigests, sized_stamp
+from rag_serving.artifacts.contents import KnownDigests, sized_stamp
 from rag_serving.artifacts.manifest import read_manifest
 from rag_serving.artifacts.schema import ORIGINALS, PAGES
 from rag_serving.artifacts.store import Store, StoreError, map_table, move_file, read_table

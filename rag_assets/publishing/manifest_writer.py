@@ -12,9 +12,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rag_serving.artifacts.digests import KnownDigests, Stamp, is_settled, stamp_of
+from rag_serving.artifacts.contents import KnownDigests, Stamp, is_settled, stamp_of
 from rag_serving.artifacts.manifest import FILE, KEY_PURPOSE, FileFacts, Manifest, file_facts, id_of
-from rag_serving.artifacts.signatures import FIELD, canonical, signature_of
+from rag_serving.artifacts.secret import FIELD, canonical, signature_of
 from rag_serving.artifacts.store import Store, write_json
 
 _THREADS = 4

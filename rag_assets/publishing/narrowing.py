@@ -24,7 +24,7 @@ from rag_assets.state.locks import locked
 from rag_assets.state.records import PublishState, settled_chunks, write_publish_state
 from rag_assets.steps.chunks.select import select_chunks
 from rag_serving.access.principals import NOBODY, intersect_readers, may_all_read
-from rag_serving.artifacts.content_digests import values_digest
+from rag_serving.artifacts.columns import values_digest
 from rag_serving.artifacts.manifest import Manifest
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.artifacts.signed_files import read_signed, write_signed

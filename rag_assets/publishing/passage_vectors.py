@@ -36,7 +36,7 @@ from rag_serving.indexes.sentence_vectors import (
     sentence_key,
 )
 from rag_serving.indexes.window_map import WindowMap, window_counts
-from rag_serving.models.embedding.vocabulary import TokenCount
+from rag_serving.models.embedding.factory import TokenCount
 from rag_serving.models.protocols import Embedder, InputLimit
 from rag_serving.models.protocols import Progress as TextProgress
 from rag_serving.records.passages import Chunk

@@ -30,8 +30,7 @@ from rag_assets.state.content_cache import SEAL_PURPOSE, EmbeddedTexts, VectorCa
 from rag_serving.artifacts.columns import take_rows
 from rag_serving.artifacts.manifest import Manifest, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.artifacts.secret import SecretError
-from rag_serving.artifacts.signatures import Seal
+from rag_serving.artifacts.secret import Seal, SecretError
 from rag_serving.artifacts.store import (
     Store,
     StoreError,

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_assets.steps.dedup import FINGERPRINT, SIGNATURE_VERSION, Fingerprints, fingerprints
-from rag_serving.artifacts.signatures import SEAL_BYTES, Seal
+from rag_serving.artifacts.secret import SEAL_BYTES, Seal
 from rag_serving.models.protocols import Embedder, ModelError
 
 Result = TypeVar("Result")

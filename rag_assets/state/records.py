@@ -39,8 +39,8 @@ from rag_serving.artifacts.schema import (
     PAGE_FACTS,
     SECTIONS,
 )
+from rag_serving.artifacts.signed_files import write_sync_time
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_json
-from rag_serving.artifacts.sync_times import write_sync_time
 from rag_serving.config.index import Indexing
 from rag_serving.config.loading import Config
 from rag_serving.indexes import chroma, lexical, sentence_vectors

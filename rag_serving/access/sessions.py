@@ -1,7 +1,7 @@
 """The signed-in reader in a cookie: encrypted and authenticated, so that every process of a server can read it.
 
 Belongs here: the contents of a session, its end, its sealed form. Does not belong here: cookies and headers
-(`api.cookies`), who may have one (`api.auth`), the cipher (`artifacts.sealing`).
+(`api.cookies`), who may have one (`api.auth`), the cipher (`artifacts.secret`).
 
 Nothing is stored: a session ends with its time, with its token, or with the settings in force at its beginning. A
 copied cookie is good until then, signed out or not.
@@ -20,8 +20,7 @@ from typing import Any, Literal
 
 from rag_serving.access.bearer_tokens import Bearer
 from rag_serving.access.principals import ROLES, Principal
-from rag_serving.artifacts.sealing import SealError, seal_bytes, unseal_bytes
-from rag_serving.artifacts.secret import SecretError, derived_key
+from rag_serving.artifacts.secret import SealError, SecretError, derived_key, seal_bytes, unseal_bytes
 from rag_serving.config.loading import Config
 
 MAX_SEALED_CHARS = 3800

@@ -54,11 +54,10 @@ from rag_serving.config.sections import Gates
 from rag_serving.models.protocols import Embedder
 from rag_serving.records.answers import Citation
 from rag_serving.records.claims import Claim, Draft, Verdict
-from rag_serving.records.decisions import Decision
+from rag_serving.records.decisions import Clarification, Decision
 from rag_serving.records.flags import CLOSEST_PASSAGE, CONFLICTING, LOW_OCR, OCR_QUOTE, SUPERSEDED
-from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.passages import Lock
-from rag_serving.records.refusal import Clarification
+from rag_serving.records.queries import PLAIN, Occasion
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.currency import Mark, docs_version, names_version
 from rag_serving.text.question_types import kind_of

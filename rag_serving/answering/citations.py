@@ -23,8 +23,7 @@ from rag_serving.answering.quotes import trimmed
 from rag_serving.answering.writing.sanitizing import without_links
 from rag_serving.records.answers import Answer, Citation, ShownClaim, Verification
 from rag_serving.records.claims import Verdict
-from rag_serving.records.passages import Chunk, Lock
-from rag_serving.records.places import PagePart, ocr_told, page_told
+from rag_serving.records.passages import Chunk, Lock, PagePart, ocr_told, page_told
 from rag_serving.text.currency import docs_version
 from rag_serving.text.page_marks import page_anchor, pages_of
 from rag_serving.text.units import pieces, words

@@ -1,7 +1,7 @@
 """Clarifying questions and suggestions beside an answer, or in place of one.
 
 Belongs here: the wording and the options. Does not belong here: when they are shown (`pipeline`, `answering.gates`),
-their shape (`records.refusal`).
+their shape (`records.decisions`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from rag_serving.records.decisions import Contender, Decision
+from rag_serving.records.decisions import Clarification, ClarificationOption, Contender, Decision
 from rag_serving.records.passages import Lock
-from rag_serving.records.refusal import Clarification, ClarificationOption
 from rag_serving.text.orders import orders_assistant
 
 EXAMPLES = "You can ask, for example:"

@@ -21,9 +21,9 @@ from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.sections import Gates
 from rag_serving.records.answers import Answer
 from rag_serving.records.claims import Draft, RejectedCandidate, Verdict
+from rag_serving.records.decisions import Refusal
 from rag_serving.records.passages import Lock
 from rag_serving.records.queries import Filters
-from rag_serving.records.refusal import Refusal
 
 NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
 

@@ -20,9 +20,8 @@ from rag_serving.answering.refusals import badly_read, disowned, not_named, noth
 from rag_serving.config.sections import Gates
 from rag_serving.records.answers import Answer, Status
 from rag_serving.records.claims import Verdict
-from rag_serving.records.decisions import Decision
+from rag_serving.records.decisions import Clarification, Decision, Gate, Refusal
 from rag_serving.records.passages import Lock
-from rag_serving.records.refusal import Clarification, Gate, Refusal
 from rag_serving.text.analyzer import SEPARATED_NAME, stems
 from rag_serving.text.currency import docs_version, names_version
 from rag_serving.text.orders import is_order

@@ -15,7 +15,7 @@ from rag_serving.answering.citations import claims_of, gap_before_markers, page_
 from rag_serving.escaping.markdown import for_markdown, markdown_text
 from rag_serving.escaping.targets import for_link
 from rag_serving.records.answers import Answer, Citation
-from rag_serving.records.refusal import ClarificationOption
+from rag_serving.records.decisions import ClarificationOption
 
 _MARKERS = re.compile(r"(?<!\])(?:\[\d{1,3}\])+\Z")
 _NUMBER = re.compile(r"\d+")

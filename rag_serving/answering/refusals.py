@@ -12,8 +12,8 @@ from typing import Any
 from rag_serving.answering.writing.sanitizing import without_links
 from rag_serving.config.sections import Gates
 from rag_serving.records.claims import EXTRACTIVE, Draft, RejectedCandidate, Verdict
+from rag_serving.records.decisions import Refusal, Rejected
 from rag_serving.records.passages import Chunk, Lock
-from rag_serving.records.refusal import Refusal, Rejected
 from rag_serving.text.directed import directed_units, without_directed
 from rag_serving.text.orders import orders_assistant
 

@@ -1,7 +1,7 @@
 """The HTTP API: shapes, limits, status codes.
 
 Belongs here: the routes of questions, also of those to a book (`POST /chat`), and of probes; their formats. Does not
-belong here: answering (`ask`), reading a book (`pipeline.book`), authentication (`auth`).
+belong here: answering (`ask`), reading a book (`pipeline.locked`), authentication (`auth`).
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ from rag_serving.config.loading import Config
 from rag_serving.conversations.sessions import Exchange, Remembered
 from rag_serving.conversations.turns import conversation_of
 from rag_serving.indexes.current import BEING_OPENED
-from rag_serving.pipeline.book import NOT_VERIFIED, book_sources
+from rag_serving.pipeline.locked import NOT_VERIFIED, book_sources
 from rag_serving.plugins import ROUTES, loaded, require
 from rag_serving.query.filters import parse_filters
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.flags import flags_told
-from rag_serving.records.occasion import Occasion, QuestionMode
+from rag_serving.records.queries import Occasion, QuestionMode
 from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.rendering.pictures import Pictures
 from rag_serving.tracing import Listen

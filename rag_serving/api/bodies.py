@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from rag_serving.records.occasion import Occasion, QuestionMode
+from rag_serving.records.queries import Occasion, QuestionMode
 from rag_serving.text.characters import fault_of
 
 MAX_TEXT_CHARS = 200_000

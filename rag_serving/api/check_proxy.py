@@ -1,7 +1,7 @@
 """`/proxy/v1`: another server's chat completions as they are, with a check of each answer against the pages below it.
 
 Belongs here: the parts of an answer to check, and the placement of the evidence. Does not belong here: checking
-(`checking.check`), its words (`checking.report`), requests to the upstream (`models.upstream`).
+(`checking.check`), its words (`checking.report`), requests to the upstream (`models.http`).
 
 Deltas pass at once; the end of an answer is held back until the check is done. Not checked are tool calls, several
 choices, requested JSON, and clients' own prompts (`openai.exchange`).
@@ -33,8 +33,8 @@ from rag_serving.checking.report import evidence
 from rag_serving.config.serving import CheckProxy
 from rag_serving.deadline import StoppedError, current
 from rag_serving.escaping.targets import for_json
-from rag_serving.models.upstream import UpstreamAnswer, UpstreamError, passed_on
-from rag_serving.records.checks import Checked
+from rag_serving.models.http import UpstreamAnswer, UpstreamError, passed_on
+from rag_serving.records.answers import Checked
 from rag_serving.text.characters import fault_of
 
 router = APIRouter()

@@ -3,7 +3,7 @@
 Belongs here: the routes, refusals of acts that this machine may not do; a browser's prompt for a token, the headers
 that let a report run its own script and nothing else, the list of reports. Does not belong here: admission
 (`admission`), the state (`tenant_status`), finding reports (`rag_serving.indexes.reports`), moving pointers
-(`indexes.catalog`), phases (`degradation.tenant_phases`).
+(`indexes.catalog`), phases (`degradation.phases`).
 
 Each act is logged before it is done; with `audit.mode: required` it is refused if that fails.
 
@@ -37,7 +37,7 @@ from rag_serving.api.tenant_status import status_of
 from rag_serving.api.wire import RequestError, error_response
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config, ConfigError
-from rag_serving.degradation.tenant_phases import ChosenPhases
+from rag_serving.degradation.phases import ChosenPhases
 from rag_serving.escaping.templates import html_template
 from rag_serving.hooks import Event
 from rag_serving.indexes.catalog import list_generations, published_generation, rollback

@@ -36,10 +36,10 @@ from rag_serving.api.drain import END_S, UNWIND_S
 from rag_serving.api.forks import fork_context, hear_signals
 from rag_serving.api.reload import Changes, ConfigFile, beyond_switches, schedules_told
 from rag_serving.api.service import Service
+from rag_serving.config.index import where_home_is
 from rag_serving.config.loading import Config, ConfigError, load_config
-from rag_serving.config.logging import log_to_stderr
-from rag_serving.config.object_store import where_home_is
 from rag_serving.config.serving import Serving
+from rag_serving.privacy import log_to_stderr
 from rag_serving.telemetry.metrics import forget_ended
 
 _CONFIG, _METRICS, _LEAVES, _REFUSED = "config.json", "metrics", "leaves", "refused"

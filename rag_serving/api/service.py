@@ -28,17 +28,17 @@ from rag_serving.api.wire import RequestError, bearer_token
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config
 from rag_serving.config.phases import Canary
-from rag_serving.degradation.tenant_phases import OnChange
+from rag_serving.degradation.phases import OnChange
 from rag_serving.hooks import AuditLog, Event, open_audit, open_budgets
-from rag_serving.models.embedding.vocabulary import TokenCount
+from rag_serving.models.embedding.factory import TokenCount
 from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker_client import RemoteReranker
 from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.shared_home import HomeFollower, shared_home
-from rag_serving.telemetry.job_series import BuildSeries, JobSeries
 from rag_serving.telemetry.metrics import Metrics
 from rag_serving.telemetry.telemetry import open_telemetry
+from rag_serving.telemetry.usage import BuildSeries, JobSeries
 from rag_serving.text.characters import fault_of
 from rag_serving.tracing import coarse
 

@@ -1,7 +1,7 @@
 """The operator's view of a tenant: publication, freshness of its sources, problems.
 
 Belongs here: composing it in words, and as Prometheus series that are read on demand and visible to operators alone.
-Does not belong here: routes (`operations`), overdue sources (`config.freshness`), counters of processes
+Does not belong here: routes (`operations`), overdue sources (`config.sources`), counters of processes
 (`telemetry.metrics`).
 
 Nothing here names a page, an address or a credential, but why the first sync of a source failed.
@@ -21,17 +21,17 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 
+from rag_serving.artifacts.signed_files import read_sync_time
 from rag_serving.artifacts.store import Store, StoreError
-from rag_serving.artifacts.sync_times import read_sync_time
 from rag_serving.ask import Pipeline
-from rag_serving.config.freshness import judge
 from rag_serving.config.loading import Config
+from rag_serving.config.sources import judge
 from rag_serving.documents.noted import NotedPages
 from rag_serving.escaping.redaction import redacted
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.served import DatedPages, source_pages
-from rag_serving.telemetry.job_series import JobSeries
-from rag_serving.telemetry.series import gauge_of
+from rag_serving.telemetry.metrics import gauge_of
+from rag_serving.telemetry.usage import JobSeries
 
 _NO_PAGES = DatedPages(0, None)
 

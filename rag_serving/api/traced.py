@@ -10,8 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rag_serving.tracing.names import METHOD, ROUTE, STATUS
-from rag_serving.tracing.spans import is_on, server_span, trace_id
+from rag_serving.tracing.spans import METHOD, ROUTE, STATUS, is_on, server_span, trace_id
 
 HEADER = "X-Trace-Id"
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})

@@ -1,16 +1,22 @@
 """The bytes of a folder's files, each compared with its digest before any use: in memory, or mapped.
 
-Belongs here: reading and comparing in one pass, several files at a time. Does not belong here: the meaning of the
-bytes, remembering earlier comparisons (`digests`).
-
 Bytes in memory are those that were compared, whatever happens to the file. A mapped file can be written to, and to read
 one that was truncated ends the process: `MappedContent.stamp` detects changes.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
+import math
 import mmap
 import os
+import re
+import stat
+import struct
+import threading
+import time
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -19,11 +25,202 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.digests import ChangedError, KnownDigests, Stamp, sized_stamp
 from rag_serving.artifacts.manifest import FileFacts, mend
-from rag_serving.artifacts.store import Store, StoreError, open_file
+from rag_serving.artifacts.secret import SecretError, derived_key
+from rag_serving.artifacts.store import Store, StoreError, open_file, read_json, write_json
+
+_MAGIC = b"\x93NUMPY"
+_LENGTH_FIELDS = {(1, 0): struct.Struct("<H"), (2, 0): struct.Struct("<I")}
+_LONGEST_HEADER = 10_240  # bytes
+_LITERAL = re.compile(
+    r"\{'descr': (?P<type>'[^']*'|\[[^\]]*\]), 'fortran_order': (?P<order>True|False), "
+    r"'shape': \((?P<shape>[\d, ]*)\), \} *\n"
+)
+_TYPE = re.compile(r"[<>|=]?[a-zA-Z]\d*")
+
+
+class _Header(NamedTuple):
+    """`start`: where the array's items begin, in bytes."""
+
+    type: np.dtype[Any]
+    by_column: bool
+    shape: tuple[int, ...]
+    start: int
+
+
+def array_of(data: memoryview) -> NDArray[Any]:
+    """Return the array in the bytes of an `.npy` file, not copied.
+
+    Raises:
+        ValueError: there is none, or it is shorter than declared, or has Python objects.
+    """
+    header = _header_of(data)
+    if not (size := math.prod(header.shape)):
+        return np.zeros(header.shape, header.type)
+    items = np.frombuffer(data, header.type, size, header.start)
+    return items.reshape(header.shape, order="F" if header.by_column else "C")
+
+
+def _header_of(data: memoryview) -> _Header:
+    """Return the contents of an `.npy` file's header.
+
+    Raises:
+        ValueError: there is none, or it is of another version, too long, or no literal that NumPy writes.
+    """
+    version = len(_MAGIC)
+    if bytes(data[:version]) != _MAGIC or len(data) < version + 2:
+        raise ValueError("no .npy file: the magic bytes are missing")
+    if not (field := _LENGTH_FIELDS.get((data[version], data[version + 1]))):
+        raise ValueError(f"the .npy format {data[version]}.{data[version + 1]} is not read")
+    begin = version + 2 + field.size
+    length = field.unpack(data[version + 2 : begin])[0] if len(data) >= begin else 0
+    if length > _LONGEST_HEADER:
+        raise ValueError(f"the header of an .npy file has {length} bytes, at most {_LONGEST_HEADER} are read")
+    literal = _LITERAL.fullmatch(bytes(data[begin : begin + length]).decode("latin-1"))
+    if not literal:
+        raise ValueError("the header of an .npy file is cut off or damaged")
+    shape = tuple(int(size) for size in literal["shape"].split(",") if size.strip())
+    return _Header(_type_of(literal["type"]), literal["order"] == "True", shape, begin + length)
+
+
+def _type_of(literal: str) -> np.dtype[Any]:
+    """Return the type that the literal of a header's `descr` names: a type's string, or a list of named fields.
+
+    Raises:
+        ValueError: it is neither, or a type of Python objects.
+    """
+    as_json = re.sub(r",\s*\]", "]", literal.translate(str.maketrans("'()", '"[]')))
+    try:
+        described = json.loads(as_json)
+        if isinstance(described, str):
+            return np.dtype(_plain(described))
+        return np.dtype([(str(name), _plain(kind), *map(tuple, sizes)) for name, kind, *sizes in described])
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"the type {literal} of an .npy file is not read: {error}") from None
+
+
+def _plain(kind: object) -> str:
+    if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
+        raise ValueError(f"{kind!r} is no plain type")
+    if kind.lstrip("<>|=").startswith("O"):
+        raise ValueError("Python objects are not read")
+    return kind
+
+
+KEY_PURPOSE = "digests"
+FILE = "digests.json"  # in the tenant's cache
+_SETTLED_NS = 100_000_000  # times of files are no finer than a tick: what changed just now may change unnoticed
+
+
+class ChangedError(StoreError):
+    """A file changed while it was looked at: written to, replaced, or linked once more or less."""
+
+
+class Stamp(NamedTuple):
+    """The identity and state of a file."""
+
+    inode: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Stamp:
+        return cls(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def stamp_of(path: Path | str) -> Stamp | None:
+    """Return the stamp of a regular file, None if there is none."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return Stamp.of(status) if stat.S_ISREG(status.st_mode) else None
+
+
+def is_settled(stamp: Stamp) -> bool:
+    """Return whether a file changed long enough ago that another change gives it another stamp."""
+    return time.time_ns() - max(stamp.modified_ns, stamp.changed_ns) > _SETTLED_NS
+
+
+def sized_stamp(path: Path, size: int) -> Stamp:
+    """Return the stamp of a regular file of that size.
+
+    Raises:
+        StoreError: there is none.
+    """
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        raise StoreError(f"{path} is missing") from None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read ({error.strerror})") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise StoreError(f"{path} is not a regular file")
+    if status.st_size != size:
+        raise StoreError(f"{path} has {status.st_size} bytes instead of {size}")
+    return Stamp.of(status)
+
+
+_Entries = dict[str, tuple[Stamp, str]]
+_lock = threading.Lock()
+_remembered: dict[Path, _Entries] = {}  # by the file that they are saved in
+
+
+class KnownDigests:
+    """Digests of a tenant's files that were compared before."""
+
+    def __init__(self, store: Store, tenant: str) -> None:
+        self._home = store.home
+        self._tenant = store.tenant(tenant)
+        self._path = (store.cache(tenant) / FILE).absolute()
+        self._news = False
+        with _lock:
+            if self._path not in _remembered:
+                _remembered[self._path] = self._saved()
+            self._entries = _remembered[self._path]
+
+    def holds(self, name: str, stamp: Stamp, digest: str) -> bool:
+        """Return whether a file with this stamp had this digest."""
+        return self._entries.get(name) == (stamp, digest)
+
+    def add(self, name: str, stamp: Stamp, digest: str) -> None:
+        """Remember a file, unless it changed so shortly ago that it could change again without another stamp."""
+        if is_settled(stamp):
+            with _lock:
+                self._entries[name] = stamp, digest
+            self._news = True
+
+    def save(self) -> None:
+        """Write down new entries; an unwritable home is compared again by the next process."""
+        if not self._news:
+            return
+        with _lock:
+            for name in [name for name in self._entries if not (self._tenant / name).exists()]:
+                del self._entries[name]
+            files = {name: [*stamp, digest] for name, (stamp, digest) in sorted(self._entries.items())}
+        try:
+            write_json(self._path, {"files": files, "signature": self._signature(files)})
+        except (OSError, SecretError):
+            return
+
+    def _saved(self) -> _Entries:
+        """Return another process's entries; nothing if the file is damaged or of another installation."""
+        try:
+            content = read_json(self._path)
+            if not hmac.compare_digest(self._signature(content["files"]), str(content["signature"])):
+                return {}
+            return {name: (Stamp(*entry[:4]), entry[4]) for name, entry in content["files"].items()}
+        except (StoreError, SecretError, KeyError, TypeError, AttributeError, ValueError):
+            return {}
+
+    def _signature(self, files: object) -> str:
+        content = json.dumps(files, sort_keys=True, separators=(",", ":")).encode()
+        return hmac.new(derived_key(self._home, KEY_PURPOSE), content, hashlib.sha256).hexdigest()
+
 
 _BLOCK = 8 << 20
 _THREADS = 4

@@ -1,8 +1,5 @@
 """The files of an upload inbox: what was uploaded, by content, and a JSON record for each document.
 
-Belongs here: paths below the inbox, bytes under the name of their digest, records, the lock of who writes them.
-Does not belong here: what a record means, who may do what with it (`rag_serving.documents`).
-
 A file is whole under its final name or not there: bytes are spooled beside, flushed to the disk and renamed, then the
 record that names them is written. A process killed in between leaves a spooled file that `sweep` removes.
 """

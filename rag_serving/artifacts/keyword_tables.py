@@ -1,8 +1,5 @@
 """The tables of a generation's keyword index.
 
-Belongs here: their columns and versions. Does not belong here: making them (`rag_assets.publishing.keyword_writer`),
-searching them (`indexes.keyword_index`).
-
 Words are numbered by their place among all words in code point order; rows are those of GENERATION_CHUNKS; pages are
 numbered by their first rows.
 """

@@ -1,9 +1,4 @@
-"""The manifest of a generation: every chunk, shard and page it is made of, in one immutable document.
-
-Belongs here: its fields, its identity, the digests of files, reading it, the sizes that opening looks at.
-Does not belong here: making it (`rag_assets.publishing.manifest_writer`), comparing a folder with it to the bit
-(`indexes.integrity`).
-"""
+"""The manifest of a generation: every chunk, shard and page it is made of, in one immutable document."""
 
 from __future__ import annotations
 
@@ -19,7 +14,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from rag_serving.artifacts.schema import TableSchema
-from rag_serving.artifacts.signatures import canonical, signature_fault
+from rag_serving.artifacts.secret import canonical, signature_fault
 from rag_serving.artifacts.store import Store, StoreError, open_file, read_json, read_table
 
 FORMAT = 1

@@ -1,8 +1,4 @@
-"""One pyarrow schema with a version per artifact table.
-
-Belongs here: the columns both rooms agree on. The reader owns the format; the writer imports it.
-Does not belong here: how tables are stored (`store`) or what rows mean to a question (`records.passages`).
-"""
+"""One pyarrow schema with a version per artifact table."""
 
 from __future__ import annotations
 

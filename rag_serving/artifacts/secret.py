@@ -1,17 +1,145 @@
-"""The installation's secret, and the keys derived from it.
-
-Belongs here: one secret by environment or in the home folder, a key for each purpose.
-Does not belong here: what is signed or hashed with a key.
-"""
+"""The installation's secret, and the keys derived from it."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import os
 import secrets
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+FIELD = "signature"
+SEAL_BYTES = 16
+
+
+def canonical(value: object) -> bytes:
+    """Return the one form of a JSON value that digests are made of."""
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return text.encode(errors="surrogatepass")
+
+
+def signature_of(content: Mapping[str, Any], home: Path, purpose: str) -> str:
+    """Return the HMAC-SHA256 (RFC 2104) of all fields but the signature itself.
+
+    Raises:
+        SecretError: the installation's secret cannot be used.
+    """
+    signed_part = {name: value for name, value in content.items() if name != FIELD}
+    return hmac.new(derived_key(home, purpose), canonical(signed_part), hashlib.sha256).hexdigest()
+
+
+def signature_fault(content: Mapping[str, Any], home: Path, purpose: str) -> str | None:
+    """Return why a document is not one that this installation signed, with the mend, or None."""
+    noted = content.get(FIELD)
+    if not noted:
+        return "is not signed: an older program built it, or it was made up; `citelock build` makes it again"
+    try:
+        if not has_secret(home):
+            return f"cannot be authenticated: {home} has no secret; {RESTORE}"
+        expected = signature_of(content, home, purpose)
+    except SecretError as error:
+        return f"cannot be authenticated: {error}"
+    if not hmac.compare_digest(expected.encode(), str(noted).encode(errors="replace")):
+        return "was altered: its signature does not hold, or the secret is another one; `citelock build` makes it again"
+    return None
+
+
+class Seal:
+    """Short signatures of a cache's entries: who cannot make one cannot put an entry there unnoticed."""
+
+    def __init__(self, home: Path, purpose: str) -> None:
+        """Raises SecretError if the installation's secret cannot be used."""
+        self._key = derived_key(home, purpose)
+
+    def of(self, *parts: bytes) -> bytes:
+        """Return the seal [16 bytes] of an entry's parts, in their order."""
+        lengths = b"".join(len(part).to_bytes(8, "little") for part in parts)
+        return hmac.digest(self._key, b"".join((lengths, *parts)), "sha256")[:SEAL_BYTES]
+
+    def holds(self, seal: bytes | None, *parts: bytes) -> bool:
+        """Return whether this is the seal of these parts."""
+        return isinstance(seal, bytes) and hmac.compare_digest(seal, self.of(*parts))
+
+
+PREFIX = "v1:"
+_KEY_NAME_BYTES, _NONCE_BYTES, _KEY_BYTES = 8, 12, 32
+
+
+class SealError(Exception):
+    """A sealed text cannot be opened; the message says why."""
+
+
+def seal(secret: bytes, text: str, beside: bytes) -> str:
+    """Return the text sealed with a key of the secret [32 bytes]; it opens only `beside` the same bytes."""
+    return seal_bytes(secret, text.encode("utf-8", "surrogatepass"), beside)
+
+
+def unseal(secret: bytes, sealed: str, beside: bytes) -> str:
+    """Return a sealed text.
+
+    Raises:
+        SealError: it was sealed with another secret, altered, or belongs beside something else.
+    """
+    try:
+        return unseal_bytes(secret, sealed, beside).decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise SealError("it is no text") from error
+
+
+def seal_bytes(secret: bytes, content: bytes, beside: bytes) -> str:
+    """Return bytes sealed as `seal` does a text."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    name, key = _keys(secret)
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    ciphertext = AESGCM(key).encrypt(nonce, content, _bound(name, beside))
+    return PREFIX + b64encode(name + nonce + ciphertext).decode()
+
+
+def unseal_bytes(secret: bytes, sealed: str, beside: bytes) -> bytes:
+    """Return sealed bytes; errors as `unseal`."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    content = _content(sealed)
+    name, key = _keys(secret)
+    if not hmac.compare_digest(content[:_KEY_NAME_BYTES], name):
+        raise SealError("it cannot be read, because the installation's secret is another one")
+    nonce, ciphertext = content[_KEY_NAME_BYTES:][:_NONCE_BYTES], content[_KEY_NAME_BYTES + _NONCE_BYTES :]
+    try:
+        return AESGCM(key).decrypt(nonce, ciphertext, _bound(name, beside))
+    except (InvalidTag, ValueError) as error:
+        raise SealError("it was altered, or belongs elsewhere") from error
+
+
+def _content(sealed: str) -> bytes:
+    try:
+        content = b64decode(sealed.removeprefix(PREFIX), validate=True)
+    except ValueError as error:
+        raise SealError("it is damaged: no base64") from error
+    if not sealed.startswith(PREFIX) or b64encode(content).decode() != sealed.removeprefix(PREFIX):
+        raise SealError("it is in a form that this program does not know")
+    return content
+
+
+def _keys(secret: bytes) -> tuple[bytes, bytes]:
+    """Return a public name of the key [8 bytes] and the key [32 bytes], both by HKDF (RFC 5869)."""
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    length = _KEY_NAME_BYTES + _KEY_BYTES
+    derived = HKDF(SHA256(), length, salt=None, info=b"citelock sealed text, AES-256-GCM, v1").derive(secret)
+    return derived[:_KEY_NAME_BYTES], derived[_KEY_NAME_BYTES:]
+
+
+def _bound(name: bytes, beside: bytes) -> bytes:
+    return PREFIX.encode() + name + beside
+
 
 SECRET_ENV = "CITELOCK_SECRET"
 FILE = "secret"

@@ -1,13 +1,10 @@
-"""JSON files, texts and tables that only this installation can have written, each for its own place below the home.
-
-Belongs here: writing and reading them; beside a table lies a JSON file with its digest.
-Does not belong here: what they say, the key (`signatures`).
-"""
+"""JSON files, texts and tables that only this installation can have written, each for its own place below the home."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,8 +12,34 @@ from typing import Any
 import pyarrow as pa
 
 from rag_serving.artifacts.schema import TableSchema
-from rag_serving.artifacts.signatures import FIELD, signature_fault, signature_of
+from rag_serving.artifacts.secret import FIELD, signature_fault, signature_of
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_bytes, write_table, write_text
+
+FILE = "last_sync.json"
+_FIELD = "synced_at"
+
+
+def write_sync_time(store: Store, source: str, moment: datetime) -> None:
+    """Record when a source was last synced in full, or proved unchanged.
+
+    Raises:
+        SecretError: the installation's secret cannot be used.
+    """
+    write_signed(store, _path(store, source), {_FIELD: moment.isoformat()})
+
+
+def read_sync_time(store: Store, source: str) -> datetime | None:
+    """Return when a source was last synced; None if nobody knows, or the file is not one that was signed here."""
+    try:
+        moment = datetime.fromisoformat(str(read_signed(store, _path(store, source)).get(_FIELD)))
+    except (StoreError, ValueError):
+        return None
+    return moment if moment.tzinfo else None
+
+
+def _path(store: Store, source: str) -> Path:
+    return store.source(source) / FILE
+
 
 KEY_PURPOSE = "files"
 _PLACE = "signed_for"

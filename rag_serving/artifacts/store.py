@@ -1,8 +1,4 @@
-"""Artifact files: where they lie, and how they are read and written without ever being half there.
-
-Belongs here: paths under the home folder, atomic writes, schema versions, the `current` pointer.
-Does not belong here: what is in a table (`schema`), how an index lays out its own folder (`indexes`).
-"""
+"""Artifact files: where they lie, and how they are read and written without ever being half there."""
 
 from __future__ import annotations
 
@@ -13,9 +9,9 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from io import BufferedReader
 from pathlib import Path
@@ -23,16 +19,60 @@ from typing import Any
 
 import pyarrow as pa
 
-from rag_serving.artifacts import publication
-from rag_serving.artifacts.publication import (
-    Publication,
-    PublicationError,
-    publication_of,
-    published_after,
-    record_of,
-)
 from rag_serving.artifacts.schema import VERSION_KEY, TableSchema
+from rag_serving.artifacts.secret import FIELD, signature_fault, signature_of
 from rag_serving.escaping.redaction import RedactedError
+
+FILE = "published.json"
+KEY_PURPOSE = "publication"
+_FORMAT = 2
+
+
+class PublicationError(Exception):
+    """The record is not one that this installation signed for the tenant; the message says why, with the mend."""
+
+
+@dataclass(frozen=True)
+class Publication:
+    """The published generation. `number` only grows: an older record that was put back has a lower one."""
+
+    current: str
+    number: int
+    history: Mapping[str, str] = field(default_factory=dict)  # generation id -> when it was first published, ISO 8601
+
+
+def published_after(before: Publication | None, generation_id: str, now: datetime) -> Publication:
+    """Return the record of a generation published now; where the one before was lost, the clock numbers it."""
+    history = {**(before.history if before else {})}
+    history.setdefault(generation_id, now.isoformat(timespec="seconds"))
+    number = max(before.number + 1 if before else 0, int(now.timestamp() * 1000))
+    return Publication(generation_id, number, history)
+
+
+def record_of(publication: Publication, home: Path, tenant: str) -> dict[str, Any]:
+    """Return the record as JSON, signed.
+
+    Raises:
+        SecretError: the installation's secret cannot be used.
+    """
+    content = {"format": _FORMAT, "tenant": tenant, **vars(publication)}
+    return {**content, FIELD: signature_of(content, home, KEY_PURPOSE)}
+
+
+def publication_of(record: object, home: Path, tenant: str) -> Publication:
+    """Return the publication in a record.
+
+    Raises:
+        PublicationError: it is not signed, was altered, or is another tenant's.
+    """
+    if not isinstance(record, Mapping):
+        raise PublicationError("is no record of what is published; `citelock build` makes it again")
+    if fault := signature_fault(record, home, KEY_PURPOSE):
+        raise PublicationError(fault)
+    if (record["format"], record["tenant"]) != (_FORMAT, tenant):
+        raise PublicationError(f"is of tenant {record['tenant']!r}, or of another version; `citelock build` mends it")
+    return Publication(record["current"], record["number"], record["history"])
+
 
 _LONGEST_POINTER = 4096
 _LARGEST_JSON = 256 << 20
@@ -96,7 +136,7 @@ class Store:
 
     def publication_record(self, tenant: str) -> Path:
         """Return the file that says, signed, which generation is published."""
-        return self.tenant(tenant) / publication.FILE
+        return self.tenant(tenant) / FILE
 
     def point_current(self, tenant: str, generation_id: str) -> None:
         """Publish (or roll back to) a complete generation: first the record, which decides, then the pointer."""

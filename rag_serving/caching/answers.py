@@ -17,10 +17,6 @@ answer: figures with their units, names and codes, negations and opposites, ques
 other word. Ignored is what cannot: greetings and polite openings, case, punctuation, articles, contractions, regular
 plurals, some pairs of words that are one, "the Y's X" for "the X of the Y". A doubt is a miss, which costs a search,
 and never a wrong answer.
-
-Belongs here: which answers are stored, their keys and number, who may see one again, and its wording; the equality of
-two questions. Does not belong here: receipts and rows of a reused answer, current access to a page (`memory`), the
-meaning of words to the search (`query.parsing`).
 """
 
 from __future__ import annotations
@@ -44,9 +40,9 @@ from rag_serving.config.phases import Degradation
 from rag_serving.config.sections import Cache
 from rag_serving.query.operators import read_signs
 from rag_serving.records.answers import Answer
+from rag_serving.records.decisions import Clarification
 from rag_serving.records.flags import CACHED, CACHED_OLDER, FINDINGS
 from rag_serving.records.passages import Lock
-from rag_serving.records.refusal import Clarification
 from rag_serving.text.analyzer import STOP_WORDS, stems
 from rag_serving.text.figures import SPELLED
 from rag_serving.text.normalization import folded

@@ -4,10 +4,6 @@ Before a question is answered, and again after it, the marks are checked: what a
 is dropped as well. A mark is a file in the home folder, which costs one `stat`. Servers with a home of their own see it
 in the installation's database, if `telemetry.url` names one: they poll every `FRESH_S`. A mark only says that it has
 changed, so clocks of several machines need not agree, and a forged one only makes a server compute anew.
-
-Belongs here: the state: reused answers, and earlier ones for when search fails; the readers of a whole page of the
-published generation, though it cannot be opened; the marks, and dropping everything when something was forgotten. Does
-not belong here: the choice of answers (`answers`).
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from rag_serving.access.principals import Principal, satisfied_classes, satisfies
 from rag_serving.answering.composing import AnswerTrace
-from rag_serving.artifacts.digests import stamp_of
+from rag_serving.artifacts.contents import stamp_of
 from rag_serving.artifacts.secret import derived_key
 from rag_serving.artifacts.store import Store, StoreError, write_json
 from rag_serving.caching.answers import (
@@ -42,14 +38,14 @@ from rag_serving.config.sections import Cache
 from rag_serving.conversations.turns import QuestionRequest
 from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.indexes.page_readers import classes_of_pages
-from rag_serving.models.embedding.recent_vectors import RecentVectors
+from rag_serving.models.lazy_embedder import RecentVectors
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.privacy import Redactor
 from rag_serving.receipts.recording import ReceiptWriter
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import NEARLY_SPENT, REPEATED
-from rag_serving.records.occasion import Occasion
 from rag_serving.records.passages import Lock
+from rag_serving.records.queries import Occasion
 from rag_serving.tracing import StageTrace
 
 if TYPE_CHECKING:
@@ -278,7 +274,7 @@ def mark_forgotten(config: Config, tenant: str) -> None:
     """
     mark = secrets.token_hex(16)
     if config.telemetry.url is not None:
-        from rag_serving.telemetry.forgotten_table import write_mark
+        from rag_serving.telemetry.tables import write_mark
 
         with closing(_database(config, wait_s=10)) as database:
             digest = _digest(config, tenant)
@@ -326,8 +322,8 @@ class ForgottenMarks:
         return self._looked_at is None or self._clock() - self._looked_at >= FRESH_S
 
     def _read(self) -> None:
-        from rag_serving.telemetry.forgotten_table import read_mark
         from rag_serving.telemetry.recorder import TelemetryError
+        from rag_serving.telemetry.tables import read_mark
 
         try:
             self._database = self._database or _database(self._config, _WAIT_S)
@@ -349,7 +345,7 @@ def _digest(config: Config, tenant: str) -> str:
 
 
 def _database(config: Config, wait_s: float) -> GuardedDatabase:
-    from rag_serving.telemetry.forgotten_table import METADATA
     from rag_serving.telemetry.guarded import GuardedDatabase
+    from rag_serving.telemetry.tables import FORGOTTEN_METADATA
 
-    return GuardedDatabase(config.telemetry.url, Store(config.home).serving_db(), METADATA, wait_s)
+    return GuardedDatabase(config.telemetry.url, Store(config.home).serving_db(), FORGOTTEN_METADATA, wait_s)

@@ -27,8 +27,7 @@ from rag_serving.deadline import check
 from rag_serving.indexes.protocols import ReaderView, Vector
 from rag_serving.models.protocols import Embedder, ModelError, Progress
 from rag_serving.pipeline.inquiry import Inquiry
-from rag_serving.records.answers import Answer, Citation
-from rag_serving.records.checks import Checked, CheckedClaim, CheckedQuote
+from rag_serving.records.answers import Answer, Checked, CheckedClaim, CheckedQuote, Citation
 from rag_serving.records.claims import Claim, Draft, Verdict
 from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.retrieval.hygiene import Hygiene

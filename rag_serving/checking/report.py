@@ -1,7 +1,7 @@
 """A checked text as lines, as Markdown and as SARIF, for people, chats and reviews of changes.
 
 Belongs here: these formats, and lines and columns of a text. Does not belong here: verdicts (`verdicts`), JSON
-(`records.checks`).
+(`records.answers`).
 
 SARIF 2.1.0: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 """
@@ -16,7 +16,7 @@ from typing import Any
 from rag_serving.answering.citations import place_told
 from rag_serving.escaping.markdown import for_markdown
 from rag_serving.escaping.targets import for_link, for_terminal_line
-from rag_serving.records.checks import Checked, CheckedClaim, ClaimVerdict
+from rag_serving.records.answers import Checked, CheckedClaim, ClaimVerdict
 
 TOLD: Mapping[ClaimVerdict, str] = {
     "verbatim": "word for word",

@@ -35,7 +35,7 @@ from rag_serving.checking.otherwise import (
     relation,
     relation_of,
 )
-from rag_serving.records.checks import ClaimVerdict
+from rag_serving.records.answers import ClaimVerdict
 from rag_serving.records.passages import Chunk
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.normalization import folded

@@ -16,8 +16,8 @@ from rag_serving.cli.group import FAILED, UsageError
 from rag_serving.cli.inboxes import build_inbox, chosen_inbox, document_line
 from rag_serving.cli.options import AsJson, ConfigPath, Tenant
 from rag_serving.config.loading import load_config
-from rag_serving.config.logging import complain
 from rag_serving.escaping.targets import for_log, for_terminal
+from rag_serving.privacy import complain
 
 if TYPE_CHECKING:
     from rag_serving.config.loading import Config

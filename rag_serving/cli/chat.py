@@ -19,15 +19,15 @@ from rag_serving.cli.group import FAILED
 from rag_serving.cli.opening import open_pipeline, principal_of
 from rag_serving.cli.options import ConfigPath, Docs, Groups, Tenant, User, config_of
 from rag_serving.cli.printing import answer_lines, bold, citation_groups, dim, link, shown, tell, tell_flags
-from rag_serving.config.logging import complain
+from rag_serving.privacy import complain
 
 if TYPE_CHECKING:
     from rag_serving.access.principals import Principal
     from rag_serving.ask import Pipeline
     from rag_serving.conversations.turns import Conversation, ConversationTurn
     from rag_serving.records.answers import Answer
+    from rag_serving.records.decisions import ClarificationOption
     from rag_serving.records.queries import Filters
-    from rag_serving.records.refusal import ClarificationOption
 
 PROMPT = "> "
 COMMANDS = {

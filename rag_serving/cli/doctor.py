@@ -29,14 +29,14 @@ from rag_serving.artifacts.secret import RESTORE, has_secret
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.cli.finding import Finding, age
 from rag_serving.cli.phase import phase_of
+from rag_serving.config.index import where_home_is
 from rag_serving.config.loading import DEFAULT_CONFIG, Config, ConfigError, load_config
 from rag_serving.config.models import ChatModel
-from rag_serving.config.object_store import where_home_is
 from rag_serving.config.serving import Jwt, Oidc
 from rag_serving.indexes.databases import ENTRY_POINTS as DATABASES
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.integrity import publication_fault
-from rag_serving.models.chat.factory import open_chat
+from rag_serving.models.chat.messages import open_chat
 from rag_serving.models.embedding.factory import open_embedder
 from rag_serving.models.protocols import ModelError
 from rag_serving.models.reranker_client import ask_sidecar
@@ -44,7 +44,7 @@ from rag_serving.plugins import loaded
 from rag_serving.shared_home import HOMES
 
 if TYPE_CHECKING:
-    from rag_serving.telemetry.job_series import QueueFigures
+    from rag_serving.telemetry.usage import QueueFigures
 
 
 CHECKS = "citelock.checks"
@@ -253,10 +253,9 @@ def _jobs(config: Config) -> Finding:
     from sqlalchemy import inspect
     from sqlalchemy.exc import SQLAlchemyError
 
-    from rag_serving.telemetry.job_series import queue_figures
-    from rag_serving.telemetry.job_tables import METADATA
     from rag_serving.telemetry.recorder import TelemetryError
     from rag_serving.telemetry.tables import error_line, opened
+    from rag_serving.telemetry.usage import JOBS_METADATA, queue_figures
 
     figures: dict[str, QueueFigures] = {}
     file = Store(config.home).serving_db()
@@ -264,7 +263,7 @@ def _jobs(config: Config) -> Finding:
         return Finding("workers", "ok", "the queue is made by the first build")
     try:
         with opened(config.telemetry.url, file) as engine, engine.connect() as connection:
-            if not all(inspect(connection).has_table(name) for name in METADATA.tables):
+            if not all(inspect(connection).has_table(name) for name in JOBS_METADATA.tables):
                 return Finding("workers", "ok", "the queue is made by the first build")
             for tenant in config.tenants:
                 figures[tenant] = queue_figures(connection, tenant, config.jobs.lease_s)

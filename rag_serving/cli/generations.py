@@ -15,7 +15,6 @@ from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.cli.group import FAILED, JoinedCommands
 from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.config.loading import load_config
-from rag_serving.config.logging import complain
 from rag_serving.escaping.targets import for_json, for_terminal_line
 from rag_serving.indexes.catalog import (
     current_generation,
@@ -25,6 +24,7 @@ from rag_serving.indexes.catalog import (
     show_generation,
 )
 from rag_serving.indexes.databases import open_database
+from rag_serving.privacy import complain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from rag_serving.config.logging import complain
 from rag_serving.plugins import loaded, one
+from rag_serving.privacy import complain
 
 ENTRY_POINTS = "citelock.commands"
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130

@@ -17,9 +17,9 @@ from rag_serving.cli.group import FAILED, Commands, UsageError
 from rag_serving.cli.opening import open_pipeline, principal_of, with_access_note
 from rag_serving.cli.options import AsJson, ConfigPath, Docs, Groups, Tenant, User, Wait, config_of, indexed, overridden
 from rag_serving.cli.printing import finding_line, search_lines, shaped, shown, tell, tell_flags, tell_proof
-from rag_serving.config.logging import complain, log_to_stderr
 from rag_serving.escaping.targets import for_json
-from rag_serving.records.occasion import Occasion
+from rag_serving.privacy import complain, log_to_stderr
+from rag_serving.records.queries import Occasion
 
 if TYPE_CHECKING:
     from rag_serving.config.loading import Config

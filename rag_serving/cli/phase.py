@@ -136,9 +136,9 @@ def _set_by(config: Config, tenant: str, key: str) -> str:
 
 def _answered(config: Config, tenant: str) -> dict[int | None, int] | None:
     from rag_serving.artifacts.store import Store
-    from rag_serving.telemetry.phases import answered_in
     from rag_serving.telemetry.recorder import TelemetryError
     from rag_serving.telemetry.tables import opened
+    from rag_serving.telemetry.writer import answered_in
 
     settings, file = config.telemetry, Store(config.home).serving_db()
     if not settings.enabled:

@@ -18,16 +18,15 @@ from urllib.parse import unquote
 
 import typer
 
-from rag_serving.config.logging import complain
 from rag_serving.escaping.targets import for_csv, for_json, for_link, for_log, for_terminal, for_terminal_line
+from rag_serving.privacy import complain
 
 if TYPE_CHECKING:
     from rag_serving.cli.finding import Finding
     from rag_serving.receipts.proofs import Proof
     from rag_serving.records.answers import Answer, Citation, SearchResults
-    from rag_serving.records.passages import Candidate
-    from rag_serving.records.places import Location
-    from rag_serving.records.refusal import Clarification, Refusal
+    from rag_serving.records.decisions import Clarification, Refusal
+    from rag_serving.records.passages import Candidate, Location
     from rag_serving.records.sets import SetResult
     from rag_serving.tracing import Listen
 

@@ -1,8 +1,4 @@
-"""The names of all keys of the configuration, in the file and in the environment, and the nearest one to a wrong name.
-
-Belongs here: what is a key and what is not.
-Does not belong here: reading values (`config`), what keys mean (`sections`).
-"""
+"""The names of all keys of the configuration, in file and environment, and the nearest one to a wrong name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Configuration: one model for `config/app.yaml`, environment over file, unknown keys refused by name.
-
-Belongs here: reading and checking the file as a whole; which keys a tenant may set for itself.
-Does not belong here: what the sections may say (`sections`, `sources`), anything that acts on a setting.
-"""
+"""Configuration: one model for `config/app.yaml`, environment over file, unknown keys refused by name."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
-from rag_serving.config.index import Index, Indexing
+from rag_serving.config.index import HomeVariable, Index, Indexing, ObjectStore, with_object_store
 from rag_serving.config.keys import (
     DELIMITER,
     PREFIX,
@@ -30,9 +26,7 @@ from rag_serving.config.keys import (
     variable_of,
 )
 from rag_serving.config.models import AnswerGeneration, Context, Embedding, Reranker, RerankService
-from rag_serving.config.object_store import HomeVariable, ObjectStore, with_object_store
 from rag_serving.config.phases import PHASES, VARIABLES, Degradation, DocVariables, PhaseSettings, TenantRetrieval
-from rag_serving.config.profiles import Profiles
 from rag_serving.config.sections import (
     Audit,
     Budgets,
@@ -59,7 +53,7 @@ from rag_serving.config.sections import (
     Verification,
 )
 from rag_serving.config.serving import Serving
-from rag_serving.config.sources import SLUG, Section, Source
+from rag_serving.config.sources import SLUG, Profiles, Section, Source
 from rag_serving.escaping.redaction import ConfigError as ConfigError
 from rag_serving.escaping.redaction import hide
 from rag_serving.plugins import HOOKS, loaded, missing, require

@@ -1,8 +1,4 @@
-"""Sections of `config/app.yaml` that name models: for vectors, contexts of passages, answers, reranking; and prices.
-
-Belongs here: which model a stage uses, at what address, within which limits. Does not belong here: calling a model
-(`rag_serving.models`).
-"""
+"""Sections of `config/app.yaml` that name models: for vectors, contexts of passages, answers, reranking; and prices."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The phases of retrieval: which one is configured, when a server leaves one by itself, and switches of some spaces.
-
-Belongs here: keys, types, defaults, what is in force for a tenant. Does not belong here: going down and up
-(`rag_serving.degradation`), what a phase searches (`rag_serving.retrieval`).
-"""
+"""The phases of retrieval: which one is configured, when a server leaves one by itself, and switches of some spaces."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Sections of `config/app.yaml` that no other module of this package has.
-
-Belongs here: what may be set (docs/configuration.md is made from it).
-Does not belong here: reading the file and what a tenant may set (`loading`), models (`models`), kinds of sources
-(`sources`), anything that acts on a setting.
-"""
+"""Sections of `config/app.yaml` that no other module of this package has."""
 
 from __future__ import annotations
 

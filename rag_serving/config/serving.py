@@ -1,9 +1,4 @@
-"""The section `serving` of `config/app.yaml`.
-
-Belongs here: where the HTTP API listens, who may ask it, and how much; whose tokens it accepts, by which key, what
-they must say; the OpenID Connect provider of the web page. Does not belong here: the other sections (`sections`),
-whether a token holds (`access`).
-"""
+"""The section `serving` of `config/app.yaml`."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""The kinds of sources a configuration may name, one model each.
-
-Belongs here: keys, types, defaults, and their one-line descriptions; when a schedule ticked (UTC), by the library of
-Dagster. Does not belong here: reading a source, starting anything at a tick (`rag_assets.jobs`).
-"""
+"""The kinds of sources a configuration may name, one model each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Union, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Union, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+if TYPE_CHECKING:
+    from rag_serving.config.sections import Monitoring
 
 
 def last_ticks(expression: str, before: datetime, count: int) -> list[datetime]:
@@ -336,3 +336,127 @@ Source = Annotated[
     Union[ConfluenceDump, ConfluenceExport, Confluence, ConfluenceMcp, Files, DocsFolder, MarkdownBook],
     Field(discriminator="kind"),
 ]
+
+DEFAULT_OF_KIND: Mapping[str, ProfileName] = {"markdown_book": "book", "docs_folder": "docs"}
+"""The profile of a source that names none; other kinds are `wiki`."""
+
+
+class Profile(Section):
+    """Settings for one kind of text. Values that are null are taken from `ingestion`."""
+
+    chunk_size_tokens: int | None = Field(None, ge=32, le=4096)
+    """Target size in tokens for the parts of a long section; null: `ingestion.chunk_size_tokens`."""
+    # Smallest size of a part, unless its section allows no other; null: 0.48 of the target size.
+    chunk_min_tokens: ClassVar[int | None] = None
+    # Largest size of a part, unless its section allows no other; a section up to this size is one chunk. null:
+    # 1.28 of the target size.
+    chunk_max_tokens: ClassVar[int | None] = None
+    chunk_stride_tokens: int | None = Field(None, ge=0, le=1024)
+    """Tokens of overlap, never cited; null: `ingestion.chunk_stride_tokens`."""
+    # Never cut a list or table that fits. Code is kept whole in every profile.
+    keep_runs: ClassVar[bool] = False
+    pool: ClassVar[int] = 10  # book questions: best passages from which close ones are chosen
+    passages: ClassVar[int] = 5  # book questions: passages of an answer, in the book's order
+
+
+class BookProfile(Profile):
+    """Settings for text that is read from beginning to end."""
+
+    chunk_min_tokens = 500
+    chunk_max_tokens = 1000
+    keep_runs = True
+    min_similarity: float | None = Field(None, ge=-1, le=1)
+    """Book questions: cosine similarity that the nearest passage needs; null: 0.7 if `embedding` is one of OpenAI's
+    text-embedding-3 models, for whose scale this is, otherwise the value of `gates`."""
+    min_confidence: float | None = Field(None, ge=0, le=1)
+    """Book questions: confidence that an answer needs; null: 0.6 with the same models, otherwise the value of
+    `gates`."""
+    warn_without_words: ClassVar[bool] = True  # book questions: flag answers whose passages lack the question's words
+
+
+class Profiles(Section):
+    """Definitions of the profiles that sources name. By default a source of kind markdown_book uses `book`, docs_folder
+    uses `docs`, and all others use `wiki`."""
+
+    wiki: Profile = Profile()
+    """Short passages, for pages in which people look things up."""
+    docs: Profile = Profile()
+    """Documentation sites."""
+    book: BookProfile = BookProfile(chunk_size_tokens=750, chunk_stride_tokens=100)
+    """Text that is read from beginning to end: long passages with overlap."""
+
+    def of(self, source: SourceBase) -> Profile:
+        """Return the profile of a source."""
+        profile: Profile = getattr(self, self.name_of(source))
+        return profile
+
+    def name_of(self, source: SourceBase) -> ProfileName:
+        """Return the name of a source's profile: its own, or that of its kind."""
+        return source.profile or DEFAULT_OF_KIND.get(str(getattr(source, "kind", "")), "wiki")
+
+
+GRACE = timedelta(minutes=10)
+"""How long after a tick its sync may take before the tick counts as missed; half an interval at most."""
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """Whether a source is overdue, and why."""
+
+    overdue: bool
+    detail: str
+    last_sync: datetime | None
+    oldest: datetime  # a complete sync before this moment is too old
+    age_hours: float | None
+
+
+def judge(
+    source: SourceBase,
+    monitoring: Monitoring,
+    now: datetime,
+    *,
+    last_sync: datetime | None,
+    known_since: datetime,
+    syncing: bool = False,
+) -> Freshness:
+    """Return whether a source is overdue.
+
+    Args:
+        source: its settings.
+        monitoring: the settings of all sources.
+        now: the present moment.
+        last_sync: when its last complete sync ended; None: there was none.
+        known_since: when the source was first seen, which counts where there was no sync yet.
+        syncing: whether a sync is in flight, which gets one tick more.
+    """
+    oldest, rule = _limit(source, monitoring, now, syncing)
+    ended = f"the last complete sync ended {_moment(last_sync)}" if last_sync else "there was no complete sync yet"
+    return Freshness(
+        overdue=(last_sync or known_since) < oldest,
+        detail=f"{ended}; by {rule} one is due after {_moment(oldest)}",
+        last_sync=last_sync,
+        oldest=oldest,
+        age_hours=round((now - last_sync) / timedelta(hours=1), 2) if last_sync else None,
+    )
+
+
+def _limit(source: SourceBase, monitoring: Monitoring, now: datetime, syncing: bool) -> tuple[datetime, str]:
+    """Return the moment before which a sync is too old, and the rule that says so."""
+    hours, rule = source.stale_after_hours, "its stale_after_hours"
+    if hours is None and source.schedule is not None:
+        oldest = _missed_tick(source.schedule, monitoring.missed_syncs + syncing, now)
+        return oldest, f"its schedule {source.schedule!r} (UTC, {monitoring.missed_syncs} ticks)"
+    if hours is None:
+        hours, rule = monitoring.stale_after_hours, "the limit of sources without a schedule"
+    return now - timedelta(hours=hours), rule
+
+
+def _missed_tick(schedule: str, missed: int, now: datetime) -> datetime:
+    """Return the tick that has passed so many times without a sync, not counting one whose sync may still be at it."""
+    ticks = last_ticks(schedule, now, missed + 1)
+    grace = min(GRACE, (ticks[0] - ticks[1]) / 2)
+    return ticks[missed - 1] if now - ticks[0] >= grace else ticks[missed]
+
+
+def _moment(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -2,9 +2,6 @@
 
 The model gets one call, bounded in time and length. It reads the conversation as data; what it writes is used only if
 it keeps the question's own words and adds none from elsewhere.
-
-Belongs here: repeating earlier questions by extraction alone; the prompt, accepting a model's reply. Does not belong
-here: resolving the question, choosing questions to rewrite (`reading`).
 """
 
 from __future__ import annotations
@@ -23,8 +20,7 @@ from rag_serving.config.sections import Sessions
 from rag_serving.conversations.reading import AskAgain, FoundAgain, FoundPage, Reading, read_in, terms_of
 from rag_serving.conversations.turns import Conversation, ConversationTurn, QuestionRequest
 from rag_serving.models.breaker import Breaker
-from rag_serving.models.chat.factory import open_chat
-from rag_serving.models.chat.messages import PromptMessage
+from rag_serving.models.chat.messages import PromptMessage, open_chat
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.records.answers import Answer
 from rag_serving.records.claims import EXTRACTIVE

@@ -2,10 +2,6 @@
 
 Earlier answers are not trusted: their options and citations are recomputed, by repeating the earlier question with the
 asker's current access. Recorded answers only choose among these.
-
-Belongs here: the order of rules, and the rules: distinguishing a pick ("yes", "2", "the second one") and a follow-up
-from complete questions, completing a follow-up. Does not belong here: the options (`answering.clarifying`), a language
-model's reading (`conversing`), running a question (`ask`).
 """
 
 from __future__ import annotations
@@ -16,8 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from rag_serving.conversations.turns import Conversation, ConversationTurn
+from rag_serving.records.decisions import ClarificationOption
 from rag_serving.records.queries import Filters
-from rag_serving.records.refusal import ClarificationOption
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.normalization import caseless
 from rag_serving.text.orders import is_order

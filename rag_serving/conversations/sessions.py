@@ -2,10 +2,6 @@
 
 A session of somebody else, of another tenant, one that is too old and one that never was are the same: there is none.
 What answers say and which pages they rest on is shown only to who may still read these (`pipeline`).
-
-Belongs here: tables, the same in SQLite and in Postgres; keeping and finding rows, what is encrypted, what is too old;
-one question of a session, which fails for neither. Does not belong here: reading a question after those before it
-(`reading`).
 """
 
 from __future__ import annotations
@@ -39,8 +35,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.elements import ColumnElement
 
 from rag_serving.access.principals import Principal
-from rag_serving.artifacts.sealing import SealError, seal, unseal
-from rag_serving.artifacts.secret import SecretError, derived_key
+from rag_serving.artifacts.secret import SealError, SecretError, derived_key, seal, unseal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.conversations.turns import MOST_TURNS, Conversation, ConversationTurn

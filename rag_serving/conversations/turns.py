@@ -1,8 +1,4 @@
-"""A question as its caller sends it, and the conversation so far, with answers according to the client.
-
-Belongs here: plain immutable records, and reading them from messages. Does not belong here: resolving a question
-(`reading`), HTTP (`api`).
-"""
+"""A question as its caller sends it, and the conversation so far, with answers according to the client."""
 
 from __future__ import annotations
 
@@ -11,8 +7,7 @@ from dataclasses import dataclass
 
 from rag_serving.access.principals import Principal
 from rag_serving.records.answers import Answer
-from rag_serving.records.occasion import PLAIN, Occasion
-from rag_serving.records.queries import Filters
+from rag_serving.records.queries import PLAIN, Filters, Occasion
 
 MOST_TURNS = 5
 """Turns that are looked at, the last ones."""

@@ -1,9 +1,5 @@
 """The retrieval phase in force: the configured one, or a lower one while that fails or is too slow.
 
-Belongs here: deciding by the questions of a sliding window, the steps down and up, their figures. A pure state machine:
-time comes from its clock argument.
-Does not belong here: falling through within one question (`rag_serving.degradation.phases`), the search of a phase.
-
 Each process of a server has its own controllers, one for each tenant, so that processes may be in different phases for
 a while. Nothing survives a restart.
 """

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.arrays import array_of
+from rag_serving.artifacts.contents import array_of
 from rag_serving.indexes.hits import Hit, best
 from rag_serving.indexes.quantization import Bounds, Codes
 from rag_serving.indexes.window_map import WindowMap

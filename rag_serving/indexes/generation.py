@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rag_serving.access.principals import Principal, satisfied_classes
 from rag_serving.artifacts.columns import dictionary_encode
-from rag_serving.artifacts.digests import stamp_of
+from rag_serving.artifacts.contents import stamp_of
 from rag_serving.artifacts.store import Store
 from rag_serving.config.index import DenseSearch
 from rag_serving.config.loading import Config

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from rag_serving.artifacts.contents import FileComparison
-from rag_serving.artifacts.digests import ChangedError, Stamp
+from rag_serving.artifacts.contents import ChangedError, FileComparison, Stamp
 from rag_serving.artifacts.keyword_tables import KEYWORD_PAGES, KEYWORD_ROWS, KEYWORD_WORDS
 from rag_serving.artifacts.manifest import Manifest, mend, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rag_serving.artifacts.arrays import array_of
-from rag_serving.artifacts.contents import Contents, map_file
+from rag_serving.artifacts.contents import Contents, array_of, map_file
 from rag_serving.indexes.bm25 import Bm25, Numbers, Occurrences
 from rag_serving.text.analyzer import ANALYZER_VERSION
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rag_serving.artifacts.columns import dictionary_encode, members_of, numbers_of, rows_in, strings, take_rows
-from rag_serving.records.places import Location
+from rag_serving.records.passages import Location
 from rag_serving.records.queries import Facets
 
 _BEHIND_PAGE = r":[^:]*:[^:]*$"  # what a chunk id has behind that of its page

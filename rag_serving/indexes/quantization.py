@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.arrays import array_of
+from rag_serving.artifacts.contents import array_of
 from rag_serving.models.embedding import onnx_format
 
 CODES_FILE, FACTS_FILE = "codes.npy", "codes-facts.npy"

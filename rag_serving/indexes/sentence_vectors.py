@@ -16,7 +16,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.arrays import array_of
+from rag_serving.artifacts.contents import array_of
 
 SENTENCES_FILE, SENTENCE_ROWS_FILE = "sentences.npy", "sentences-rows.npy"
 FORMAT = 2

@@ -1,7 +1,7 @@
 """The generation that a server has open, in a folder or a database, and its sources.
 
 Belongs here: the protocol; pages and newest page of each source, for operators. Does not belong here: one reader's view
-(`protocols`), opening it (`sources`), times of syncs (`artifacts.sync_times`).
+(`protocols`), opening it (`sources`), times of syncs (`artifacts.signed_files`).
 """
 
 from __future__ import annotations

@@ -12,10 +12,9 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from rag_serving.artifacts.digests import Stamp, stamp_of
+from rag_serving.artifacts.contents import Stamp, stamp_of
 from rag_serving.artifacts.manifest import FILE as MANIFEST
-from rag_serving.artifacts.publication import Publication
-from rag_serving.artifacts.store import Store, StoreError, read_pointer
+from rag_serving.artifacts.store import Publication, Store, StoreError, read_pointer
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import list_generations
 from rag_serving.indexes.databases import open_database

@@ -31,7 +31,7 @@ from rag_serving.mcp.results import (
     passage_of,
     title_of,
 )
-from rag_serving.pipeline.book import book_sources, of_books
+from rag_serving.pipeline.locked import book_sources, of_books
 from rag_serving.reading.page import read_page
 from rag_serving.records.passages import Chunk
 from rag_serving.retrieval.section_proximity import POOL, in_document_order, nearest_sections

@@ -35,7 +35,7 @@ from rag_serving.mcp.calls import Calls
 from rag_serving.mcp.reading import NOTHING, ReadingTools, bounded, page_of
 from rag_serving.mcp.results import AnswerOutput, CheckOutput, Document, ProofOutput, answer_of
 from rag_serving.plugins import loaded
-from rag_serving.records.occasion import Occasion
+from rag_serving.records.queries import Occasion
 from rag_serving.tracing import Listen
 
 ALIASES = ("search_book", "search_with_contextual_retrieval")

@@ -1,8 +1,4 @@
-"""A circuit breaker: whether a server that failed is worth another request.
-
-Belongs here: the three states and what moves between them.
-Does not belong here: the requests, the definition of a failure, the fallback (the caller decides).
-"""
+"""A circuit breaker: whether a server that failed is worth another request."""
 
 from __future__ import annotations
 

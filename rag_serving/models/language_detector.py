@@ -4,9 +4,6 @@ The model (0.9 MB, CC BY-SA 3.0) is in our wheel, else in that of fast-langdetec
 without the downloader that it needs, and which takes 0.1 s to import. The model is opened here, with the library that
 it is made for. Without it every text is taken for English, which the log says once.
 
-Belongs here: calls of the model, trust in its result. Does not belong here: questions in a language that pages or model
-lack (`ask`).
-
 Joulin et al., "Bag of Tricks for Efficient Text Classification", EACL 2017.
 """
 

@@ -1,8 +1,4 @@
-"""The interfaces of models to the rest of the program.
-
-Belongs here: one Protocol per kind of model, the error they share, their files in a wheel.
-Does not belong here: implementations, and anything that imports more than numpy.
-"""
+"""The interfaces of models to the rest of the program."""
 
 from __future__ import annotations
 

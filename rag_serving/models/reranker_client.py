@@ -1,9 +1,4 @@
-"""The reranker sidecar as a client sees it: one deadline for a whole request, a circuit breaker, checked answers.
-
-Belongs here: what goes over the wire to `/rerank`, connections, when the sidecar is left alone.
-Does not belong here: what is sent and what is done without it (`retrieval.rerank`), the sidecar itself
-(`retrieval.rerank`).
-"""
+"""The reranker sidecar as a client sees it: one deadline for a whole request, a circuit breaker, checked answers."""
 
 from __future__ import annotations
 
@@ -27,8 +22,7 @@ from rag_serving.escaping.targets import one_line
 from rag_serving.models.breaker import Breaker
 from rag_serving.models.http import BadAnswerError, bearer, server_of, tls_context
 from rag_serving.models.protocols import ModelError
-from rag_serving.tracing.names import OPERATION, REQUEST_MODEL, RERANK, TEXTS
-from rag_serving.tracing.spans import Attributes, outgoing, span
+from rag_serving.tracing.spans import OPERATION, REQUEST_MODEL, RERANK, TEXTS, Attributes, outgoing, span
 
 Result = TypeVar("Result")
 

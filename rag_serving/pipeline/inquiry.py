@@ -1,8 +1,4 @@
-"""One question on its way through its stages: its inputs, and each stage's results for later ones.
-
-Belongs here: results of stages. Does not belong here: the stages and their order (`ask`), the state shared by a
-tenant's questions (`tenant`).
-"""
+"""One question on its way through its stages: its inputs, and each stage's results for later ones."""
 
 from __future__ import annotations
 
@@ -21,8 +17,7 @@ from rag_serving.degradation.phases import Phases
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.models.protocols import Embedder
 from rag_serving.pipeline.locked import Locked
-from rag_serving.records.answers import Answer, SearchResults, Status
-from rag_serving.records.checks import Checked
+from rag_serving.records.answers import Answer, Checked, SearchResults, Status
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.hybrid import Mode
 from rag_serving.sets.history import Now

@@ -1,13 +1,8 @@
-"""A question with the passages locked for it, or for both of its topics.
-
-Belongs here: the input of the stages after the lock; whether a question is answered as two, the lock of both. Does not
-belong here: searching and locking (`ask`), resolving ambiguity (`retrieval.clarity`), splitting two questions
-(`query.intents`), the text for each (`answering.selection.selector`), the closing question (`answering.clarifying`).
-"""
+"""A question with the passages locked for it, or for both of its topics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,25 +11,83 @@ from rag_serving.answering.clarifying import deeper, examples_told, joined, spel
 from rag_serving.answering.comparing.precedence import beginning
 from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.gates import ASKING_NOTHING, is_heading
+from rag_serving.answering.lock import freeze
 from rag_serving.answering.selection.selector import QuestionPart
+from rag_serving.config.loading import Config
+from rag_serving.config.models import Embedding
 from rag_serving.config.sections import Gates
+from rag_serving.config.sources import Profile
 from rag_serving.conversations.turns import QuestionRequest
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.query.intents import intents_of
 from rag_serving.query.languages import FARTHER_ABROAD, knows, languages_told
 from rag_serving.query.vocabulary import Names
-from rag_serving.records.answers import Answer
-from rag_serving.records.decisions import Contender, Decision
-from rag_serving.records.evidence import Evidence
+from rag_serving.records.answers import Answer, Evidence
+from rag_serving.records.decisions import Clarification, Contender, Decision
 from rag_serving.records.flags import LANGUAGE_NOT_SERVED
 from rag_serving.records.passages import Candidate, Chunk, Lock
-from rag_serving.records.refusal import Clarification
+from rag_serving.records.queries import Filters
 from rag_serving.retrieval.clarity import category_of, introduction, topic_asked
 from rag_serving.retrieval.evidence import evidence_of
 from rag_serving.retrieval.examples import example_questions
 from rag_serving.retrieval.search import Search
+from rag_serving.retrieval.section_proximity import in_document_order, nearest_sections
 from rag_serving.text.normalization import caseless
 from rag_serving.tracing import StageTrace
+
+NOT_VERIFIED = "This information cannot be verified from the book content."
+MIN_SIMILARITY, MIN_CONFIDENCE = 0.7, 0.6
+"""What the source document of book answers starts from, calibrated for text-embedding-3-small alone."""
+_OUT_OF_REACH = 2.0  # for the share of a question's weight
+_NO_SOURCE = "*"  # no source can be called so
+
+
+def book_sources(config: Config, tenant: str) -> tuple[str, ...]:
+    """Return the keys of a tenant's sources that are books."""
+    sources = config.sources_of(tenant).items()
+    return tuple(key for key, source in sources if config.profiles.name_of(source) == "book")
+
+
+def of_books(config: Config, tenant: str, filters: Filters | None) -> Filters:
+    """Return the given filters, restricted to books."""
+    filters, books = filters or Filters(), book_sources(config, tenant)
+    chosen = tuple(key for key in books if not filters.source or key in filters.source)
+    return replace(filters, source=chosen or (_NO_SOURCE,))
+
+
+def book_lock(candidates: Iterable[Candidate], profile: Profile) -> Lock:
+    """Return the passages that are read, in the order of the book."""
+    pool = freeze(candidates, profile.pool).passages
+    return in_book_order(Lock(tuple(nearest_sections(pool, profile.passages))))
+
+
+def in_book_order(lock: Lock) -> Lock:
+    """Return the same passages in the order of the book."""
+    return Lock(tuple(in_document_order(lock.passages)))
+
+
+def book_gates(config: Config, lock: Lock) -> Gates:
+    """Return the gates of a question about books: only confident answers are shown.
+
+    Without similarities, for want of an embedding model, the words decide as usual.
+    """
+    profile, gates = config.profiles.book, config.gates
+    similarity, confidence = profile.min_similarity, profile.min_confidence
+    if has_scale_of_figures(config.embedding):
+        similarity = MIN_SIMILARITY if similarity is None else similarity
+        confidence = MIN_CONFIDENCE if confidence is None else confidence
+    update = {"min_closest": 1.0}
+    if similarity is not None and any("dense" in candidate.scores for candidate in lock.passages):
+        update |= {"min_similarity": similarity, "min_coverage": _OUT_OF_REACH}
+    if confidence is not None:
+        update |= {"min_confidence": confidence, "min_confidence_statement": confidence}
+    return gates.model_copy(update=update)
+
+
+def has_scale_of_figures(embedding: Embedding) -> bool:
+    """Return whether the similarities of an embedding model are on the scale that the figures are of."""
+    return embedding.provider == "openai" and embedding.model.rpartition("/")[2].startswith("text-embedding-3")
+
 
 _EACH = 3  # passages of the lock for each of two
 _AROUND = " \t\r\n.,;:!?"

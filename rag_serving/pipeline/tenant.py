@@ -1,10 +1,5 @@
 """The state shared by the questions of one tenant: the published generation, models, memory, receipts, telemetry and
-logs.
-
-Belongs here: opening, switching and closing it; the pages visible to one asker, the records of a question. Does not
-belong here: the order of a question's stages (`ask`), the published generation (`indexes.current`), fetching it from an
-object store (`shared_home`), contents of logs (`hooks`, `telemetry.events`).
-"""
+logs."""
 
 from __future__ import annotations
 
@@ -22,12 +17,11 @@ from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import Answering
 from rag_serving.artifacts.store import Store
 from rag_serving.caching.memory import Memory
-from rag_serving.concurrency import search_limit
 from rag_serving.config.loading import Config
 from rag_serving.config.phases import PhaseSettings
 from rag_serving.conversations.conversing import Conversing
-from rag_serving.degradation.phases import Phases
-from rag_serving.degradation.tenant_phases import OnChange, TenantPhases
+from rag_serving.deadline import search_limit
+from rag_serving.degradation.phases import OnChange, Phases, TenantPhases
 from rag_serving.hooks import AuditLog, Event, TenantBudget
 from rag_serving.indexes.catalog import kept_at, published_before
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
@@ -35,8 +29,8 @@ from rag_serving.indexes.databases import RemoteError
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.indexes.served import ServedGeneration
 from rag_serving.models.breaker import State
-from rag_serving.models.embedding.graph_cache import GraphCache
-from rag_serving.models.embedding.vocabulary import Words
+from rag_serving.models.embedding.factory import Words
+from rag_serving.models.embedding.onnx_format import GraphCache
 from rag_serving.models.lazy_embedder import GuardedEmbedder, open_guarded
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.receipts.proofs import Chunks, Proof, Proofs

@@ -19,8 +19,7 @@ from rag_serving.indexes.originals import Original
 from rag_serving.receipts.receipt import READ_VERSIONS, text_hash
 from rag_serving.records.claims import Claim, Draft, Verdict
 from rag_serving.records.flags import CLOSEST_PASSAGE
-from rag_serving.records.passages import Candidate, Chunk, Lock
-from rag_serving.records.places import ocr_told, page_told
+from rag_serving.records.passages import Candidate, Chunk, Lock, ocr_told, page_told
 
 Receipt = Mapping[str, Any]
 

@@ -1,7 +1,7 @@
 """Asker and question in a receipt: readable with the installation's secret alone.
 
 Belongs here: the keyed digest of the asker, the question encrypted. Does not belong here: access to a receipt
-(`proofs`), signatures (`receipt`), the cipher (`artifacts.sealing`).
+(`proofs`), signatures (`receipt`), the cipher (`artifacts.secret`).
 
 A question is needed to replay its verdicts, so it is not only hashed but encrypted. It opens only in its own receipt:
 it is bound to the tenant, the time, the generation, the asker and the question's digest. (The id is a digest of the
@@ -19,15 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from rag_serving.access.principals import Principal
-from rag_serving.artifacts.sealing import SealError, seal, unseal
-from rag_serving.artifacts.secret import SecretError, derived_key
+from rag_serving.artifacts.secret import SealError, SecretError, derived_key, seal, unseal
 from rag_serving.receipts.receipt import ReceiptError, canonical, text_hash
 
 KEY_PURPOSE = "receipt secrecy"
 _SEALING_PURPOSE = "receipt questions"
 _HASH_CHARS = 32
 _SEALED_BY_STREAM = 4
-"""The last version of receipts whose questions are no `artifacts.sealing.seal`."""
+"""The last version of receipts whose questions are no `artifacts.secret.seal`."""
 _BESIDE = ("tenant", "created_at", "generation", "asker", "question_hash")
 
 

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from rag_serving.access.group_members import Memberships
 from rag_serving.access.principals import Principal
-from rag_serving.artifacts.sealing import SealError, seal, unseal
-from rag_serving.artifacts.secret import derived_key
+from rag_serving.artifacts.secret import SealError, derived_key, seal, unseal
 from rag_serving.artifacts.store import Store, StoreError, read_text, write_text
 from rag_serving.config.loading import Config
 from rag_serving.receipts.receipt import ReceiptError

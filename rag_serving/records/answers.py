@@ -1,25 +1,125 @@
-"""Answers: citations as readers see them, results of a search, and the answer.
-
-Belongs here: plain immutable records and their JSON shapes (the documented interface). Does not belong here: anything
-that computes them.
-"""
+"""Answers: citations as readers see them, results of a search, and the answer."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rag_serving.records.claims import Usage
-from rag_serving.records.decisions import Decision
-from rag_serving.records.evidence import Evidence
+from rag_serving.records.decisions import Clarification, Decision, Refusal
 from rag_serving.records.flags import STILL_INDEXING, flags_told
-from rag_serving.records.passages import Candidate
-from rag_serving.records.places import BookPlace, Box, Location, PagePart, boxes_payload
+from rag_serving.records.passages import BookPlace, Box, Candidate, Location, PagePart, boxes_payload
 from rag_serving.records.queries import Query
-from rag_serving.records.refusal import Clarification, Refusal
 from rag_serving.records.sets import SetResult
+
+ClaimVerdict = Literal["verbatim", "otherwise", "closest", "absent", "no_claim"]
+"""It stands on a page word for word; a page has another value; the unit that comes closest, for the reader to judge;
+nothing of it is in the pages; it states nothing."""
+VERDICTS: tuple[ClaimVerdict, ...] = get_args(ClaimVerdict)
+
+
+@dataclass(frozen=True)
+class CheckedClaim:
+    """A claim of a text, what the pages say of it, and where. `page_says`: their words, whole."""
+
+    text: str
+    start: int
+    end: int
+    verdict: ClaimVerdict
+    citation: Citation | None = None
+    page_says: str | None = None
+
+    def payload(self) -> dict[str, Any]:
+        """Return the JSON shape."""
+        shape: dict[str, Any] = {name: getattr(self, name) for name in ("text", "start", "end", "verdict")}
+        if self.citation:
+            shape |= {"citation": self.citation.payload(), "page_says": self.page_says}
+        return shape
+
+
+@dataclass(frozen=True)
+class CheckedQuote:
+    """A quote that was given for a text: `verbatim` if a page has it, exactly or but for a slip, or `absent`."""
+
+    quote: str
+    verdict: ClaimVerdict
+    citation: Citation | None = None
+
+    def payload(self) -> dict[str, Any]:
+        """Return the JSON shape."""
+        cited = {"citation": self.citation.payload()} if self.citation else {}
+        return {"quote": self.quote, "verdict": self.verdict, **cited}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A text as it was checked, with the quotes that were given for it."""
+
+    claims: tuple[CheckedClaim, ...] = ()
+    quotes: tuple[CheckedQuote, ...] = ()
+    generation: str = ""
+    receipt_id: str | None = None
+    flags: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """Return how many claims have each verdict."""
+        counts = Counter(claim.verdict for claim in self.claims)
+        return {verdict: counts[verdict] for verdict in VERDICTS}
+
+    def payload(self) -> dict[str, Any]:
+        """Return the JSON shape."""
+        return {
+            "claims": [claim.payload() for claim in self.claims],
+            **({"quotes": [quote.payload() for quote in self.quotes]} if self.quotes else {}),
+            "summary": self.summary,
+            "generation": self.generation,
+            "receipt_id": self.receipt_id,
+            "flags": list(self.flags),
+        }
+
+
+Source = Literal["keyword", "hybrid", "embedding"]
+"""What found a passage: its words, words and meaning, or its meaning alone."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A passage of the lock. Everything is of what its reader may see.
+
+    Attributes:
+        doc_slug: short name of its document, else of its file, else the id of its page.
+        category: of its document; empty if it has none.
+        snippet: where its text has most of the question's words. Here and in title, category and headings nothing is
+            left of what is meant for an assistant.
+        content_hash: of all texts of the page that the reader may see, in order.
+        matched_terms: words of the question that title, labels, headings or text have.
+        match_explain: what speaks for it, a line each.
+        chunk_index: its place in the page.
+        chunk_hash: of its text.
+    """
+
+    doc_slug: str
+    title: str
+    category: str
+    snippet: str
+    score: float
+    header_path: tuple[str, ...]
+    content_hash: str
+    matched_terms: tuple[str, ...]
+    source: Source
+    match_explain: tuple[str, ...]
+    chunk_index: int
+    chunk_hash: str
+
+    def payload(self) -> dict[str, Any]:
+        """Return the JSON shape; a heading path is one line."""
+        lists = {name: list(getattr(self, name)) for name in ("matched_terms", "match_explain")}
+        return {**vars(self), **lists, "header_path": " > ".join(self.header_path)}
+
 
 Status = Literal["answered", "not_found", "needs_more_context", "clarify", "refused", "unavailable"]
 Outcome = Literal["told", "closest", "none"]

@@ -1,8 +1,4 @@
-"""Claims: what a generator wrote, and what verification said of it.
-
-Belongs here: plain immutable records. Does not belong here: writing claims (`answering.writing`,
-`answering.selection`), verifying them (`answering.verification`).
-"""
+"""Claims: what a generator wrote, and what verification said of it."""
 
 from __future__ import annotations
 

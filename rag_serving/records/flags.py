@@ -1,7 +1,4 @@
-"""Flags of an answer: findings in the pages, or degradations; and each of them in words.
-
-Belongs here: names of the findings, a sentence for every flag. Does not belong here: raising one.
-"""
+"""Flags of an answer: findings in the pages, or degradations; and each of them in words."""
 
 from __future__ import annotations
 

@@ -1,17 +1,39 @@
-"""A query as it was read, and the filters that narrow it.
-
-Belongs here: plain immutable records and their JSON shapes. Does not belong here: reading a query (`query.parsing`).
-"""
+"""A query as it was read, and the filters that narrow it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from rag_serving.text.small_talk import Remark
 from rag_serving.text.stemming import Analyze, analyzer_of, passage_analyzer
+
+QuestionMode = Literal["corpus", "book-wide"]
+"""All pages of the tenant that its asker may read, or its books alone."""
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """The circumstances of a question.
+
+    Attributes:
+        mode: the kind of pages that answer it.
+        application: the application's state as shown to its asker, in lines of text, for a language model.
+        widgets: the application's widgets, each with its state.
+        questions: those before it in the conversation, the last one first.
+        as_of: an earlier generation that answers it, or the date of one; empty: the published one.
+    """
+
+    mode: QuestionMode = "corpus"
+    application: str = ""
+    widgets: tuple[tuple[str, str], ...] = ()
+    questions: tuple[str, ...] = ()
+    as_of: str = ""
+
+
+PLAIN = Occasion()
 
 
 @dataclass(frozen=True)

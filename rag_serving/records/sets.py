@@ -1,8 +1,4 @@
-"""Queries over sets of pages, rows, items and headings, and their results.
-
-Belongs here: the closed algebra as immutable records with their JSON shapes, and the two tables that it reads. Does not
-belong here: reading a question into a query, running one, or proving one (`sets`).
-"""
+"""Queries over sets of pages, rows, items and headings, and their results."""
 
 from __future__ import annotations
 

@@ -20,8 +20,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import StoreError
 from rag_serving.indexes.originals import Original
 from rag_serving.records.answers import Answer, Citation
-from rag_serving.records.passages import Chunk, Lock
-from rag_serving.records.places import Box, PagePart
+from rag_serving.records.passages import Box, Chunk, Lock, PagePart
 from rag_serving.rendering.finding import QuoteContext
 from rag_serving.rendering.layer import PageLayer
 from rag_serving.rendering.pictures import Pictures

@@ -15,8 +15,7 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-from rag_serving.artifacts.secret import SecretError
-from rag_serving.artifacts.signatures import SEAL_BYTES, Seal
+from rag_serving.artifacts.secret import SEAL_BYTES, Seal, SecretError
 from rag_serving.artifacts.store import Store, open_file, write_bytes
 from rag_serving.indexes.originals import Original
 from rag_serving.rendering.layer import Char, PageLayer

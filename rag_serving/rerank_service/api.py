@@ -34,9 +34,8 @@ from rag_serving.api.wire import NO_TOKEN, BodyLimit, RequestError, bearer_token
 from rag_serving.config.models import RerankService
 from rag_serving.escaping.targets import one_line
 from rag_serving.rerank_service.cross_encoder import SHORTEST_SEQ_LEN, Pair
-from rag_serving.telemetry.series import PREFIX, Kind, Series, Unit, plain_text
-from rag_serving.tracing.names import REQUEST_MODEL, TEXTS
-from rag_serving.tracing.spans import span
+from rag_serving.telemetry.metrics import PREFIX, Kind, Series, Unit, plain_text
+from rag_serving.tracing.spans import REQUEST_MODEL, TEXTS, span
 
 AnyPair = TypeVar("AnyPair")
 ScoreBatch = Callable[[Sequence[AnyPair]], Sequence[float]]

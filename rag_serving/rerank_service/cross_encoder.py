@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_serving.escaping.targets import one_line
-from rag_serving.models.embedding.inputs import TENSOR_CORES, padded
+from rag_serving.models.embedding.device import TENSOR_CORES, padded
 from rag_serving.models.protocols import ModelError
 
 PINNED = {"BAAI/bge-reranker-base": "2cfc18c9415c912f9d8155881c133215df768a70"}

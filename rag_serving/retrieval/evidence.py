@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from rag_serving.indexes.protocols import ReaderView
-from rag_serving.records.evidence import Evidence, Source
+from rag_serving.records.answers import Evidence, Source
 from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.retrieval.search import Search
 from rag_serving.retrieval.why import QueryWords, passage_reasons

@@ -34,8 +34,7 @@ from rag_serving.retrieval.stages import SearchOptions, candidate_stages
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.keyword_words import words_in
 from rag_serving.tracing import StageTrace
-from rag_serving.tracing.names import QUERY_TEXT
-from rag_serving.tracing.spans import current_span
+from rag_serving.tracing.spans import QUERY_TEXT, current_span
 
 NOTHING_READABLE = "who asks may read none of the published passages"
 """Also said where there is no passage at all: how many are hidden is told to nobody who may not read them."""

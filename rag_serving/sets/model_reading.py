@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from rag_serving.answering.writing.generator import usage_of
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.models.breaker import Breaker
-from rag_serving.models.chat.factory import open_chat
-from rag_serving.models.chat.messages import PromptMessage
+from rag_serving.models.chat.messages import PromptMessage, open_chat
 from rag_serving.models.protocols import ModelError
 from rag_serving.records.claims import Usage
 from rag_serving.records.sets import Condition, Operation, Operator, SetQuery, SetTables

@@ -1,7 +1,5 @@
 """Rows of the telemetry tables: of a question, and of a reader's verdict on its answer.
 
-Belongs here: which facts are kept, and what is hashed. Does not belong here: writing them (`recorder`).
-
 Nobody's name and no page's text is kept. A user is a keyed hash, a question too, unless its text was opted for;
 personal data is taken out of that, and of comments.
 """
@@ -20,8 +18,8 @@ from typing import Any, Literal
 from rag_serving.access.principals import Principal
 from rag_serving.records.answers import Answer, SearchResults
 from rag_serving.records.claims import RejectedCandidate, Usage, Verdict
+from rag_serving.records.decisions import Refusal
 from rag_serving.records.passages import Lock
-from rag_serving.records.refusal import Refusal
 
 Kind = Literal["ask", "selected_text", "search", "check"]
 Origin = Literal["server", "terminal"]

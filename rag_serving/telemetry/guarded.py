@@ -1,8 +1,4 @@
-"""A database that a question waits for: for a bounded time, and for none while it keeps failing.
-
-Belongs here: opening it, waiting, when it is left alone. Does not belong here: tables and rows (`receipts`,
-`conversations`).
-"""
+"""A database that a question waits for: for a bounded time, and for none while it keeps failing."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """Rows on their way to the database, behind a queue that never makes a question wait.
 
-Belongs here: the queue of bounded length and the one thread that writes its items, also for others (the audit log);
-batches, what happens when the database is away. Does not belong here: what a row says (`events`), the database
-(`writer`), which is opened with the first row: SQLAlchemy takes as long to import as a question takes.
-
 A full queue drops the new row and counts it. While the database is away rows wait in the queue; those that came before
 it went are written when it is back. A row that the database refuses is dropped and counted alone. How many were
 dropped is written down as soon as the database takes rows.

@@ -1,8 +1,4 @@
-"""The tables of the telemetry database, the same in SQLite and in Postgres.
-
-Belongs here: columns, the engine, locating a database. Does not belong here: writing rows (`recorder`) and their
-meaning (`events`, `evals.reports.telemetry`).
-"""
+"""The tables of the telemetry database, the same in SQLite and in Postgres."""
 
 from __future__ import annotations
 
@@ -15,6 +11,7 @@ from typing import Any
 from sqlalchemy import (
     JSON,
     Column,
+    Connection,
     Engine,
     Float,
     Integer,
@@ -29,6 +26,7 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
@@ -36,6 +34,28 @@ from rag_serving.artifacts.store import make_private
 from rag_serving.escaping.redaction import redacted
 from rag_serving.escaping.targets import one_line
 from rag_serving.telemetry.recorder import TelemetryError
+
+FORGOTTEN_METADATA = MetaData()
+
+FORGOTTEN = Table(
+    "forgotten",
+    FORGOTTEN_METADATA,
+    Column("digest", String(64), primary_key=True),  # of the tenant's name
+    Column("mark", String(32), nullable=False),  # another one each time
+)
+
+
+def read_mark(connection: Connection, digest: str) -> str | None:
+    """Return the newest mark of a tenant; None if there was never one."""
+    return connection.execute(select(FORGOTTEN.c.mark).where(FORGOTTEN.c.digest == digest)).scalar_one_or_none()
+
+
+def write_mark(connection: Connection, digest: str, mark: str) -> None:
+    """Put a mark in the place of the one before."""
+    inserting: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    row = inserting(FORGOTTEN).values(digest=digest, mark=mark)
+    connection.execute(row.on_conflict_do_update(index_elements=[FORGOTTEN.c.digest], set_={"mark": mark}))
+
 
 METADATA = MetaData()
 

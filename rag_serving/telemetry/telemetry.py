@@ -1,8 +1,4 @@
-"""The telemetry of one tenant's questions: hands over what happened, and never fails or waits.
-
-Belongs here: what is configured, whether anything is recorded at all. Does not belong here: rows (`events`), their way
-to the database (`recorder`), figures (`metrics`, `evals.reports.telemetry`).
-"""
+"""The telemetry of one tenant's questions: hands over what happened, and never fails or waits."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Rows into the telemetry database, and out of it when they are too old.
-
-Belongs here: inserts, retention, distinguishing an unavailable database from a refused row. Does not belong here: the
-queue of rows (`recorder`), reading them (`evaluation.telemetry_rows`).
-"""
+"""Rows into the telemetry database, and out of it when they are too old."""
 
 from __future__ import annotations
 
@@ -12,12 +8,35 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Engine, delete
+from sqlalchemy import Engine, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from rag_serving.telemetry.recorder import Row, TableName, TelemetryError
 from rag_serving.telemetry.tables import FEEDBACK, METADATA, QUESTIONS, error_line, prepare
+
+
+def answered_in(engine: Engine, tenant: str, since: float) -> dict[int | None, int]:
+    """Return the number of questions and searches of a tenant that each phase answered since a time, the highest phase
+    first; None: no phase did.
+
+    Args:
+        engine: of the telemetry database, whose tables exist.
+        tenant: its name.
+        since: seconds since 1970, UTC.
+
+    Raises:
+        TelemetryError: the database cannot be read.
+    """
+    asked = QUESTIONS.c.tenant == tenant, QUESTIONS.c.at >= since, QUESTIONS.c.kind != "selected_text"
+    query = select(QUESTIONS.c.phase, func.count()).where(*asked).group_by(QUESTIONS.c.phase)
+    try:
+        with engine.connect() as connection:
+            counts = {phase: int(count) for phase, count in connection.execute(query)}
+    except SQLAlchemyError as error:
+        raise TelemetryError(f"the telemetry database cannot be read ({error_line(error)})") from error
+    return dict(sorted(counts.items(), key=lambda each: -(each[0] or 0)))
+
 
 _UPKEEP_S = 86_400.0
 _AWAY = (OperationalError, InterfaceError, OSError)

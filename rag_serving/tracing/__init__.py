@@ -1,8 +1,4 @@
-"""Parts of a question, timed, a span of the trace each; a part that may fail leaves a flag instead of an error.
-
-Belongs here: timing, progress and flags. Does not belong here: spans (`spans`), what a part does, or what is done
-without it.
-"""
+"""Parts of a question, timed, a span of the trace each; a part that may fail leaves a flag instead of an error."""
 
 from __future__ import annotations
 
@@ -14,8 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rag_serving.deadline import check
-from rag_serving.tracing.names import FLAG
-from rag_serving.tracing.spans import part_span
+from rag_serving.tracing.spans import FLAG, part_span
 
 Listen = Callable[[str, str], None]
 """Called with the part that begins, or goes on, and a detail or nothing."""

@@ -1,8 +1,5 @@
 """Sending spans to a collector over OTLP/HTTP, in the background.
 
-Belongs here: opening and closing what sends them, once for each process. Does not belong here: opening spans (`spans`),
-keys of the configuration (`config.sections`).
-
 A collector that is away costs nothing but one line of the log: spans wait in a queue of bounded length, and what does
 not fit is dropped.
 """
@@ -22,8 +19,7 @@ from rag_serving.config.loading import ConfigError
 from rag_serving.config.sections import Tracing
 from rag_serving.escaping.targets import one_line
 from rag_serving.tracing import spans
-from rag_serving.tracing.names import ERROR_TYPE
-from rag_serving.tracing.parts import Ended
+from rag_serving.tracing.spans import ERROR_TYPE, Ended
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter

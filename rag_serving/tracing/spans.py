@@ -1,8 +1,5 @@
 """Spans of a trace: no-ops until a process opens an exporter, and how threads and servers go on with one.
 
-Belongs here: opening spans, their attributes, W3C trace context of requests in and out. Does not belong here: sending
-them (`exporting`), their names (`names`).
-
 OpenTelemetry is imported where spans are sent, and nowhere else: without `tracing.endpoint` a span costs the look
 whether there is a tracer.
 """
@@ -10,17 +7,163 @@ whether there is a tracer.
 from __future__ import annotations
 
 import json
+import random
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
+from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
-
-from rag_serving.tracing.names import ERROR_TYPE, OF_TEXT
-from rag_serving.tracing.parts import Ended, OpenPart, back, below, is_within_part, leave
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import SpanContext
+if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
+
+
+# Names of attributes: https://opentelemetry.io/docs/specs/semconv/gen-ai/ (semantic conventions 1.41, status:
+# development), and our own under `citelock.`.
+OPERATION: Final = "gen_ai.operation.name"
+PROVIDER: Final = "gen_ai.provider.name"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+MAX_TOKENS: Final = "gen_ai.request.max_tokens"
+TEMPERATURE: Final = "gen_ai.request.temperature"
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+CACHED_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+DATA_SOURCE: Final = "gen_ai.data_source.id"
+DIMENSIONS: Final = "gen_ai.embeddings.dimension.count"
+
+# Text: set only where `tracing.text` allows it.
+QUERY_TEXT: Final = "gen_ai.retrieval.query.text"
+INPUT_MESSAGES: Final = "gen_ai.input.messages"
+OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
+OF_TEXT: Final = frozenset({QUERY_TEXT, INPUT_MESSAGES, OUTPUT_MESSAGES})
+
+CHAT, EMBEDDINGS, RETRIEVAL, RERANK = "chat", "embeddings", "retrieval", "rerank"
+"""Values of `gen_ai.operation.name`; the conventions have no reranking, whose value is our own."""
+
+METHOD: Final = "http.request.method"
+ROUTE: Final = "http.route"
+STATUS: Final = "http.response.status_code"
+SERVER_ADDRESS: Final = "server.address"
+SERVER_PORT: Final = "server.port"
+ERROR_TYPE: Final = "error.type"
+
+TENANT: Final = "citelock.tenant"
+GENERATION: Final = "citelock.generation"
+PHASE: Final = "citelock.phase"
+FLAG: Final = "citelock.flag"
+TEXTS: Final = "citelock.texts"  # how many
+ASSET: Final = "citelock.asset"
+PARTITION: Final = "citelock.partition"
+RUN: Final = "dagster.run_id"
+UNIT, FIRST, LAST, TOTAL = "citelock.batch.unit", "citelock.batch.first", "citelock.batch.last", "citelock.batch.total"
+"""Of a batch of a build: what is counted, the numbers of its first and last one, from 1, and of how many."""
+
+
+SHORTEST_NS = 1_000_000
+"""Nanoseconds from which on a part is a span."""
+
+_current: ContextVar[OpenPart | None] = ContextVar("part", default=None)
+_naming = Lock()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A part that is over and is sent as a span; times in nanoseconds since 1970."""
+
+    name: str
+    context: SpanContext
+    parent: SpanContext
+    started: int
+    ended: int
+    attributes: Mapping[str, str]
+
+
+class OpenPart:
+    """A part that goes on. It has the id of a span from when its first child becomes one, or from its end."""
+
+    def __init__(self, name: str, emit: Callable[[Ended], None]) -> None:
+        self._name, self._emit = name, emit
+        self._attributes: dict[str, str] = {}
+        self._ids: tuple[SpanContext, SpanContext] | None = None  # its own, and its parent's
+        self._is_over = False
+
+    def __enter__(self) -> OpenPart:
+        from opentelemetry.context import get_current
+
+        self._outside = get_current()
+        self._above = _current.get()
+        self._token: Token[OpenPart | None] = _current.set(self)
+        self._started = time.time_ns()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: TracebackType | None) -> None:
+        _current.reset(self._token)
+        ended = time.time_ns()
+        if error is not None:
+            self.fail(type(error).__name__)
+        if ERROR_TYPE in self._attributes or ended - self._started >= SHORTEST_NS:
+            self.span_context()
+        with _naming:
+            self._is_over = True
+        if self._ids:
+            self._emit(Ended(self._name, *self._ids, self._started, ended, self._attributes))
+
+    def set(self, attributes: Mapping[str, str]) -> None:
+        """Set attributes, none of them text."""
+        self._attributes.update(attributes)
+
+    def fail(self, reason: str) -> None:
+        """Mark it as failed, by the name of an error's class."""
+        self._attributes[ERROR_TYPE] = reason
+
+    def span_context(self) -> SpanContext:
+        """Return the ids that spans below it have as their parent: its own; those above if it is over and was no
+        span, or where the trace is not sent."""
+        from opentelemetry.trace import SpanContext, get_current_span
+
+        if self._ids:
+            return self._ids[0]
+        parent = self._above.span_context() if self._above else get_current_span(self._outside).get_span_context()
+        with _naming:
+            if self._ids is None and not self._is_over and parent.trace_flags.sampled:
+                number = random.getrandbits(64) or 1
+                self._ids = SpanContext(parent.trace_id, number, False, parent.trace_flags, parent.trace_state), parent
+            return self._ids[0] if self._ids else parent
+
+    def context(self) -> Context:
+        """Return the context that spans below it begin in."""
+        from opentelemetry.trace import NonRecordingSpan, set_span_in_context
+
+        return set_span_in_context(NonRecordingSpan(self.span_context()), self._outside)
+
+
+def below() -> Context | None:
+    """Return the context that a span below the current part begins in; None outside of parts."""
+    part = _current.get()
+    return None if part is None else part.context()
+
+
+def is_within_part() -> bool:
+    """Return whether a part goes on in this context."""
+    return _current.get() is not None
+
+
+def leave() -> Token[OpenPart | None]:
+    """Begin a span outside every part; `back` ends that."""
+    return _current.set(None)
+
+
+def back(token: Token[OpenPart | None]) -> None:
+    """End the effect of `leave`."""
+    _current.reset(token)
+
 
 Kind = Literal["internal", "server", "client"]
 Value = str | int | float | bool | tuple[str, ...]

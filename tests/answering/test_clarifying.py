@@ -18,9 +18,8 @@ from rag_serving.answering.markdown import markdown
 from rag_serving.ask import Pipeline
 from rag_serving.cli.printing import answer_lines
 from rag_serving.records.answers import Answer
-from rag_serving.records.decisions import Action, Contender, Decision
+from rag_serving.records.decisions import Action, Clarification, ClarificationOption, Contender, Decision
 from rag_serving.records.passages import Lock
-from rag_serving.records.refusal import Clarification, ClarificationOption
 
 EVERYONE = Principal("acme")
 PAGE = ClarificationOption("Broker guide → Restart", "page", url="https://wiki.example/pages/1#Restart")

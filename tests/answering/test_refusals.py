@@ -19,8 +19,8 @@ from rag_serving.ask import Pipeline
 from rag_serving.cli.printing import answer_lines
 from rag_serving.records.answers import Answer
 from rag_serving.records.claims import Claim, Draft
+from rag_serving.records.decisions import Refusal
 from rag_serving.records.passages import Lock
-from rag_serving.records.refusal import Refusal
 
 EVERYONE, HR = Principal("acme"), Principal("acme", "ann", frozenset({"hr"}))
 LAG = "How long is a partition leader kept away by the alert of consumer lag?"

@@ -17,7 +17,7 @@ from support.wiki import RESTART
 from rag_serving.answering.writing.prompt import CUT, Material, make_prompt, surroundings, tokens
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.sections import Prompt
-from rag_serving.records.occasion import PLAIN, Occasion
+from rag_serving.records.queries import PLAIN, Occasion
 from rag_serving.text.fences import Fence
 
 FENCE = Fence("5eed5eed")

@@ -18,8 +18,7 @@ from support.wiki import RESTART, configuration
 from rag_serving.api.app import MAX_BODY_BYTES, create_app
 from rag_serving.api.wire import RequestError, error_response
 from rag_serving.config.models import ChatModel, Embedding
-from rag_serving.models.chat.factory import open_chat
-from rag_serving.models.chat.messages import PromptMessage
+from rag_serving.models.chat.messages import PromptMessage, open_chat
 from rag_serving.models.embedding.factory import open_tokenizer
 
 LINK = "https://wiki.example/pages/11#Restarting-a-broker:~:text="

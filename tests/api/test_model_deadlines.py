@@ -14,8 +14,7 @@ from support.wiki import configuration
 
 from rag_serving.config.loading import Config
 from rag_serving.deadline import Deadline, StoppedError, at_most, within
-from rag_serving.models.chat.factory import open_chat
-from rag_serving.models.chat.messages import PromptMessage
+from rag_serving.models.chat.messages import PromptMessage, open_chat
 from rag_serving.models.embedding.factory import open_embedder
 from rag_serving.models.protocols import ModelError
 from rag_serving.models.reranker_client import RemoteReranker

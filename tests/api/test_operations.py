@@ -16,7 +16,7 @@ from support.wiki import PASSAGES, configuration, publish
 
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
-from rag_serving.degradation.tenant_phases import ChosenPhases
+from rag_serving.degradation.phases import ChosenPhases
 
 TOKENS = json.dumps(
     {

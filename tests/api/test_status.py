@@ -13,8 +13,8 @@ from support.api_client import QUESTION, bearer, client_of
 from support.wiki import configuration, publish
 
 from rag_serving.api.tenant_status import status_of
+from rag_serving.artifacts.signed_files import read_sync_time, write_sync_time
 from rag_serving.artifacts.store import Store, write_json
-from rag_serving.artifacts.sync_times import read_sync_time, write_sync_time
 from rag_serving.ask import Pipeline
 
 TOKENS = json.dumps(

@@ -12,9 +12,9 @@ from fastapi.testclient import TestClient
 from support.api_client import QUESTION, bearer, client_of
 from support.wiki import configuration
 
+from rag_serving.artifacts.signed_files import write_sync_time
 from rag_serving.artifacts.store import Store
-from rag_serving.artifacts.sync_times import write_sync_time
-from rag_serving.telemetry.series import SERIES
+from rag_serving.telemetry.metrics import SERIES
 
 OF_OPERATORS = {series.full_name for series in SERIES.values() if series.of_operators}
 TOKENS = {

@@ -18,7 +18,7 @@ from support.server_process import Server, serving
 from support.waiting import wait_until
 from support.wiki import PASSAGES, publish
 
-from rag_serving.concurrency import cores, search_limit
+from rag_serving.deadline import cores, search_limit
 
 # Limits on searches
 

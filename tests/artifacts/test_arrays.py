@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from rag_serving.artifacts.arrays import array_of
+from rag_serving.artifacts.contents import array_of
 
 PLAIN = st.one_of(
     arrays.boolean_dtypes(),

@@ -18,10 +18,9 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config, load_config
-from rag_serving.pipeline.book import NOT_VERIFIED, book_gates, book_sources, of_books
-from rag_serving.records.occasion import Occasion
+from rag_serving.pipeline.locked import NOT_VERIFIED, book_gates, book_sources, of_books
 from rag_serving.records.passages import Candidate, Lock
-from rag_serving.records.queries import Filters
+from rag_serving.records.queries import Filters, Occasion
 
 SQUAT = "What is squat?"
 IN_DOCS_ALONE = "How long can a deleted note be restored?"

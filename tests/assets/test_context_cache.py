@@ -14,7 +14,7 @@ from model_of_contexts import tables_of
 from rag_assets.llm_contexts.writer import FILE, SEAL_PURPOSE, ContextCache, _address, known_contexts
 from rag_assets.steps.contexts.contextualize import WrittenContext
 from rag_assets.steps.contexts.prompt import ContextDocument, build_documents
-from rag_serving.artifacts.signatures import Seal
+from rag_serving.artifacts.secret import Seal
 
 MODEL = "ollama/llama3.2"
 FIRST_VERSION = """

@@ -28,8 +28,7 @@ from rag_assets.llm_contexts.writer import ContextCache, ContextUsage, ContextWr
 from rag_assets.steps.contexts.prompt import VERSION, ContextDocument, build_documents
 from rag_serving.config.models import Context
 from rag_serving.models.chat.client import RemoteChat
-from rag_serving.models.chat.factory import open_chat
-from rag_serving.models.chat.messages import PromptMessage
+from rag_serving.models.chat.messages import PromptMessage, open_chat
 
 KILLS = int(os.environ.get("CITELOCK_KILLS", "2"))
 

@@ -25,8 +25,8 @@ from typer.testing import CliRunner
 from rag_serving.api.app import create_app
 from rag_serving.cli.main import app
 from rag_serving.config.loading import load_config
-from rag_serving.config.logging import LineFormatter
 from rag_serving.config.models import AnswerGeneration, Context, Embedding
+from rag_serving.privacy import LineFormatter
 
 MARK = re.compile(rb"mark[a-z]+[0-9]{3}|bWFya\w+", re.IGNORECASE)  # the other one is base64 of it
 VARIABLES = {

@@ -26,10 +26,9 @@ from rag_assets.resources import Installation
 from rag_assets.sensors import alert_when_a_build_fails, failures_in_a_row, watch_sources
 from rag_assets.state.records import last_sync, note_unchanged, read_state, update_state
 from rag_serving.artifacts.store import Store
-from rag_serving.config.freshness import judge
 from rag_serving.config.loading import load_config
 from rag_serving.config.sections import Monitoring
-from rag_serving.config.sources import ConfluenceDump
+from rag_serving.config.sources import ConfluenceDump, judge
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)  # a Monday
 QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

@@ -13,8 +13,8 @@ import pytest
 
 from rag_assets.state.locks import LockedError, exclusive, is_held, locked, shared_by_run
 from rag_serving.artifacts.secret import SECRET_ENV
+from rag_serving.config.index import ObjectStore
 from rag_serving.config.loading import parse_config
-from rag_serving.config.object_store import ObjectStore
 
 HOLD = """
 import sys, pathlib
@@ -28,7 +28,7 @@ REMOTE = """
 import sys, pathlib
 from rag_assets.state.locks import locked
 from rag_serving.config.loading import parse_config
-from rag_serving.config.object_store import ObjectStore
+from rag_serving.config.index import ObjectStore
 ObjectStore.lease_s = 2
 config = parse_config({"home": sys.argv[2], "object_store": {"cache": sys.argv[1]}})
 with locked(config, config.home / "tenants" / "demo", 0.1, "a run", "one"):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from support.counting_embedder import Counting
 
 from rag_assets.state.content_cache import COMMIT_TEXTS, FILE, SEAL_PURPOSE, VectorCache, vector_key
-from rag_serving.artifacts.signatures import Seal
+from rag_serving.artifacts.secret import Seal
 from rag_serving.models.protocols import ModelError, Progress
 
 

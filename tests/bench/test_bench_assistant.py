@@ -27,7 +27,7 @@ from evals.evaluation.gold import GoldError, read_gold, tenant_gold
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
 from rag_serving.records.answers import Answer, Citation
-from rag_serving.records.refusal import Clarification, ClarificationOption, Refusal
+from rag_serving.records.decisions import Clarification, ClarificationOption, Refusal
 
 TITLES = {"1": "Home", "https://a/1": "Home", "2": "Return Home", "https://a/2": "Return Home"}
 HIDDEN = AssistantTurn("salary", frozenset({"not_found"}), (), (), frozenset({"Salary Bands"}))

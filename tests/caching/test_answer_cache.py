@@ -14,8 +14,8 @@ from support.ticking import Clock
 from rag_serving.caching.answers import AnswerCache, AnswerScope, CachedAnswer, Vector
 from rag_serving.config.sections import Cache
 from rag_serving.records.answers import Answer
+from rag_serving.records.decisions import Refusal
 from rag_serving.records.passages import Lock
-from rag_serving.records.refusal import Refusal
 
 SCOPE = AnswerScope("acme", "ann", "g1", frozenset({"everyone"}), {"phase": 3})
 QUESTION = "How long is a token valid?"

@@ -15,8 +15,8 @@ from rag_serving.access.principals import Principal, satisfied_classes
 from rag_serving.caching.answers import AnswerSource, Asking, KeptAnswers, told_age
 from rag_serving.config.phases import Degradation
 from rag_serving.records.answers import Answer, Citation
-from rag_serving.records.places import Location
-from rag_serving.records.refusal import Refusal
+from rag_serving.records.decisions import Refusal
+from rag_serving.records.passages import Location
 
 KNOWN = frozenset({"everyone", "group:hr", "group:ops", "group:hr|group:ops", "user:ann"})
 NAMES = [*"abc"]

@@ -13,8 +13,8 @@ from support.running import served
 from support.stand_in_collector import StandInCollector
 
 from rag_serving.artifacts.store import Store
-from rag_serving.telemetry.job_tables import JOBS, METADATA, WORKERS
 from rag_serving.telemetry.tables import create_tables, opened
+from rag_serving.telemetry.usage import JOBS, JOBS_METADATA, WORKERS
 
 
 def test_by_default_nothing_is_queued_or_sent(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_the_queue_its_oldest_job_dead_letters_and_workers_are_told(tmp_path: Pa
     assert finding(tmp_path, "workers", more)[1] == "the queue is made by the first build"
     (tmp_path / "home").mkdir(exist_ok=True)
     with opened(None, Store(tmp_path / "home").serving_db()) as engine:
-        create_tables(METADATA, engine)
+        create_tables(JOBS_METADATA, engine)
         with engine.begin() as connection:
             connection.execute(insert(JOBS), [job(1, "waiting", 7200), job(2, "running", 60), job(3, "done", 90_000)])
         state, detail, mend = finding(tmp_path, "workers", more)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_serving.conversations.reading import is_pick, may_pick, picked
-from rag_serving.records.refusal import ClarificationOption
+from rag_serving.records.decisions import ClarificationOption
 
 OPTIONS = (
     ClarificationOption("Leave and Public Holidays", "page", query="Leave and Public Holidays"),

@@ -27,7 +27,7 @@ from rag_serving.indexes.current import UnpublishedError
 from rag_serving.models.lazy_embedder import GuardedEmbedder
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.records.answers import Answer, Citation
-from rag_serving.records.refusal import Refusal
+from rag_serving.records.decisions import Refusal
 
 ANCHORS = {"1": frozenset({"Top"})}
 

@@ -23,7 +23,7 @@ import pytest
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for, folder_bytes
 
 from rag_assets.publishing.build import build_generation
-from rag_serving.artifacts import contents, digests
+from rag_serving.artifacts import contents
 from rag_serving.artifacts.manifest import file_facts
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.secret import FILE as SECRET
@@ -241,21 +241,21 @@ def test_what_did_not_change_is_not_read_again_not_even_by_another_process(
     with monkeypatch.context() as patched:
         patched.setattr(contents, "sha256", refuse)
         assert home.fault() is None
-        digests._remembered.clear()
+        contents._remembered.clear()
         assert home.fault() is None
 
 
 def test_what_was_remembered_counts_only_with_its_signature(home: Home) -> None:
-    file = home.store.cache(TENANT) / digests.FILE
+    file = home.store.cache(TENANT) / contents.FILE
     content = json.loads(file.read_text())
     vectors = home.folder / "vectors.npy"
     noted = content["files"][f"generations/{home.id}/vectors.npy"]
     changed = bytearray(vectors.read_bytes())
     changed[-1] ^= 1
     vectors.write_bytes(changed)
-    content["files"][f"generations/{home.id}/vectors.npy"] = [*(digests.stamp_of(vectors) or ()), noted[-1]]
+    content["files"][f"generations/{home.id}/vectors.npy"] = [*(contents.stamp_of(vectors) or ()), noted[-1]]
     file.write_text(json.dumps(content))
-    digests._remembered.clear()
+    contents._remembered.clear()
     assert "vectors.npy was altered: its SHA-256" in str(home.fault())
 
 

@@ -20,7 +20,7 @@ from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.repair import repair
 from rag_assets.publishing.shard_writer import ShardWriter
 from rag_assets.state.content_cache import SEAL_PURPOSE, VectorCache, vector_key
-from rag_serving.artifacts.signatures import Seal
+from rag_serving.artifacts.secret import Seal
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.cli.main import app
 from rag_serving.config.loading import Config

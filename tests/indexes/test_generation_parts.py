@@ -22,7 +22,7 @@ from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.repair import repair
 from rag_assets.state.records import tenant_inputs
 from rag_serving.access.principals import Principal
-from rag_serving.artifacts.content_digests import values_digest
+from rag_serving.artifacts.columns import values_digest
 from rag_serving.artifacts.manifest import read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, read_json

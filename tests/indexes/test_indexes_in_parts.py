@@ -20,7 +20,7 @@ from rag_assets.publishing import keyword_writer, lexical_writer, posting_lists
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.keyword_writer import write_keyword_index
 from rag_assets.publishing.lexical_writer import build_lexical
-from rag_serving.artifacts.content_digests import values_digest
+from rag_serving.artifacts.columns import values_digest
 from rag_serving.artifacts.keyword_tables import KEYWORD_ROWS, KEYWORD_WORDS
 from rag_serving.artifacts.store import Store, map_table
 from rag_serving.indexes.bm25 import K1, METHOD, B

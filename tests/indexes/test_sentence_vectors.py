@@ -21,7 +21,7 @@ from rag_serving.answering.answerer import Answering, Question
 from rag_serving.answering.lock import freeze
 from rag_serving.artifacts.manifest import EmbedderFacts
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.artifacts.signatures import Seal
+from rag_serving.artifacts.secret import Seal
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.indexes.catalog import move_current
 from rag_serving.indexes.generation import Generation

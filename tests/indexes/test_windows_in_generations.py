@@ -22,7 +22,7 @@ from rag_assets.publishing.shard_writer import ShardWriter
 from rag_assets.state.content_cache import SEAL_PURPOSE, VectorCache, vector_key
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.artifacts.signatures import Seal
+from rag_serving.artifacts.secret import Seal
 from rag_serving.artifacts.store import Store, StoreError, read_table, write_mapped
 from rag_serving.indexes import generation_files
 from rag_serving.indexes.generation import Generation, place_of

@@ -18,7 +18,7 @@ from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import load_config
 from rag_serving.records.answers import Answer
-from rag_serving.records.occasion import Occasion
+from rag_serving.records.queries import Occasion
 
 ANN = Principal("demo", "ann", frozenset({"staff"}))
 QUESTIONS = (

@@ -17,8 +17,7 @@ from support.stand_in_chat import MODEL, Fault, StandInChat, openai_error, serve
 
 from rag_serving.config.models import ChatModel
 from rag_serving.models.chat.client import RemoteChat
-from rag_serving.models.chat.factory import open_chat
-from rag_serving.models.chat.messages import PromptMessage, loops
+from rag_serving.models.chat.messages import PromptMessage, loops, open_chat
 from rag_serving.models.chat.providers import event_data, says_too_long
 from rag_serving.models.protocols import ContextTooLongError, ModelError
 

@@ -10,8 +10,7 @@ from support.constants import section_of
 
 from rag_serving.config.models import Embedding
 from rag_serving.models import open_embedder
-from rag_serving.models.embedding.device import CPU, CUDA, chosen_provider, refused
-from rag_serving.models.embedding.inputs import batch_slices
+from rag_serving.models.embedding.device import CPU, CUDA, batch_slices, chosen_provider, refused
 from rag_serving.models.embedding.local import LocalEmbedder, LocalSettings
 from rag_serving.models.embedding.weights import Weights
 from rag_serving.models.protocols import ModelError

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rag_serving.models.embedding import local
-from rag_serving.models.embedding.graph_cache import GraphCache
 from rag_serving.models.embedding.local import Bert
+from rag_serving.models.embedding.onnx_format import GraphCache
 from rag_serving.models.embedding.weights import Weights
 
 IDS, LENGTHS = np.array([[101, 2129, 2146, 102]], np.int64), np.array([4], np.int32)

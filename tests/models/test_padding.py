@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tiny_reranker import save_bert
 
-from rag_serving.models.embedding.inputs import padded
+from rag_serving.models.embedding.device import padded
 
 pytestmark = pytest.mark.xdist_group("torch")  # transformers takes seconds to import: one process does it
 

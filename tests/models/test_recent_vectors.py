@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rag_serving.models.embedding.recent_vectors import RecentVectors, normalized
+from rag_serving.models.lazy_embedder import RecentVectors, normalized
 from rag_serving.models.protocols import ModelError, Progress
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rag_serving.config.models import Embedding
-from rag_serving.models.embedding.vocabulary import Words
+from rag_serving.models.embedding.factory import Words
 
 
 @pytest.mark.parametrize("word", ["retention", "dogs", "sunday"])

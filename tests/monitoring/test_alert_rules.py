@@ -16,7 +16,7 @@ import yaml
 from support.promql import Selector, grouped_labels, selectors
 
 from rag_serving.rerank_service.api import SIDECAR_SERIES, Meters
-from rag_serving.telemetry.series import SERIES, Series
+from rag_serving.telemetry.metrics import SERIES, Series
 from scripts import generate_monitoring
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ import pytest
 
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
-from rag_serving.concurrency import ConcurrencyLimit, search_limit
 from rag_serving.config.loading import parse_config
+from rag_serving.deadline import ConcurrencyLimit, search_limit
 
 
 def test_as_many_are_in_at_once_as_there_are_turns() -> None:

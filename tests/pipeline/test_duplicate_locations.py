@@ -16,7 +16,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.answering.markdown import markdown
 from rag_serving.ask import Pipeline
 from rag_serving.cli.main import app
-from rag_serving.records.places import Location
+from rag_serving.records.passages import Location
 from rag_serving.records.queries import Filters
 
 QUESTION = "How long does each broker keep logs?"

@@ -24,8 +24,8 @@ from rag_serving.indexes.generation import Generation
 from rag_serving.models.chat.client import Listen
 from rag_serving.records.answers import Answer
 from rag_serving.records.claims import Claim, Draft
-from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.passages import Lock
+from rag_serving.records.queries import PLAIN, Occasion
 
 SENTENCES = (
     "A broker must not be restarted while replicas are offline.",

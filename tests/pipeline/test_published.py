@@ -18,8 +18,7 @@ from support.wiki import PASSAGES, RETENTION, Passage, configuration, embedder, 
 from rag_assets.publishing.repair import repair
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
-from rag_serving.artifacts.publication import Publication, record_of
-from rag_serving.artifacts.store import Store
+from rag_serving.artifacts.store import Publication, Store, record_of
 from rag_serving.ask import Pipeline
 from rag_serving.indexes.catalog import move_current, rollback
 from rag_serving.indexes.current import BEING_OPENED

@@ -13,8 +13,7 @@ from support.wiki import configuration
 
 from rag_serving import privacy
 from rag_serving.config.loading import ConfigError, parse_config
-from rag_serving.config.logging import LineFormatter
-from rag_serving.privacy import Redactor, redact_logs
+from rag_serving.privacy import LineFormatter, Redactor, redact_logs
 
 EUROPE = Redactor(regions=("DE", "FR", "GB", "US", "NL", "ES"))
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_serving.access.principals import Principal
-from rag_serving.artifacts.sealing import PREFIX, SealError, seal, unseal
+from rag_serving.artifacts.secret import PREFIX, SealError, seal, unseal
 from rag_serving.receipts.secrecy import Secrecy
 
 SECRET, OTHER = bytes(range(32)), bytes(32)

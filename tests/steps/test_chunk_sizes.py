@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from support.cutting import WordTokenizer, page, section_of
 
 from rag_assets.steps.chunks.chunking import ChunkSize, build_chunks
-from rag_serving.config.profiles import Profiles
 from rag_serving.config.sections import Ingestion
-from rag_serving.config.sources import Files
+from rag_serving.config.sources import Files, Profiles
 
 BOOK = ChunkSize(aim=75, least=50, most=100, stride=10, keeps_runs=True)
 

@@ -16,7 +16,7 @@ from citelock_scale.embedding_jobs.queue import EmbeddingText, JobClaim, JobQueu
 from citelock_scale.embedding_jobs.waiting import Pending
 from citelock_scale.embedding_jobs.worker import Worker
 from rag_assets.state.content_cache import SEAL_PURPOSE, VectorCache, vector_key
-from rag_serving.artifacts.signatures import Seal
+from rag_serving.artifacts.secret import Seal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.models.protocols import ModelError, Progress

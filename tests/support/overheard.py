@@ -16,8 +16,8 @@ from rag_serving.config.models import AnswerGeneration
 from rag_serving.models.chat.client import Listen
 from rag_serving.models.chat.messages import PromptMessage, Reply
 from rag_serving.records.claims import Claim, Draft
-from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.passages import Candidate, Chunk, Lock
+from rag_serving.records.queries import PLAIN, Occasion
 from rag_serving.text.units import units
 from support.shown_truth import PARAGRAPH, Shown
 

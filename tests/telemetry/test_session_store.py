@@ -25,8 +25,8 @@ from rag_serving.conversations.sessions import (
 )
 from rag_serving.pipeline.tenant import open_sessions
 from rag_serving.records.answers import Answer
+from rag_serving.records.decisions import Clarification, ClarificationOption
 from rag_serving.records.queries import Filters
-from rag_serving.records.refusal import Clarification, ClarificationOption
 from rag_serving.telemetry.guarded import GuardedDatabase
 from rag_serving.telemetry.tables import open_engine
 

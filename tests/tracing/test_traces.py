@@ -27,7 +27,7 @@ from rag_serving.config.loading import ConfigError, parse_config
 from rag_serving.config.models import RerankService
 from rag_serving.config.sections import Tracing
 from rag_serving.rerank_service.api import create_app as create_sidecar
-from rag_serving.tracing import StageTrace, parts
+from rag_serving.tracing import StageTrace, spans
 from rag_serving.tracing.exporting import close_tracing, open_tracing, trace_of
 from rag_serving.tracing.spans import carried, is_on, outgoing, span, trace_id
 
@@ -161,7 +161,7 @@ def test_an_error_is_marked_by_its_class_and_its_message_is_kept_out(collected: 
 def test_parts_are_spans_where_they_took_long_failed_or_opened_one(
     collected: StandInCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "SHORTEST_NS", 200_000_000)
+    monkeypatch.setattr(spans, "SHORTEST_NS", 200_000_000)
     open_tracing(Tracing(endpoint=collected.url), "test")
     trace = StageTrace()
     with span("whole"):
@@ -190,7 +190,7 @@ def test_parts_are_spans_where_they_took_long_failed_or_opened_one(
 def test_a_part_that_is_left_behind_by_its_thread_makes_no_second_span(
     collected: StandInCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "SHORTEST_NS", 60_000_000_000)
+    monkeypatch.setattr(spans, "SHORTEST_NS", 60_000_000_000)
     open_tracing(Tracing(endpoint=collected.url), "test")
     trace, go = StageTrace(), threading.Event()
 

@@ -18,7 +18,7 @@ import typer
 
 from rag_serving.cli.options import AsJson, ConfigPath
 from rag_serving.config.loading import ConfigError, load_or_default
-from rag_serving.config.logging import complain
+from rag_serving.privacy import complain
 from rag_serving.retrieval.hybrid import Mode
 
 if TYPE_CHECKING:

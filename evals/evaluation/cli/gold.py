@@ -123,8 +123,7 @@ def _ask(config: Config) -> Ask | None:
     """Return a function that queries the configured language model; None without one."""
     if config.generation.provider == "extractive":
         return None
-    from rag_serving.models.chat.factory import open_chat
-    from rag_serving.models.chat.messages import PromptMessage
+    from rag_serving.models.chat.messages import PromptMessage, open_chat
 
     chat = open_chat(config.generation.provider, config.generation, "generation")
     return lambda system, user: chat.reply([PromptMessage("system", system), PromptMessage("user", user)]).text

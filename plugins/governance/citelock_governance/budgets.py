@@ -125,7 +125,7 @@ class CountedBudget:
         # Read on demand: processes of one server would add up the same figures.
         from prometheus_client import CollectorRegistry, generate_latest
 
-        from rag_serving.telemetry.series import gauge_of
+        from rag_serving.telemetry.metrics import gauge_of
 
         if not (used := self.used()):
             return b""

@@ -34,11 +34,11 @@ from rag_serving.escaping.redaction import RedactedError
 from rag_serving.indexes.databases import PublishedError, RemoteError, open_database
 from rag_serving.receipts.database_table import METADATA as RECEIPTS
 from rag_serving.shared_home import shared_home
-from rag_serving.telemetry.forgotten_table import METADATA as FORGOTTEN
-from rag_serving.telemetry.job_tables import METADATA as JOBS
 from rag_serving.telemetry.recorder import TelemetryError
+from rag_serving.telemetry.tables import FORGOTTEN_METADATA as FORGOTTEN
 from rag_serving.telemetry.tables import METADATA as TELEMETRY
 from rag_serving.telemetry.tables import error_line, open_engine
+from rag_serving.telemetry.usage import JOBS_METADATA as JOBS
 from rag_serving.telemetry.usage import METADATA as BUDGETS
 
 

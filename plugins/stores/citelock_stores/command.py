@@ -23,8 +23,8 @@ from rag_serving.cli.generations import print_stored
 from rag_serving.cli.group import FAILED, UsageError
 from rag_serving.cli.options import AsJson, ConfigPath, Groups, Tenant, User, chosen_tenant
 from rag_serving.config.loading import Config, ConfigError, load_config
-from rag_serving.config.logging import complain
 from rag_serving.indexes.databases import RemoteError, open_database
+from rag_serving.privacy import complain
 
 
 def examine(config: Config) -> Iterator[Finding]:

@@ -29,12 +29,11 @@ from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.sections import Prompt as Budgets
 from rag_serving.deadline import StoppedError
 from rag_serving.models.breaker import Breaker
-from rag_serving.models.chat.factory import open_chat
-from rag_serving.models.chat.messages import Reply
+from rag_serving.models.chat.messages import Reply, open_chat
 from rag_serving.models.protocols import ContextTooLongError, ModelError
 from rag_serving.records.claims import Claim, Draft, Usage
-from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.passages import Lock
+from rag_serving.records.queries import PLAIN, Occasion
 from rag_serving.text.fences import Fence
 from rag_serving.text.orders import orders_assistant
 from rag_serving.text.units import Unit

@@ -25,8 +25,8 @@ from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.sections import Prompt as Budgets
 from rag_serving.models.chat.messages import PromptMessage
 from rag_serving.records.claims import Claim
-from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.passages import Chunk, Lock
+from rag_serving.records.queries import PLAIN, Occasion
 from rag_serving.text.fences import Fence
 from rag_serving.text.injections import neutralized
 from rag_serving.text.units import Unit, is_whole

@@ -26,7 +26,7 @@ from rag_serving.api.service import Service, checked_text, timings_for
 from rag_serving.api.wire import RequestError
 from rag_serving.conversations.sessions import Exchange, Remembered
 from rag_serving.conversations.turns import Conversation, conversation_of
-from rag_serving.models.embedding.vocabulary import TokenCount
+from rag_serving.models.embedding.factory import TokenCount
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import INSTRUCTIONS_UNUSED
 from rag_serving.tracing import Listen

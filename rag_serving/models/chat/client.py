@@ -3,9 +3,6 @@
 A server is never trusted to end: the whole reply has a deadline, so has its first token and every next one, its bytes
 and characters are limited, and a loop is cut. All of it runs in an event loop of its own thread, because only there
 can a request be abandoned at any point, a name look-up included.
-
-Belongs here: requests to any chat server, the reply, tokens, giving up. Does not belong here: wire formats
-(`providers`), prompts, the meaning of a reply.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ from rag_serving.models.http import (
     wait_s,
 )
 from rag_serving.models.protocols import ContextTooLongError, ModelError
-from rag_serving.tracing.names import (
+from rag_serving.tracing.spans import (
     CACHED_TOKENS,
     CHAT,
     FINISH_REASONS,
@@ -46,8 +43,11 @@ from rag_serving.tracing.names import (
     PROVIDER,
     REQUEST_MODEL,
     TEMPERATURE,
+    Attributes,
+    carried,
+    message_text,
+    span,
 )
-from rag_serving.tracing.spans import Attributes, carried, message_text, span
 
 Listen = Callable[[int], None]
 """Called with the characters written so far."""

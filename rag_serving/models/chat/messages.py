@@ -1,13 +1,33 @@
-"""A conversation with a language model: messages, pieces of a stream, the reply in the making.
-
-Belongs here: what is said, tokens, when a text is cut. Does not belong here: whom it is said to (`chat`).
-"""
+"""A conversation with a language model: messages, pieces of a stream, the reply in the making."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rag_serving.config.models import ChatModel
+    from rag_serving.models.chat.client import RemoteChat, Schema
+
+
+def open_chat(
+    provider: Literal["ollama", "openai"], settings: ChatModel, section: str, schema: Schema | None = None
+) -> RemoteChat:
+    """Open the configured language model without contacting it. Replies are JSON of this schema, if its server supports
+    that.
+
+    Raises:
+        ModelError: no model is named, or a named API key is not set.
+    """
+    if provider == "ollama":
+        from rag_serving.models.chat.providers import OllamaChat
+
+        return OllamaChat(settings, section, schema)
+    from rag_serving.models.chat.providers import OpenAIChat
+
+    return OpenAIChat(settings, section, schema)
+
 
 CHARS_PER_TOKEN = 6
 # A text whose last part occurs this often in the text just before it is a loop.

@@ -1,10 +1,7 @@
 """Text from an Ollama server, or any OpenAI-compatible one: LM Studio, vLLM, llama.cpp, OpenAI itself.
 
-Belongs here: `/api/chat` and `/api/tags` by the `ollama` package
-(https://github.com/ollama/ollama/blob/main/docs/api.md#generate-a-chat-completion); the wire format of
-`POST {base_url}/chat/completions` with server-sent events
-(https://platform.openai.com/docs/api-reference/chat-streaming) and of `GET {base_url}/models`; how servers say that a
-prompt is too long. Does not belong here: patience, retries and limits (`client`).
+Formats: https://github.com/ollama/ollama/blob/main/docs/api.md#generate-a-chat-completion (by the package `ollama`),
+https://platform.openai.com/docs/api-reference/chat-streaming.
 """
 
 from __future__ import annotations

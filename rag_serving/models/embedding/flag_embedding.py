@@ -1,8 +1,5 @@
 """Models of FlagEmbedding in this process: BGE-M3's dense vectors, and other encoders such as bge-base-en.
 
-Belongs here: opening a model, tokens, batches, one forward pass. Does not belong here: the other models that run in
-this process (`local`). It needs torch, which nothing else imports for embedding.
-
 The library's own loop runs every first batch twice and retries for ever what fails for good; tokens are batched here.
 """
 
@@ -19,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.escaping.targets import one_line
-from rag_serving.models.embedding.device import Device
-from rag_serving.models.embedding.inputs import (
+from rag_serving.models.embedding.device import (
     CPU_TOKENS,
     GPU_TOKENS,
     TENSOR_CORES,
+    Device,
     batch_slices,
     padded,
     prompts_digest,

@@ -1,8 +1,5 @@
 """The embedding model that runs in this process: a BERT sentence encoder as an ONNX graph.
 
-Belongs here: windows over long texts, batches of like length, the average of windows; the graph, the tensors it names,
-the onnxruntime session. Does not belong here: text (`tokenizer`), files (`weights`), vectors that are kept.
-
 The weights are named in the graph as external data inside the safetensors file itself, so onnxruntime maps them into
 memory: nothing is copied, converted or written, and only the touched rows of the word table become resident.
 """
@@ -23,11 +20,21 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.concurrency import cores
+from rag_serving.deadline import cores
 from rag_serving.models.embedding import onnx_format
-from rag_serving.models.embedding.device import CPU, CUDA, Device, chosen_provider, note_unused_gpu, refused
-from rag_serving.models.embedding.graph_cache import GraphCache
-from rag_serving.models.embedding.inputs import CPU_TOKENS, GPU_TOKENS, batch_slices, prompts_digest
+from rag_serving.models.embedding.device import (
+    CPU,
+    CPU_TOKENS,
+    CUDA,
+    GPU_TOKENS,
+    Device,
+    batch_slices,
+    chosen_provider,
+    note_unused_gpu,
+    prompts_digest,
+    refused,
+)
+from rag_serving.models.embedding.onnx_format import GraphCache
 from rag_serving.models.embedding.tokenizer import load_tokenizer
 from rag_serving.models.embedding.weights import Shape, Weights
 from rag_serving.models.protocols import ModelError, Progress

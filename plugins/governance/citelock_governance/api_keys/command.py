@@ -18,9 +18,9 @@ import typer
 from rag_serving.cli.group import FAILED, UsageError
 from rag_serving.cli.options import AsJson, ConfigPath, Groups, Tenant, chosen_tenant
 from rag_serving.config.loading import load_config
-from rag_serving.config.logging import complain
 from rag_serving.config.serving import Role
 from rag_serving.escaping.targets import for_log, for_terminal_line
+from rag_serving.privacy import complain
 
 if TYPE_CHECKING:
     from citelock_governance.api_keys.key import ApiKey

@@ -19,8 +19,7 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, Column, Connection, MetaData, String, Table, Text, insert, select, update
 
 from citelock_governance.api_keys.key import ApiKey
-from rag_serving.artifacts.secret import SecretError
-from rag_serving.artifacts.signatures import FIELD, signature_fault, signature_of
+from rag_serving.artifacts.secret import FIELD, SecretError, signature_fault, signature_of
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.hooks import KeysAwayError

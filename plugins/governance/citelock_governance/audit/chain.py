@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rag_serving.artifacts.secret import derived_key
-from rag_serving.artifacts.signatures import canonical
+from rag_serving.artifacts.secret import canonical, derived_key
 
 KEY_PURPOSE = "audit chain"
 GENESIS = "0" * 64

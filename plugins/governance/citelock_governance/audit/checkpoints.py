@@ -18,7 +18,7 @@ from citelock_governance.audit.chain import Signer, head_of
 from citelock_governance.audit.ledger import AuditError
 from citelock_governance.audit.tables import HEADS
 from citelock_governance.audit.verification import Verifier
-from rag_serving.artifacts.signatures import FIELD, signature_fault, signature_of
+from rag_serving.artifacts.secret import FIELD, signature_fault, signature_of
 
 PURPOSE = "audit checkpoint"
 

@@ -19,8 +19,8 @@ from rag_serving.cli.finding import Finding
 from rag_serving.cli.group import FAILED
 from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.config.loading import load_config
-from rag_serving.config.logging import complain
 from rag_serving.escaping.targets import for_json, for_terminal_line
+from rag_serving.privacy import complain
 
 if TYPE_CHECKING:
     from citelock_governance.audit.verification import ChainVerdict, Verifier

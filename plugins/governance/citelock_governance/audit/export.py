@@ -19,7 +19,7 @@ from citelock_governance.audit.ledger import AuditError, beside
 from citelock_governance.audit.persons import Persons
 from citelock_governance.audit.tables import HEADS
 from citelock_governance.audit.verification import ChainVerdict, Follower, Row, Verifier, pages
-from rag_serving.artifacts.signatures import FIELD, signature_fault, signature_of
+from rag_serving.artifacts.secret import FIELD, signature_fault, signature_of
 
 VERSION = 1
 _HEADER, _PROOF = "audit export header", "audit export"

@@ -23,8 +23,7 @@ from sqlalchemy import Connection, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from citelock_governance.audit.tables import PERSONS
-from rag_serving.artifacts.sealing import SealError, seal, unseal
-from rag_serving.artifacts.secret import derived_key
+from rag_serving.artifacts.secret import SealError, derived_key, seal, unseal
 
 _DIGEST, _SEALING, _NOBODY = "audit persons", "audit person keys", "audit callers without a name"
 _KEY_BYTES = 32

@@ -17,7 +17,7 @@ from citelock_governance.audit.chain import CONTENT, GENESIS
 from citelock_governance.audit.ledger import AuditError, Ledger
 from citelock_governance.audit.tables import HEADS, METADATA, PERSONS, ROWS
 from citelock_governance.audit.verification import ChainVerdict, Verifier
-from rag_serving.artifacts.signatures import canonical
+from rag_serving.artifacts.secret import canonical
 from rag_serving.config.sections import Audit
 from rag_serving.hooks import Event
 

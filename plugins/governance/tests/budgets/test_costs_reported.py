@@ -18,8 +18,8 @@ from rag_serving.artifacts.schema import CONTEXTS
 from rag_serving.artifacts.store import Store, write_table
 from rag_serving.config.loading import Config
 from rag_serving.hooks import open_budgets
-from rag_serving.telemetry.job_tables import METADATA, USAGE
 from rag_serving.telemetry.tables import QUESTIONS, create_tables, opened
+from rag_serving.telemetry.usage import EMBEDDED, JOBS_METADATA
 
 DAY = datetime.now(UTC).date().isoformat()
 
@@ -63,13 +63,13 @@ def test_a_day_and_each_document_have_their_cost(tmp_path: Path) -> None:
     ]
     write_table(store.candidate("acme") / "contexts.parquet", CONTEXTS.table(contexts), CONTEXTS)
     with opened(None, store.serving_db()) as engine:
-        create_tables(METADATA, engine)
+        create_tables(JOBS_METADATA, engine)
         with engine.begin() as connection:
             row = {"tenant": "acme", "model": "m", "texts": 1}
             for page, day, cost in (("a", DAY, 0.5), ("a", "2020-01-01", 0.25), ("d", DAY, 0.1)):
-                connection.execute(insert(USAGE), {**row, "page_id": page, "day": day, "tokens": 300, "cost": cost})
+                connection.execute(insert(EMBEDDED), {**row, "page_id": page, "day": day, "tokens": 300, "cost": cost})
             connection.execute(
-                insert(USAGE), {**row, "tenant": "other", "page_id": "x", "day": DAY, "tokens": 9, "cost": 9}
+                insert(EMBEDDED), {**row, "tenant": "other", "page_id": "x", "day": DAY, "tokens": 9, "cost": 9}
             )
         builds = read_build_costs(engine, "acme", DAY)
     figures = kpis_of(0.25, 0.75)
@@ -124,11 +124,11 @@ def test_prometheus_reads_what_builds_of_the_day_used(wiki_home: Path) -> None:
     budget.spend("contexts", 5_000, 0.02)
     budget.close()
     with opened(None, Store(wiki_home).serving_db()) as engine:
-        create_tables(METADATA, engine)
+        create_tables(JOBS_METADATA, engine)
         row = {"model": "m", "texts": 1, "page_id": "a", "tokens": 300, "cost": 0.5}
         with engine.begin() as connection:
             for tenant, day in (("acme", DAY), ("acme", "2020-01-01"), ("other", DAY)):
-                connection.execute(insert(USAGE), {**row, "tenant": tenant, "day": day})
+                connection.execute(insert(EMBEDDED), {**row, "tenant": tenant, "day": day})
     with client_of(wiki_home) as client:
         assert sample(client, "citelock_build_") == [
             'citelock_build_tokens{part="contexts",tenant="acme"} 5000.0',

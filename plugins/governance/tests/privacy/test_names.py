@@ -25,9 +25,8 @@ from citelock_governance.audit.verification import Verifier
 from citelock_governance.privacy.names import NameFinder, _widened, examine, name_finder
 from rag_serving.access.principals import Principal
 from rag_serving.config.loading import ConfigError, parse_config
-from rag_serving.config.logging import LineFormatter
 from rag_serving.hooks import Event
-from rag_serving.privacy import NamesError, PersonalData, Redactor, redact_logs
+from rag_serving.privacy import LineFormatter, NamesError, PersonalData, Redactor, redact_logs
 from rag_serving.records.answers import SearchResults
 from rag_serving.telemetry.events import Trace
 from rag_serving.telemetry.tables import QUESTIONS, open_engine

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from citelock_scale.embedding_jobs.queue import LACKS_TEXTS, EmbeddingText, JobClaim, JobQueue, job_id
 from citelock_scale.object_home.objects import Objects
 from rag_assets.state.content_cache import SEAL_PURPOSE, VectorCache, vector_key
-from rag_serving.artifacts.signatures import SEAL_BYTES, Seal
+from rag_serving.artifacts.secret import SEAL_BYTES, Seal
 from rag_serving.artifacts.store import Store, StoreError, write_bytes
 
 JOBS_SEAL = "jobs"

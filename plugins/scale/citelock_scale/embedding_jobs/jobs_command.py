@@ -25,9 +25,9 @@ from rag_serving.artifacts.store import StoreError
 from rag_serving.cli.group import FAILED, UsageError
 from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.config.loading import Config, load_config
-from rag_serving.config.logging import complain
 from rag_serving.escaping.targets import for_json, for_terminal_line
-from rag_serving.telemetry.job_tables import JOBS
+from rag_serving.privacy import complain
+from rag_serving.telemetry.usage import JOBS
 
 app = typer.Typer(help="List, show or retry embedding jobs; what embedding took.", no_args_is_help=True)
 OfTenant = Annotated[str | None, typer.Option("--tenant", help="Only jobs of this tenant.")]

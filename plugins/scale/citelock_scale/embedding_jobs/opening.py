@@ -34,7 +34,7 @@ from rag_assets.embedding_usage import (
     since,
 )
 from rag_assets.state.content_cache import EmbeddingObserver
-from rag_serving.artifacts.signatures import Seal
+from rag_serving.artifacts.secret import Seal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.hooks import open_budgets

@@ -27,7 +27,7 @@ from rag_serving.config.loading import Config
 from rag_serving.config.sections import JobLimits, Jobs, TenantJobs
 from rag_serving.escaping.redaction import redacted
 from rag_serving.escaping.targets import one_line
-from rag_serving.telemetry.job_tables import JOBS, SHARES
+from rag_serving.telemetry.usage import JOBS, SHARES
 
 LONGEST_BACKOFF_S = 300.0
 OPEN = ("waiting", "running")

@@ -32,7 +32,7 @@ from rag_assets.embedding_usage import JobsError, PageUsage, UsageCounter
 from rag_serving.artifacts.store import StoreError
 from rag_serving.hooks import BudgetError, BudgetsAwayError, TenantBudget
 from rag_serving.models.protocols import Embedder, ModelError
-from rag_serving.telemetry.job_tables import WORKERS
+from rag_serving.telemetry.usage import WORKERS
 
 BEATS_A_LEASE = 4
 _PROBE = "ready"

@@ -18,9 +18,9 @@ from citelock_scale.embedding_jobs.queue import JobQueue
 from citelock_scale.embedding_jobs.worker import AWAY_S, Worker
 from rag_serving.cli.options import ConfigPath
 from rag_serving.config.loading import Config, load_config
-from rag_serving.config.logging import complain, log_to_stderr
 from rag_serving.escaping.targets import for_log
 from rag_serving.models import ModelError, open_embedder
+from rag_serving.privacy import complain, log_to_stderr
 
 
 def command(

@@ -17,8 +17,8 @@ from rag_serving.artifacts.store import StoreError
 from rag_serving.cli.group import FAILED
 from rag_serving.cli.options import AsJson, ConfigPath
 from rag_serving.config.loading import Config, ConfigError, load_config
-from rag_serving.config.logging import complain
 from rag_serving.escaping.targets import for_terminal_line
+from rag_serving.privacy import complain
 
 app = typer.Typer(
     help="Look at a home in an object store, delete what nothing needs, put back what was lost.", no_args_is_help=True

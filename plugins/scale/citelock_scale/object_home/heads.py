@@ -26,7 +26,7 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from citelock_scale.object_home.objects import Objects, StoreAwayError, Stored, Version
-from rag_serving.artifacts.signatures import FIELD, signature_fault, signature_of
+from rag_serving.artifacts.secret import FIELD, signature_fault, signature_of
 from rag_serving.shared_home import HeldError, ObjectHomeError
 
 READ_AT_ONCE = 16

@@ -20,8 +20,8 @@ from citelock_scale.object_home.repairing import Repaired, looked_over, repair, 
 from citelock_scale.object_home.shared_folder import SharedFolder, is_followed, unless_written
 from citelock_scale.object_home.writing import WritingRight, let_go
 from rag_serving.artifacts.secret import SECRET_ENV
+from rag_serving.config.index import ObjectStore
 from rag_serving.config.loading import Config
-from rag_serving.config.object_store import ObjectStore
 from rag_serving.shared_home import Erased, Needs, ObjectHomeError
 
 

@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rag_serving.config.object_store import ObjectStore
+from rag_serving.config.index import ObjectStore
 from rag_serving.shared_home import ObjectHomeError
 
 PART_BYTES = 8 << 20

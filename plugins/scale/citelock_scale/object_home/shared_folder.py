@@ -28,7 +28,7 @@ from filelock import FileLock, Timeout
 from citelock_scale.object_home.heads import FolderHead
 from citelock_scale.object_home.objects import MissingError, Objects
 from citelock_scale.object_home.trees import FileFact, Files, Known, Tree, scanned, shared_files, tree_name, tree_of
-from rag_serving.artifacts.digests import Stamp
+from rag_serving.artifacts.contents import Stamp
 from rag_serving.artifacts.store import write_json
 from rag_serving.shared_home import ObjectHomeError
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rag_serving.artifacts.digests import Stamp
-from rag_serving.artifacts.signatures import canonical
+from rag_serving.artifacts.contents import Stamp
+from rag_serving.artifacts.secret import canonical
 from rag_serving.shared_home import ObjectHomeError
 
 OBJECT = re.compile(r"(?:trees/[0-9a-f]{64}|blobs/[0-9a-f]{2}/[0-9a-f]{64}(?:-[0-9a-f]{16})?)")

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import create_engine
 from support.job_queues import Installation
 
-from rag_serving.telemetry.job_tables import METADATA
+from rag_serving.telemetry.usage import JOBS_METADATA
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def url(url: str | None) -> str | None:
     """A database of each kind, without jobs; None is the SQLite file of the home."""
     if url is not None:
         engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
-        METADATA.drop_all(engine)
+        JOBS_METADATA.drop_all(engine)
         engine.dispose()
     return url
 

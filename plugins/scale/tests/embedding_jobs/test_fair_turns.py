@@ -25,7 +25,7 @@ from citelock_scale.embedding_jobs.queue import (
     next_tenant,
 )
 from rag_serving.config.sections import JobLimits
-from rag_serving.telemetry.job_tables import JOBS
+from rag_serving.telemetry.usage import JOBS
 
 TEXTS_A_DOCUMENT, TEXTS_A_JOB, TOKENS_A_TEXT = 6, 8, 200
 SECONDS_A_JOB = 2.0

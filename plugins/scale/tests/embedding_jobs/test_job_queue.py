@@ -23,8 +23,7 @@ from citelock_scale.embedding_jobs.queue import ENDED, LACKS_TEXTS, Failure
 from rag_assets.embedding_usage import JobsError, PageUsage, read_usage
 from rag_assets.state.content_cache import vector_key
 from rag_serving.models.protocols import Progress
-from rag_serving.telemetry.job_series import JobSeries
-from rag_serving.telemetry.job_tables import JOBS
+from rag_serving.telemetry.usage import JOBS, JobSeries
 
 Install = Callable[..., Installation]
 TEXTS = [f"text {number:03}" for number in range(128)]

@@ -14,7 +14,7 @@ from support.s3_server import BUCKET, CREDENTIALS, s3_server
 
 from citelock_scale.object_home.home import ObjectHome
 from rag_serving.artifacts.secret import SECRET_ENV
-from rag_serving.config.object_store import ObjectStore
+from rag_serving.config.index import ObjectStore
 
 _NUMBERS = count()
 

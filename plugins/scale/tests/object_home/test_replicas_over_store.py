@@ -26,12 +26,12 @@ from support.wiki import PASSAGES, Passage, configuration, publish
 
 from citelock_scale.object_home.home import ObjectHome
 from rag_serving.artifacts.secret import SECRET_ENV
-from rag_serving.config.object_store import ObjectStore
+from rag_serving.config.index import ObjectStore
 
 NEWS = Passage("20", "News", "The dashboard shows the lag of every broker.")
 MORE_NEWS = Passage("21", "More news", "The dashboard shows the age of every partition.")
 STALE = "stale_generation"
-QUICK = "from rag_serving.config.object_store import ObjectStore as S; S.poll_s, S.retry_s, S.timeout_s = 0.2, 1, 10; "
+QUICK = "from rag_serving.config.index import ObjectStore as S; S.poll_s, S.retry_s, S.timeout_s = 0.2, 1, 10; "
 
 
 @dataclass

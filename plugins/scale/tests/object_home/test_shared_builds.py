@@ -25,13 +25,13 @@ from rag_assets.state.observed import published_damage, published_inputs, wanted
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
+from rag_serving.config.index import ObjectStore
 from rag_serving.config.loading import Config, load_config
-from rag_serving.config.object_store import ObjectStore
 from rag_serving.indexes.catalog import list_generations
 from rag_serving.models import open_embedder
 
 KILLS = int(os.environ.get("CITELOCK_OBJECT_KILLS", "1"))
-SOON = "from rag_serving.config.object_store import ObjectStore as S; S.lease_s, S.retry_s = 2, 2; "
+SOON = "from rag_serving.config.index import ObjectStore as S; S.lease_s, S.retry_s = 2, 2; "
 PUBLISHERS = int(os.environ.get("CITELOCK_OBJECT_PUBLISHERS", "1"))
 """Rounds in which two builds publish at once."""
 QUESTION = "How do I roll back a release?"

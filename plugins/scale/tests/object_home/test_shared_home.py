@@ -25,7 +25,7 @@ from citelock_scale.object_home.home import ObjectHome
 from citelock_scale.object_home.trees import FileFact, Tree, content_of, tree_of
 from citelock_scale.object_home.writing import send
 from rag_serving.artifacts.secret import SECRET_ENV
-from rag_serving.config.object_store import ObjectStore
+from rag_serving.config.index import ObjectStore
 from rag_serving.shared_home import HeldError, ObjectHomeError
 
 NAME = "tenants/acme"
@@ -164,7 +164,7 @@ def test_of_two_that_publish_at_once_one_wins_and_is_whole(machine: Any) -> None
 _KILLED = """
 import sys, time
 from pathlib import Path
-from rag_serving.config.object_store import ObjectStore
+from rag_serving.config.index import ObjectStore
 from citelock_scale.object_home.home import ObjectHome
 ObjectStore.lease_s, ObjectStore.retry_s = 1, 5
 home = ObjectHome(ObjectStore.model_validate_json(sys.argv[1]), Path(sys.argv[2]))

@@ -12,7 +12,7 @@ from support.s3_server import BUCKET, CREDENTIALS, faulty
 
 from citelock_scale.object_home.home import ObjectHome
 from citelock_scale.object_home.objects import PART_BYTES, Objects
-from rag_serving.config.object_store import ObjectStore
+from rag_serving.config.index import ObjectStore
 from rag_serving.shared_home import ObjectHomeError
 
 NAME = "tenants/acme"

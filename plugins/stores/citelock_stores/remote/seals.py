@@ -21,9 +21,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from citelock_stores.remote.tables import TEXT_COLUMNS
-from rag_serving.artifacts.columns import dictionary_encode, indices
-from rag_serving.artifacts.content_digests import values_digest
-from rag_serving.artifacts.signatures import Seal, canonical
+from rag_serving.artifacts.columns import dictionary_encode, indices, values_digest
+from rag_serving.artifacts.secret import Seal, canonical
 from rag_serving.indexes.databases import RemoteDataError
 
 PURPOSE = "index seals"
