@@ -1,8 +1,4 @@
-"""`python -m evals.bench`: quality on every judged set, speed at every size, as one JSON document, tables and a plot.
-
-Belongs here: arguments, the order of the measurements, what is kept when they stop, quality on one set: the product
-beside its two indexes alone and the floors. Does not belong here: speed (`speed`), the sets (`sets`).
-"""
+"""`python -m evals.bench`: quality on every judged set, speed at every size, as one JSON document, tables and a plot."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`python -m evals.bench.ablation`: every stage of retrieval on and off, as CSV and JSON and in docs/benchmarks.md.
-
-Belongs here: columns, the files. Does not belong here: the sets (`sets`), the variants
-(`evals.evaluation.ablation`).
-"""
+"""`python -m evals.bench.ablation`: every stage of retrieval on and off, as CSV and JSON and in docs/benchmarks.md."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """Measure the right action (`python -m evals.bench.assistant`) on questions to an assistant.
 
-Belongs here: reading the questions, building the samples, running them in the named phase, judging the action, shares
-by kind of question. Does not belong here: the questions (`evals/gold/assistant`), questions judged by the text of their
-answers (`evals.evaluation.gold`).
-
 The tenants are built by `citelock build` under their own configuration, in a home of the bench. A chain is one
 conversation. Questions of the held-out half are not printed.
 """

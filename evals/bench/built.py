@@ -1,7 +1,4 @@
-"""Sentences as published generations of any size, with vectors made by the product's own model.
-
-Belongs here: which sentences, their vectors, building and publishing. Does not belong here: timing (`speed`).
-"""
+"""Sentences as published generations of any size, with vectors made by the product's own model."""
 
 from __future__ import annotations
 

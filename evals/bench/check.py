@@ -1,8 +1,5 @@
 """`python -m evals.bench.check`: how often a check of sentences against the pages is right.
 
-Belongs here: checking the claims of `evals/gold/claims`, and sentences that are lies about their passages. Does not
-belong here: the claims (`claims`), reaching verdicts (`rag_serving.checking`).
-
 `--home DIR` has the published corpora, which are built if they are missing. Of the half that is only measured no
 claim is printed.
 """

@@ -1,8 +1,4 @@
-"""`evals.bench.claims`: sentences to check against the pages of three corpora, and what each is to them.
-
-Belongs here: reading `evals/gold/claims`, finding the sentences of other people's pages by how they begin and end,
-typographies. Does not belong here: checking a sentence.
-"""
+"""`evals.bench.claims`: sentences to check against the pages of three corpora, and what each is to them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Questions a second of `citelock serve` over HTTP: one client, then many.
-
-Belongs here: starting the server, its clients. Does not belong here: callers within one process (`speed`).
-"""
+"""Questions a second of `citelock serve` over HTTP: one client, then many."""
 
 from __future__ import annotations
 

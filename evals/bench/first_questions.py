@@ -1,8 +1,4 @@
-"""`python -m evals.bench.first_questions GOLD FOLDER`: what the first questions to a folder come to.
-
-Belongs here: asking them through `citelock ask --docs`, and where the sentence that answers is shown. Does not belong
-here: whether other words answer as well, which a person judges.
-"""
+"""`python -m evals.bench.first_questions GOLD FOLDER`: what the first questions to a folder come to."""
 
 from __future__ import annotations
 

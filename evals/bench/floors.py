@@ -1,8 +1,5 @@
 """The floors: what anybody has in a few lines, without this product.
 
-Belongs here: the model with an exact search, bm25s as its documentation shows it, both fused by rank.
-Does not belong here: the product, what is measured (`__main__`, `speed`).
-
 Cormack, Clarke & Büttcher, Reciprocal rank fusion, SIGIR 2009: k = 60.
 """
 

@@ -1,9 +1,5 @@
 """`make bench-gpu`: the speed of the reranker's and embedder's geometries on this machine's GPU, against its ceiling,
 and of a build's embedding there.
-
-Belongs here: checkpoints of random weights, the sweep, the ceiling, builds with an empty cache, the report. Weights
-decide quality, geometry speed. Does not belong here: the measured code (`rerank_service.cross_encoder`,
-`rerank_service.batches`), retrieval quality.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """`python -m evals.bench.indexing`: what indexing and publishing take, vectors given, in a process of its own.
 
-Belongs here: seconds, memory and bytes of a build; the same after some pages changed. Does not belong here: how fast
-what was built answers (`speed`), where real vectors come from (`built`).
-
 The child process gets its chunks and vectors as mapped files, as a build does, so that its memory is that of indexing
 alone.
 """

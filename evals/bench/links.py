@@ -1,7 +1,5 @@
 """Links of a wiki as a test collection: the words around a link ask for the page that it points to.
 
-Belongs here: a wiki's passages, the masked words, the files. Does not belong here: what is measured.
-
 `python -m evals.bench.links WIKI OUT` reads REST envelopes (`WIKI/*/*.json`) and `WIKI/link_known_item.jsonl` (rows of
 target_id, target_title, anchor, context), and writes OUT in BEIR layout: the pages' passages as they are indexed, and
 judgements of pages. Markup, the link's own words and the title of its target are masked, or the task were trivial.

@@ -1,7 +1,4 @@
-"""The place, time and environment of a measurement.
-
-Belongs here: the machine, its load, versions. Does not belong here: the measurement.
-"""
+"""The place, time and environment of a measurement."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """`python -m evals.bench.pdf_questions`: whether search finds the passages that answer questions about real PDF files.
 
-Belongs here: the judged places (`pdf_questions.yaml`), indexing the files, ranks.
-Does not belong here: reading the files (`evals.bench.pdf`), scanned ones, which a plug-in reads.
-
 A passage answers if it is on a judged page of the judged file and has the judged words. Ten of the questions come with
 the files, the others were written before anything was tuned.
 """

@@ -1,8 +1,5 @@
 """`python -m evals.bench.people`: the usefulness of answers to questions in people's own words.
 
-Belongs here: running them on the sample wiki and on the available real pages; the tables.
-Does not belong here: the questions (`evals/gold/people`), judging an answer (`evals.evaluation.usefulness`).
-
 Pages are cut and indexed by the product's own code with its default settings, each passage as it is; near-duplicates
 are not joined. Questions of the held-out half are not printed.
 """

@@ -1,8 +1,5 @@
 """Sentences of real text by the hundred thousand, for measuring speed and recall.
 
-Belongs here: reading the folders of real data, sentences and their passages. Does not belong here: judged collections
-(`evals.evaluation.beir`), the measurements (`built`).
-
 A vector of each sentence is made by the product's own model, so vectors are distributed as those of real text. A
 chunk's text is the sentence with its context, so that postings are as long as those of real chunks.
 """

@@ -1,7 +1,4 @@
-"""Measurements as documents: benchmarks.json, the tables of benchmarks.md made from it, and the plot.
-
-Belongs here: tables and their places in the page, drawing. Does not belong here: measuring.
-"""
+"""Measurements as documents: benchmarks.json, the tables of benchmarks.md made from it, and the plot."""
 
 from __future__ import annotations
 
@@ -219,7 +216,6 @@ _BARS = {
     "floor_exact": "floor: exact search alone",
     "floor_bm25s": "floor: bm25s alone",
 }
-TARGET_MS = 60
 
 
 def plot(results: Mapping[str, Any], path: Path) -> None:
@@ -241,32 +237,6 @@ def plot(results: Mapping[str, Any], path: Path) -> None:
         axis.set_title(f"{run['chunks']:,} chunks")
         axis.set_xlabel("ms: p50, whisker p95")
     axes[0][0].invert_yaxis()  # of all panels: they share it
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-    pyplot.close(figure)
-
-
-def plot_readers(found: Mapping[str, Any], path: Path) -> None:
-    """Plot the results of `evals.bench.postgres`: p95 of each reader in the database beside that on disk."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    readers: Mapping[str, Any] = found["readers"]
-    figure, axis = pyplot.subplots(figsize=(7, 3.2))
-    for side, (name, label, colour) in enumerate(
-        (("database_ms", "PostgreSQL", "#3b6ea5"), ("disk_ms", "disk", "#b0b0b0"))
-    ):
-        places = [number + 0.38 * side for number in range(len(readers))]
-        bars = axis.barh(places, [each[name]["p95"] for each in readers.values()], 0.36, label=label, color=colour)
-        axis.bar_label(bars, padding=3)
-    axis.axvline(TARGET_MS, color="#555555", linestyle=":", label=f"{TARGET_MS} ms")
-    names = [f"{name}\n{each['chunks']:,} chunks" for name, each in readers.items()]
-    axis.set_yticks([number + 0.19 for number in range(len(readers))], labels=names)
-    axis.invert_yaxis()
-    axis.set_xlabel(f"ms: p95 of a question's reads, two clients at once, {found['chunks']:,} chunks")
-    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, frameon=False)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     pyplot.close(figure)

@@ -1,7 +1,4 @@
-"""A fresh process that opens a generation and answers: seconds and resident memory, printed as JSON.
-
-Belongs here: what only a new process shows. Does not belong here: latency of a warm one (`speed`).
-"""
+"""A fresh process that opens a generation and answers: seconds and resident memory, printed as JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The judged sets: everything in the real data that says which documents answer which queries. This is their one list.
-
-Belongs here: finding them, and each as a collection. Does not belong here: what is measured (`__main__`, `ablation`).
-"""
+"""The judged sets: everything in the real data that says which documents answer which queries. This is their one list."""
 
 from __future__ import annotations
 

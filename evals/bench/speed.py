@@ -1,7 +1,5 @@
 """The speed of a published generation: one client, eight clients, opening, memory, and the floors beside it.
 
-Belongs here: timing. Does not belong here: the generation (`built`), quality (`evals.evaluation.bench`).
-
 Everything in one call is measured in turns on the same machine, so that ratios are valid on a shared one.
 """
 

@@ -1,8 +1,5 @@
 """Each stage on and off: its gain for retrieval and answers, and its cost.
 
-Belongs here: the variants; a test collection measured with each; a gold set run with each, the matrix as rows.
-Does not belong here: the measurement (`bench`), judging (`evaluate`), the stages, printing (`cli.evaluate`).
-
 A variant changes one default, or leaves only the stages that it names. Vectors of questions and sentences are computed
 once for all variants, those of passages come from the tenant's cache.
 """

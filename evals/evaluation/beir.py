@@ -1,8 +1,5 @@
 """Test collections in BEIR layout: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.
 
-Belongs here: reading and checking the three files, writing a TREC run.
-Does not belong here: what is done with them (`bench`).
-
 Layout: https://github.com/beir-cellar/beir/wiki/Load-your-custom-dataset
 """
 

@@ -1,8 +1,4 @@
-"""The quality and speed of the product's own retrieval on a test collection.
-
-Belongs here: a collection as a generation, its queries run and measured, the report.
-Does not belong here: reading collections (`beir`), formulas (`metrics`), the retrieval itself (`retrieval.hybrid`).
-"""
+"""The quality and speed of the product's own retrieval on a test collection."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
 """Confidence and thresholds learnt from answers given with open gates.
 
-Belongs here: the costs of errors, the cheapest thresholds, the trade-off curve, halves to learn from and to measure
-with, weights of the signs drawn towards the data, the threshold for asking back, writing the result into a
-configuration. Does not belong here: running and judging questions (`evaluate`), the gates (`answering.gates`), asking
-back (`rag_serving.retrieval.clarity`), the evidence (`answering.selection.signs`).
-
 Weights are learnt by logistic regression with a Gaussian prior at the package's weights (the maximum a posteriori
 estimate): with few or uninformative questions, little changes. Cross-validation over the parts of the set chooses the
 strength of the prior by the likelihood of the part left out.

@@ -1,8 +1,4 @@
-"""The tenant's gold set on a candidate generation, before anybody may read it.
-
-Belongs here: running it through the product's own pipeline, the gates' verdicts, the report beside the generation.
-Does not belong here: judging answers (`evaluation.evaluate`), the gates' rules (`evaluation.quality_gates`), Dagster.
-"""
+"""The tenant's gold set on a candidate generation, before anybody may read it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Two evaluations of the same questions: paired differences, the questions that changed, both as lines of a terminal.
-
-Belongs here: pairing results of `evaluate --json` or an `eval_report.json` by question, evaluations stored under a
-name. Does not belong here: significance (`metrics`), stopping a candidate (gates).
-"""
+"""Two evaluations of the same questions: paired differences, the questions that changed, both as lines of a terminal."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """Citation recall and precision by entailment, as ALCE defines them, and a language model as the judge.
 
 Gao, Yen, Yu & Chen, "Enabling Large Language Models to Generate Text with Citations", EMNLP 2023, section 3.3.
-
-Belongs here: both formulas over an answer's statements, the judge's prompt, the strict parsing of its reply. Does not
-belong here: quote-based measures (`measures`), running the gold set (`evaluate`).
 """
 
 from __future__ import annotations

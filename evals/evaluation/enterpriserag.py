@@ -1,8 +1,5 @@
 """EnterpriseRAG-Bench (Sun et al. 2026, https://arxiv.org/abs/2605.05253): ten kinds of questions about a company.
 
-Belongs here: reading its layout, running its questions, documents and facts by kind of question, its file of answers.
-Does not belong here: its judges, which are language models and read that file.
-
 Layout (https://github.com/onyx-dot-app/EnterpriseRAG-Bench): `questions.jsonl`, and below the same folder documents as
 they are generated (`*.json`, which name their own fields of title and text) or exported (`ID__name.txt`).
 """

@@ -1,8 +1,4 @@
-"""The quality of answers to a gold set, run one by one.
-
-Belongs here: running and judging each question, the overall figures, their JSON shape.
-Does not belong here: reading gold sets (`gold`), choosing thresholds (`calibrate`), printing (`cli.evaluate`).
-"""
+"""The quality of answers to a gold set, run one by one."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Gold sets: questions whose answers, or lack of answers, are known.
-
-Belongs here: reading and checking `evals/gold/*.yaml`, one record per question; checking that entries are still in the
-pages, and the text there instead. Does not belong here: running the questions (`evaluate`), drafting new ones
-(`gold_drafts`), other people's test collections (`gold_collections`).
-"""
+"""Gold sets: questions whose answers, or lack of answers, are known."""
 
 from __future__ import annotations
 

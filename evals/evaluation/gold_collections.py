@@ -1,8 +1,5 @@
 """Other people's test collections as a wiki with a gold set: SQuAD 2.0 and SciFact.
 
-Belongs here: reading their files, their documents as a published generation. Does not belong here: running and judging
-questions (`evaluate`), collections that judge retrieval alone (`beir`).
-
 SQuAD 2.0: Rajpurkar, Jia & Liang, "Know What You Don't Know", ACL 2018. SciFact: Wadden et al., "Fact or Fiction",
 EMNLP 2020, in BEIR layout with `evidence_sentences.jsonl` beside it.
 """

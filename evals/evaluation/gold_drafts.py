@@ -1,8 +1,5 @@
 """Drafts of gold questions for review, from readers' feedback or the pages' statements.
 
-Belongs here: drafting, by template or by a language model; their YAML. Does not belong here: reading gold sets
-(`gold`), the telemetry database (`telemetry_rows`), talking to a model.
-
 Templates are patterns of English: few questions that read well rather than many. A subject is a name or two to five
 plain words without verb, preposition, pronoun or adverb. References out of the sentence ("the following", "this
 problem", "it") make no question, because its reader has not read the page.

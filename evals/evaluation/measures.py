@@ -1,9 +1,5 @@
 """One value per question for every figure that compares generations, and an evaluation as JSON and CSV.
 
-Belongs here: values from judged answers and rankings, by question id; means with their intervals; the shapes.
-Does not belong here: running and judging questions (`evaluate`), formulas over rankings (`metrics`), thresholds
-(gates).
-
 A question without a value in a measure, such as a ranking without a right page, is left out of it.
 """
 

@@ -1,8 +1,5 @@
 """Figures of many questions: retrieval metrics, confidence intervals, paired tests, percentiles, CSV.
 
-Belongs here: formulas over one query's ranking and its judgements, or over one value per question.
-Does not belong here: running queries (`bench`), values of judged answers (`measures`), what a value must be (gates).
-
 A ranking is document ids, best first, without repetition. Judgements are grades by document id; a grade above zero is
 relevant. A query without a relevant document has no value in any of the metrics and must be left out before.
 

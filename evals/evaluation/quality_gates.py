@@ -1,7 +1,4 @@
-"""The gates of a candidate's publication: floors, and drops against the published generation.
-
-Belongs here: the gates in a file, and their verdicts. Does not belong here: reading the file, the measures.
-"""
+"""The gates of a candidate's publication: floors, and drops against the published generation."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """RAGAS in a process of its own: samples as JSON on standard input, scores as lines of JSON on standard output.
 
-Belongs here: all that imports `ragas`. Does not belong here: which samples, and what is done with scores
-(`evals.evaluation.ragas_scores`).
-
 Es, Espinosa-Anke, James & Schockaert, "RAGAS: Automated Evaluation of Retrieval Augmented Generation", EACL 2024;
 metrics as documented at https://docs.ragas.io/en/stable/concepts/metrics/.
 """

@@ -1,8 +1,4 @@
-"""RAGAS' metrics of an evaluation, where the extra is installed; its absence or failure is a line, never an error.
-
-Belongs here: samples out of `eval_report.json`, the child process with its deadline, what came of it.
-Does not belong here: anything that imports `ragas` (`evals.evaluation.ragas_child`).
-"""
+"""RAGAS' metrics of an evaluation, where the extra is installed; its absence or failure is a line, never an error."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Rows of the telemetry database as tables.
-
-Belongs here: reading them. Does not belong here: what rows add up to (`evals.reports.telemetry`), writing them.
-"""
+"""Rows of the telemetry database as tables."""
 
 from __future__ import annotations
 

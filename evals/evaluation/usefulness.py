@@ -1,8 +1,4 @@
-"""Judge the usefulness of answers: known facts about a question against its answer's text and citations.
-
-Belongs here: judging an answer, the shares by kind of question, their JSON shape and table.
-Does not belong here: running questions, reading gold sets (`gold`), whether a quote is the gold set's own (`evaluate`).
-"""
+"""Judge the usefulness of answers: known facts about a question against its answer's text and citations."""
 
 from __future__ import annotations
 

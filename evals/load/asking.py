@@ -1,8 +1,4 @@
-"""Clients that ask without an end while something fails, and what became of each request.
-
-Belongs here: sending, times of each request, judging by generation. Does not belong here: what fails (`faults`),
-figures (`outcomes`).
-"""
+"""Clients that ask without an end while something fails, and what became of each request."""
 
 from __future__ import annotations
 

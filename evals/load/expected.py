@@ -1,7 +1,4 @@
-"""Answers of calm servers to each question, and the comparison with a server under load.
-
-Belongs here: the parts of an answer that must be the same, verdicts. Does not belong here: requests (`users`).
-"""
+"""Answers of calm servers to each question, and the comparison with a server under load."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`python -m evals.load --faults all`: what readers see while something fails, and how long until it is over.
-
-Belongs here: the faults by name, how each is caused, the order of one measurement. Does not belong here: figures
-(`outcomes`), the proxy that delays and cuts connections (`tcp_proxy`), starting servers (`services`, `stages`).
-"""
+"""`python -m evals.load --faults all`: what readers see while something fails, and how long until it is over."""
 
 from __future__ import annotations
 

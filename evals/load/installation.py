@@ -1,7 +1,4 @@
-"""Installations under load: the sample wiki as three tenants, or an installation of the caller's own.
-
-Belongs here: configurations, tokens, questions, the calm server's answers. Does not belong here: load (`users`).
-"""
+"""Installations under load: the sample wiki as three tenants, or an installation of the caller's own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Figures of a fault: wrong answers, errors during it and after it, time to recovery; as JSON and as a table.
-
-Belongs here: counting. Does not belong here: requests (`asking`), causing faults (`faults`).
-"""
+"""Figures of a fault: wrong answers, errors during it and after it, time to recovery; as JSON and as a table."""
 
 from __future__ import annotations
 

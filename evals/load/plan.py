@@ -1,8 +1,4 @@
-"""Profiles of load, plans and results of the process that sends it: two files of JSON.
-
-Belongs here: how many clients ask at once, with which pauses, through which doors; figures of what was reported.
-Does not belong here: sending (`users`).
-"""
+"""Profiles of load, plans and results of the process that sends it: two files of JSON."""
 
 from __future__ import annotations
 

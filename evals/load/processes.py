@@ -1,7 +1,4 @@
-"""The processes of a server, as reported by Linux.
-
-Belongs here: listing them. Does not belong here: their memory (`running`), starting servers (`stages`, `services`).
-"""
+"""The processes of a server, as reported by Linux."""
 
 from __future__ import annotations
 

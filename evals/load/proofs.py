@@ -1,8 +1,4 @@
-"""Check that a degraded answer is true: its words are on pages that the asker may read.
-
-Belongs here: comparing quotes, sentences and passages with the server's own pages. Does not belong here: comparing with
-the calm server's answers (`expected`).
-"""
+"""Check that a degraded answer is true: its words are on pages that the asker may read."""
 
 from __future__ import annotations
 

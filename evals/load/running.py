@@ -1,8 +1,5 @@
 """Runs of a profile: locust in a process of its own, against a server that was calm before.
 
-Belongs here: one run, one client beside many, a long one with the server's memory over time and whether it is flat.
-Does not belong here: arguments (`__main__`), clients (`users`).
-
 Only anonymous memory is judged: pages of mapped files are counted as resident, grow with every file that is read, and
 are given back when another program needs the memory.
 """

@@ -1,7 +1,5 @@
 """The services of faults beside a server: an S3-compatible store, Postgres, a reranker sidecar, each a process of its
 own.
-
-Belongs here: starting them, stopping them, freezing them. Does not belong here: the faults (`faults`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Installations of the sample wiki on which something fails: configuration, server, builds, processes.
-
-Belongs here: what all faults have in common. Does not belong here: the faults (`faults`, `fault_*`).
-"""
+"""Installations of the sample wiki on which something fails: configuration, server, builds, processes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A proxy between two programs of this machine that hands bytes on, late, or not at all.
-
-Belongs here: connections and what becomes of their bytes. Does not belong here: who is behind it (`services`).
-"""
+"""A proxy between two programs of this machine that hands bytes on, late, or not at all."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A locustfile: clients of a profile. `python -m locust -f evals/load/users.py --headless --plan FILE -H URL`.
-
-Belongs here: what a client sends, what it makes of the answer, counting. Does not belong here: starting the server and
-writing the plan (`running`). Locust runs it in a process of its own, whose sockets gevent replaces.
-"""
+"""A locustfile: clients of a profile. `python -m locust -f evals/load/users.py --headless --plan FILE -H URL`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The same question in many texts, so that no cache answers a load.
 
-Belongs here: changes of a question. Does not belong here: a server's answers (`installation`, `users`).
-
 The calm server gets every wording, and its answer is compared. A numbered question has a new text; its answer is
 compared with the pages alone (`proofs`).
 """

@@ -1,7 +1,4 @@
-"""The gain of each stage for the answers of a gold set, for analysts.
-
-Belongs here: the rows of an ablation as a report. Does not belong here: running each variant, drawing plots.
-"""
+"""The gain of each stage for the answers of a gold set, for analysts."""
 
 from __future__ import annotations
 

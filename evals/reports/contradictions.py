@@ -1,7 +1,4 @@
-"""Report contradictions and neglect in a tenant's pages, for those who look after them.
-
-Belongs here: findings as a report, by space. Does not belong here: finding them (`rag_assets.steps.contradictions`).
-"""
+"""Report contradictions and neglect in a tenant's pages, for those who look after them."""
 
 from __future__ import annotations
 

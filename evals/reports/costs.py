@@ -1,8 +1,4 @@
-"""The cost of a tenant's day, and its most expensive documents.
-
-Belongs here: tables of an analyst's report, made of the database of the installation and of the contexts of the newest
-build. Does not belong here: usage of questions (`telemetry`), limits (`config.sections`), prices (`config`).
-"""
+"""The cost of a tenant's day, and its most expensive documents."""
 
 from __future__ import annotations
 

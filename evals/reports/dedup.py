@@ -1,7 +1,4 @@
-"""Dropped near-duplicates, for analysts: how much, where, and the remaining texts.
-
-Belongs here: a dedup map beside its chunks, as a report. Does not belong here: detecting duplicates (`steps.dedup`).
-"""
+"""Dropped near-duplicates, for analysts: how much, where, and the remaining texts."""
 
 from __future__ import annotations
 

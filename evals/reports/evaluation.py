@@ -1,8 +1,4 @@
-"""An evaluation as a report: figures, gates, and the worst questions first, beside those of another generation.
-
-Belongs here: an `eval_report.json`, and the one it is compared with, as a report; the key measures and their meaning.
-Does not belong here: how a report looks (`report`, `files`), drawing plots.
-"""
+"""An evaluation as a report: figures, gates, and the worst questions first, beside those of another generation."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Reports as HTML files that need nothing else, under a tenant's folder, and their addresses.
-
-Belongs here: what the template is given, where files lie and how long, addresses of the serving API. Does not belong
-here: markup, style and script (`templates/`), the content of a report (`report`), routes (`rag_serving.api`).
-"""
+"""Reports as HTML files that need nothing else, under a tenant's folder, and their addresses."""
 
 from __future__ import annotations
 

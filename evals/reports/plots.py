@@ -1,8 +1,4 @@
-"""Plots: PNG as base64, for an asset's page and for HTML reports.
-
-Belongs here: the style of plots. Does not belong here: the figures (`reports.report`), Markdown around a picture
-(`rag_assets.metadata`).
-"""
+"""Plots: PNG as base64, for an asset's page and for HTML reports."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Quality over generations: key figures, how they went, any two side by side, what was not answered; for analysts.
-
-Belongs here: evaluations and telemetry rows as a report; the history that outlives pruned generations. Does not belong
-here: reading either, drawing plots, comparing (`evals.evaluation.compare`).
-"""
+"""Quality over generations: key figures, how they went, any two side by side, what was not answered; for analysts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The scores that RAGAS gives an evaluation, as a report.
-
-Belongs here: the worst questions first, beside those of another generation.
-Does not belong here: computing them, drawing plots.
-"""
+"""The scores that RAGAS gives an evaluation, as a report."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A report for people: figures, tables, plots and single cases, before it is Markdown or HTML.
-
-Belongs here: what a report is made of, and its Markdown for an asset's page. Does not belong here: the file that is
-opened in a browser (`files`), and computing its content.
-"""
+"""A report for people: figures, tables, plots and single cases, before it is Markdown or HTML."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The results of retrieval, phase by phase, and triggers for another phase.
 
-Belongs here: figures over rows of the telemetry tables, as a report. Does not belong here: reading the database
-(`reports.telemetry_days`), a server's automatic changes (`rag_serving.degradation`).
-
 The measures and the thresholds are those of the plan of the phases: match rate, fallback rate, latency, readers'
 feedback. Without `telemetry.store_questions` questions with "How do I …" are unknown: that line stays empty.
 """

@@ -1,8 +1,4 @@
-"""A day's questions as a report: figures, times, feedback, questions without an answer, complaints.
-
-Belongs here: rows of the telemetry tables as figures and tables. Does not belong here: reading the database
-(`telemetry_days`), drawing plots, titles of pages, which telemetry does not keep.
-"""
+"""A day's questions as a report: figures, times, feedback, questions without an answer, complaints."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A tenant's day out of the telemetry database: figures, complaints, plots.
-
-Belongs here: reading for `telemetry_report`. Does not belong here: Dagster, the report's content (`reports.telemetry`).
-"""
+"""A tenant's day out of the telemetry database: figures, complaints, plots."""
 
 from __future__ import annotations
 

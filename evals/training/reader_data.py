@@ -1,7 +1,5 @@
 """Read the questions of handbooks, and weigh them.
 
-Belongs here: the files, the weights of forms. Does not belong here: the models (`train_answers`).
-
 The form of a question betrays its label (`../shared/data/reader/README.md`), so each question is weighted by
 the inverse propensity of its form.
 """

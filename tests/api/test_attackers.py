@@ -1,7 +1,4 @@
-"""Attackers of every kind beside good clients. `CITELOCK_HOSTILE=200` lets as many attack; 33 by default.
-
-How much slower the good ones are is measured by `python -m evals.bench.hostile`.
-"""
+"""Attackers of every kind beside good clients. `CITELOCK_HOSTILE=200` lets as many attack; 33 by default."""
 
 from __future__ import annotations
 
@@ -17,12 +14,12 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from support.api_client import QUESTION, bearer
+from support.attackers import KINDS, attack
 from support.index_backends import Backends
 from support.running import running
 from support.waiting import wait_until
 from support.wiki import configuration
 
-from evals.bench.attackers import KINDS, attack
 from rag_serving.api.app import create_app
 from rag_serving.api.server import uvicorn_settings
 

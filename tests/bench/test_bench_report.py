@@ -12,7 +12,6 @@ from evals.bench.report import (
     TIMES,
     empty_page,
     million_table,
-    plot_readers,
     tables,
     with_tables,
     write_indexing,
@@ -131,13 +130,3 @@ def test_the_committed_page_is_made_from_the_committed_json() -> None:
     assert all(f"begin {name} -->" in page for name in tables(measured))
     assert with_tables(page, tables(measured)) == page
     assert empty_page() != page
-
-
-def test_a_database_is_drawn_beside_the_disk(tmp_path: Path) -> None:
-    readers = {
-        name: {"chunks": 50 + at, "database_ms": {"p95": 34.0 + at}, "disk_ms": {"p95": 9.0}}
-        for at, name in enumerate(("anybody", "staff"))
-    }
-    plot_readers({"chunks": 100, "readers": readers}, tmp_path / "drawn.svg")
-    drawn = (tmp_path / "drawn.svg").read_text()
-    assert all(f"<!-- {told} -->" in drawn for told in ("anybody", "51 chunks", "35", "9", "PostgreSQL", "disk"))

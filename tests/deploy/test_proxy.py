@@ -27,12 +27,12 @@ from starlette.types import Receive, Scope, Send
 from support import server_process
 from support.api_client import QUESTION, bearer, events_in
 from support.command_line import write_config
+from support.nginx import PROGRAM, behind_nginx
 from support.running import running
 from support.server_process import Server, serving
 from support.waiting import wait_until
 from support.wiki import configuration
 
-from evals.bench.nginx import PROGRAM, behind_nginx
 from rag_serving.api.app import MAX_BODY_BYTES, create_app
 from rag_serving.api.connections import ReadInTime
 from rag_serving.api.rates import FREE_GUESSES

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -44,8 +43,7 @@ def test_no_word_and_no_cell_of_a_sample_is_lost(path: Path) -> None:
 )
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_what_libreoffice_makes_today_is_read_whole(path: Path, tmp_path: Path) -> None:
-    sys.path.insert(0, str(FOLDER.parents[1] / "scripts"))
-    from office_samples import convert  # type: ignore[import-not-found]
+    from support.office_samples import convert
 
     source = next((FOLDER / "sources").glob(f"{path.stem}.*"))
     check(convert(source, path.suffix[1:], tmp_path))

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pdf.laid_out_pdf import Line, laid_out, paragraph
 from sources.pdf_writer import pdf
+from support.pdf_truth import REAL, found_cells, pages_told, read, true_cells
 from support.section_pages import sections
 
-from evals.bench.pdf import REAL, found_cells, pages_told, read, true_cells
 from rag_assets.steps.files.pdf.reading import pdf_text
 from rag_assets.steps.files.records import FileError, OcrPage, OcrWord
 from rag_assets.steps.formats.blocks import Block, Content, blocks_content

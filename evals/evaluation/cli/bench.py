@@ -1,7 +1,4 @@
-"""`citelock bench`: arguments and printing.
-
-Belongs here: the command. Does not belong here: what it measures (`bench`).
-"""
+"""`citelock bench`: arguments and printing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`citelock evaluate`: arguments and printing.
-
-Belongs here: the command. Does not belong here: what it measures (`evaluate`), choosing thresholds (`calibrate`).
-"""
+"""`citelock evaluate`: arguments and printing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`citelock gold`: arguments and printing.
-
-Belongs here: the commands. Does not belong here: what they do (`gold`, `gold_drafts`).
-"""
+"""`citelock gold`: arguments and printing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Addresses of our pages and ids of their headings are those of the real generators, and links lead to them.
 
 MkDocs and Sphinx build their forms of the corpus here. What the others make is in `recorded/`, with their versions;
-`python scripts/generator_ids.py` records it anew.
+`python tests/support/generator_ids.py` records it anew.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from support.generator_ids import built_pages, heading_ids
 
 from citelock_sites.docusaurus import DocusaurusSite
 from citelock_sites.mkdocs import MkdocsSite
 from citelock_sites.sphinx import SphinxSite
 from rag_assets.sources.sites.built_html import BuiltSite
 from rag_assets.sources.sites.site import ExcludedPageError, Site
-from scripts.generator_ids import built_pages, heading_ids
 
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"

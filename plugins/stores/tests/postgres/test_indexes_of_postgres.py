@@ -30,7 +30,7 @@ WHO = {
     "half": Principal(TENANT),
     "most": Principal(TENANT, None, frozenset({"staff", "board"})),
 }
-# Synthetic clusters are harder to walk than text, for which `evals.bench.postgres` has the recall (0.991).
+# Synthetic clusters are harder to walk than text, which has 0.991 (docs/backends.md).
 LEAST_RECALL = 0.98 if CHUNKS <= 10_000 else 0.93
 
 

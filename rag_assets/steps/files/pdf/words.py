@@ -6,7 +6,7 @@ where a layout from left to right reads them in order (by words, not letters, as
 Does not belong here: lines and their meaning.
 
 Of a word only the first and the last character are located: 400 pages a second of real reports on one core, against 150
-with every character (`python -m evals.bench.pdf`). All letters are located only in words with a sign of such a change:
+with every character. All letters are located only in words with a sign of such a change:
 most words have none.
 """
 

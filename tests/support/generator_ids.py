@@ -1,6 +1,6 @@
 """Record what generators that pip does not have make of the corpora of plugins/sites: addresses and heading ids.
 
-    python scripts/generator_ids.py [docusaurus]
+    python tests/support/generator_ids.py [docusaurus]
 
 Needs npm, which brings a few hundred MB into a temporary folder, and takes minutes.
 `plugins/sites/tests/generators/recorded/NAME.json` holds the result with the versions that made it.
@@ -20,7 +20,7 @@ from typing import Any
 
 from lxml import html
 
-TESTS = Path(__file__).parents[1] / "plugins" / "sites" / "tests" / "generators"
+TESTS = Path(__file__).parents[2] / "plugins" / "sites" / "tests" / "generators"
 CORPUS, RECORDED = TESTS / "corpus", TESTS / "recorded"
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _OF_THEMES = frozenset({"searchlabel", "keyboardModalLabel", "searchModalLabel", "footnote-label"})

@@ -1,8 +1,4 @@
-"""nginx as `deploy/proxy/nginx.conf` configures it, before a server of this machine: Debian's nginx-light.
-
-Belongs here: its configuration with other paths, ports and limits; starting it. Does not belong here: the server
-(`clients`), who connects (`attackers`, `hostile`).
-"""
+"""nginx as `deploy/proxy/nginx.conf` configures it, before a server of this machine: Debian's nginx-light."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make the sample files of the office tests by LibreOffice: `python scripts/office_samples.py`.
+"""Make the sample files of the office tests by LibreOffice: `python tests/support/office_samples.py`.
 
 The sources in tests/office/sources are flat OpenDocument files, written by hand; each is converted into the formats
 that office programs exchange. The results are committed, so that tests need no LibreOffice.
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
-TESTS = Path(__file__).parent.parent / "tests" / "office"
+TESTS = Path(__file__).parents[1] / "office"
 FORMATS = {"fodt": ("docx", "odt", "rtf"), "fodp": ("pptx", "odp"), "fods": ("xlsx", "ods")}
 
 

@@ -1,17 +1,8 @@
-"""Measure the reading of PDF files: `python -m evals.bench.pdf [DIR]`, by default the files of ../shared/data/pdf.
-
-Reported are pages a second on one core, pages accounted for, and the share of hand-written table cells
-(`tests/pdf/*_cells.yaml`) in the row of their label and under the words of their column.
-
-Belongs here: reading the files and counting. Does not belong here: questions about them (`citelock search`), quotes and
-their rectangles (`tests/rendering`).
-"""
+"""Reading of PDF files beside the truth: pages accounted for, hand-written table cells in their row and column."""
 
 from __future__ import annotations
 
 import re
-import sys
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -43,15 +34,12 @@ class PdfRead(NamedTuple):
 
     content: Content
     pages: int
-    seconds: float
 
 
 def read(content: bytes) -> PdfRead:
-    """Return the blocks of a PDF and how long reading it took on this core."""
-    begun = time.process_time()
+    """Return the blocks of a PDF and its number of pages."""
     text = file_text("a.pdf", content)
-    seconds = time.process_time() - begun
-    return PdfRead(blocks_content(without_note(text.body)[0]), text.page_count or 0, seconds)
+    return PdfRead(blocks_content(without_note(text.body)[0]), text.page_count or 0)
 
 
 def true_cells() -> dict[str, list[PdfTrueCell]]:
@@ -105,24 +93,3 @@ def _has(header: Sequence[str], row: Sequence[str], cell: PdfTrueCell) -> bool:
 
 def _bare(text: str) -> str:
     return re.sub(r"[\s:¹²³⁰-⁹]|(?<=[a-z])\d$", "", text)
-
-
-def main(folder: Path) -> None:
-    """Print the figures of each file and of all."""
-    truth = true_cells()
-    pages = told = right = asked = 0
-    seconds = 0.0
-    for path in sorted(folder.glob("*.pdf")):
-        file = read(path.read_bytes())
-        cells = truth.get(path.name, [])
-        found = found_cells(file.content, cells)
-        pages, told, seconds = pages + file.pages, told + pages_told(file), seconds + file.seconds
-        right, asked = right + sum(found), asked + len(found)
-        print(f"{path.name}: {file.pages} pages, {pages_told(file)} told, {file.pages / file.seconds:.0f} pages/s")
-        for cell in (cell for cell, is_found in zip(cells, found, strict=True) if not is_found):
-            print(f"  not found: {cell}")
-    print(f"{told} of {pages} pages told; {right} of {asked} cells in row and column; {pages / seconds:.0f} pages/s")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else REAL)

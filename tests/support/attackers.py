@@ -1,15 +1,12 @@
 """Hostile connections: each kind blocks, wastes or floods in its own way, and reconnects when it is closed.
 
-Belongs here: the traffic of each kind. Does not belong here: good clients, measuring (`hostile`).
-
-Run as a command it attacks a port until it is stopped. On Linux it comes from 127.0.0.2, as from another machine.
+On Linux they come from 127.0.0.2, as from another machine.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import socket
 import struct
@@ -152,8 +149,3 @@ async def _forever(port: int, token: str, kind: Kind, pause_s: float) -> None:
                 async with asyncio.timeout(2 * _TIRED_S):
                     await kind(AttackConnection(made, token))
         await asyncio.sleep(pause_s * (0.5 + random.random()))
-
-
-if __name__ == "__main__":
-    os.nice(10)  # they would not run on the server's machine
-    asyncio.run(attack(int(sys.argv[1]), int(sys.argv[2]), os.environ.get("ATTACKER_TOKEN", "")))
