@@ -1,4 +1,4 @@
-"""`python -m evals.bench`: quality on every judged set, speed at every size, as one JSON document, tables and a plot."""
+"""`python -m evals.bench`: quality on every judged set, speed at every size; JSON, tables, a plot."""
 
 from __future__ import annotations
 

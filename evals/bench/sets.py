@@ -1,4 +1,4 @@
-"""The judged sets: everything in the real data that says which documents answer which queries. This is their one list."""
+"""The judged sets: everything in the real data that says which documents answer which queries."""
 
 from __future__ import annotations
 

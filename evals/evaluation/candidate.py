@@ -169,11 +169,7 @@ def _evaluated_config(config: Config) -> Config:
 
 
 def _ask(
-    candidate: CandidateGeneration,
-    gold: GoldSet,
-    entails: Entails | None,
-    report: Report | None,
-    known: Similarities,
+    candidate: CandidateGeneration, gold: GoldSet, entails: Entails | None, report: Report | None, known: Similarities
 ) -> dict[str, Any]:
     """Return every measure of answers and rankings, by question, and every case.
 

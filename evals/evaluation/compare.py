@@ -1,4 +1,4 @@
-"""Two evaluations of the same questions: paired differences, the questions that changed, both as lines of a terminal."""
+"""Two evaluations of the same questions: paired differences and changed questions, also for a terminal."""
 
 from __future__ import annotations
 

@@ -154,9 +154,7 @@ class LoadResults:
     @classmethod
     def read(cls, path: Path) -> LoadResults:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return cls(
-            **{**content, "faults": Counter(content["faults"]), "verdicts": Counter(content["verdicts"])},
-        )
+        return cls(**{**content, "faults": Counter(content["faults"]), "verdicts": Counter(content["verdicts"])})
 
     @property
     def per_s(self) -> float:

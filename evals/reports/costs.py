@@ -82,10 +82,7 @@ def cost_tables(config: Config, tenant: str, kpis: Kpis, builds: BuildCosts) -> 
     rows = [row for row in rows if row["tokens"]]
     documents = [*_dearest(config, tenant, builds.pages)]
     note = "contexts of the newest build, vectors of all builds"
-    return [
-        Table.from_rows("What the day cost", rows),
-        Table.from_rows("Dearest documents", documents, note),
-    ]
+    return [Table.from_rows("What the day cost", rows), Table.from_rows("Dearest documents", documents, note)]
 
 
 def _row(part: str, count: int | None, taken: Taken) -> dict[str, Cell]:

@@ -50,11 +50,7 @@ def history_of(evaluations: Mapping[str, Facts], published: Mapping[str, str], k
 
 
 def quality_report(
-    tenant: str,
-    current: str | None,
-    history: Sequence[Row],
-    runs: Mapping[str, Facts],
-    questions: Sequence[Row],
+    tenant: str, current: str | None, history: Sequence[Row], runs: Mapping[str, Facts], questions: Sequence[Row]
 ) -> Report:
     """Return the report of a tenant.
 

@@ -113,10 +113,7 @@ def main() -> None:
         return
     everything = [each for own in examples.values() for each in own]
     taught = [*_of_squad(options.squad, options.index), *_of_people(options.index)]
-    tables = {
-        "with_vectors": table(everything, (), taught),
-        "words_alone": table(everything, OF_VECTORS, taught),
-    }
+    tables = {"with_vectors": table(everything, (), taught), "words_alone": table(everything, OF_VECTORS, taught)}
     target = Path(rag_serving.answering.selection.__file__).parent / "weights.json"
     target.write_text(json.dumps(tables, indent=2) + "\n", encoding="utf-8")
     print(f"{target}: learnt from {len(everything)} questions")
