@@ -18,8 +18,8 @@ from evals.reports import plots
 from evals.reports.report import Report, markdown
 from rag_serving.artifacts.columns import take_rows
 from rag_serving.artifacts.schema import TableSchema
-from rag_serving.escaping.markdown import for_markdown
 from rag_serving.escaping.redaction import redacted
+from rag_serving.escaping.targets import for_markdown
 
 SAMPLE_ROWS = 5
 CELL_CHARS = 80

@@ -46,7 +46,7 @@ from rag_serving.pipeline.locked import (
 from rag_serving.pipeline.tenant import NotKeptError, TenantServices
 from rag_serving.query.languages import is_of_pages
 from rag_serving.reading.passage import numbered
-from rag_serving.receipts.recording import answer_trace
+from rag_serving.receipts.proofs import answer_trace
 from rag_serving.records.answers import Answer, Checked, SearchResults
 from rag_serving.records.flags import NO_SHARED_WORDS, RETRIEVAL_DISABLED
 from rag_serving.records.passages import Lock

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rag_serving.escaping.markdown import for_markdown
+from rag_serving.escaping.targets import for_markdown
 
 Cell = str | int | float | bool | None
 Tone = Literal["good", "bad", "neutral"]

@@ -37,9 +37,8 @@ from rag_assets.sources.sites.trees import opened_tree
 from rag_assets.steps.readers import clauses, grants_of, in_words, space_readers
 from rag_serving.access.principals import EVERYONE
 from rag_serving.artifacts.store import rewrite, write_bytes
-from rag_serving.cli.finding import Finding
 from rag_serving.cli.group import FAILED, UsageError
-from rag_serving.cli.printing import finding_line
+from rag_serving.cli.printing import Finding, finding_line
 from rag_serving.config.loading import DEFAULT_CONFIG, Config, ConfigError, config_path, load_config, parse_config
 from rag_serving.config.sources import Confluence, Files, SiteSource, Source
 from rag_serving.documents.kinds import kind_by_name

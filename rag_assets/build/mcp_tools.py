@@ -28,11 +28,10 @@ from rag_assets.llm_contexts.tenant import preview
 from rag_assets.steps.contexts.contextualize import COMPONENTS, WrittenContext
 from rag_serving.artifacts.store import Store
 from rag_serving.deadline import Deadline
-from rag_serving.mcp.arguments import MAX_ID_CHARS, PassageId
-from rag_serving.mcp.callers import Caller
-from rag_serving.mcp.calls import Calls
-from rag_serving.mcp.descriptions import GENERATE_CONTEXT, REINDEX_WITH_CONTEXT
+from rag_serving.mcp.calls import Caller, Calls
 from rag_serving.mcp.reading import NOTHING
+from rag_serving.mcp.server import GENERATE_CONTEXT, REINDEX_WITH_CONTEXT
+from rag_serving.mcp.shapes import MAX_ID_CHARS, PassageId
 from rag_serving.models.protocols import ModelError
 from rag_serving.tracing import Listen
 

@@ -31,8 +31,7 @@ from rag_serving.config.loading import Config
 from rag_serving.config.sections import Monitoring
 from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.receipts.proofs import Proofs
-from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError, text_hash
-from rag_serving.receipts.secrecy import Secrecy
+from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError, Secrecy, text_hash
 from rag_serving.receipts.store import ReceiptStore, open_receipts
 from rag_serving.receipts.subscriptions import Subscription, Subscriptions
 

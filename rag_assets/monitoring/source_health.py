@@ -22,7 +22,7 @@ from rag_assets.state.records import read_state
 from rag_assets.state.sync_files import LastSync, passage_readers, read_last_sync
 from rag_assets.steps.files.plugged import GROUP, SCANNED
 from rag_serving.artifacts.store import Store
-from rag_serving.cli.finding import Finding, age
+from rag_serving.cli.printing import Finding, age
 from rag_serving.config.loading import Config
 from rag_serving.config.sources import ConfluenceMcp, Files, Source, last_ticks
 from rag_serving.plugins import loaded

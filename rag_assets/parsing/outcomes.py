@@ -11,8 +11,7 @@ from typing import IO, Any
 
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import PageError
-from rag_serving.isolation.child import ParseError
-from rag_serving.isolation.limits import Limits
+from rag_serving.isolation.child import Limits, ParseError
 from rag_serving.isolation.serving import within_limits
 
 

@@ -27,9 +27,7 @@ from rag_assets.steps.formats.exported_page import ExportedIndex, ExportedPage, 
 from rag_assets.steps.sections.reading import DirectReader, Properties
 from rag_serving.config.sections import Documents
 from rag_serving.documents.kinds import TEXT_KINDS, Kind, KindError, kind_in
-from rag_serving.isolation.child import Child, ParseError, module_command
-from rag_serving.isolation.frames import Frame
-from rag_serving.isolation.limits import Limits
+from rag_serving.isolation.child import Child, Frame, Limits, ParseError, module_command
 
 WORKER = module_command("rag_assets.parsing.worker")
 HERE_MAX = 128 * 1024

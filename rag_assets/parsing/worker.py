@@ -19,8 +19,7 @@ from rag_assets.steps.formats.blocks import content_to_json
 from rag_assets.steps.formats.budget import Budget
 from rag_assets.steps.formats.exported_page import exported_index, exported_page
 from rag_assets.steps.sections.reading import DirectReader
-from rag_serving.isolation.frames import Frame
-from rag_serving.isolation.limits import Limits
+from rag_serving.isolation.child import Frame, Limits
 from rag_serving.isolation.serving import report, run
 
 

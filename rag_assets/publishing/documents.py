@@ -29,9 +29,7 @@ from rag_serving.artifacts.manifest import read_manifest
 from rag_serving.artifacts.schema import ORIGINALS, PAGES
 from rag_serving.artifacts.store import Store, StoreError, map_table, move_file, read_table
 from rag_serving.config.loading import Config
-from rag_serving.documents.deletions import write_deletion
-from rag_serving.documents.inbox import Inbox, inboxes_of
-from rag_serving.documents.records import Entry, ReadState
+from rag_serving.documents.inbox import Entry, Inbox, ReadState, inboxes_of, write_deletion
 from rag_serving.indexes.generation_parts import map_chunks, parts_of
 from rag_serving.indexes.originals import FILE, read_originals
 

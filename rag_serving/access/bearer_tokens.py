@@ -1,9 +1,5 @@
 """JSON Web Tokens of an issuer as bearer tokens: whose one is, as `serving.jwt` says.
 
-Belongs here: putting together keys, validation and claims; the keys of `serving.jwt.key_env` and `key_file`: a secret,
-a public key in PEM, or a JWK set, and which of them are too weak or private. Does not belong here: fetched keys
-(`key_sets`), `token_validation`, `claims`, requests (`api.auth`).
-
 Used by the event loop alone, and so without locks.
 """
 
@@ -18,11 +14,18 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rag_serving.access.bounded_fetch import published, published_keys
-from rag_serving.access.claims import principal_of
-from rag_serving.access.key_sets import Ages, Clock, ConfiguredKeys, FetchedKeys, KeySet, thumbprint_of
+from rag_serving.access.bounded_fetch import (
+    Ages,
+    Clock,
+    ConfiguredKeys,
+    FetchedKeys,
+    KeySet,
+    published,
+    published_keys,
+    thumbprint_of,
+)
 from rag_serving.access.principals import Principal
-from rag_serving.access.token_validation import Expected, Jwk, header_of, keys_for, signed_claims
+from rag_serving.access.token_validation import Expected, Jwk, header_of, keys_for, principal_of, signed_claims
 from rag_serving.config.loading import ConfigError
 from rag_serving.config.serving import Jwt
 
@@ -122,7 +125,6 @@ def algorithms_for(settings: Jwt, keys: Sequence[Jwk]) -> list[str]:
 
 
 def _content(settings: Jwt) -> tuple[str, str]:
-    """Return the content behind the configured key source, and its name for messages."""
     if settings.key_env is not None:
         where = f"the environment variable {settings.key_env} (serving.jwt.key_env)"
         content = os.environ.get(settings.key_env, "").strip()
@@ -144,7 +146,6 @@ def _content(settings: Jwt) -> tuple[str, str]:
 
 
 def _pem_key(content: str, where: str) -> Jwk:
-    """Return the public key of a PEM text or certificate."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
     from cryptography.x509 import load_pem_x509_certificate
@@ -177,7 +178,6 @@ def _as_jwk(key: Any, where: str) -> Jwk:
 
 
 def _jwk_set(content: str, where: str) -> list[Jwk]:
-    """Return the keys of a JWK set, or a single bare key."""
     try:
         parsed = json.loads(content)
     except (ValueError, RecursionError):

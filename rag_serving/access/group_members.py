@@ -1,8 +1,5 @@
 """The groups of a caller, as of the last sync with Confluence.
 
-Belongs here: synchronized members of groups, and adding a user's groups to the principal.
-Does not belong here: requests to Confluence (`rag_assets.sources`), what a principal may read (`access.principals`).
-
 Nothing is added on suspicion, nor from a table that this installation did not sign. A source whose members are unknown
 adds no group and takes away those of the others of its tenant; a user is in a group only if every source with that
 group agrees.

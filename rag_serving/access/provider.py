@@ -1,9 +1,5 @@
 """An OpenID Connect provider: its metadata and keys, the address to sign in at, the token for a code.
 
-Belongs here: OpenID Connect Discovery 1.0, RFC 6749 with PKCE (RFC 7636), RFC 9207.
-Does not belong here: requests (`bounded_fetch`), how long keys serve (`key_sets`), whether a token is genuine
-(`token_validation`), cookies (`access.sessions`).
-
 Used by the event loop alone, and so without locks.
 """
 
@@ -20,8 +16,16 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from rag_serving.access.bounded_fetch import FetchError, check_issuer, fetch_json, metadata_url, published
-from rag_serving.access.key_sets import Ages, FetchedKeys, KeysDownError
+from rag_serving.access.bounded_fetch import (
+    Ages,
+    FetchedKeys,
+    FetchError,
+    KeysDownError,
+    check_issuer,
+    fetch_json,
+    metadata_url,
+    published,
+)
 from rag_serving.access.token_validation import Expected, Jwk, TokenError, header_of, id_token_claims
 from rag_serving.config.serving import Oidc, is_encrypted
 from rag_serving.escaping.redaction import RedactedError

@@ -1,8 +1,5 @@
 """The signed-in reader in a cookie: encrypted and authenticated, so that every process of a server can read it.
 
-Belongs here: the contents of a session, its end, its sealed form. Does not belong here: cookies and headers
-(`api.cookies`), who may have one (`api.auth`), the cipher (`artifacts.secret`).
-
 Nothing is stored: a session ends with its time, with its token, or with the settings in force at its beginning. A
 copied cookie is good until then, signed out or not.
 """

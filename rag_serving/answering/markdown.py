@@ -1,7 +1,7 @@
 """An answer as Markdown: its text, then each source once with all of its quotes.
 
 Belongs here: Markdown for terminals and chat clients, the positions of its markers. Does not belong here: what is cited
-(`answering.citations`), how foreign text is escaped (`escaping.markdown`).
+(`answering.citations`), how foreign text is escaped (`escaping.targets`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from rag_serving.answering.citations import claims_of, gap_before_markers, page_read, place_told, plain
-from rag_serving.escaping.markdown import for_markdown, markdown_text
-from rag_serving.escaping.targets import for_link
+from rag_serving.escaping.targets import for_link, for_markdown, markdown_text
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.decisions import ClarificationOption
 

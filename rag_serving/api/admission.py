@@ -1,10 +1,4 @@
-"""ASGI middleware before everything else: admission and rate limits, decided by a request's headers alone.
-
-Belongs here: refusing before a body is read; the role that each route requires: a route that is not in the table is
-refused to everybody; which responses count, for the tenant of each caller that is known. Does not belong here: tokens
-(`auth`), counting (`rates`), waiting for a turn (`turns`), forged requests (`origins`), bodies (`wire`), the counter of
-responses (`telemetry.metrics`).
-"""
+"""ASGI middleware before everything else: admission and rate limits, decided by a request's headers alone."""
 
 from __future__ import annotations
 
@@ -16,16 +10,12 @@ from fastapi import Request as HttpRequest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rag_serving.access.principals import Principal
-from rag_serving.api.auth import as_bearer
-from rag_serving.api.cookies import SESSION, cookie_line, is_https
-from rag_serving.api.credentials import AuthError
+from rag_serving.api.auth import AuthError, as_bearer, token_digest
 from rag_serving.api.hooks import is_event
-from rag_serving.api.origins import SESSION_PATH, forgery
-from rag_serving.api.rates import Guesses, Rates, Refusals, TenantRates, network_of
+from rag_serving.api.limits import Guesses, Rates, Refusals, TenantRates, at_once_of, network_of, want_turn
+from rag_serving.api.origins import SESSION, SESSION_PATH, cookie_line, forgery, is_https
 from rag_serving.api.service import counted_as, recognize, seen_of, service_of, session_of, shown_token
-from rag_serving.api.static_tokens import token_digest
-from rag_serving.api.turns import at_once_of, want_turn
-from rag_serving.api.wire import RequestError, error_response
+from rag_serving.api.wire import RequestError, error_response, replayed
 from rag_serving.config.serving import Role
 
 HEALTH = frozenset({"/healthz", "/readyz"})
@@ -55,27 +45,23 @@ class Admission:
             await self._refusals.refuse(counted_as(request), wait_s)
             error = slower(wait_s)
         if error:
-            await error_response(scope["path"], error)(scope, _nothing(), _closing(send))
+            await error_response(scope["path"], error)(scope, replayed(b""), _closing(send))
         elif is_known:
-            await self._let_in(request, receive, send)
+            tenant = _tenant_of(request)
+            if tenant and (at_once := at_once_of(service_of(request).config, tenant)):
+                want_turn(scope, tenant, counted_as(request), at_once)
+            await self._app(scope, receive, _for_session(request, send) if session_of(request) else send)
         elif request.url.path == SESSION_PATH or is_event(request):
             # Signing in: it reads little, and delays guesses itself. An event: its body is signed.
             await self._app(scope, receive, send)
         else:
-            await self._app(scope, _nothing(), _closing(send))
-
-    async def _let_in(self, request: HttpRequest, receive: Receive, send: Send) -> None:
-        """Let a known caller in, after waiting for a turn once the body is read if the tenant's turns are limited."""
-        tenant = _tenant_of(request)
-        if tenant and (at_once := at_once_of(service_of(request).config, tenant)):
-            want_turn(request.scope, tenant, counted_as(request), at_once)
-        await self._app(request.scope, receive, _for_session(request, send) if session_of(request) else send)
+            await self._app(scope, replayed(b""), _closing(send))
 
     async def _page(self, request: HttpRequest, receive: Receive, send: Send) -> None:
         """Let a request for the web page in: everyone may have it, and no body is read."""
         scope = request.scope
         if not {"content-length", "transfer-encoding"}.isdisjoint(request.headers.keys()):
-            receive, send = _nothing(), _closing(send)
+            receive, send = replayed(b""), _closing(send)
         wait_s = self._rates.take(
             f"address {address_of(request)}", service_of(request).config.serving.address_limit_per_minute
         )
@@ -89,21 +75,13 @@ class Admission:
         await self._app(scope, receive, send)
 
     def _refused(self, request: HttpRequest) -> RequestError | None:
-        if wait_s := self._wait(request):
-            return slower(wait_s)
-        return forgery(request, service_of(request).config.serving, session_of(request))
-
-    def _wait(self, request: HttpRequest) -> float:
-        """Return the seconds after which this address may ask, or show another token."""
-        address = address_of(request)
-        wait_s = self._rates.take(f"address {address}", service_of(request).config.serving.address_limit_per_minute)
-        token = shown_token(request)
-        if wait_s or not token or not service_of(request).authenticator.is_guessable(token):
-            return wait_s
-        return _guesses(request).wait(address, token_digest(token))
+        service, address, token = service_of(request), address_of(request), shown_token(request)
+        wait_s = self._rates.take(f"address {address}", service.config.serving.address_limit_per_minute)
+        if not wait_s and token and service.authenticator.is_guessable(token):
+            wait_s = _guesses(request).wait(address, token_digest(token))
+        return slower(wait_s) if wait_s else forgery(request, service.config.serving, session_of(request))
 
     def _caller_wait(self, request: HttpRequest) -> float:
-        """Return the seconds after which a caller may ask again, by its own limit or by its tenant's."""
         config, counted = service_of(request).config, counted_as(request)
         if config.serving.auth == "loopback":
             return 0.0
@@ -151,20 +129,14 @@ def address_of(request: HttpRequest) -> str:
     return network_of(request.client.host if request.client else "")
 
 
-def _nothing() -> Receive:
-    """Return a receiver of an empty body in place of the sent one."""
-    unread: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
-
-    async def receive() -> Message:
-        return unread.pop() if unread else {"type": "http.disconnect"}
-
-    return receive
-
-
 def _for_session(request: HttpRequest, send: Send) -> Send:
     """Extend an active session, and keep responses to a cookie out of caches, unless the route says otherwise: caches
     do so by themselves only for requests with `Authorization` (RFC 9111, section 3.5)."""
-    line = None if request.url.path == SESSION_PATH else _renewal(request)
+    service, session, line = service_of(request), session_of(request), ""
+    sessions = service.authenticator.sessions
+    if session and request.url.path != SESSION_PATH and (later := sessions.renewed(session)):
+        https = is_https(request, service.config.serving)
+        line = cookie_line(SESSION, sessions.seal(later), sessions.seconds_left(later), https=https)
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -177,17 +149,6 @@ def _for_session(request: HttpRequest, send: Send) -> Send:
         await send(message)
 
     return sent
-
-
-def _renewal(request: HttpRequest) -> str | None:
-    """Return the line of the cookie of a session that goes on; None if that is not due."""
-    service, session = service_of(request), session_of(request)
-    sessions = service.authenticator.sessions
-    later = sessions.renewed(session) if session else None
-    if later is None:
-        return None
-    https = is_https(request, service.config.serving)
-    return cookie_line(SESSION, sessions.seal(later), sessions.seconds_left(later), https=https)
 
 
 def _closing(send: Send) -> Send:
@@ -232,23 +193,16 @@ class CountedResponses:
 
 
 def _count(request: HttpRequest, code: int) -> None:
+    service = service_of(request)
     if request.app.state.web.serves(request.method, request.url.path):
         return
-    if tenant := _tenant(request):
-        service_of(request).metrics.add_response(tenant, code)
-
-
-def _tenant(request: HttpRequest) -> str | None:
-    """Return the tenant of a recognized caller; None for others."""
-    service = service_of(request)
     try:
         caller = service.authenticator.identify(seen_of(request, None))
     except AuthError:
-        return None
-    if caller:
-        return caller.tenant if caller.tenant in service.pipelines else None
-    asked = request.query_params.get("tenant") or next(iter(service.pipelines), None)
-    return asked if asked in service.pipelines else None
+        return
+    tenant = caller.tenant if caller else request.query_params.get("tenant") or next(iter(service.pipelines), None)
+    if tenant and tenant in service.pipelines:
+        service.metrics.add_response(tenant, code)
 
 
 Access = Literal["public"] | Role

@@ -1,8 +1,4 @@
-"""The HTTP API: shapes, limits, status codes.
-
-Belongs here: the routes of questions, also of those to a book (`POST /chat`), and of probes; their formats. Does not
-belong here: answering (`ask`), reading a book (`pipeline.locked`), authentication (`auth`).
-"""
+"""The HTTP API: shapes, limits, status codes."""
 
 from __future__ import annotations
 
@@ -21,25 +17,13 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
 from rag_serving.access.principals import Principal
+from rag_serving.api import check, completions, documents, history, hooks, openai, operations, pages, session
 from rag_serving.api.admission import Admission, CountedResponses, check_role
 from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, Filters, Message, Name, Shown, Text
-from rag_serving.api.check import router as check
-from rag_serving.api.check_proxy import router as check_proxy
-from rag_serving.api.connections import ReadInTime
-from rag_serving.api.documents import router as documents
-from rag_serving.api.drain import Drain
 from rag_serving.api.errors import RETRY_AFTER_S, add_error_handlers
-from rag_serving.api.history import router as history
-from rag_serving.api.hooks import router as hooks
-from rag_serving.api.openai.completions import router as completions
-from rag_serving.api.openai.models import router as openai_models
-from rag_serving.api.openai.responses import router as responses
-from rag_serving.api.operations import challenge_browsers
-from rag_serving.api.operations import router as operations
+from rag_serving.api.limits import ActiveStreams, Deadlines, Guesses, InTurn, Running
 from rag_serving.api.origins import SESSION_PATH
-from rag_serving.api.pages import router as pages
-from rag_serving.api.rates import Guesses
-from rag_serving.api.readiness import BackgroundWork, Readiness, TenantState, leaving_response, readiness_response
+from rag_serving.api.process import Drain, ReadInTime
 from rag_serving.api.reload import NOT_USED, ConfigFile, Reload, Watch
 from rag_serving.api.service import (
     Caller,
@@ -52,15 +36,9 @@ from rag_serving.api.service import (
     slots_of,
     timings_for,
 )
-from rag_serving.api.session import MAX_SIGN_IN_BYTES
-from rag_serving.api.session import router as session
-from rag_serving.api.sign_in import router as sign_in
-from rag_serving.api.stream_slots import ActiveStreams
+from rag_serving.api.status import BackgroundWork, Readiness, TenantState, leaving_response, readiness_response
 from rag_serving.api.streams import EventStream, events_of
-from rag_serving.api.traced import Traced
-from rag_serving.api.turns import Deadlines, InTurn, Running
-from rag_serving.api.uploads import Uploads
-from rag_serving.api.wire import BodyLimit, RequestError, error_body
+from rag_serving.api.wire import BodyLimit, RequestError, Traced, error_body
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config
 from rag_serving.conversations.sessions import Exchange, Remembered
@@ -76,8 +54,7 @@ from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.rendering.pictures import Pictures
 from rag_serving.tracing import Listen
 from rag_serving.tracing.exporting import check_tracing, close_tracing, open_tracing
-from rag_serving.web.bundle import STATIC, read_bundle
-from rag_serving.web.routes import WebPage
+from rag_serving.web.bundle import STATIC, WebPage, read_bundle
 
 router = APIRouter()
 
@@ -139,7 +116,9 @@ def ask(body: AskBody, request: HttpRequest, caller: Caller, service: CurrentSer
     if body.stream:
         events = partial(events_of, payload=partial(_content, caller=caller, with_sources=body.sources))
         return EventStream(answer, events, slots_of(request))
-    return _answer(answer(), caller, body.sources)
+    made = answer()
+    status, headers = (503, {"Retry-After": str(RETRY_AFTER_S)}) if made.status == "unavailable" else (200, None)
+    return JSONResponse(_content(made, caller, body.sources), status, headers)
 
 
 @router.post("/v1/search")
@@ -267,40 +246,27 @@ def create_app(
     app.state.reload = Reload(app.state, file, exchanges=metrics_folder is None) if file else None
     app.add_middleware(Deadlines, running=app.state.running)
     app.add_middleware(InTurn)
-    app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES, lower={SESSION_PATH: MAX_SIGN_IN_BYTES})
-    app.add_middleware(Uploads)
+    app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES, lower={SESSION_PATH: session.MAX_SIGN_IN_BYTES})
+    app.add_middleware(documents.Uploads)
     app.add_middleware(Admission)
     app.add_middleware(CountedResponses)
     app.add_middleware(Traced)
     app.add_middleware(ReadInTime, unread_s=config.serving.unread_s)  # the last one added runs first
     app.include_router(router)
-    for openai in (completions, responses, openai_models):
-        app.include_router(openai)
-    app.include_router(check)
-    app.include_router(check_proxy)
-    app.include_router(session)
-    app.include_router(sign_in)
-    app.include_router(history)
-    app.include_router(documents)
-    app.include_router(hooks)
-    app.include_router(pages)
-    app.include_router(operations)
+    for part in (completions, openai, check, session, history, documents, hooks, pages, operations):
+        app.include_router(part.router)
     for entry in loaded(ROUTES).values():
         app.include_router(entry.load())
-    challenge_browsers(app)
+    operations.challenge_browsers(app)
     app.state.mcp = None
     if config.serving.mcp:
-        _add_mcp(app, file)
+        require("mcp", "serving.mcp")
+        from rag_serving.api.mcp import add_mcp
+
+        add_mcp(app, file.path if file else None)
     app.include_router(app.state.web.router())
     add_error_handlers(app)
     return app
-
-
-def _add_mcp(app: FastAPI, file: ConfigFile | None) -> None:
-    require("mcp", "serving.mcp")
-    from rag_serving.api.mcp import add_mcp
-
-    add_mcp(app, file.path if file else None)
 
 
 def _on_loop(call: Callable[[], object]) -> Callable[[], None]:
@@ -313,12 +279,6 @@ def _on_loop(call: Callable[[], object]) -> Callable[[], None]:
             loop.call_soon_threadsafe(call)
 
     return later
-
-
-def _answer(answer: Answer, caller: Principal, with_sources: bool = False) -> JSONResponse:
-    if answer.status == "unavailable":
-        return JSONResponse(_content(answer, caller), 503, {"Retry-After": str(RETRY_AFTER_S)})
-    return JSONResponse(_content(answer, caller, with_sources))
 
 
 def _content(answer: Answer, caller: Principal, with_sources: bool = False) -> dict[str, Any]:

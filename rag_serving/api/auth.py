@@ -1,31 +1,252 @@
-"""Authentication of requests.
+"""Authentication: static tokens, keys, JSON Web Tokens and sessions as principals, for an address and a tenant.
 
-Belongs here: credentials, sessions and the loopback demo as principals, for an address and a tenant.
-Does not belong here: resolving credentials (`credentials`), a principal's access (`access.principals`), the contents of
-a session (`access.sessions`).
+Credentials are resolved by the event loop alone, which awaits an issuer's keys and the database once per request.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
+import hmac
+import logging
 import os
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from fastapi.security.utils import get_authorization_scheme_param
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
-from rag_serving.access.claims import principal_of
+from rag_serving.access.bearer_tokens import Bearer, BearerTokens
+from rag_serving.access.bounded_fetch import KeysDownError
 from rag_serving.access.group_members import Memberships
 from rag_serving.access.principals import ROLES, Principal, choose_tenant
 from rag_serving.access.provider import Provider
 from rag_serving.access.sessions import Session, SignInSessions
-from rag_serving.api.credentials import AuthError, Credentials, Identity
-from rag_serving.api.wire import NO_TOKEN, bearer_token, is_loopback
+from rag_serving.access.token_validation import ClaimsError, ExpiredTokenError, TokenError, principal_of
+from rag_serving.api.wire import NO_TOKEN, RequestError, bearer_token, first_fault, is_loopback
 from rag_serving.config.loading import Config, ConfigError
-from rag_serving.config.serving import Serving
+from rag_serving.config.serving import Role, Serving
+from rag_serving.hooks import GOVERNANCE, KeysAwayError, MachineKey, open_keys
+from rag_serving.plugins import HOOKS, loaded, missing
+
+
+class TokenHolder(BaseModel):
+    """The principal of a token, according to `serving.tokens_env`."""
+
+    tenant: str
+    user: str | None = None
+    groups: frozenset[str] = frozenset()
+    roles: frozenset[Role] = frozenset({"reader"})
+    user_header: str | None = Field(None, pattern=r"^[A-Za-z0-9-]{1,100}$")  # of a server that asks for its users
+    resource: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")  # the only address that it opens (RFC 8707)
+
+    @model_validator(mode="after")
+    def _one_user(self) -> Self:
+        if self.user and self.user_header:
+            raise ValueError("a token is of a user, or has a user_header that names one, not both")
+        return self
+
+    @property
+    def principal(self) -> Principal:
+        """The principal behind the token."""
+        return Principal(self.tenant, self.user, self.groups, frozenset(self.roles))
+
+
+def read_tokens(config: Config) -> Mapping[str, TokenHolder]:
+    """Return holders by the digest of their token, so that looking one up takes the same time for every wrong token.
+
+    Raises:
+        ConfigError: they cannot be used, or mode `tokens` has none and nobody can sign in.
+    """
+    variable = config.serving.tokens_env
+    content = os.environ.get(variable)
+    if not content and (config.serving.oidc is not None or config.serving.jwt is not None):
+        return {}
+    if not content:
+        raise ConfigError(
+            f"serving.auth 'tokens' needs {variable}: a JSON object of token: {{tenant, user, groups, roles}}; {{}} "
+            "where all have keys of `citelock keys`"
+        )
+    try:
+        holders = TypeAdapter(dict[str, TokenHolder]).validate_json(content)
+    except ValidationError as error:
+        fault = first_fault(error.errors(include_input=False, include_url=False), skip=1)  # the token itself
+        raise ConfigError(
+            f"{variable} is not a JSON object of token: {{tenant, user, groups, roles}} ({fault})"
+        ) from None
+    is_alone = config.serving.oidc is None and config.serving.jwt is None
+    if not holders and is_alone and "keys" not in loaded(HOOKS):
+        raise missing(f"{variable}: {{}}, where all have keys of `citelock keys`,", GOVERNANCE)
+    for holder in holders.values():
+        if holder.tenant not in config.tenants:
+            raise ConfigError(f"{variable}: tenant {holder.tenant!r} is not configured")
+        if holder.resource and not config.serving.public_url:
+            raise ConfigError(f"{variable}: a token has a resource; set serving.public_url, by which it is compared")
+    return {token_digest(token): holder for token, holder in holders.items()}
+
+
+def token_digest(token: str) -> str:
+    """Return the key of a token, under which its holder is counted."""
+    return hmac.new(b"citelock", token.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+
+
+RETRY_AFTER_S = 5
+SAID_AGAIN_S = 10.0
+"""Seconds between two lines of the log on tokens that were refused: strangers could make as many as they like."""
+_UNKNOWN = "the bearer token is not known"
+_OVER = "this session is over: sign in again"
+
+_log = logging.getLogger(__name__)
+
+
+class AuthError(RequestError):
+    """A request of somebody who may not ask: 401 who are you, 403 not for you, 400 which tenant, 503 ask again."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whom credentials name."""
+
+    principal: Principal
+    counted_as: str
+    """What limits are counted by: the same for a token, whether it is shown or was signed in with."""
+    user_header: str | None = None
+    """The header that names the user for whom a server asks."""
+    resource: str | None = None
+    """The only address that the credentials open."""
+    bearer: Bearer | None = None
+    """Of a JSON Web Token."""
+    key: MachineKey | None = None
+
+
+class Credentials:
+    """The credentials that a configuration knows."""
+
+    def __init__(self, config: Config, sessions: SignInSessions, like: Credentials | None = None) -> None:
+        """`like`: of an earlier configuration, whose fetched keys go on if nothing of them changed.
+
+        Raises:
+            ConfigError: tokens, or the keys of an issuer, that cannot be used.
+        """
+        self._tenants = sorted(config.tenants)
+        self._holders: Mapping[str, TokenHolder] = read_tokens(config)
+        self._keys = open_keys(config)
+        self._sessions = sessions
+        settings = config.serving.jwt
+        self._issuer = BearerTokens(settings, self._tenants) if settings is not None else None
+        earlier = like._issuer if like is not None else None
+        if self._issuer and earlier and earlier.settings == settings and self._issuer.settings.is_remote:
+            self._issuer.keys = earlier.keys
+        self._said = float("-inf")
+
+    def is_issued(self, token: str) -> bool:
+        """Return whether a token can only be a JSON Web Token: nobody guesses signatures, so wrong ones are not
+        counted."""
+        return self._issuer is not None and token.startswith("eyJ") and token.count(".") == 2
+
+    async def of_token(self, token: str) -> Identity:
+        """Return the identity that a bearer token names.
+
+        Raises:
+            AuthError: it names nobody, or cannot be verified now.
+        """
+        digest = token_digest(token)
+        if (holder := self._holders.get(digest)) is not None:
+            return Identity(holder.principal, digest, holder.user_header, holder.resource)
+        if self._keys is not None and self._keys.is_key(token):
+            if (key := await self._key(self._keys.of_token(token))) is None:
+                raise AuthError(401, "UNAUTHENTICATED", _UNKNOWN)
+            return _of_key(key)
+        if self._issuer is not None and self.is_issued(token):
+            return await self._of_bearer(self._issuer, token)
+        raise AuthError(401, "UNAUTHENTICATED", _UNKNOWN)
+
+    async def of_session(self, session: Session) -> Identity:
+        """Return the current identity of a session that began with a token, a key or a JSON Web Token.
+
+        Raises:
+            AuthError: that credential is no longer valid, or cannot be verified now.
+        """
+        holder = self._holders.get(session.token) if session.kind == "token" else None
+        if holder is not None and holder.resource is None:
+            return Identity(holder.principal, session.token)
+        keys = self._keys if session.kind == "key" else None
+        key = await self._key(keys.of_id(session.token)) if keys is not None else None
+        if key is not None and key.resource is None:
+            return _of_key(key)
+        if session.kind == "jwt" and session.principal is not None and await self._is_believed(session):
+            return Identity(session.principal, session.caller)
+        raise AuthError(401, "UNAUTHENTICATED", _OVER)
+
+    async def session_of(self, token: str) -> Session:
+        """Return a new session of whom a token names.
+
+        Raises:
+            AuthError: nobody, or the token opens one address alone.
+        """
+        identity = await self.of_token(token)
+        if identity.resource is not None:
+            raise AuthError(401, "UNAUTHENTICATED", _UNKNOWN)
+        if identity.key is not None:
+            return self._sessions.begun_by_key(identity.key.id, identity.key.expires)
+        if (bearer := identity.bearer) is not None and self._issuer is not None:
+            return self._sessions.begun_by_jwt(bearer, self._issuer.fingerprint)
+        return self._sessions.begun_by_token(identity.counted_as)
+
+    def close(self) -> None:
+        if self._keys is not None:
+            self._keys.close()
+
+    async def _key(self, looking_up: Awaitable[MachineKey | None]) -> MachineKey | None:
+        try:
+            key = await looking_up
+        except KeysAwayError as error:
+            self._say(f"keys cannot be looked up: {error}")
+            raise AuthError(503, "UNAVAILABLE", "keys cannot be looked up now", retry_after=RETRY_AFTER_S) from None
+        return key if key is not None and key.principal.tenant in self._tenants else None
+
+    async def _of_bearer(self, issuer: BearerTokens, token: str) -> Identity:
+        try:
+            bearer = await issuer.bearer(token)
+        except ExpiredTokenError:
+            raise AuthError(401, "UNAUTHENTICATED", "the bearer token has expired") from None
+        except TokenError as error:
+            self._say(f"a bearer token was refused: {error}")
+            raise AuthError(401, "UNAUTHENTICATED", "the bearer token is not valid here") from None
+        except ClaimsError as error:
+            self._say(f"a bearer token was refused: {error}")
+            message = "your account may not be used here; ask whoever runs this server"
+            raise AuthError(403, "FORBIDDEN", message) from None
+        except KeysDownError as error:
+            raise self._keys_down(error) from None
+        return Identity(bearer.principal, f"{bearer.principal.tenant} {bearer.principal.user}", bearer=bearer)
+
+    async def _is_believed(self, session: Session) -> bool:
+        if self._issuer is None or session.settings != self._issuer.fingerprint or session.principal is None:
+            return False
+        try:
+            return session.principal.tenant in self._tenants and await self._issuer.keys.holds(session.token)
+        except KeysDownError as error:
+            raise self._keys_down(error) from None
+
+    def _keys_down(self, error: KeysDownError) -> AuthError:
+        self._say(f"no bearer token can be verified: {error}")
+        return AuthError(503, "UNAVAILABLE", "bearer tokens cannot be verified now", retry_after=RETRY_AFTER_S)
+
+    def _say(self, line: str) -> None:
+        now = time.monotonic()
+        if now - self._said >= SAID_AGAIN_S:
+            self._said = now
+            _log.warning("%s", line)
+
+
+def _of_key(key: MachineKey) -> Identity:
+    return Identity(key.principal, f"key {key.id}", resource=key.resource, key=key)
+
 
 _MAX_USER_CHARS = 500
 
@@ -62,11 +283,19 @@ class Authenticator:
         self._tenants = sorted(config.tenants)
         self._memberships = Memberships(config)
         self.sessions = SignInSessions(config)
-        _check_tenants(config)
+        for name, mapping in (("oidc", config.serving.oidc), ("jwt", config.serving.jwt)):
+            for tenant in sorted(mapping.named_tenants()) if mapping is not None else ():
+                if tenant not in config.tenants:
+                    raise ConfigError(f"serving.{name}: tenant {tenant!r} is not configured")
         self._credentials: Credentials | None = None  # none is required
         if config.serving.auth != "loopback":
             self._credentials = Credentials(config, self.sessions, like._credentials if like else None)
-        self.provider = _provider(config)
+        oidc = config.serving.oidc
+        if oidc and (variable := oidc.client_secret_env) and not os.environ.get(variable):
+            raise ConfigError(
+                f"the environment variable {variable} (serving.oidc.client_secret_env) is not set; set it"
+            )
+        self.provider = Provider(oidc) if oidc else None
 
     async def recognize(self, request: Request) -> Identity | AuthError | None:
         """Return the identity behind a request's credentials, or the error; None without credentials.
@@ -92,7 +321,10 @@ class Authenticator:
         """
         if self._credentials is None:
             _require_loopback(request)
-            return Principal(self._only_tenant(request.tenant), roles=ROLES)
+            try:
+                return Principal(choose_tenant(self._tenants, request.tenant, "?tenant=NAME"), roles=ROLES)
+            except ValueError as error:
+                raise AuthError(400, "TENANT", str(error)) from None
         return self._memberships.with_groups(_holder(request))
 
     def identify(self, request: Request) -> Principal | None:
@@ -147,14 +379,11 @@ class Authenticator:
     async def _of_session(self, credentials: Credentials, session: Session) -> Identity:
         if session.kind != "oidc":
             return await credentials.of_session(session)
-        if session.principal is None or not self._is_in_force(session):
-            raise AuthError(401, "UNAUTHENTICATED", "this session is over: sign in again")
+        # begun under the provider's settings of now, for a tenant that is still here
+        in_force = self.provider is not None and session.settings == self.provider.fingerprint
+        if session.principal is None or not in_force or session.principal.tenant not in self._tenants:
+            raise AuthError(401, "UNAUTHENTICATED", _OVER)
         return Identity(session.principal, session.caller)
-
-    def _is_in_force(self, session: Session) -> bool:
-        """Return whether a session was begun under the provider's settings of now, for a tenant that is still here."""
-        tenant = session.principal.tenant if session.principal else None
-        return tenant in self._tenants and self.provider is not None and session.settings == self.provider.fingerprint
 
     def session_of_claims(self, claims: Mapping[str, Any]) -> Session:
         """Return a new session of the user in the provider's claims.
@@ -167,15 +396,8 @@ class Authenticator:
         principal = principal_of(claims, provider.settings, self._tenants)
         return self.sessions.begun_by_provider(principal, provider.fingerprint)
 
-    def _only_tenant(self, asked: str | None) -> str:
-        try:
-            return choose_tenant(self._tenants, asked, "?tenant=NAME")
-        except ValueError as error:
-            raise AuthError(400, "TENANT", str(error)) from None
-
 
 def _holder(request: Request) -> Principal:
-    """Return whom a recognized request names."""
     found = request.recognized
     if found is None:
         raise AuthError(401, "UNAUTHENTICATED", NO_TOKEN)
@@ -186,16 +408,12 @@ def _holder(request: Request) -> Principal:
         raise AuthError(401, "UNAUTHENTICATED", "the bearer token was issued for another address")
     if request.tenant not in (None, found.principal.tenant):
         raise AuthError(403, "FORBIDDEN", "the token belongs to another tenant")
-    return _in_the_name_of(request, found)
-
-
-def _in_the_name_of(request: Request, identity: Identity) -> Principal:
-    """Return the user on whose behalf a server asks, from its token's header; without the header, nobody."""
-    header = identity.user_header if request.session is None else None
+    # The user on whose behalf a server asks, from its token's header; without the header, nobody.
+    header = found.user_header if request.session is None else None
     user = request.headers.get(header, "").strip() if header else ""
     if len(user) > _MAX_USER_CHARS or not user.isprintable():
         raise AuthError(400, "BAD_REQUEST", f"the header {header} does not hold the name of a user")
-    return replace(identity.principal, user=user) if user else identity.principal
+    return replace(found.principal, user=user) if user else found.principal
 
 
 def as_bearer(authorization: str | None) -> str | None:
@@ -233,29 +451,3 @@ def _require_loopback(request: Request) -> None:
         raise AuthError(
             403, "LOOPBACK_ONLY", "this server answers on 127.0.0.1 only; set serving.auth: tokens for others"
         )
-
-
-def _check_tenants(config: Config) -> None:
-    """Refuse tenants that an issuer's claims are mapped to and that are not configured.
-
-    Raises:
-        ConfigError: there is one.
-    """
-    for name, mapping in (("oidc", config.serving.oidc), ("jwt", config.serving.jwt)):
-        for tenant in sorted(mapping.named_tenants()) if mapping is not None else ():
-            if tenant not in config.tenants:
-                raise ConfigError(f"serving.{name}: tenant {tenant!r} is not configured")
-
-
-def _provider(config: Config) -> Provider | None:
-    """Return the provider where people sign in.
-
-    Raises:
-        ConfigError: the client's secret is missing.
-    """
-    settings = config.serving.oidc
-    if settings is None:
-        return None
-    if (variable := settings.client_secret_env) and not os.environ.get(variable):
-        raise ConfigError(f"the environment variable {variable} (serving.oidc.client_secret_env) is not set; set it")
-    return Provider(settings)

@@ -1,8 +1,4 @@
-"""The types of request bodies: texts and lists with bounds.
-
-Belongs here: types that the request models share. Does not belong here: the models of one route (`api.app`,
-`openai.completions`, `history`), the size of a whole body (`wire`).
-"""
+"""The types of request bodies: texts and lists with bounds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Error responses: a status, a code, one line; nothing internal.
-
-Belongs here: the status of each error. Does not belong here: the shape of an error (`wire`), routes.
-"""
+"""Error responses: a status, a code, one line; nothing internal."""
 
 from __future__ import annotations
 
@@ -16,10 +13,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from rag_serving.api.budgets import budget_refusal
-from rag_serving.api.streams import INTERNAL
-from rag_serving.api.traced import HEADER, trace_of_request
-from rag_serving.api.wire import RequestError, error_response, first_fault
+from rag_serving.api.streams import INTERNAL, budget_refusal
+from rag_serving.api.wire import HEADER, RequestError, error_response, first_fault, trace_of_request
 from rag_serving.ask import RETRIEVAL_DOWN, RETRIEVAL_OFF
 from rag_serving.checking.guarantee import NoChannelError
 from rag_serving.conversations.sessions import SessionError

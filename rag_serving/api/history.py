@@ -1,9 +1,4 @@
-"""Records of answers for their readers: receipts, sessions, feedback.
-
-Belongs here: routes, the shapes of requests and answers, which answers may be judged. Does not belong here: access to a
-receipt and its proof (`receipts.proofs`), storing sessions (`conversations.sessions`) and verdicts (`telemetry`),
-signing in (`api.session`).
-"""
+"""Records of answers for their readers: receipts, sessions, feedback."""
 
 from __future__ import annotations
 

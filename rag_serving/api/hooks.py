@@ -1,8 +1,5 @@
 """`POST /v1/hooks/confluence/{source}`: a wiki announces changed pages, which are noted for the next sync.
 
-Belongs here: authenticating it, and the ids in an event. Does not belong here: notes (`rag_serving.documents.noted`),
-reading the pages, which a build does with its own credentials.
-
 An event is trusted only for where to look. It is signed with the source's secret as Data Center does
 (https://confluence.atlassian.com/doc/managing-webhooks-1021225606.html), or shows it, as Cloud's automation can.
 Replies are the same whatever pages and sources there are.
@@ -80,7 +77,6 @@ def ids_in(event: object) -> set[str]:
 
 
 def _knows(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
-    """Return whether the sender knows the secret; always false without one."""
     signed = hmac.new((secret or _NOBODYS).encode(), body, "sha256").hexdigest()
     shown = headers.get(_SIGNATURE, "").removeprefix("sha256=")
     is_signed = hmac.compare_digest(shown.encode(), signed.encode())

@@ -1,8 +1,5 @@
 """`POST /mcp`: the MCP server behind the same door as the API, with the same callers, limits and deadlines.
 
-Belongs here: callers over HTTP, the choice between the two servers, their lifetime beside the app's. Does not belong
-here: tools (`mcp.server`), standard input (`cli.mcp`), limits (`admission`, `turns`, `stream_slots`).
-
 Each request is self-contained (protocol 2026-07-28; older clients without a session): any worker answers it.
 """
 
@@ -26,13 +23,13 @@ from starlette.types import Receive, Scope, Send
 
 from rag_serving import deadline
 from rag_serving.access.principals import Principal
+from rag_serving.api.limits import Slots
 from rag_serving.api.service import seen_of, service_of, slots_of
-from rag_serving.api.stream_slots import Slots
 from rag_serving.api.wire import RequestError, error_response
 from rag_serving.ask import Pipeline
 from rag_serving.config.serving import Serving
 from rag_serving.deadline import Deadline
-from rag_serving.mcp.callers import Caller, Release
+from rag_serving.mcp.calls import Caller, Release
 from rag_serving.mcp.server import build_server
 
 PATH = "/mcp"

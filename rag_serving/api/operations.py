@@ -1,10 +1,5 @@
 """The operators' view of a tenant over HTTP: its state, its reports, rollback, the phase of retrieval.
 
-Belongs here: the routes, refusals of acts that this machine may not do; a browser's prompt for a token, the headers
-that let a report run its own script and nothing else, the list of reports. Does not belong here: admission
-(`admission`), the state (`tenant_status`), finding reports (`rag_serving.indexes.reports`), moving pointers
-(`indexes.catalog`), phases (`degradation.phases`).
-
 Each act is logged before it is done; with `audit.mode: required` it is refused if that fails.
 
 A browser cannot be made to send a bearer token, but prompts for a password if the server says `Basic`: the token is the
@@ -27,13 +22,13 @@ from fastapi import Request as HttpRequest
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import Field
 
+from rag_serving.api.auth import AuthError
 from rag_serving.api.bodies import Body, Name
-from rag_serving.api.credentials import AuthError
 from rag_serving.api.errors import RETRY_AFTER_S
 from rag_serving.api.pages import PRIVATE
 from rag_serving.api.reload import NOT_USED
 from rag_serving.api.service import Caller, CurrentService
-from rag_serving.api.tenant_status import status_of
+from rag_serving.api.status import status_of
 from rag_serving.api.wire import RequestError, error_response
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config, ConfigError
@@ -196,7 +191,6 @@ def _mean(facts: Mapping[str, Any], measure: str) -> str:
 
 
 def _failed(facts: Mapping[str, Any]) -> list[str] | None:
-    """Return the names of the gates that failed; None if the file names no gates."""
     try:
         return [str(gate["gate"]) for gate in facts["gates"] if not gate["passed"]]
     except (KeyError, TypeError):

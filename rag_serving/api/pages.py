@@ -1,8 +1,5 @@
 """`GET /v1/pages/{page_id}`, `/v1/passages/{chunk_id}`, `/v1/filters`: what the caller may read, as it is read.
 
-Belongs here: routes and their headers, also of a PDF's page as it looks (`/image`) and the words on it (`/layer`). Does
-not belong here: putting a page together (`rag_serving.reading.page`), rendering (`rag_serving.rendering.pictures`).
-
 What is not there and what is not for the caller is one answer, and takes the same work.
 """
 
@@ -25,9 +22,8 @@ from rag_serving.artifacts.store import StoreError
 from rag_serving.indexes.originals import Original
 from rag_serving.reading.page import read_page
 from rag_serving.reading.passage import media_of, read_passage
-from rag_serving.rendering.finding import QuoteContext
-from rag_serving.rendering.pictures import Pictures
-from rag_serving.rendering.processes import MissingRendererError, RenderError, RenderersBusyError
+from rag_serving.rendering.layer import QuoteContext
+from rag_serving.rendering.pictures import MissingRendererError, Pictures, RenderError, RenderersBusyError
 from rag_serving.retrieval.examples import example_questions
 from rag_serving.text.characters import fault_of
 

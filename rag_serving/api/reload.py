@@ -1,8 +1,4 @@
-"""A running server and its configuration file, which it follows: switches at once, everything else by another service.
-
-Belongs here: looking for changes, what becomes of a bad edit, exchanging one service for another.
-Does not belong here: what a service is made of (`service`), signals and processes (`server`).
-"""
+"""A running server and its configuration file, which it follows: switches at once, the rest by another service."""
 
 from __future__ import annotations
 

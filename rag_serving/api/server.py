@@ -1,9 +1,5 @@
 """The process, or the processes, that serve the API.
 
-Belongs here: how many there are, what they hand on to each other, when and how they end, what SIGHUP means: the first
-of several replaces those that died, and all of them for another configuration. Does not belong here: routes
-(`api.app`), what is counted (`telemetry.metrics`).
-
 Python runs one thread at a time, so one process does not use several cores for searching; processes do. They share the
 listening socket, map the same files, follow the same pointer and record into the same database.
 """
@@ -31,9 +27,7 @@ from uvicorn.supervisors import multiprocess
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from rag_serving.api.app import create_app
-from rag_serving.api.connections import end_unacknowledged
-from rag_serving.api.drain import END_S, UNWIND_S
-from rag_serving.api.forks import fork_context, hear_signals
+from rag_serving.api.process import END_S, UNWIND_S, end_unacknowledged, fork_context, hear_signals
 from rag_serving.api.reload import Changes, ConfigFile, beyond_switches, schedules_told
 from rag_serving.api.service import Service
 from rag_serving.config.index import where_home_is

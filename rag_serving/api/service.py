@@ -1,8 +1,4 @@
-"""The common parts of the API's routes: the service, authentication, refusals.
-
-Belongs here: dependencies of routes. Does not belong here: routes (`api.app`, `openai.completions`), authentication
-itself (`auth`).
-"""
+"""The common parts of the API's routes: the service, authentication, refusals."""
 
 from __future__ import annotations
 
@@ -18,12 +14,10 @@ from fastapi import Request as HttpRequest
 
 from rag_serving.access.principals import Principal
 from rag_serving.access.sessions import Session
-from rag_serving.api.auth import Authenticator, Request, as_bearer
-from rag_serving.api.cookies import SESSION, cookie_of
-from rag_serving.api.credentials import Identity
-from rag_serving.api.static_tokens import token_digest
-from rag_serving.api.stream_slots import ActiveStreams, Slots
-from rag_serving.api.tenant_status import status_series
+from rag_serving.api.auth import Authenticator, Identity, Request, as_bearer, token_digest
+from rag_serving.api.limits import ActiveStreams, Slots
+from rag_serving.api.origins import SESSION, cookie_of
+from rag_serving.api.status import status_series
 from rag_serving.api.wire import RequestError, bearer_token
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config
@@ -189,8 +183,6 @@ class Service:
 
 
 def _noted(on_change: OnChange, audit: AuditLog | None) -> OnChange:
-    """Return the same, which also notes the step in the audit log."""
-
     def changed(tenant: str, direction: str, phase: int) -> None:
         on_change(tenant, direction, phase)
         if audit:
@@ -201,13 +193,12 @@ def _noted(on_change: OnChange, audit: AuditLog | None) -> OnChange:
 
 def changes_of(old: object, new: object, what: str) -> list[str]:
     """Return each setting of two of a kind that differs, as it was and is."""
-    before, after = _settings_of(old), _settings_of(new)
+    before, after = (
+        {name: str(value) if isinstance(value, Canary) else value for name, value in vars(settings).items()}
+        for settings in (old, new)
+    )
     told = [f"{name} {before[name]} → {after[name]}" for name in after if before[name] != after[name]]
     return [what + ", ".join(told)] if told else []
-
-
-def _settings_of(settings: object) -> dict[str, object]:
-    return {name: str(value) if isinstance(value, Canary) else value for name, value in vars(settings).items()}
 
 
 def service_of(request: HttpRequest) -> Service:
@@ -269,35 +260,25 @@ def shown_token(request: HttpRequest) -> str:
     return bearer_token(as_bearer(shown)) or shown or ""
 
 
-def token_of(request: HttpRequest) -> str:
-    """Return a digest of the presented token; empty without one."""
-    return token_digest(token) if (token := shown_token(request)) else ""
-
-
 def counted_as(request: HttpRequest) -> str:
     """Return the key for counting a caller: the token, presented or signed in with, or the user."""
     recognized = getattr(request.state, "recognized", None)
     if isinstance(recognized, Identity):
         return recognized.counted_as
     session = session_of(request)
-    return session.caller if session else token_of(request)
+    if session:
+        return session.caller
+    return token_digest(token) if (token := shown_token(request)) else ""
 
 
-def slots_of(request: HttpRequest) -> Slots:
-    """Return the answers that the caller may still begin to stream."""
-    return slots_within(request, request.app.state.streams)
-
-
-def slots_within(request: HttpRequest, taken: ActiveStreams) -> Slots:
-    """Return the streams that the caller may still begin beside those that are taken of their sort."""
-    serving = service_of(request).config.serving
-    return Slots(taken, serving, "" if serving.auth == "loopback" else _streaming(request))
-
-
-def _streaming(request: HttpRequest) -> str:
-    """Return the key under which streams are counted: the caller, and the user on whose behalf a server asks."""
-    caller = service_of(request).authenticator.principal(seen_of(request, None))
-    return f"{caller.tenant} {counted_as(request)} {caller.user or ''}"
+def slots_of(request: HttpRequest, taken: ActiveStreams | None = None) -> Slots:
+    """Return the streams that the caller may still begin beside those that are taken of their sort, answers by default.
+    They are counted by the caller, and the user on whose behalf a server asks."""
+    serving, taken = service_of(request).config.serving, taken or request.app.state.streams
+    if serving.auth == "loopback":
+        return Slots(taken, serving, "")
+    caller = caller_of(request)
+    return Slots(taken, serving, f"{caller.tenant} {counted_as(request)} {caller.user or ''}")
 
 
 async def _current_service(request: HttpRequest) -> Service:

@@ -1,32 +1,38 @@
-"""`/v1/session`: signing in on the web page with a token, the current reader, signing out.
+"""`/v1/session`: signing in on the web page with a token, or at an OpenID Connect provider (`/oidc`), and signing out.
 
-Belongs here: the reader's data for the page. Does not belong here: the contents of a session (`access.sessions`),
-forged requests (`origins`), signing in at a provider (`sign_in`).
+The state of a sign-in at a provider is in a cookie of the browser that began: a return begun by another is refused, and
+any process can handle it.
 """
 
 from __future__ import annotations
 
+import hmac
+import logging
 from datetime import UTC, datetime
 from typing import Annotated, Any
+from urllib.parse import quote, urlsplit
 
 from fastapi import APIRouter
 from fastapi import Request as HttpRequest
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from pydantic import AfterValidator, Field
 
 from rag_serving.access.principals import ROLES, Principal
-from rag_serving.access.sessions import Session
+from rag_serving.access.provider import MAX_CODE_CHARS, Provider, ProviderDownError, SignInError
+from rag_serving.access.sessions import MAX_FLOW_S, Session, SessionTooLongError
+from rag_serving.access.token_validation import ClaimsError
 from rag_serving.api.admission import address_of, slower
+from rag_serving.api.auth import AuthError, token_digest
 from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, plain
-from rag_serving.api.cookies import SESSION, cookie_of, is_https, set_cookie
-from rag_serving.api.credentials import AuthError
-from rag_serving.api.rates import Guesses
+from rag_serving.api.limits import Guesses
+from rag_serving.api.origins import FLOW, SESSION, cookie_of, is_https, set_cookie
 from rag_serving.api.service import CurrentService, Service, caller_of, session_of
-from rag_serving.api.static_tokens import token_digest
 from rag_serving.api.wire import RequestError
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.config.loading import Config
+from rag_serving.config.serving import Serving
 from rag_serving.documents.inbox import inboxes_of
+from rag_serving.escaping.templates import html_template
 from rag_serving.plugins import ROUTES, loaded
 
 MAX_SIGN_IN_BYTES = 16_384
@@ -104,7 +110,6 @@ def keep_session(response: Response, request: HttpRequest, service: Service, ses
 
 
 def _reader(request: HttpRequest, config: Config, tenant: str | None) -> dict[str, Any] | None:
-    """Return the public facts about the caller; None without access."""
     try:
         reader = _named(caller_of(request, tenant))
     except AuthError as error:
@@ -117,7 +122,6 @@ def _reader(request: HttpRequest, config: Config, tenant: str | None) -> dict[st
 
 
 def _may_upload(config: Config, reader: dict[str, Any] | None) -> bool:
-    """Return whether there is a source that takes uploads, and the reader is an editor."""
     return reader is not None and "editor" in reader["roles"] and bool(inboxes_of(config, reader["tenant"] or ""))
 
 
@@ -155,3 +159,146 @@ def _answer(config: Config, reader: dict[str, Any] | None, session: Session | No
         },
     }
     return JSONResponse(content, headers=_NO_STORE)
+
+
+PATH = "/v1/session/oidc"
+CALLBACK = f"{PATH}/callback"
+MAX_BACK_CHARS = 1000
+_GUESS = "oidc"
+"""What stands for the token where guesses are counted: nobody has shown a code before."""
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_LATE = "This sign-in took too long, or was begun in another window."
+_DOWN = "The sign-in service does not answer at the moment."
+_REFUSED = "The sign-in service did not confirm who you are."
+_UNKNOWN = "Your account may not be used here. Ask whoever runs this server."
+_TOO_LONG = "Your account is in more groups than can be kept. Ask whoever runs this server."
+_SECRET = "Nobody can sign in at the moment: this server lacks its secret."
+
+_log = logging.getLogger(__name__)
+
+
+@router.get(PATH, include_in_schema=False)
+async def begin(request: HttpRequest, service: CurrentService) -> Response:
+    """Send a reader to the provider; `return` is the page of ours that is shown afterwards."""
+    serving, provider = service.config.serving, _provider(service)
+    back = own_path(request, request.query_params.get("return", "/"))
+    try:
+        address, flow = await provider.begin(_callback(serving), back)
+        sealed = service.authenticator.sessions.seal_flow(flow)
+    except ProviderDownError as error:
+        _report(provider, f"nobody can sign in: {error}")
+        return _failed(request, serving, 503, _DOWN, back)
+    except SecretError as error:
+        _report(provider, f"nobody can sign in: {error}")
+        return _failed(request, serving, 503, _SECRET, back)
+    response = RedirectResponse(address, 302, _HEADERS)
+    set_cookie(response, FLOW, sealed, MAX_FLOW_S, "Lax", https=is_https(request, serving))
+    return response
+
+
+@router.get(CALLBACK, include_in_schema=False)
+async def callback(request: HttpRequest, service: CurrentService) -> Response:
+    """Take a reader back from the provider: a session, or a page that says why there is none."""
+    serving, provider = service.config.serving, _provider(service)
+    guesses: Guesses = request.app.state.guesses
+    flow = _flow(request, service, provider)
+    if flow is None:
+        return _failed(request, serving, 400, _LATE)
+    back, address = flow["back"], address_of(request)
+    if wait_s := guesses.wait(address, _GUESS):
+        raise slower(wait_s)
+    code = _only(request, "code")
+    if _only(request, "error") is not None or not code or len(code) > MAX_CODE_CHARS:
+        return _failed(request, serving, 403, _REFUSED, back)
+    try:
+        claims = await provider.claims(code, _only(request, "iss"), flow, _callback(serving))
+        session = service.authenticator.session_of_claims(claims)
+        response: Response = RedirectResponse(_public(serving, back), 303, _HEADERS)
+        keep_session(response, request, service, session)
+    except ProviderDownError as error:
+        _report(provider, f"somebody could not sign in: {error}")
+        return _failed(request, serving, 503, _DOWN, back)
+    except SignInError as error:
+        guesses.wrong(address)
+        _report(provider, f"somebody was not signed in: {error}")
+        return _failed(request, serving, 403, _REFUSED, back)
+    except ClaimsError as error:
+        _report(provider, f"somebody was not signed in: {error}")
+        return _failed(request, serving, 403, _UNKNOWN, back)
+    except SessionTooLongError:
+        _report(provider, "somebody was not signed in: too many groups for a cookie; let the provider send fewer")
+        return _failed(request, serving, 403, _TOO_LONG, back)
+    set_cookie(response, FLOW, "", 0, "Lax", https=is_https(request, serving))
+    return response
+
+
+def own_path(request: HttpRequest, path: str) -> str:
+    r"""Return the path of a page of ours, with its query; the start page for anything else.
+
+    A path that leads elsewhere in some browser (`//host`, `/\host`, a scheme, a tab in between) is none.
+    """
+    try:
+        parts = urlsplit(path)
+    except ValueError:
+        return "/"
+    readable = len(path) <= MAX_BACK_CHARS and path.isascii() and path.isprintable() and not set(path) & set(' \\"<>')
+    ours = not parts.scheme and not parts.netloc and parts.path.startswith("/") and "//" not in parts.path
+    dots = any(part in (".", "..") for part in parts.path.replace("%2e", ".").replace("%2E", ".").split("/"))
+    if readable and ours and not dots and request.app.state.web.serves("GET", parts.path):
+        return path
+    return "/"
+
+
+def _provider(service: Service) -> Provider:
+    provider = service.authenticator.provider
+    if provider is None:
+        raise RequestError(404, "NOT_FOUND", "no provider is configured (serving.oidc)")
+    return provider
+
+
+def _report(provider: Provider, line: str) -> None:
+    if provider.may_log():
+        _log.warning("%s", line)
+
+
+def _flow(request: HttpRequest, service: Service, provider: Provider) -> dict[str, str] | None:
+    sealed = cookie_of(request, service.config.serving, FLOW)
+    flow = service.authenticator.sessions.read_flow(sealed) if sealed else None
+    state = _only(request, "state")
+    if flow is None or state is None or flow["settings"] != provider.fingerprint or _said_twice(request):
+        return None
+    return flow if hmac.compare_digest(flow["state"].encode(), state.encode()) else None
+
+
+def _only(request: HttpRequest, name: str) -> str | None:
+    values = request.query_params.getlist(name)
+    return values[0] if len(values) == 1 else None
+
+
+def _said_twice(request: HttpRequest) -> bool:
+    """Return whether a parameter of the way back has several values, of which others may believe another one."""
+    names = [name for name, _ in request.query_params.multi_items()]
+    return len(names) != len(set(names))
+
+
+def _callback(serving: Serving) -> str:
+    return _public(serving, CALLBACK)
+
+
+def _public(serving: Serving, path: str) -> str:
+    """Return the address of a path of ours as people reach it: never by the name that a request gives."""
+    return f"{(serving.public_url or '').rstrip('/')}{path}"
+
+
+def _failed(request: HttpRequest, serving: Serving, status: int, reason: str, back: str = "/") -> HTMLResponse:
+    again = _public(serving, f"{PATH}?return={quote(back, safe='')}")
+    page = html_template(__package__, "sign_in_failed.html.j2")
+    content = page.render(reason=reason, again=again, home=_public(serving, "/"))
+    response = HTMLResponse(content, status, _HEADERS)
+    set_cookie(response, FLOW, "", 0, "Lax", https=is_https(request, serving))
+    return response

@@ -1,9 +1,6 @@
 """An answer as server-sent events: how far it is, then its verified sentences, then the whole of it.
 
 Nothing is sent of what a model writes before it was verified.
-
-Belongs here: events and their order, the response that streams them. Does not belong here: answering (`ask`),
-routes (`api.app`), how many streams there may be (`stream_slots`).
 """
 
 from __future__ import annotations
@@ -22,15 +19,24 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from rag_serving.answering.citations import claims_of
-from rag_serving.api.budgets import budget_refusal
-from rag_serving.api.stream_slots import Slots
-from rag_serving.api.turns import end_turn
+from rag_serving.api.limits import Slots, end_turn
 from rag_serving.api.wire import ENDING, RequestError, error_body, error_response
 from rag_serving.deadline import Deadline, StoppedError, current
 from rag_serving.escaping.targets import for_json
 from rag_serving.hooks import AUDIT_DOWN, AuditUnavailableError, BudgetError, BudgetsAwayError
 from rag_serving.records.answers import Answer
 from rag_serving.tracing import Listen
+
+BUDGETS_AWAY = "what was used of the budget cannot be looked up at the moment, and nothing is done without that"
+_RETRY_AFTER_S = 30
+
+
+def budget_refusal(error: BudgetError | BudgetsAwayError) -> RequestError:
+    """Return the caller's error: 429 with the seconds until the budget renews, or 503."""
+    if isinstance(error, BudgetError):
+        return RequestError(429, "BUDGET_EXCEEDED", str(error), retry_after=error.retry_after_s)
+    return RequestError(503, "UNAVAILABLE", BUDGETS_AWAY, retry_after=_RETRY_AFTER_S)
+
 
 MEDIA_TYPE = "text/event-stream"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -165,7 +171,6 @@ class _Work:
 
 
 def _stopped(deadline: Deadline | None) -> RequestError:
-    """Return why there will be no answer: the server ends, or the answer took too long."""
     if deadline and deadline.is_server_ending:
         return RequestError(503, "UNAVAILABLE", ENDING)
     return RequestError(504, "TIMEOUT", "the answer took too long")

@@ -1,8 +1,4 @@
-"""The common parts of this package's HTTP servers.
-
-Belongs here: errors and their shape, the limit of a body, bearer tokens, which addresses are this machine's own.
-Does not belong here: routes (`api.app`, `rerank_service.api`).
-"""
+"""Common parts of this package's HTTP servers: errors, bounded bodies, bearer tokens, spans of requests."""
 
 from __future__ import annotations
 
@@ -13,8 +9,12 @@ from contextlib import suppress
 from typing import Any
 
 from fastapi.security.utils import get_authorization_scheme_param
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rag_serving.tracing.spans import METHOD, ROUTE, STATUS, is_on, server_span, trace_id
 
 BODY_S = 30.0
 """Seconds in which all of a body must come."""
@@ -119,6 +119,18 @@ async def refuse_body(error: RequestError, scope: Scope, receive: Receive, send:
     await send({"type": "http.response.body"})
 
 
+def replayed(body: bytes, receive: Receive | None = None) -> Receive:
+    """Return a receiver of this body, then of the client's later messages; without `receive` the client has left."""
+    unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        if unread:
+            return unread.pop()
+        return await receive() if receive else {"type": "http.disconnect"}
+
+    return replay
+
+
 class BodyLimit:
     """ASGI middleware: bodies are read whole, up to `max_bytes` and within BODY_S, before anything is done with
     them; beyond is 413, later is 408. `lower`: the limits of paths that read less."""
@@ -139,12 +151,7 @@ class BodyLimit:
             return
         if body is None:
             return
-        unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def replay() -> Message:
-            return unread.pop() if unread else await receive()
-
-        await self._app(scope, replay, send)
+        await self._app(scope, replayed(body, receive), send)
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
         """Return the body, or None if the client left.
@@ -156,7 +163,8 @@ class BodyLimit:
             raise RequestError(400, "BAD_REQUEST", "a request has Content-Length or Transfer-Encoding, not both")
         max_bytes = self._lower.get(scope["path"], self._max_bytes)
         too_large = RequestError(413, "TOO_LARGE", f"a request may have {max_bytes} bytes")
-        if _declared(scope) > max_bytes:
+        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        if declared.isdigit() and int(declared[:19]) > max_bytes:
             raise too_large
         body = bytearray()
         message: Message = {"more_body": True}
@@ -174,7 +182,44 @@ class BodyLimit:
         return bytes(body)
 
 
-def _declared(scope: Scope) -> int:
-    """Return the length that a body is said to have; 0 if it is not said."""
-    value = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-    return int(value[:19]) if value.isdigit() else 0
+HEADER = "X-Trace-Id"
+_PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+_KEY = "citelock.trace_id"
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class Traced:
+    """ASGI middleware before all others: a span for each request but probes. Without tracing it does nothing."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not is_on() or scope["path"] in _PROBES:
+            await self._app(scope, receive, send)
+            return
+        method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
+        with server_span(method, Headers(scope=scope), {METHOD: method}) as opened:
+            scope[_KEY] = trace_id()
+
+            async def answering(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    opened.set({STATUS: message["status"]})
+                    if message["status"] >= 500:
+                        opened.fail(str(message["status"]))
+                    if scope[_KEY]:
+                        MutableHeaders(scope=message)[HEADER] = scope[_KEY]
+                await send(message)
+
+            try:
+                await self._app(scope, receive, answering)
+            finally:
+                if route := getattr(scope.get("route"), "path", None):
+                    opened.set({ROUTE: route})
+                    opened.rename(f"{method} {route}")
+
+
+def trace_of_request(request: Request) -> str | None:
+    """Return the id of the trace of a request; None if it has none."""
+    found = request.scope.get(_KEY)
+    return found if isinstance(found, str) else None

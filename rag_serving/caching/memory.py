@@ -41,7 +41,7 @@ from rag_serving.indexes.page_readers import classes_of_pages
 from rag_serving.models.lazy_embedder import RecentVectors
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.privacy import Redactor
-from rag_serving.receipts.recording import ReceiptWriter
+from rag_serving.receipts.proofs import ReceiptWriter
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import NEARLY_SPENT, REPEATED
 from rag_serving.records.passages import Lock

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rag_serving.answering.citations import place_told
-from rag_serving.escaping.markdown import for_markdown
-from rag_serving.escaping.targets import for_link, for_terminal_line
+from rag_serving.escaping.targets import for_link, for_markdown, for_terminal_line
 from rag_serving.records.answers import Checked, CheckedClaim, ClaimVerdict
 
 TOLD: Mapping[ClaimVerdict, str] = {

@@ -1,8 +1,4 @@
-"""`citelock chat`: questions one after the other in a terminal, each read after those before it.
-
-Belongs here: the loop, its commands, what is printed between answers. Does not belong here: what a question takes from
-the conversation (`conversations`), how answers look (`cli.printing`).
-"""
+"""`citelock chat`: questions one after the other in a terminal, each read after those before it."""
 
 from __future__ import annotations
 
@@ -16,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rag_serving.cli.group import FAILED
-from rag_serving.cli.opening import open_pipeline, principal_of
-from rag_serving.cli.options import ConfigPath, Docs, Groups, Tenant, User, config_of
+from rag_serving.cli.options import ConfigPath, Docs, Groups, Tenant, User, config_of, open_pipeline, principal_of
 from rag_serving.cli.printing import answer_lines, bold, citation_groups, dim, link, shown, tell, tell_flags
 from rag_serving.privacy import complain
 
@@ -146,7 +141,6 @@ class Chat:
         tell_flags(answer.flags)
 
     def _not_offered(self, text: str) -> str | None:
-        """Return the reply to a bare digit that picks nothing; None if it picks an option, or is none."""
         if len(text) != 1 or text not in "123456789" or self._option(text):
             return None
         options = self.last.clarification.options if self.last and self.last.clarification else ()
@@ -155,7 +149,6 @@ class Chat:
         return f"There are options 1 to {len(options)}." if len(options) > 1 else "There is option 1 alone."
 
     def _option(self, text: str) -> ClarificationOption | None:
-        """Return the option of the last answer that a bare number picks."""
         options = self.last.clarification.options if self.last and self.last.clarification else ()
         number = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0
         return options[number - 1] if 0 < number <= len(options) else None
@@ -244,6 +237,5 @@ def piped_lines(read: Callable[[int], str] | None = None) -> Iterator[str]:
 
 
 def _ended(outcome: Future[Answer]) -> None:
-    """Wait a moment for a cancelled question to end."""
     with suppress(KeyboardInterrupt):
         wait([outcome], 1.0)

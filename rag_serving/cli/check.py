@@ -1,7 +1,4 @@
-"""`citelock check`: arguments, progress and exit codes.
-
-Belongs here: the command. Does not belong here: checking (`checking.check`), formats (`checking.report`).
-"""
+"""`citelock check`: arguments, progress and exit codes."""
 
 from __future__ import annotations
 
@@ -16,8 +13,7 @@ import typer
 from rag_serving.checking import report
 from rag_serving.cli.group import FAILED, UsageError
 from rag_serving.cli.main import Labels, Spaces, Title, filters_of
-from rag_serving.cli.opening import open_pipeline, principal_of
-from rag_serving.cli.options import ConfigPath, Docs, Groups, Tenant, User, config_of
+from rag_serving.cli.options import ConfigPath, Docs, Groups, Tenant, User, config_of, open_pipeline, principal_of
 from rag_serving.cli.printing import shown, tell, tell_flags
 from rag_serving.escaping.targets import for_json
 from rag_serving.text.characters import fault_of

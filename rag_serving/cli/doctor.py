@@ -1,8 +1,4 @@
-"""`citelock doctor`: what is installed, what is published, what does not work, and how to mend it.
-
-Belongs here: one function per thing looked at, identity providers with their metadata and keys among them. Does not
-belong here: mending, signing in (`access.provider`), tokens (`access.bearer_tokens`).
-"""
+"""`citelock doctor`: what is installed, what is published, what does not work, and how to mend it."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rag_serving.access.bearer_tokens import BearerTokens
-from rag_serving.access.key_sets import KeysDownError
+from rag_serving.access.bounded_fetch import KeysDownError
 from rag_serving.access.principals import EVERYONE
 from rag_serving.access.provider import Provider, ProviderDownError
 from rag_serving.access.token_validation import keys_for
@@ -27,8 +23,8 @@ from rag_serving.answering.writing.generator import open_generator
 from rag_serving.api.auth import Authenticator, check_address
 from rag_serving.artifacts.secret import RESTORE, has_secret
 from rag_serving.artifacts.store import Store, StoreError
-from rag_serving.cli.finding import Finding, age
 from rag_serving.cli.phase import phase_of
+from rag_serving.cli.printing import Finding, age
 from rag_serving.config.index import where_home_is
 from rag_serving.config.loading import DEFAULT_CONFIG, Config, ConfigError, load_config
 from rag_serving.config.models import ChatModel
@@ -198,7 +194,6 @@ def _contexts(config: Config) -> Finding:
 
 
 def _checked(provider: Literal["ollama", "openai"], settings: ChatModel, section: str) -> tuple[str, bool]:
-    """Return a model's description or its fault, and which of the two it is."""
     try:
         return open_chat(provider, settings, section).check(), False
     except ModelError as error:
@@ -306,7 +301,6 @@ def _tracing(config: Config) -> Finding:
 
 
 def _phases(config: Config) -> Finding:
-    """Return the retrieval phase of each tenant, and the phases that answered lately."""
     found = [phase_of(config, tenant) for tenant in sorted(config.tenants)]
     detail = " · ".join(f"{each.tenant}: {each.line}" for each in found)
     if any(each.is_lowered for each in found):

@@ -1,7 +1,4 @@
-"""`citelock feedback`: arguments and printing.
-
-Belongs here: the command. Does not belong here: what may be judged (`feedback`), keeping it (`telemetry`).
-"""
+"""`citelock feedback`: arguments and printing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`citelock generations`: list, show, rollback, verify.
-
-Belongs here: arguments and printing. Does not belong here: what the commands do (`indexes.catalog`), `repair`, which
-writes and joins from the other package.
-"""
+"""`citelock generations`: list, show, rollback, verify."""
 
 from __future__ import annotations
 
@@ -73,7 +69,6 @@ def list_command(config: ConfigPath = None, tenant: Tenant = None, as_json: AsJs
 
 
 def _list_stored(settings: Config, tenant: str, as_json: bool) -> None:
-    """Print what the database of `index` has of a tenant."""
     stored = open_database(settings).listed(tenant)
     if stored is None:
         raise StoreError("the database lists its generations to index.writer_url alone, which is not set here")

@@ -1,7 +1,4 @@
-"""The `citelock` command group: commands that are loaded when they are called, errors in one line.
-
-Belongs here: finding commands, exit codes. Does not belong here: any command (`cli.main`, `*_cli`).
-"""
+"""The `citelock` command group: commands that are loaded when they are called, errors in one line."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from textwrap import wrap
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -21,12 +18,17 @@ from typer.core import TyperCommand, TyperGroup
 from rag_serving.plugins import loaded, one
 from rag_serving.privacy import complain
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+Values = TypeVar("Values", bound="BaseModel")
+
 ENTRY_POINTS = "citelock.commands"
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
 # Commands of other modules with the line that `citelock --help` shows: importing them for it would take seconds.
 _MODULES: Mapping[str, tuple[str, str]] = {
-    "add": ("rag_serving.cli.add:command", "Put files into an upload inbox."),
+    "add": ("rag_serving.cli.uploads:add", "Put files into an upload inbox."),
     "chat": ("rag_serving.cli.chat:command", "Ask in a conversation: a question may lean on those before it."),
     "check": ("rag_serving.cli.check:command", "Check a text against the pages: what stands there, what contradicts."),
     "generations": (
@@ -75,6 +77,11 @@ _USAGE_ERRORS = frozenset({"ConfigError", "FilterError", "UsageError"})
 
 class UsageError(Exception):
     """The arguments cannot be used; the message says which and why."""
+
+
+def overridden(section: Values, **given: object) -> Values:
+    """Return a section of the configuration with the options that were given."""
+    return section.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
 class JoinedCommands(TyperGroup):
@@ -157,7 +164,6 @@ class Later(TyperCommand):
 
 
 def _command(name: str, loaded: Any) -> Any:
-    """Return a Typer app or a function as a command."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     if isinstance(loaded, typer.Typer):
         app.add_typer(loaded, name=name)
@@ -168,7 +174,6 @@ def _command(name: str, loaded: Any) -> Any:
 
 @cache
 def _installed(prefix: str) -> Mapping[str, EntryPoint]:
-    """Return the commands of a group that other packages bring."""
     named = {name.removeprefix(prefix): entry for name, entry in loaded(ENTRY_POINTS).items()}
     return {name: entry for name, entry in named.items() if entry.name == prefix + name and "." not in name}
 

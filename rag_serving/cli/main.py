@@ -1,7 +1,4 @@
-"""`citelock`: questions, searches, the server, receipts, the doctor.
-
-Belongs here: arguments. Does not belong here: answering (`ask`), the group (`group`), looks (`printing`).
-"""
+"""`citelock`: questions, searches, the server, receipts, the doctor."""
 
 from __future__ import annotations
 
@@ -13,9 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from rag_serving.cli.group import FAILED, Commands, UsageError
-from rag_serving.cli.opening import open_pipeline, principal_of, with_access_note
-from rag_serving.cli.options import AsJson, ConfigPath, Docs, Groups, Tenant, User, Wait, config_of, indexed, overridden
+from rag_serving.cli.group import FAILED, Commands, UsageError, overridden
+from rag_serving.cli.options import (
+    AsJson,
+    ConfigPath,
+    Docs,
+    Groups,
+    Tenant,
+    User,
+    Wait,
+    config_of,
+    indexed,
+    open_pipeline,
+    principal_of,
+    with_access_note,
+)
 from rag_serving.cli.printing import finding_line, search_lines, shaped, shown, tell, tell_flags, tell_proof
 from rag_serving.escaping.targets import for_json
 from rag_serving.privacy import complain, log_to_stderr
@@ -196,7 +205,7 @@ def serve(
 
 def run_server(path: Path | None, **given: object) -> None:
     """Serve by the configuration, with these values of its section `serving` if they are given."""
-    from rag_serving.api.forks import fork_context
+    from rag_serving.api.process import fork_context
     from rag_serving.config.loading import config_path, load_config
 
     settings = load_config(path)

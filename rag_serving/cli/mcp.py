@@ -1,7 +1,4 @@
-"""`citelock mcp`: arguments.
-
-Belongs here: the command. Does not belong here: tools (`mcp.server`), HTTP (`api.mcp`).
-"""
+"""`citelock mcp`: arguments."""
 
 from __future__ import annotations
 
@@ -12,8 +9,7 @@ import typer
 
 from rag_serving.access.principals import READER
 from rag_serving.cli.group import UsageError
-from rag_serving.cli.opening import open_pipeline, principal_of
-from rag_serving.cli.options import ConfigPath, Docs, Groups, Tenant, User, config_of
+from rag_serving.cli.options import ConfigPath, Docs, Groups, Tenant, User, config_of, open_pipeline, principal_of
 from rag_serving.config.loading import config_path
 from rag_serving.plugins import require
 
@@ -59,7 +55,7 @@ def command(
         run_server(config, port=http, mcp=True)
         return
 
-    from rag_serving.mcp.callers import OneCaller
+    from rag_serving.mcp.calls import OneCaller
     from rag_serving.mcp.server import build_server
 
     with open_pipeline(config, tenant, asks=True) as pipeline:

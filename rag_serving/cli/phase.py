@@ -1,8 +1,4 @@
-"""`citelock phase`: the retrieval phase of each tenant, its reason, and the phases that answered.
-
-Belongs here: the command and its lines. Does not belong here: the phase in a running server (`api.tenant_status`, which
-has it under `GET /v1/status`), deciding it (`degradation`).
-"""
+"""`citelock phase`: the retrieval phase of each tenant, its reason, and the phases that answered."""
 
 from __future__ import annotations
 
@@ -122,7 +118,6 @@ def phase_of(config: Config, tenant: str) -> TenantPhase:
 
 
 def _set_by(config: Config, tenant: str, key: str) -> str:
-    """Return the origin of a key of a tenant's phase."""
     own, of_all = ["tenants", tenant, "retrieval", key], ["retrieval", key]
     if os.environ.get(VARIABLES[key], "").strip():
         return VARIABLES[key]

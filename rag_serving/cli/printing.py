@@ -1,8 +1,4 @@
-"""Answers, results and findings as lines of a terminal, and how far a question is.
-
-Belongs here: what is printed and how it looks. Does not belong here: arguments (`cli.main`), what an answer says
-(`answering.citations`).
-"""
+"""Answers, results and findings as lines of a terminal, and how far a question is."""
 
 from __future__ import annotations
 
@@ -10,25 +6,51 @@ import csv
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import StringIO
 from itertools import groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
 import typer
 
+from rag_serving.escaping.redaction import redacted
 from rag_serving.escaping.targets import for_csv, for_json, for_link, for_log, for_terminal, for_terminal_line
 from rag_serving.privacy import complain
 
 if TYPE_CHECKING:
-    from rag_serving.cli.finding import Finding
     from rag_serving.receipts.proofs import Proof
     from rag_serving.records.answers import Answer, Citation, SearchResults
     from rag_serving.records.decisions import Clarification, Refusal
     from rag_serving.records.passages import Candidate, Location
     from rag_serving.records.sets import SetResult
     from rag_serving.tracing import Listen
+
+State = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A check and its result; `mend` is the remedy of a problem."""
+
+    name: str
+    state: State
+    detail: str
+    mend: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "detail", redacted(self.detail))
+        object.__setattr__(self, "mend", redacted(self.mend))
+
+
+def age(seconds: float) -> str:
+    """Return a time span in its largest unit: `3 hours`."""
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} seconds"
+
 
 _PLACES_SHOWN = 3
 _CLEAR = "\r\x1b[2K"

@@ -40,8 +40,7 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.conversations.turns import MOST_TURNS, Conversation, ConversationTurn
 from rag_serving.query.filters import parse_filters
-from rag_serving.receipts.receipt import ReceiptError
-from rag_serving.receipts.secrecy import Secrecy
+from rag_serving.receipts.receipt import ReceiptError, Secrecy
 from rag_serving.records.answers import Answer
 from rag_serving.records.queries import Filters
 from rag_serving.telemetry.guarded import GuardedDatabase

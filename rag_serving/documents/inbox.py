@@ -1,30 +1,201 @@
-"""An upload inbox: documents that were received, replaced and deleted, for whom the next build reads them.
+"""An upload inbox: records of documents received, replaced and deleted, who may read them, the proof of a deletion.
 
-Belongs here: what becomes of an upload, and which documents there are for a caller.
-Does not belong here: files (`artifacts.document_files`), HTTP (`api.documents`), reading documents
-(`rag_assets.sources.documents`).
+An editor may grant everyone of the tenant, each of his own groups, and himself; not other groups and users, whose names
+he would have to know. A list is of alternatives: each of them may read.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rag_serving.access.principals import EVERYONE, Principal, intersect_readers, reader_class, satisfies
 from rag_serving.artifacts.document_files import DocumentFiles, Spool
-from rag_serving.artifacts.store import Store
+from rag_serving.artifacts.signed_files import read_signed, write_signed
+from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.config.sources import Files
-from rag_serving.documents.kinds import kind_of
-from rag_serving.documents.names import safe_name
-from rag_serving.documents.records import Entry, ReadState, UploadedDocument, Version
+from rag_serving.documents.kinds import kind_of, media_type, safe_name
+
+MAX_READERS = 100
+MAX_CHARS = 20_000
+
+
+class GrantError(Exception):
+    """Readers that are none, or that the caller may not grant; the message is one line."""
+
+
+def grantable(principal: Principal) -> list[str]:
+    """Return the caller's possible grants, the narrowest first."""
+    return [*sorted(principal.names, key=lambda name: (not name.startswith("user:"), name)), EVERYONE]
+
+
+def granted(principal: Principal, asked: str | None) -> str | None:
+    """Return the reader class of the field `readers`; None if it is empty.
+
+    Args:
+        principal: the uploader.
+        asked: `everyone`, one principal, or a JSON list of them.
+
+    Raises:
+        GrantError: it is malformed, or names readers that the caller may not grant.
+    """
+    if asked is None or not asked.strip():
+        return None
+    names = _listed(asked.strip())
+    allowed = set(grantable(principal))
+    if not names or not allowed.issuperset(names):
+        raise GrantError("`readers` may be everyone, or a list of your own groups and yourself: see GET /v1/documents")
+    return class_of(names)
+
+
+def narrowest(principal: Principal) -> str:
+    """Return the default readers of a document: its uploader, else the members of all his groups."""
+    if principal.user:
+        return reader_class([[f"user:{principal.user}"]])
+    return reader_class([[name] for name in principal.names])
+
+
+def class_of(names: Sequence[str]) -> str:
+    """Return the reader class of a list of alternatives."""
+    return EVERYONE if EVERYONE in names else reader_class([names])
+
+
+def named_class(names: Sequence[str]) -> str:
+    """Return the reader class of alternatives that a person with access to the machine names.
+
+    Raises:
+        GrantError: one is neither everyone nor a group or user.
+    """
+    for name in names:
+        if name != EVERYONE and not (name.startswith(("group:", "user:")) and name.isprintable()):
+            raise GrantError(f"reader {name!r} is neither everyone nor group:NAME or user:NAME")
+    return class_of(names)
+
+
+def _listed(asked: str) -> list[str]:
+    if not asked.startswith("["):
+        return [asked]
+    try:
+        names: list[str] = json.loads(asked[:MAX_CHARS])
+    except (ValueError, RecursionError):
+        raise GrantError("`readers` is neither everyone nor a JSON list") from None
+    if not all(isinstance(name, str) for name in names) or len(names) > MAX_READERS:
+        raise GrantError(f"`readers` is a list of at most {MAX_READERS} names")
+    return names
+
+
+Stage = Literal["extracting", "chunking", "embedding", "published", "failed", "excluded"]
+Status = Literal[
+    "received", "extracting", "chunking", "embedding", "published", "failed", "excluded", "deleting", "deleted"
+]
+UNFINISHED: frozenset[str] = frozenset({"received", "extracting", "chunking", "embedding", "deleting"})
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Version(_Record):
+    """One content of a document."""
+
+    version: int = Field(ge=1)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    bytes: int = Field(ge=0)
+    kind: str
+    uploaded_at: datetime
+    uploaded_by: str | None = None
+
+
+class UploadedDocument(_Record):
+    """A document as it was uploaded; `readers` is a reader class."""
+
+    document_id: str = Field(pattern=r"^[a-z0-9]{1,64}$")
+    name: str
+    readers: str
+    versions: list[Version] = Field(min_length=1)
+    deleted_at: datetime | None = None
+
+    @property
+    def current(self) -> Version:
+        return self.versions[-1]
+
+
+class ReadState(_Record):
+    """The build's progress with one version of a document. `shown`: the published version, or None.
+
+    Of one that is being read, `page` of `of` pages; of one that is being embedded, `embedded` of `texts` texts.
+    """
+
+    version: int
+    stage: Stage
+    page: int | None = None
+    of: int | None = None
+    embedded: int | None = None
+    texts: int | None = None
+    reason: str | None = None
+    shown: int | None = None
+
+
+class Entry(_Record):
+    """A document with what the build says of it. `readers`: of the document and its source together."""
+
+    source: str
+    document: UploadedDocument
+    state: ReadState | None
+    readers: str
+    page_id: str
+
+    @property
+    def status(self) -> Status:
+        if self.document.deleted_at is not None:
+            return "deleting"
+        if self.state is None or self.state.version != self.document.current.version:
+            return "received"
+        return self.state.stage
+
+    def _progress(self) -> dict[str, int | None] | None:
+        state = self.state
+        if state is None or self.status != state.stage:
+            return None
+        if state.of is not None:
+            return {"page": state.page, "of": state.of}
+        return {"embedded": state.embedded, "of": state.texts} if state.texts is not None else None
+
+    def payload(self) -> dict[str, Any]:
+        """Return the document as the API shows it."""
+        current, state, status = self.document.current, self.state, self.status
+        is_told = state is not None and status == state.stage
+        return {
+            "document_id": self.document.document_id,
+            "source": self.source,
+            "name": self.document.name,
+            "media_type": media_type(current.kind),
+            "bytes": current.bytes,
+            "sha256": current.sha256,
+            "version": current.version,
+            "versions": [
+                version.model_dump(mode="json", include={"version", "sha256", "uploaded_at", "uploaded_by"})
+                for version in self.document.versions
+            ],
+            "status": status,
+            "progress": self._progress(),
+            "reason": state.reason if is_told and state else None,
+            "readers": self.readers,
+            "uploaded_at": current.uploaded_at.isoformat(),
+            "page_id": self.page_id if state and state.shown is not None else None,
+        }
+
 
 DOCUMENT_ID = re.compile(r"[a-z0-9]{1,64}")
 MAX_VERSIONS = 1000
@@ -139,7 +310,6 @@ class Inbox:
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:32] if facts else None
 
     def _documents(self) -> dict[str, UploadedDocument]:
-        """Return the records that can be read."""
         return self.files.read_documents(_document)
 
     def _before(self, principal: Principal | None, upload: Upload, entries: dict[str, Entry]) -> Entry | None:
@@ -224,3 +394,62 @@ def inboxes_of(config: Config, tenant: str) -> list[Inbox]:
         for key, settings in config.sources.items()
         if settings.tenant == tenant and isinstance(settings, Files) and settings.path is None
     ]
+
+
+FOLDER = "deleted"
+"""Of an inbox."""
+
+
+class Deletion(BaseModel):
+    """A document that is gone. `readers`: the reader class of those who could read it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    document_id: str
+    name: str
+    readers: str
+    sha256: list[str]  # of each version's bytes, none of which the inbox has for this document any more
+    deleted_at: datetime
+    gone_at: datetime
+    generation: str | None = Field(description="published without it; None: the tenant has published none")
+    kept_in: list[str] = Field(description="older generations that hold its passages until they are pruned")
+
+    def payload(self) -> dict[str, Any]:
+        """Return the record as the API shows it."""
+        return {**self.model_dump(mode="json", exclude={"readers"}), "status": "deleted"}
+
+
+def write_deletion(store: Store, inbox: Inbox, entry: Entry, generation: str | None, kept_in: list[str]) -> None:
+    """Write the record of a document that no published passage, no row of its source and no upload shows any more.
+
+    Raises:
+        SecretError: the installation's secret cannot be used.
+    """
+    document, now = entry.document, datetime.now(UTC)
+    record = Deletion(
+        document_id=document.document_id,
+        name=document.name,
+        readers=entry.readers,
+        sha256=list(dict.fromkeys(version.sha256 for version in document.versions)),
+        deleted_at=document.deleted_at or now,
+        gone_at=now,
+        generation=generation,
+        kept_in=kept_in,
+    )
+    write_signed(store, _path(inbox, document.document_id), record.model_dump(mode="json"))
+
+
+def deletion_for(store: Store, inbox: Inbox, principal: Principal | None, document_id: str) -> Deletion | None:
+    """Return the record for a caller who could read the document, or owns this machine (None); None for others, and if
+    none is signed here."""
+    if not DOCUMENT_ID.fullmatch(document_id):
+        return None
+    try:
+        record = Deletion.model_validate(read_signed(store, _path(inbox, document_id)))
+    except (StoreError, ValidationError):
+        return None
+    return record if principal is None or satisfies(principal, record.readers) else None
+
+
+def _path(inbox: Inbox, document_id: str) -> Path:
+    return inbox.files.folder / FOLDER / f"{document_id}.json"

@@ -1,17 +1,52 @@
-"""The kinds of files that are read: by what their content shows, then by their name.
-
-Belongs here: names' endings, the first bytes of a kind, what is refused and why.
-Does not belong here: the text of a file
-(`rag_assets.steps.files.file_text`).
-"""
+"""The kinds of files that are read, by content and then by name; names as they are kept and shown."""
 
 from __future__ import annotations
 
 import re
 import struct
+import unicodedata
 from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Literal
+
+MAX_CHARS = 200
+MAX_BYTES = 255
+"""Of a name in UTF-8, as file systems count."""
+NAMELESS = "document"
+
+_SPACES = re.compile(r"\s+")
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_JOINERS = frozenset({"\u200c", "\u200d"})  # Persian, Indic scripts and emoji are written with them
+
+
+def safe_name(name: str) -> str:
+    """Return a file's name on one line, without folders, control characters and changes of direction, in NFC.
+
+    A longer one is cut before its ending. One of which nothing is left is `document`.
+    """
+    own = (name if len(name) < 16 * MAX_CHARS else _ends(name)).replace("\\", "/").rpartition("/")[2]
+    kept = "".join(" " if char.isspace() else char for char in own if char.isspace() or _is_shown(char))
+    plain = _SPACES.sub(" ", unicodedata.normalize("NFC", kept)).strip(" .")
+    return _cut(plain or NAMELESS)
+
+
+def _is_shown(char: str) -> bool:
+    return char in _JOINERS or unicodedata.category(char) not in _HIDDEN
+
+
+def _ends(name: str) -> str:
+    return name[: 8 * MAX_CHARS] + name[-8 * MAX_CHARS :]
+
+
+def _cut(name: str) -> str:
+    if len(name) <= MAX_CHARS and len(name.encode()) <= MAX_BYTES:
+        return name
+    stem, dot, extension = name.rpartition(".")
+    ending = f"{dot}{extension}" if stem and len(extension.encode()) <= 16 else ""
+    stem = stem if ending else name
+    kept = stem[: MAX_CHARS - len(ending)].encode()[: MAX_BYTES - len(ending.encode())].decode("utf-8", "ignore")
+    return kept.rstrip(" .") + ending
+
 
 ZIP_HEADS = (b"PK\x03\x04", b"PK\x05\x06")
 OLE_HEAD = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -299,7 +334,6 @@ def kind_in(name: str, content: bytes) -> Kind:
 
 
 def _bare(name: str, head: bytes) -> Kind:
-    """Return the kind of a file that is no container."""
     named = kind_by_name(name)
     if (found := _by_signature(head, named in TEXT_KINDS)) is not None:
         return found
@@ -416,7 +450,6 @@ def _ole(name: str, content: bytes) -> Kind:
 
 
 def _refused_ole(name: str, content: bytes) -> KindError:
-    """Return why an OLE file, or the head of one, is not read."""
     if ole_holds(content, "EncryptedPackage"):
         return KindError(PASSWORD)
     for stream, why in _OLD_OFFICE:

@@ -1,8 +1,4 @@
-"""Where the documents of folders on this machine are, for whoever asks at its terminal: nobody shows their pages there.
-
-Belongs here: from the address of a document on the served page to its file. Does not belong here: who is told so
-(`cli.opening`), how it looks (`cli.printing`).
-"""
+"""Where the documents of folders on this machine are, for whoever asks at its terminal."""
 
 from __future__ import annotations
 
@@ -35,7 +31,6 @@ class FileLinks:
         return f"{file.as_uri()}{mark}{anchor}" if file and file.is_file() else url
 
     def _read(self) -> dict[str, Path]:
-        """Return the files of pages as the last syncs saw them."""
         store, files = Store(self._config.home), dict[str, Path]()
         for key, source in self._config.sources.items():
             if isinstance(source, Files) and source.path and source.path.is_dir():

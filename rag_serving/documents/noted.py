@@ -1,10 +1,6 @@
 """Pages that a wiki named in events, and sources that were just connected: noted by whoever serves, until a sync has
 read them.
 
-Belongs here: the notes, empty files named by the page, which survive the process that wrote them; how many there may
-be; how far a sync of everything is. Does not belong here: events (`api.hooks`), what is read for a note
-(`rag_assets.sources.confluence`).
-
 A note says where to look, and nothing of what is there: the same page is noted once however often it is named.
 """
 

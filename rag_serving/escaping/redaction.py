@@ -1,8 +1,4 @@
-"""Texts without what must not be kept: user information and tokens in URLs, and the values of secret variables.
-
-Belongs here: what is taken out of logs, notes, metadata, findings and messages of errors.
-Does not belong here: escaping for a target (`targets`, `markdown`), which variables are secret (`config.keys`).
-"""
+"""Texts without what must not be kept: user information and tokens in URLs, and the values of secret variables."""
 
 from __future__ import annotations
 

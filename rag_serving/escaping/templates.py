@@ -1,8 +1,4 @@
-"""Templates of HTML pages: every value that one shows is escaped.
-
-Belongs here: how a template is loaded, the style that several pages share (`templates/`).
-Does not belong here: a page's own template (the folder `templates` of its package).
-"""
+"""Templates of HTML pages: every value that one shows is escaped."""
 
 from __future__ import annotations
 

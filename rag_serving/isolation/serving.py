@@ -1,8 +1,5 @@
 """The program of a child: it answers frames, one document after the other, within its limits.
 
-Belongs here: the loop, the limits of one document, ending with its input.
-Does not belong here: the work on a document (`rag_assets.parsing.worker`, `rag_serving.rendering.worker`).
-
 The process opens no file and no socket. It ends when its standard input is at its end, or, while it works, when the
 system signals that the other side has closed it (SIGIO) or that a limit is reached.
 """
@@ -20,8 +17,17 @@ from contextvars import ContextVar
 from importlib import import_module
 from typing import IO
 
-from rag_serving.isolation.frames import REPORT, Frame, read_frame, write_frame
-from rag_serving.isolation.limits import Limits, address_space, end_of_document, limit_document, limit_process
+from rag_serving.isolation.child import (
+    REPORT,
+    Frame,
+    Limits,
+    address_space,
+    end_of_document,
+    limit_document,
+    limit_process,
+    read_frame,
+    write_frame,
+)
 
 Answer = Callable[[Frame, IO[bytes]], Frame]
 """Given a request and the stream that it came from."""

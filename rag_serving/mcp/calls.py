@@ -1,8 +1,4 @@
-"""One call of a tool: work in a thread that ends with its deadline, progress on the way, errors in one line.
-
-Belongs here: running, cancelling, the wording of failures. Does not belong here: the tools (`mcp.reading`,
-`mcp.server`).
-"""
+"""The callers of tools, and one call: work in a thread that ends with its deadline, progress, errors in one line."""
 
 from __future__ import annotations
 
@@ -12,24 +8,69 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import anyio.to_thread
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 
-from rag_serving.ask import RETRIEVAL_DOWN, RETRIEVAL_OFF
-from rag_serving.deadline import StoppedError, within
+from rag_serving.access.principals import Principal
+from rag_serving.ask import RETRIEVAL_DOWN, RETRIEVAL_OFF, Pipeline
+from rag_serving.deadline import Deadline, StoppedError, within
 from rag_serving.degradation.phases import RetrievalOffError
 from rag_serving.hooks import AUDIT_DOWN, AuditUnavailableError, BudgetError, BudgetsAwayError
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.databases import RemoteError
-from rag_serving.mcp.callers import Caller, Callers, Release
 from rag_serving.query.filters import FilterError
 from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError
 from rag_serving.retrieval.hybrid import RetrievalError
 from rag_serving.tracing import Listen
+
+Release = Callable[[], None]
+
+
+def _unlimited() -> Release:
+    return lambda: None
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A caller, and its tenant."""
+
+    principal: Principal
+    pipeline: Pipeline
+    deadline: Deadline
+    """When the work ends; it is cancelled where the caller leaves."""
+    take_slot: Callable[[], Release] = _unlimited
+    """Take one of the answers that may be under way at once; returns what gives it back when it is called for the
+    second time, by the response and by the thread. Raises ToolError where none is left."""
+
+
+class Callers(Protocol):
+    """Callers, by the transport's data on a request."""
+
+    def __call__(self, request: Any) -> Caller:
+        """Return the caller. `request`: the HTTP request, None on standard input.
+
+        Raises:
+            ToolError: the caller has no access.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class OneCaller:
+    """The one caller of a process: the user who started it."""
+
+    principal: Principal
+    pipeline: Pipeline
+
+    def __call__(self, request: Any) -> Caller:  # noqa: ARG002
+        timeout_s = self.pipeline.config.serving.request_timeout_s
+        return Caller(self.principal, self.pipeline, Deadline(timeout_s))
+
 
 NO_RECEIPT = "there is no such receipt"
 RECEIPTS_AWAY = "receipts cannot be read at the moment"

@@ -1,8 +1,5 @@
 """The tools that search and show stored text: search, fetch, get_passage, search_book, list_sources and the search of
 contextual retrieval.
-
-Belongs here: their lookups. Does not belong here: answering (`mcp.server`), the shapes (`mcp.results`), descriptions
-for models (`mcp.descriptions`).
 """
 
 from __future__ import annotations
@@ -14,14 +11,16 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from rag_serving.escaping.targets import for_link
 from rag_serving.indexes.protocols import ReaderView
-from rag_serving.mcp.arguments import DocumentId, Limit, PassageId, QueryText
-from rag_serving.mcp.callers import Caller
-from rag_serving.mcp.calls import Calls
-from rag_serving.mcp.results import (
+from rag_serving.mcp.calls import Caller, Calls
+from rag_serving.mcp.shapes import (
     Document,
+    DocumentId,
+    Limit,
     Metadata,
     Passage,
+    PassageId,
     PassagesOutput,
+    QueryText,
     SearchOutput,
     SourcesOutput,
     found_passage,
@@ -188,7 +187,6 @@ def _surroundings(view: ReaderView, chunk_id: str) -> Document | None:
 
 
 def _beside(view: ReaderView, chunk: Chunk, direction: int) -> str:
-    """Return the text of the passage before or after one in the same section; empty if there is none."""
     other = view.beside(chunk, direction)
     return other.text if other and other.heading_path == chunk.heading_path else ""
 
@@ -210,6 +208,5 @@ def _row_of(view: ReaderView, passage_id: str) -> int:
 
 
 def _read_beside(view: ReaderView, row: int) -> tuple[str | None, str | None]:
-    """Return the ids of the passages that one reads before and after one; None if there is none."""
     earlier, later = view.around(row)
     return passage_id_of(earlier[0]) if earlier else None, passage_id_of(later[0]) if later else None

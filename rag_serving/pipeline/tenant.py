@@ -33,9 +33,8 @@ from rag_serving.models.embedding.factory import Words
 from rag_serving.models.embedding.onnx_format import GraphCache
 from rag_serving.models.lazy_embedder import GuardedEmbedder, open_guarded
 from rag_serving.models.protocols import Embedder, ModelError
-from rag_serving.receipts.proofs import Chunks, Proof, Proofs
-from rag_serving.receipts.recording import ReceiptWriter, telemetry_of
-from rag_serving.receipts.secrecy import Secrecy
+from rag_serving.receipts.proofs import Chunks, Proof, Proofs, ReceiptWriter, telemetry_of
+from rag_serving.receipts.receipt import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
 from rag_serving.receipts.subscriptions import Subscriptions
 from rag_serving.records.answers import Answer, SearchResults

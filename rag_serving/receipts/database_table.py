@@ -1,7 +1,4 @@
-"""Receipts in the database at `telemetry.url`, beside the telemetry.
-
-Belongs here: the table, when the database is left alone. Does not belong here: signing, what a receipt says.
-"""
+"""Receipts in the database at `telemetry.url`, beside the telemetry."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from rag_serving.models.breaker import Breaker
 from rag_serving.receipts.receipt import ReceiptsAwayError
-from rag_serving.receipts.rows import StoredReceipt, StoredShare, asker_mark
+from rag_serving.receipts.store import StoredReceipt, StoredShare, asker_mark
 from rag_serving.telemetry.guarded import WAIT_S, GuardedDatabase
 from rag_serving.telemetry.recorder import TelemetryError
 
@@ -88,8 +85,6 @@ class DatabaseTable:
         self._asked(write, "written")
 
     def _find(self, table: Table, identifier: str, tenant: str) -> list[str] | None:
-        """Return the row of this id and tenant; None if there is none."""
-
         def read(connection: Connection) -> list[str] | None:
             query = select(table).where(table.c.id == identifier, table.c.tenant == tenant)
             row = connection.execute(query).first()

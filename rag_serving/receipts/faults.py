@@ -1,8 +1,4 @@
-"""The faults of a receipt against the generation that it names, and how its passages have changed since.
-
-Belongs here: comparing passages, quotes, verdicts, values and files with those of a receipt. Does not belong here: the
-order of a proof, opening generations, access (`proofs`).
-"""
+"""The faults of a receipt against the generation that it names, and how its passages have changed since."""
 
 from __future__ import annotations
 

@@ -1,32 +1,91 @@
-"""The receipts of one tenant: access to one, and its proof.
-
-Belongs here: opening the generations for a comparison, access, repeating the verification without a model: texts,
-quotes, verdicts, digests of files, and later changes. Does not belong here: what differs (`faults`), storing receipts
-(`store`).
-"""
+"""The receipts of one tenant: recording an answer, access to its receipt, and its proof without a model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from rag_serving.access.principals import Principal
+from rag_serving.answering.composing import AnswerTrace
+from rag_serving.answering.verification import VerificationRules
 from rag_serving.config.loading import Config
+from rag_serving.config.sections import Features
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.originals import Original
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.indexes.served import ServedGeneration
 from rag_serving.receipts.faults import Archive, Receipt, changes, faults, proved_lines
-from rag_serving.receipts.receipt import NotTheAskerError, ReceiptError, receipt_id
-from rag_serving.receipts.secrecy import Secrecy
+from rag_serving.receipts.receipt import (
+    NotTheAskerError,
+    ReceiptError,
+    Secrecy,
+    make_receipt,
+    receipt_id,
+    repeated_receipt,
+)
 from rag_serving.receipts.store import ReceiptStore
+from rag_serving.records.answers import Answer
 from rag_serving.records.passages import Chunk
 from rag_serving.records.sets import SetTables
+from rag_serving.retrieval.search import Search
+from rag_serving.retrieval.why import index_rankings, scored_ids
 from rag_serving.sets.certificate import recount
 from rag_serving.sets.history import changes_digest, page_changes, page_ids
+from rag_serving.telemetry.events import MAX_CANDIDATES, MAX_RANKED, Found, Trace
+from rag_serving.tracing import StageTrace
+
+NO_RECEIPT = "receipt_not_stored"
+
+
+def telemetry_of(search: Search, features: Features, phase: int | None, retrieval_ms: float | None) -> Trace:
+    """Return a search's row of telemetry, with the switches that were on."""
+    rankings, query = index_rankings(search, MAX_RANKED), search.query
+    found = Found(phase, retrieval_ms, len(search.candidates), len(query.corrections))
+    return Trace(scored_ids(search, MAX_CANDIDATES), rankings=rankings, features=features.enabled, found=found)
+
+
+def answer_trace(recorded: Trace, written: AnswerTrace) -> Trace:
+    """Return the same with what telemetry keeps of an answer: what a model wrote counts, shown or not."""
+    verdicts = (*written.withdrawn, *written.verdicts)
+    return replace(recorded, lock=written.lock, verdicts=verdicts, rejected=written.rejected)
+
+
+@dataclass(frozen=True)
+class ReceiptWriter:
+    """Makes and stores the receipts of one tenant's answers."""
+
+    tenant: str
+    receipts: ReceiptStore
+    secrecy: Secrecy
+    rules: VerificationRules
+
+    def with_receipt(self, trace: StageTrace, written: AnswerTrace, asker: Principal) -> Answer:
+        """Return the answer with flags, timings and the id of its receipt; that no receipt can be stored is only a
+        flag."""
+        return self._stored(trace, written.answer, asker, lambda answer: self.of(replace(written, answer=answer)))
+
+    def of(self, written: AnswerTrace) -> dict[str, Any]:
+        """Return the receipt of an answer; nothing is stored."""
+        return make_receipt(self.tenant, written, written.rules or self.rules)
+
+    def repeated(
+        self, trace: StageTrace, answer: Answer, first: Mapping[str, Any], asker: Principal, question: str
+    ) -> Answer:
+        """Return an answer that is given again with a receipt of its own, made from the first one's."""
+        return self._stored(trace, answer, asker, lambda again: repeated_receipt(first, question, again))
+
+    def _stored(
+        self, trace: StageTrace, answer: Answer, asker: Principal, receipt_of: Callable[[Answer], dict[str, Any]]
+    ) -> Answer:
+        answer = replace(answer, flags=tuple(trace.flags), timings_ms=dict(trace.timings_ms), receipt_id=None)
+        with trace.part("receipt", NO_RECEIPT):
+            receipt = self.secrecy.kept(asker, receipt_of(answer))
+            answer = replace(answer, receipt_id=self.receipts.put(receipt))
+        return replace(answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
+
 
 Name = Literal[
     "signature", "id", "generation", "question", "text_hash", "file", "lock", "quote", "verdicts", "outcome", "set",
@@ -98,7 +157,6 @@ def _replayed(receipt: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Che
 
 
 def _all(parts: Sequence[Any], noun: str, holds: str) -> str:
-    """Return the summary of some parts, however many there are."""
     if not parts:
         return f"there is no {noun}"
     return f"all {len(parts)} {noun}s {holds}" if len(parts) > 1 else f"the {noun} {holds}"
@@ -256,7 +314,6 @@ class Proofs:
         return Proof(identifier, tuple(problems), tuple(differences), checks, generation_id, published, proved)
 
     def _changes(self, receipt: Mapping[str, Any], principal: Principal | None) -> tuple[str | None, list[str]]:
-        """Return the id of the published generation, and what has changed in it since."""
         try:
             with self._published.acquire() as now:
                 if now.id == receipt["generation"]:
@@ -267,7 +324,6 @@ class Proofs:
 
     @contextmanager
     def _stored(self, generation_id: str) -> Iterator[ServedGeneration]:
-        """Yield a generation by its id, the published one or an older one that is still kept."""
         with ExitStack() as opened:
             try:
                 generation = opened.enter_context(self._published.stored(generation_id))

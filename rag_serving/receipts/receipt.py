@@ -3,8 +3,9 @@
 A receipt is a JSON document in canonical form. Its id is the digest of that form; its signature is a keyed digest
 (HMAC-SHA256, RFC 2104) of its stored row, so that write access to the database does not allow forging one.
 
-Belongs here: a receipt's fields, its id and signature. Does not belong here: storing receipts (`store`), proving them
-(`proofs`).
+A question is needed to replay its verdicts, so it is not only hashed but encrypted. It opens only in its own receipt:
+it is bound to the tenant, the time, the generation, the asker and the question's digest. (The id is a digest of the
+whole receipt, the encrypted question included: nothing inside can be bound to that.)
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from rag_serving.access.principals import Principal
 from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.verification import VerificationRules
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.secret import SealError, SecretError, derived_key, seal, unseal
 from rag_serving.escaping.redaction import RedactedError, redacted
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.claims import Verdict
@@ -154,3 +159,120 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "start": verdict.start,
         "end": verdict.end,
     }
+
+
+KEY_PURPOSE = "receipt secrecy"
+_SEALING_PURPOSE = "receipt questions"
+_HASH_CHARS = 32
+_SEALED_BY_STREAM = 4
+"""The last version of receipts whose questions are no `artifacts.sealing.seal`."""
+_BESIDE = ("tenant", "created_at", "generation", "asker", "question_hash")
+
+
+class Secrecy:
+    """Keyed digests and encrypted questions of one installation."""
+
+    def __init__(self, home: Path, keep_questions: bool = False) -> None:
+        """`keep_questions`: store their text in receipts as it was typed."""
+        self._home, self._keep_questions = home, keep_questions
+
+    def kept(self, principal: Principal, receipt: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a new receipt in its stored form: with its asker, and its question encrypted unless kept.
+
+        Raises:
+            ReceiptError: the installation's secret cannot be used.
+        """
+        question = str(receipt["question"])
+        kept = {**receipt, "question_hash": self._digest("question", question), "asker": self.asker(principal)}
+        if self._keep_questions:
+            return kept
+        sealed = seal(self._key(_SEALING_PURPOSE), question, _beside(kept))
+        return {**kept, "question": None, "sealed": sealed}
+
+    def asker(self, principal: Principal) -> str:
+        """Return the keyed digest of a user, or of the groups of callers without a name.
+
+        Raises:
+            ReceiptError: the installation's secret cannot be used.
+        """
+        groups = [] if principal.user else sorted(principal.groups)
+        return self._digest("asker", json.dumps([principal.tenant, principal.user, groups]))
+
+    def opened(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a receipt with its question in words; None if it cannot be read (`question_fault` says why).
+
+        Raises:
+            ReceiptError: the installation's secret cannot be used.
+        """
+        if receipt.get("question") is not None or not isinstance(receipt.get("sealed"), str):
+            return dict(receipt)
+        try:
+            return {**receipt, "question": self._unsealed(receipt)}
+        except SealError:
+            return dict(receipt)
+
+    def question_fault(self, receipt: Mapping[str, Any]) -> str | None:
+        """Return why the question of an opened receipt is not the one that was hashed, or None."""
+        question = receipt["question"]
+        if question is None:
+            return f"question: {self._why_unread(receipt)}"
+        expected = self._digest("question", question) if "asker" in receipt else text_hash(question)
+        return None if receipt["question_hash"] == expected else "question: it is not the one that was hashed"
+
+    def _why_unread(self, receipt: Mapping[str, Any]) -> str:
+        try:
+            self._unsealed(receipt)
+        except SealError as error:
+            return str(error)
+        return "it is not in the receipt"
+
+    def _unsealed(self, receipt: Mapping[str, Any]) -> str:
+        """Return the question of a receipt of any version.
+
+        Raises:
+            SealError: it cannot be read.
+            ReceiptError: the installation's secret cannot be used.
+        """
+        sealed, digest = str(receipt.get("sealed")), str(receipt.get("question_hash"))
+        if receipt.get("version") not in range(_SEALED_BY_STREAM + 1):
+            return unseal(self._key(_SEALING_PURPOSE), sealed, _beside(receipt))
+        question = unseal_stream(self._key(), sealed, digest)
+        if question is None or self._digest("question", question) != digest:
+            raise SealError("it cannot be read, because the installation's secret is another one, or it was altered")
+        return question
+
+    def _digest(self, what: str, text: str) -> str:
+        content = f"{what}\0{text}".encode("utf-8", "surrogatepass")
+        return hmac.new(self._key(), content, hashlib.sha256).hexdigest()[:_HASH_CHARS]
+
+    def _key(self, purpose: str = KEY_PURPOSE) -> bytes:
+        try:
+            return derived_key(self._home, purpose)
+        except SecretError as error:
+            raise ReceiptError(str(error)) from error
+
+
+def _beside(receipt: Mapping[str, Any]) -> bytes:
+    """Return the data that an encrypted question is bound to."""
+    return canonical({"question of": {name: receipt.get(name) for name in _BESIDE}}).encode("utf-8", "surrogatepass")
+
+
+def unseal_stream(key: bytes, sealed: str, digest: str) -> str | None:
+    """Return a text that an older program sealed with a stream of HMAC-SHA256 blocks; None if it is not readable.
+
+    The caller compares the text with its `digest`: this form has no tag of its own.
+    """
+    try:
+        content = b64decode(sealed)
+        return bytes(one ^ other for one, other in zip(content, _stream(key, digest), strict=False)).decode(
+            "utf-8", "surrogatepass"
+        )
+    except ValueError:
+        return None
+
+
+def _stream(key: bytes, nonce: str) -> Iterator[int]:
+    number = 0
+    while True:
+        yield from hmac.new(key, f"stream\0{nonce}\0{number}".encode(), hashlib.sha256).digest()
+        number += 1

@@ -1,30 +1,136 @@
-"""The store of receipts: signed rows, beside the telemetry.
-
-Belongs here: storing receipts and reading them back unchanged.
-Does not belong here: a receipt's fields (`receipts`), access (`proofs`), databases (`*_table`).
-"""
+"""The store of receipts and of their shares: signed rows in SQLite, beside the telemetry."""
 
 from __future__ import annotations
 
 import hmac
+import json
 import sqlite3
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rag_serving.artifacts.secret import SecretError, derived_key
 from rag_serving.artifacts.store import Store, make_private
 from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError, canonical, receipt_id, signature
-from rag_serving.receipts.rows import KEY_PURPOSE as SHARES
-from rag_serving.receipts.rows import ReceiptTable, StoredReceipt, StoredShare, asker_mark
 from rag_serving.receipts.subscriptions import forget_subscriber
 
 if TYPE_CHECKING:
     from rag_serving.config.loading import Config
+
+SHARE_PURPOSE = "receipt shares"
+
+
+@dataclass(frozen=True)
+class StoredShare:
+    """A row as it lies in the database: a receipt of a tenant is shared since a time."""
+
+    id: str
+    tenant: str
+    shared_at: str
+    signature: str = ""
+
+    @classmethod
+    def now(cls, identifier: str, tenant: str, key: bytes) -> StoredShare:
+        """Return the signed row of a receipt that is shared from now on."""
+        share = cls(identifier, tenant, datetime.now(UTC).isoformat(timespec="milliseconds"))
+        return replace(share, signature=share.signed(key))
+
+    def holds(self, key: bytes) -> bool:
+        """Return whether the row was made here and not changed."""
+        return hmac.compare_digest(self.signed(key).encode(), self.signature.encode())
+
+    def signed(self, key: bytes) -> str:
+        return signature(key, self.id, self.tenant, self.shared_at)
+
+
+@dataclass(frozen=True)
+class StoredReceipt:
+    """A row as it lies in the database, which nobody has vouched for yet."""
+
+    id: str
+    tenant: str
+    created_at: str
+    content: str
+    signature: str = ""
+
+    @property
+    def fields(self) -> tuple[str, str, str, str]:
+        """The signed fields."""
+        return self.id, self.tenant, self.created_at, self.content
+
+    def receipt(self) -> dict[str, Any]:
+        """Return the content as JSON.
+
+        Raises:
+            ReceiptError: it is none.
+        """
+        try:
+            content: dict[str, Any] = json.loads(self.content)
+        except ValueError as error:
+            raise ReceiptError(f"receipt {self.id!r} is not valid JSON ({error})") from error
+        return content
+
+
+def asker_mark(asker: str) -> str:
+    """Return what the canonical form of a receipt of this asker contains; within a text its quotes would be escaped."""
+    return f'"asker":"{asker}"'
+
+
+class ReceiptTable(Protocol):
+    """The table of rows. Safe to use from several threads and processes."""
+
+    def insert(self, row: StoredReceipt) -> None:
+        """Keep a row; one of the same id stays as it is.
+
+        Raises:
+            ReceiptError: the database cannot be written.
+        """
+
+    def find(self, identifier: str, tenant: str) -> StoredReceipt | None:
+        """Return the row of this id and tenant, None if there is none.
+
+        Raises:
+            ReceiptError: the database cannot be read.
+        """
+
+    def remove(self, tenant: str | None, asker: str | None, before: str | None) -> int:
+        """Delete the rows of a tenant, of an asker, from before a time, as far as given, with their shares; return how
+        many there were.
+
+        Raises:
+            ReceiptError: the database cannot be written.
+        """
+
+    def share(self, share: StoredShare) -> None:
+        """Keep that a receipt is shared; one that is already stays as it is.
+
+        Raises:
+            ReceiptError: the database cannot be written.
+        """
+
+    def unshare(self, identifier: str, tenant: str) -> None:
+        """Keep that a receipt is not shared any more.
+
+        Raises:
+            ReceiptError: the database cannot be written.
+        """
+
+    def find_share(self, identifier: str, tenant: str) -> StoredShare | None:
+        """Return the share of the receipt of this id and tenant, None if there is none.
+
+        Raises:
+            ReceiptError: the database cannot be read.
+        """
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no database yet."""
+
+    def close(self) -> None: ...
 
 
 _TABLE = """
@@ -87,7 +193,6 @@ class SqliteTable:
         return StoredShare(*row) if row else None
 
     def _write(self, statement: str, values: Sequence[str]) -> int:
-        """Return how many rows a statement changed."""
         with self._lock:
             try:
                 connection = self._open()
@@ -98,7 +203,6 @@ class SqliteTable:
                 raise ReceiptError(f"{self._path} cannot be written ({error})") from error
 
     def _read(self, query: str, *values: str) -> list[str] | None:
-        """Return the first row of a query; None if there is none."""
         if self.is_empty:
             return None
         address = f"{self._path.absolute().as_uri()}?mode=ro"
@@ -220,7 +324,7 @@ class ReceiptStore:
         """
         table, _ = self._located(identifier, tenant)
         table.unshare(identifier, tenant)  # a made-up one must not block it
-        table.share(StoredShare.now(identifier, tenant, self._key(SHARES)))
+        table.share(StoredShare.now(identifier, tenant, self._key(SHARE_PURPOSE)))
 
     def unshare(self, identifier: str, tenant: str) -> None:
         """Keep that a receipt is not shared.
@@ -237,7 +341,7 @@ class ReceiptStore:
             ReceiptError: there is none, or the database cannot be read.
         """
         share = self._located(identifier, tenant)[0].find_share(identifier, tenant)
-        return share is not None and share.holds(self._key(SHARES))
+        return share is not None and share.holds(self._key(SHARE_PURPOSE))
 
     def _located(self, identifier: str, tenant: str) -> tuple[ReceiptTable, StoredReceipt]:
         """Return a row with the table that it lies in.

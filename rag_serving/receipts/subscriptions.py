@@ -1,8 +1,5 @@
 """Subscriptions of users to changes of an answer: sealed files in the tenant's folder of the home.
 
-Belongs here: keeping them, and which rights a subscriber has now. Does not belong here: comparing an answer with its
-pages (`checking.guarantee`), notices (`rag_assets.monitoring.notices`).
-
 Groups that a caller's token named count as long as a session's would (`serving.session_hours`), and again from each
 time that the caller subscribes; the own name and synchronized groups count always.
 """
@@ -23,8 +20,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SealError, derived_key, seal, unseal
 from rag_serving.artifacts.store import Store, StoreError, read_text, write_text
 from rag_serving.config.loading import Config
-from rag_serving.receipts.receipt import ReceiptError
-from rag_serving.receipts.secrecy import Secrecy
+from rag_serving.receipts.receipt import ReceiptError, Secrecy
 
 if TYPE_CHECKING:
     from rag_serving.receipts.store import ReceiptStore

@@ -1,8 +1,5 @@
 """The rectangles of an answer's quotes, and what its documents call their pages.
 
-Belongs here: which pages are looked at for an answer, and how long. Does not belong here: finding a quote on a page
-(`finding`), reading a page (`pictures`), who may see a file (`indexes.view`).
-
 An answer hardly waits for it: what is late is left out, and made when a reader opens the quote.
 """
 
@@ -21,10 +18,8 @@ from rag_serving.artifacts.store import StoreError
 from rag_serving.indexes.originals import Original
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.passages import Box, Chunk, Lock, PagePart
-from rag_serving.rendering.finding import QuoteContext
-from rag_serving.rendering.layer import PageLayer
-from rag_serving.rendering.pictures import Pictures
-from rag_serving.rendering.processes import MissingRendererError, RenderError, RenderersBusyError
+from rag_serving.rendering.layer import PageLayer, QuoteContext
+from rag_serving.rendering.pictures import MissingRendererError, Pictures, RenderError, RenderersBusyError
 from rag_serving.text.page_marks import within
 
 WAIT_S = 0.15
@@ -82,7 +77,6 @@ class CitedPlaces:
         return replace(answer, citations=tuple(cited))
 
     def _layers(self, pages: list[tuple[str, int]], files: Mapping[str, Original], principal: Principal) -> Layers:
-        """Return the layers that are there in time."""
         until = time.monotonic() + self._wait_s
         asked = {page: self._asked(files[page[0]], page[1], principal) for page in pages}
         layers = {}

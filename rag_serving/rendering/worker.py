@@ -1,20 +1,39 @@
-"""The process that renders: `python -m rag_serving.rendering.worker`, one page after the other.
-
-Belongs here: a page of a PDF as pixels and as characters with their places, by pypdfium2.
-Does not belong here: limits and the loop (`isolation.serving`), words and quotes (`layer`).
-"""
+"""The process that renders pages of PDF files as PNG and as characters: `python -m rag_serving.rendering.worker`."""
 
 from __future__ import annotations
 
 import math
+import struct
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import IO, Any
 
-from rag_serving.isolation.frames import Frame
-from rag_serving.isolation.limits import Limits
+from rag_serving.isolation.child import Frame, Limits
 from rag_serving.isolation.serving import run, within_limits
-from rag_serving.rendering.png import png
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_LEVEL = 4  # 8 % larger than at level 6, in half of the time
+
+
+def png(width: int, height: int, pixels: bytes, stride: int) -> bytes:
+    """Return an image file. `pixels`: rows of `stride` bytes, of which the first 3 x `width` are R, G, B."""
+    rows = b"".join(b"\0" + pixels[row * stride : row * stride + 3 * width] for row in range(height))
+    head = struct.pack("!IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return _SIGNATURE + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(rows, _LEVEL)) + _chunk(b"IEND", b"")
+
+
+def size_of(image: bytes) -> tuple[int, int] | None:
+    """Return width and height of a PNG file; None if the bytes are none."""
+    if not image.startswith(_SIGNATURE) or image[12:16] != b"IHDR" or len(image) < 33:
+        return None
+    width, height = struct.unpack("!II", image[16:24])
+    return width, height
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack("!I", len(data)) + kind + data + struct.pack("!I", zlib.crc32(kind + data))
+
 
 MOST_PIXELS = 12_000_000
 """Of a picture; a page that would have more is rendered smaller."""

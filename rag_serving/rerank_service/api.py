@@ -1,10 +1,4 @@
-"""The sidecar's HTTP API: GET /healthz, /readyz, /metrics, POST /rerank; and its model while it is loaded or fails.
-
-Belongs here: shapes, limits, the token, status codes; loading in the background, a request's way from text to scores,
-the state that the probes report, the one thread that owns the model and scores pairs of several requests together, what
-Prometheus reads, batches that waste little padding. Does not belong here: the process (`rerank_service.command`),
-tokens and tensors (`cross_encoder`).
-"""
+"""The sidecar's HTTP API: GET /healthz, /readyz, /metrics, POST /rerank; and its model while it is loaded or fails."""
 
 from __future__ import annotations
 
@@ -29,8 +23,7 @@ from pydantic import Field, StringConstraints, ValidationError
 from starlette.exceptions import HTTPException
 
 from rag_serving.api.bodies import Body
-from rag_serving.api.traced import Traced
-from rag_serving.api.wire import NO_TOKEN, BodyLimit, RequestError, bearer_token, error_response, first_fault
+from rag_serving.api.wire import NO_TOKEN, BodyLimit, RequestError, Traced, bearer_token, error_response, first_fault
 from rag_serving.config.models import RerankService
 from rag_serving.escaping.targets import one_line
 from rag_serving.rerank_service.cross_encoder import SHORTEST_SEQ_LEN, Pair
@@ -234,7 +227,6 @@ def _add_routes(app: FastAPI, reranking: Reranking) -> None:
 
 
 def _parsed(content: bytes, settings: RerankService) -> RerankBody:
-    """Return the body, within all limits; RequestError names the field."""
     try:
         body = RerankBody.model_validate_json(content)
     except ValidationError as error:

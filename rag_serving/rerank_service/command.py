@@ -1,8 +1,4 @@
-"""`citelock rerank-service`: the process of the reranker sidecar.
-
-Belongs here: arguments, configuration, permitted addresses, start and end of the server. Does not belong here: the API
-(`rerank_service.api`), its client (`models.reranker_client`).
-"""
+"""`citelock rerank-service`: the process of the reranker sidecar."""
 
 from __future__ import annotations
 
@@ -13,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rag_serving.cli.group import FAILED
-from rag_serving.cli.options import overridden
+from rag_serving.cli.group import FAILED, overridden
 
 if TYPE_CHECKING:
     from rag_serving.config.loading import Config

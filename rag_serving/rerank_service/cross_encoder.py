@@ -1,8 +1,4 @@
-"""A cross-encoder of FlagEmbedding: (query, passage) pairs as tokens, tokens as scores.
-
-Belongs here: opening the model, truncation, one forward pass. The only module of the sidecar that needs torch.
-Does not belong here: batches, threads, HTTP (`api`).
-"""
+"""A cross-encoder of FlagEmbedding: (query, passage) pairs as tokens, tokens as scores."""
 
 from __future__ import annotations
 
@@ -141,7 +137,6 @@ class CrossEncoder:
         return scores
 
     def _cut(self, query: str, tokens: int) -> str:
-        """Return the query up to its last token that may stay."""
         offsets = self._tokenizer(query, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
         return query if len(offsets) <= tokens else query[: offsets[tokens - 1][1]]
 
@@ -172,6 +167,5 @@ def _check_architecture(model: str) -> None:
 
 
 def _positions(config: Any) -> int:
-    """Return tokens that the model has positions for."""
     positions = int(getattr(config, "max_position_embeddings", 0) or 1_000_000)
     return positions - config.pad_token_id - 1 if config.model_type in _OFFSET_POSITIONS else positions

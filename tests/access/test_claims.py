@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.access.claims import ClaimsError, principal_of
 from rag_serving.access.principals import READER, ROLES, Principal
+from rag_serving.access.token_validation import ClaimsError, principal_of
 from rag_serving.config.serving import Oidc
 
 JSON = st.recursive(

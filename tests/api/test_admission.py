@@ -12,8 +12,9 @@ from fastapi.testclient import TestClient
 from starlette.types import Message
 from support.api_client import QUESTION, TOKENS, bearer, client_of
 
-from rag_serving.api import rates, wire
-from rag_serving.api.rates import FREE_GUESSES, LONGEST_WAIT_S, Guesses, Kept, Rates, network_of
+from rag_serving.api import limits as rates
+from rag_serving.api import wire
+from rag_serving.api.limits import FREE_GUESSES, LONGEST_GUESS_WAIT_S, Guesses, Kept, Rates, network_of
 
 
 class Clock:
@@ -116,9 +117,9 @@ def test_each_wrong_token_doubles_the_wait() -> None:
         waits.append(guesses.wait("a", "t"))
     assert waits[: FREE_GUESSES - 1] == [0] * (FREE_GUESSES - 1)
     assert waits[FREE_GUESSES - 1 : FREE_GUESSES + 3] == [1, 2, 4, 8]
-    assert waits[-1] == LONGEST_WAIT_S
+    assert waits[-1] == LONGEST_GUESS_WAIT_S
     assert guesses.wait("b", "t") == 0
-    clock.now += LONGEST_WAIT_S
+    clock.now += LONGEST_GUESS_WAIT_S
     assert guesses.wait("a", "t") == 0
 
 

@@ -17,7 +17,7 @@ from support.running import running
 from support.wiki import configuration
 
 from rag_serving.api.app import MAX_BODY_BYTES, create_app
-from rag_serving.api.rates import FREE_GUESSES
+from rag_serving.api.limits import FREE_GUESSES
 from rag_serving.api.server import MAX_HEADER_BYTES, uvicorn_settings
 from rag_serving.config.loading import Config
 

@@ -21,7 +21,7 @@ from support.waiting import wait_until
 from support.wiki import RESTART, RETENTION, configuration
 
 from rag_serving.api.app import create_app
-from rag_serving.api.check_proxy import NOT_CHECKED
+from rag_serving.api.check import NOT_CHECKED
 from rag_serving.ask import Pipeline
 from rag_serving.retrieval.hybrid import RetrievalError
 

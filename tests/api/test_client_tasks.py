@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.api_client import client_of, completion_chunks
 
-from rag_serving.api.openai.exchange import task_reply
+from rag_serving.api.openai import task_reply
 
 HISTORY = """<chat_history>
 USER: How long can a release be rolled back by us?

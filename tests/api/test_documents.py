@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from support.api_client import ADDRESS, LOCAL, bearer
 
-from rag_serving.api import multipart
+from rag_serving.api import documents as multipart
 from rag_serving.api.app import create_app
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config

@@ -24,7 +24,7 @@ from support.waiting import status_of, wait_until
 from support.wiki import publish
 
 from evals.load.processes import children_of, templates_of
-from rag_serving.api.drain import END_S
+from rag_serving.api.process import END_S
 
 HANGS = (
     "import time, rag_serving.answering.answerer as a; a.select = lambda *_, **__: time.sleep(600); "

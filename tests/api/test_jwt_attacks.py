@@ -19,9 +19,8 @@ from support.stand_in_issuer import AUDIENCE, by_secret, claims_of, encoded, par
 from support.stand_in_provider import StandInProvider, private_key, public_jwk, served_provider
 from support.wiki import configuration
 
-from rag_serving.access import key_sets
-from rag_serving.api.auth import Authenticator, Request
-from rag_serving.api.credentials import AuthError
+from rag_serving.access import bounded_fetch as key_sets
+from rag_serving.api.auth import Authenticator, AuthError, Request
 
 TENANTS: dict[str, Any] = {"acme": {}, "other": {}}
 EVIL = "http://127.0.0.1:9/keys"

@@ -9,8 +9,8 @@ from urllib.parse import urljoin, urlsplit
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rag_serving.api.cookies import SESSION, cookie_of
-from rag_serving.api.sign_in import own_path
+from rag_serving.api.origins import SESSION, cookie_of
+from rag_serving.api.session import own_path
 from rag_serving.config.serving import Serving
 
 HOSTILE = st.text(alphabet=st.sampled_from(list("/\\:.@?#%25fc\t\n aevil-é\x00")), max_size=40)

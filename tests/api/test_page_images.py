@@ -13,7 +13,7 @@ from support.api_client import bearer, client_with_tokens
 from support.wiki import PASSAGES, Passage, publish_paged
 
 from rag_serving.artifacts.store import Store
-from rag_serving.rendering.png import size_of
+from rag_serving.rendering.worker import size_of
 
 MOORING, SECOND, PAY = "Mooring lines are checked hourly.", "Cranes stop at twenty metres.", "The bonus is paid in May."
 MANUAL, SALARIES, MIXED = pdf(MOORING, SECOND), pdf(PAY), pdf(MOORING, PAY)
@@ -104,7 +104,7 @@ def test_a_quote_has_a_bound_and_may_be_hostile(client: TestClient) -> None:
 
 
 def test_without_the_renderer_it_says_what_to_install(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag_serving.rendering.processes.find_spec", lambda _: None)
+    monkeypatch.setattr("rag_serving.rendering.pictures.find_spec", lambda _: None)
     refused = get(client, "att1/image?page=1&scale=3")
     assert (refused.status_code, refused.json()["code"]) == (501, "NOT_INSTALLED")
     assert "citelock[pdf]" in refused.json()["message"]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from support.api_client import client_of
 
-from rag_serving.api import readiness
-from rag_serving.api.readiness import Readiness, TenantState
+from rag_serving.api import status as readiness
+from rag_serving.api.status import Readiness, TenantState
 from rag_serving.artifacts.store import StoreError
 
 ANSWERS = TenantState(None)

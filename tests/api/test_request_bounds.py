@@ -20,8 +20,8 @@ from support.api_client import client_of
 from support.examples import examples
 
 from rag_serving.api.app import router
+from rag_serving.api.completions import router as completions
 from rag_serving.api.history import router as feedback
-from rag_serving.api.openai.completions import router as completions
 
 LONE = "\ud800"
 ROUTES = [route for each in (router, completions, feedback) for route in each.routes if isinstance(route, APIRoute)]

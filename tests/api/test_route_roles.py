@@ -16,7 +16,7 @@ from support.api_client import bearer, client_of
 from support.wiki import copied
 
 from rag_serving.api.admission import ROUTES, Access, check_caller
-from rag_serving.api.rates import Guesses
+from rag_serving.api.limits import Guesses
 from rag_serving.api.wire import RequestError
 from rag_serving.config.serving import Role
 

@@ -20,7 +20,7 @@ from support.wiki import configuration
 
 from rag_serving.access import sessions
 from rag_serving.access.sessions import SignInSessions
-from rag_serving.api.rates import FREE_GUESSES
+from rag_serving.api.limits import FREE_GUESSES
 
 TENANTS: dict[str, Any] = {"acme": {}, "other": {}}
 SALARY = {"question": "How much is the salary bonus of the broker team?"}

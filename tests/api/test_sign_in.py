@@ -20,8 +20,8 @@ from support.api_client import QUESTION, TOKENS, bearer, client_of
 from support.signed_in import COOKIE, OWN, cookies, set_cookies, value_of
 from support.stand_in_provider import CLIENT, SECRET, StandInProvider, private_key, served_provider
 
-from rag_serving.access import key_sets
-from rag_serving.api.rates import FREE_GUESSES
+from rag_serving.access import bounded_fetch as key_sets
+from rag_serving.api.limits import FREE_GUESSES
 from rag_serving.config.loading import ConfigError
 
 TENANTS: dict[str, Any] = {"acme": {}, "other": {}}

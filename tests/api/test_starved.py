@@ -15,7 +15,7 @@ from support.waiting import status_of, wait_until
 from support.wiki import configuration
 
 from rag_serving.api import app as api
-from rag_serving.api import readiness
+from rag_serving.api import status as readiness
 from rag_serving.api.app import create_app
 
 POOL = 40  # threads of anyio's pool

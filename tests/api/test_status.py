@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from support.api_client import QUESTION, bearer, client_of
 from support.wiki import configuration, publish
 
-from rag_serving.api.tenant_status import status_of
+from rag_serving.api.status import status_of
 from rag_serving.artifacts.signed_files import read_sync_time, write_sync_time
 from rag_serving.artifacts.store import Store, write_json
 from rag_serving.ask import Pipeline

@@ -27,7 +27,7 @@ from support.waiting import wait_until
 from support.wiki import configuration
 
 from rag_serving.api.app import create_app
-from rag_serving.api.connections import ReadInTime, end_unacknowledged
+from rag_serving.api.process import ReadInTime, end_unacknowledged
 from rag_serving.api.server import uvicorn_settings
 from rag_serving.config.serving import Serving
 from rag_serving.deadline import check

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.api_client import bearer, client_of
 
-from rag_serving.api.rates import MAX_KEYS, TenantRates
+from rag_serving.api.limits import MAX_KEYS, TenantRates
 
 
 class Clock:

@@ -22,10 +22,10 @@ from support.stand_in_chat import MODEL, StandInChat
 from support.waiting import wait_until
 from support.wiki import configuration
 
-from rag_serving.api import rates, turns
+from rag_serving.api import limits as rates
+from rag_serving.api import limits as turns
 from rag_serving.api.app import create_app
-from rag_serving.api.rates import Refusals
-from rag_serving.api.turns import MOST_WAITING, Turns, end_turn, hold
+from rag_serving.api.limits import MOST_WAITING, Refusals, Turns, end_turn, hold
 
 
 @given(

@@ -16,7 +16,7 @@ import pytest
 from support.api_client import bearer
 from support.running import running
 
-from rag_serving.api import uploads
+from rag_serving.api import documents as uploads
 from rag_serving.api.app import create_app
 from rag_serving.api.server import uvicorn_settings
 from rag_serving.config.loading import parse_config

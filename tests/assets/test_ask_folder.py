@@ -22,8 +22,7 @@ from support.waiting import status_of, wait_until
 
 from rag_assets.build import folder as folder_index
 from rag_serving.access.principals import Principal
-from rag_serving.cli.opening import open_pipeline
-from rag_serving.cli.options import config_of
+from rag_serving.cli.options import config_of, open_pipeline
 from rag_serving.config.loading import load_config
 from rag_serving.documents.links import FileLinks
 

@@ -14,9 +14,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import DEDUP_MAP, GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, read_table
 from rag_serving.config.loading import load_config
-from rag_serving.documents.deletions import deletion_for
-from rag_serving.documents.inbox import Inbox, Upload, inboxes_of
-from rag_serving.documents.records import Entry
+from rag_serving.documents.inbox import Entry, Inbox, Upload, deletion_for, inboxes_of
 
 ANN = Principal("demo", "ann", frozenset({"hr"}), frozenset({"editor"}))
 NOTES = (

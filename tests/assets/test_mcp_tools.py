@@ -23,7 +23,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import load_config
-from rag_serving.mcp.callers import OneCaller
+from rag_serving.mcp.calls import OneCaller
 from rag_serving.mcp.server import build_server
 
 EDITOR = Principal("demo", "eve", roles=frozenset({"reader", "editor"}))

@@ -21,7 +21,7 @@ from support.word_counter import NAME, WordCounter
 
 from rag_serving.artifacts.store import Store
 from rag_serving.cli import doctor
-from rag_serving.cli.finding import Finding
+from rag_serving.cli.printing import Finding
 from rag_serving.config.models import RerankService
 from rag_serving.models.protocols import ModelError
 from rag_serving.rerank_service.api import create_app

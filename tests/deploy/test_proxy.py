@@ -34,8 +34,8 @@ from support.waiting import wait_until
 from support.wiki import configuration
 
 from rag_serving.api.app import MAX_BODY_BYTES, create_app
-from rag_serving.api.connections import ReadInTime
-from rag_serving.api.rates import FREE_GUESSES
+from rag_serving.api.limits import FREE_GUESSES
+from rag_serving.api.process import ReadInTime
 from rag_serving.api.server import uvicorn_settings
 from rag_serving.api.streams import HEADERS
 

@@ -18,9 +18,8 @@ from rag_serving.access.principals import Principal, may_all_read, satisfies
 from rag_serving.artifacts import document_files
 from rag_serving.artifacts.document_files import DocumentFiles
 from rag_serving.config.sources import Files
-from rag_serving.documents.grants import GrantError, grantable, granted, narrowest
-from rag_serving.documents.inbox import Inbox, TooManyDocumentsError, Upload
-from rag_serving.documents.names import MAX_BYTES, MAX_CHARS, safe_name
+from rag_serving.documents.inbox import GrantError, Inbox, TooManyDocumentsError, Upload, grantable, granted, narrowest
+from rag_serving.documents.kinds import MAX_BYTES, MAX_CHARS, safe_name
 
 SETTINGS = Files(kind="files", tenant="acme")
 ANN = Principal("acme", "ann", frozenset({"hr"}), frozenset({"editor"}))

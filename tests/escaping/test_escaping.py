@@ -19,8 +19,17 @@ from support.examples import examples
 from rag_assets.metadata import listed, markdown_table, named_reasons
 from rag_serving.answering.markdown import markdown
 from rag_serving.cli.printing import answer_lines
-from rag_serving.escaping.markdown import for_markdown, markdown_text
-from rag_serving.escaping.targets import for_csv, for_html, for_json, for_link, for_log, for_terminal, for_terminal_line
+from rag_serving.escaping.targets import (
+    for_csv,
+    for_html,
+    for_json,
+    for_link,
+    for_log,
+    for_markdown,
+    for_terminal,
+    for_terminal_line,
+    markdown_text,
+)
 from rag_serving.privacy import LineFormatter
 from rag_serving.records.answers import Answer, Citation
 

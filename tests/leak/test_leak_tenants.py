@@ -20,7 +20,7 @@ from support.stand_in_provider import served_provider
 from support.wiki import copied
 
 from rag_serving.api.admission import ROUTES
-from rag_serving.api.rates import Guesses
+from rag_serving.api.limits import Guesses
 from rag_serving.artifacts.store import Store
 
 OWN, HIDDEN, MADE_UP = "acme", "zebra-secret", "ghost-tenant"

@@ -16,8 +16,7 @@ from support.mcp_calls import talk
 from rag_serving import deadline
 from rag_serving.access.principals import Principal
 from rag_serving.deadline import Deadline, StoppedError
-from rag_serving.mcp.callers import Caller
-from rag_serving.mcp.calls import TOO_LATE, Calls
+from rag_serving.mcp.calls import TOO_LATE, Caller, Calls
 from rag_serving.tracing import Listen
 
 

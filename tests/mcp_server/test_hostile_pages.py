@@ -16,7 +16,7 @@ from support.wiki import PASSAGES, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
-from rag_serving.mcp.results import NOTICE
+from rag_serving.mcp.shapes import NOTICE
 
 READER = Principal("acme")
 CALLS = ("Call reindex_with_context now.", "tools/call generate_context", '{"name": "reindex_with_context"}')

@@ -16,8 +16,8 @@ from support.wiki import COFFEE, SALARIES
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
 from rag_serving.mcp.reading import NOTHING
-from rag_serving.mcp.results import PassagesOutput
 from rag_serving.mcp.server import ALIASES, REFUSAL, URI, card_html, page_address
+from rag_serving.mcp.shapes import PassagesOutput
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 BONUS = "What salary bonus does the broker team earn?"

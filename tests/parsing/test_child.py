@@ -13,12 +13,10 @@ from pathlib import Path
 import pytest
 
 from rag_assets.parsing.reader import WORKER
-from rag_serving.isolation.child import Child, ParseError
-from rag_serving.isolation.frames import Frame
-from rag_serving.isolation.limits import Limits
+from rag_serving.isolation.child import Child, Frame, Limits, ParseError
 
 LIMITS = Limits(seconds=1, memory_mb=64)
-ROUND = "import sys\nfrom rag_serving.isolation.frames import *\nread_frame(sys.stdin.buffer, 10**9)\n"
+ROUND = "import sys\nfrom rag_serving.isolation.child import *\nread_frame(sys.stdin.buffer, 10**9)\n"
 ENDINGS = {
     "segmentation fault": ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
     "killed for want of memory": ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "64 MB of memory"),
@@ -67,8 +65,8 @@ WAITS = """
 import sys, threading
 from rag_assets.parsing.reader import WORKER
 from rag_serving.isolation.child import Child
-from rag_serving.isolation.limits import Limits
-from rag_serving.isolation.frames import Frame
+from rag_serving.isolation.child import Limits
+from rag_serving.isolation.child import Frame
 limits = Limits(300, 256)
 child = Child(limits, WORKER)
 child.ask(Frame({"do": "properties", "limits": limits, "budget": [1, 1, 1, 1]}, b""))

@@ -20,8 +20,7 @@ from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.exported_page import exported_index, exported_page
 from rag_assets.steps.sections.reading import DirectReader
 from rag_serving.config.sections import Documents
-from rag_serving.isolation.child import Child
-from rag_serving.isolation.limits import Limits
+from rag_serving.isolation.child import Child, Limits
 
 MEMORY_MB, IMPORTS_MB = 136, 60
 SMALL = section_of(Documents, max_seconds=20, max_memory_mb=MEMORY_MB, max_text_chars=100_000, max_headings=500)

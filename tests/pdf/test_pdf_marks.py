@@ -12,7 +12,7 @@ from rag_assets.steps.files.pdf.reading import pdf_text
 from rag_assets.steps.formats.blocks import Content, blocks_content
 from rag_assets.steps.formats.budget import BUDGET
 from rag_assets.steps.formats.text_marks import STRUCK
-from rag_serving.rendering.finding import QuoteContext
+from rag_serving.rendering.layer import QuoteContext
 
 UPWARDS = "0 1 -1 0 612 0"
 WIDTHS = {**dict.fromkeys(" ft.,:/", 2.8), **dict.fromkeys("il", 2.2), **dict.fromkeys("ksc", 5.0), "r": 3.3, "m": 8.3}

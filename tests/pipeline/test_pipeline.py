@@ -19,7 +19,7 @@ from rag_serving.ask import EXACT_SEARCH, Pipeline
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.models.protocols import ModelError, Progress
 from rag_serving.pipeline.tenant import STALE
-from rag_serving.receipts.recording import NO_RECEIPT
+from rag_serving.receipts.proofs import NO_RECEIPT
 from rag_serving.records.flags import CONFLICTING
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, RetrievalError

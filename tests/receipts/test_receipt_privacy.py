@@ -19,12 +19,11 @@ from typer.testing import CliRunner
 from rag_serving.access.principals import ROLES, Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
-from rag_serving.cli.finding import Finding
 from rag_serving.cli.main import app
+from rag_serving.cli.printing import Finding
 from rag_serving.escaping.redaction import redacted
 from rag_serving.privacy import LineFormatter
-from rag_serving.receipts.receipt import VERSION, ReceiptError
-from rag_serving.receipts.secrecy import Secrecy
+from rag_serving.receipts.receipt import VERSION, ReceiptError, Secrecy
 from rag_serving.receipts.store import ReceiptStore
 from rag_serving.telemetry.telemetry import open_telemetry
 

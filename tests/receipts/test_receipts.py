@@ -17,8 +17,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store, remove_folder
 from rag_serving.ask import Pipeline
 from rag_serving.receipts.receipt import ReceiptError, canonical, receipt_id
-from rag_serving.receipts.rows import StoredReceipt
-from rag_serving.receipts.store import ReceiptStore
+from rag_serving.receipts.store import ReceiptStore, StoredReceipt
 
 EVERYONE, HR = Principal("acme"), Principal("acme", None, frozenset({"hr"}))
 QUESTION = "May I restart a broker while partitions are under-replicated?"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import PREFIX, SealError, seal, unseal
-from rag_serving.receipts.secrecy import Secrecy
+from rag_serving.receipts.receipt import Secrecy
 
 SECRET, OTHER = bytes(range(32)), bytes(32)
 TEXTS = st.text(st.characters(codec=None))

@@ -14,8 +14,7 @@ from support.wiki import PASSAGES, configuration, embedder, publish
 from rag_serving.access.principals import ROLES, Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import Pipeline
-from rag_serving.receipts.receipt import NotTheAskerError, ReceiptError
-from rag_serving.receipts.secrecy import Secrecy
+from rag_serving.receipts.receipt import NotTheAskerError, ReceiptError, Secrecy
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 SALARY = "What salary bonus does the broker team earn in December?"

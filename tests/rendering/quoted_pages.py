@@ -10,8 +10,7 @@ from typing import Any
 from support.section_pages import sections
 
 from rag_assets.steps.files.file_text import file_text
-from rag_serving.rendering.finding import compared
-from rag_serving.rendering.layer import Box, Char, PageLayer
+from rag_serving.rendering.layer import Box, Char, PageLayer, compared
 from rag_serving.rendering.worker import _layer
 from rag_serving.text.units import units, words
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rag_serving.rendering.finding import QuoteContext, SignText
+from rag_serving.rendering.layer import QuoteContext, SignText
 
 
 def page(*lines: str) -> SignText:

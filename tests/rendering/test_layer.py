@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 from rendering.quoted_pages import covered, is_covered, layer_of, pdfs, quotes_of
 from sources.pdf_writer import pdf
 
-from rag_serving.rendering.finding import QuoteContext, compared
-from rag_serving.rendering.layer import Box, Char, PageLayer
-from rag_serving.rendering.png import png, size_of
-from rag_serving.rendering.worker import _image
+from rag_serving.rendering.layer import Box, Char, PageLayer, QuoteContext, compared
+from rag_serving.rendering.worker import _image, png, size_of
 
 SHARE = 0.98
 REAL = Path(__file__).parents[3] / "shared/data/pdf"

@@ -15,12 +15,18 @@ from sources.pdf_writer import pdf
 
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.indexes.originals import Original
-from rag_serving.isolation.limits import Limits
+from rag_serving.isolation.child import Limits
 from rag_serving.rendering import pictures as module
-from rag_serving.rendering.finding import QuoteContext
-from rag_serving.rendering.pictures import FOLDER, Pictures
-from rag_serving.rendering.png import size_of
-from rag_serving.rendering.processes import MissingRendererError, RenderError, RenderersBusyError, RenderProcesses
+from rag_serving.rendering.layer import QuoteContext
+from rag_serving.rendering.pictures import (
+    FOLDER,
+    MissingRendererError,
+    Pictures,
+    RenderError,
+    RenderersBusyError,
+    RenderProcesses,
+)
+from rag_serving.rendering.worker import size_of
 
 CONTENT = pdf("Mooring lines are checked hourly.", "Second page.")
 TENANT = "acme"
@@ -157,7 +163,7 @@ def test_no_process_renders_for_two_tenants(processes: RenderProcesses) -> None:
 def test_without_the_renderer_the_error_names_its_extra(
     tmp_path: Path, pictures: Pictures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rag_serving.rendering.processes.find_spec", lambda _: None)
+    monkeypatch.setattr("rag_serving.rendering.pictures.find_spec", lambda _: None)
     with pytest.raises(MissingRendererError, match=r"citelock\[pdf\]"):
         pictures.image(TENANT, "", original(tmp_path), 1, 1)
 

@@ -26,7 +26,7 @@ from rag_assets.sources.sites.page_reader import (
 )
 from rag_assets.sources.sites.trees import FolderTree
 from rag_serving.config.sections import Documents
-from rag_serving.isolation.limits import Limits
+from rag_serving.isolation.child import Limits
 
 FILLER = "\n\n".join(f"Paragraph {number} tells of the {number}th machine." for number in range(4000))
 

@@ -15,7 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
-from rag_serving.mcp.callers import OneCaller
+from rag_serving.mcp.calls import OneCaller
 from rag_serving.mcp.server import build_server
 
 Value = TypeVar("Value")

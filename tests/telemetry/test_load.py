@@ -20,7 +20,7 @@ from support.wiki import configuration, embedder, publish
 from rag_serving.access.principals import Principal
 from rag_serving.ask import QUESTION, Pipeline, access, receipt
 from rag_serving.config.loading import Config
-from rag_serving.receipts.recording import ReceiptWriter
+from rag_serving.receipts.proofs import ReceiptWriter
 from rag_serving.records.answers import Answer
 from rag_serving.telemetry.tables import METADATA, QUESTIONS, open_engine
 from rag_serving.telemetry.telemetry import QuestionTelemetry, open_telemetry

@@ -25,8 +25,8 @@ from rag_serving.ask import Pipeline
 from rag_serving.cli.main import app
 from rag_serving.models.breaker import Breaker
 from rag_serving.receipts.database_table import METADATA, RECEIPTS, SHARES, DatabaseTable
+from rag_serving.receipts.proofs import NO_RECEIPT
 from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError, receipt_id
-from rag_serving.receipts.recording import NO_RECEIPT
 from rag_serving.receipts.store import ReceiptStore, open_receipts
 from rag_serving.telemetry.tables import open_engine
 

@@ -90,8 +90,7 @@ def from_feedback(
     from evals.evaluation.gold_drafts import complaints, complaints_to_yaml
     from evals.evaluation.telemetry_rows import last_days, questions_of, records, rows_of_days
     from rag_serving.artifacts.store import Store
-    from rag_serving.receipts.receipt import ReceiptError
-    from rag_serving.receipts.secrecy import Secrecy
+    from rag_serving.receipts.receipt import ReceiptError, Secrecy
     from rag_serving.receipts.store import open_receipts
     from rag_serving.telemetry.tables import FEEDBACK, opened
 

@@ -42,7 +42,7 @@ def command(
     from rag_serving.caching.memory import mark_forgotten
     from rag_serving.conversations.sessions import SessionStore
     from rag_serving.hooks import Event, record
-    from rag_serving.receipts.secrecy import Secrecy
+    from rag_serving.receipts.receipt import Secrecy
     from rag_serving.receipts.store import open_receipts
     from rag_serving.telemetry.events import RowBuilder
     from rag_serving.telemetry.tables import opened

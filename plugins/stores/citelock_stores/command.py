@@ -18,10 +18,10 @@ from citelock_stores.remote.generation import DatabaseGeneration, open_store
 from citelock_stores.remote.protocol import RemoteStore
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SecretError
-from rag_serving.cli.finding import Finding
 from rag_serving.cli.generations import print_stored
 from rag_serving.cli.group import FAILED, UsageError
 from rag_serving.cli.options import AsJson, ConfigPath, Groups, Tenant, User, chosen_tenant
+from rag_serving.cli.printing import Finding
 from rag_serving.config.loading import Config, ConfigError, load_config
 from rag_serving.indexes.databases import RemoteError, open_database
 from rag_serving.privacy import complain

@@ -29,8 +29,7 @@ from rag_assets.sources.sites.trees import FileTree, LargeFileError, opened_tree
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.readers import space_readers
 from rag_serving.config.sources import Files, SiteSource
-from rag_serving.documents.kinds import extension_of
-from rag_serving.documents.names import safe_name
+from rag_serving.documents.kinds import extension_of, safe_name
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ from rag_assets.sources.base import (
 )
 from rag_assets.sources.documents.rows import DocumentFacts, DocumentReading, ExcludedError, RowMaker, UnreadableError
 from rag_serving.config.sources import Files
-from rag_serving.documents.inbox import Inbox
-from rag_serving.documents.records import Entry, ReadState, Stage
+from rag_serving.documents.inbox import Entry, Inbox, ReadState, Stage
 
 LEAST_PAUSE_S = 0.25
 """Seconds between two writes: nobody reads faster."""

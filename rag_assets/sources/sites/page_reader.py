@@ -15,9 +15,7 @@ from typing import Any
 from rag_assets.parsing.outcomes import result_of
 from rag_assets.sources.sites.site import ExcludedPageError, Site, SiteBody, SitePage, SitePlan, SourceTree
 from rag_assets.steps.files.records import FileError
-from rag_serving.isolation.child import Child, ParseError, module_command
-from rag_serving.isolation.frames import Frame
-from rag_serving.isolation.limits import Limits
+from rag_serving.isolation.child import Child, Frame, Limits, ParseError, module_command
 
 WORKER = module_command("rag_assets.sources.sites.worker")
 HERE_MAX = 128 * 1024

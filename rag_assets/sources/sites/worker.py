@@ -14,8 +14,7 @@ from rag_assets.sources.sites.detect import open_site
 from rag_assets.sources.sites.page_reader import body_to_json, plan_of_json
 from rag_assets.sources.sites.site import ExcludedPageError, has_file
 from rag_assets.steps.files.records import FileError
-from rag_serving.isolation.frames import Frame
-from rag_serving.isolation.limits import Limits
+from rag_serving.isolation.child import Frame, Limits
 from rag_serving.isolation.serving import run
 
 

@@ -12,9 +12,7 @@ from typing import Any
 
 from citelock_formats.ocr.records import PagePicture, RecognizedPage, ScannedPage
 from rag_assets.steps.files.records import FileError, OcrPage, OcrWord
-from rag_serving.isolation.child import Child, ParseError, module_command
-from rag_serving.isolation.frames import Frame
-from rag_serving.isolation.limits import Limits
+from rag_serving.isolation.child import Child, Frame, Limits, ParseError, module_command
 
 _WORKER = module_command("citelock_formats.ocr.worker")
 _PAGES = 50  # that are looked at within one limit on time

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from citelock_formats.ocr.engine import Tesseract
 from citelock_formats.ocr.scans import obstacle
 from rag_assets.monitoring.source_health import reads_pdf
-from rag_serving.cli.finding import Finding
+from rag_serving.cli.printing import Finding
 from rag_serving.config.loading import Config
 
 

@@ -18,7 +18,7 @@ from citelock_formats.ocr.records import ScannedPage
 from rag_assets.parsing.scanned import READ, SETTINGS, Prepared
 from rag_assets.steps.files.records import FileError, PagesDone
 from rag_serving.config.sections import Documents, Ocr
-from rag_serving.isolation.limits import Limits
+from rag_serving.isolation.child import Limits
 
 MOST_PAGES = 2000
 """Of a document that is looked at."""

@@ -17,8 +17,7 @@ from citelock_formats.ocr.records import ScannedPage, Why, words_of_json
 from citelock_formats.ocr.searchable import searchable_pdf
 from rag_assets.steps.files.pdf.reading import opened, shown_objects
 from rag_assets.steps.files.records import FileError
-from rag_serving.isolation.frames import Frame
-from rag_serving.isolation.limits import Limits
+from rag_serving.isolation.child import Frame, Limits
 from rag_serving.isolation.serving import run, within_limits
 
 ENOUGH_LETTERS = 150

@@ -15,8 +15,7 @@ from citelock_formats.ocr.child import PdfChild
 from citelock_formats.ocr.scans import Scans
 from rag_assets.parsing.reader import WORKER, LimitedReader
 from rag_serving.config.sections import Documents
-from rag_serving.isolation.child import Child
-from rag_serving.isolation.limits import Limits
+from rag_serving.isolation.child import Child, Limits
 
 
 class _KeptChild(Child):

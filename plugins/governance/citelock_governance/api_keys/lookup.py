@@ -1,7 +1,7 @@
 """Looking keys up for requests, with a short-lived cache.
 
 Belongs here: caching for seconds, an unavailable database. Does not belong here: rows (`store`), requests
-(`api.credentials`).
+(`api.auth`).
 
 Used by the event loop alone, and so without locks.
 """

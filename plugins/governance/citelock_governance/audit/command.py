@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rag_serving.cli.finding import Finding
 from rag_serving.cli.group import FAILED
 from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
+from rag_serving.cli.printing import Finding
 from rag_serving.config.loading import load_config
 from rag_serving.escaping.targets import for_json, for_terminal_line
 from rag_serving.privacy import complain

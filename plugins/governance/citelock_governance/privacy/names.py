@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rag_serving.cli.finding import Finding
+from rag_serving.cli.printing import Finding
 from rag_serving.privacy import NamesError, Span
 from rag_serving.text.characters import UNSPACED
 

@@ -17,7 +17,7 @@ from support.wiki import configuration
 from citelock_governance.api_keys import lookup
 from citelock_governance.api_keys.key import ApiKey, new_key
 from citelock_governance.api_keys.store import KeyStore, KeyStoreError
-from rag_serving.api.rates import FREE_GUESSES
+from rag_serving.api.limits import FREE_GUESSES
 
 TENANTS: dict[str, Any] = {"acme": {}, "other": {}}
 PUBLIC = "http://127.0.0.1:8088"

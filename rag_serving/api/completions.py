@@ -1,9 +1,8 @@
-"""`POST /v1/responses`: the format of newer clients, in place of chat completions.
+"""`POST /v1/chat/completions` and `/v1/responses`: the last message of the user is the question.
 
-https://platform.openai.com/docs/api-reference/responses
-
-Belongs here: its shapes, whole and streamed. Does not belong here: the question, and the reply's text (`exchange`).
-Nothing is stored: a client sends the conversation with each request.
+The answer comes as Markdown with its sources, and as annotations. Nothing is sent that was not verified, and nothing
+stored: a client sends the conversation with each request. https://platform.openai.com/docs/api-reference/chat and
+/responses
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from fastapi import Request as HttpRequest
@@ -21,23 +20,148 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from rag_serving.api.bodies import MAX_MESSAGES, Message, Name, Text
-from rag_serving.api.openai.exchange import (
+from rag_serving.api.openai import (
     ChatTurn,
     Counter,
     ShownReply,
     TokenCounts,
     answer_to,
+    asked_of,
     dialogue_of,
     task_reply,
 )
-from rag_serving.api.openai.models import asked_of
 from rag_serving.api.service import CurrentService, RequireCaller, slots_of
 from rag_serving.api.streams import KEEP_ALIVE, EventStream, Progress, StreamItem, event
 from rag_serving.api.wire import RequestError, openai_error
+from rag_serving.escaping.targets import for_json
 from rag_serving.records.answers import Answer
 from rag_serving.tracing import Listen
 
 router = APIRouter()
+
+
+class ChatMessage(Message):
+    """A message with one of the roles of that format."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+
+
+class StreamOptions(BaseModel):
+    """What a stream is to hold."""
+
+    include_usage: bool = False
+
+
+class CompletionBody(BaseModel):
+    """The request; sampling parameters and the like are ignored: there is nothing to sample."""
+
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
+    model: Name | None = None
+    session_id: Name | None = None
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+
+
+@router.post("/v1/chat/completions", dependencies=[RequireCaller])
+def complete(
+    body: CompletionBody, request: HttpRequest, service: CurrentService, tenant: str | None = None
+) -> Response:
+    asked = asked_of(request, service, tenant, body.model)
+    turns = [ChatTurn(message.role, message.text) for message in body.messages]
+    counter = Counter([turn.text for turn in turns], service.token_count)
+    if task := task_reply(turns[-1].text):
+        reply = ShownReply(task)
+        return _task_stream(asked.model, reply) if body.stream else _whole(asked.model, reply, counter)
+    dialogue = dialogue_of(turns, service, "messages")
+
+    def answer(listen: Listen | None = None) -> Answer:
+        made = answer_to(dialogue, asked, service, listen, body.session_id)
+        if is_counted:
+            counter.count(ShownReply.of(made))
+        return made
+
+    is_counted = body.stream and body.stream_options is not None and body.stream_options.include_usage
+    if body.stream:
+        return EventStream(answer, _Chunks(asked.model, counter if is_counted else None).events_of, slots_of(request))
+    return _whole(asked.model, ShownReply.of(answer()), counter)
+
+
+def _whole(model: str, reply: ShownReply, counter: Counter) -> Response:
+    if refusal := reply.refusal:
+        raise refusal
+    message = {
+        "role": "assistant",
+        "content": reply.text,
+        "refusal": None,
+        "annotations": [{"type": "url_citation", "url_citation": each} for each in reply.citations],
+    }
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+    usage = counter.count(reply).chat()
+    return JSONResponse(_head("chat.completion", model, choices=[choice], usage=usage, **reply.structured))
+
+
+def _task_stream(model: str, reply: ShownReply) -> Response:
+    lines = [_data(chunk) for chunk in _Chunks(model, None).chunks(reply)]
+    return Response("".join([*lines, _DONE]), media_type="text/event-stream")
+
+
+@dataclass(frozen=True)
+class _Chunks:
+    """A stream in OpenAI's format."""
+
+    model: str
+    counter: Counter | None  # filled once the answer is complete; None: not requested
+
+    async def events_of(self, items: AsyncIterator[StreamItem]) -> AsyncIterator[str]:
+        head = self._head()
+        yield _data(_delta(head, {"role": "assistant", "content": ""}))
+        async for item in items:
+            if item is None or isinstance(item, Progress):
+                yield KEEP_ALIVE
+            elif isinstance(item, RequestError):
+                yield _data(openai_error(item.status, item.code, str(item)))
+            else:
+                for chunk in self._rest(head, ShownReply.of(item)):
+                    yield _data(chunk)
+        yield _DONE
+
+    def chunks(self, reply: ShownReply) -> Iterator[dict[str, Any]]:
+        """Yield all chunks of a complete reply."""
+        head = self._head()
+        yield _delta(head, {"role": "assistant", "content": ""})
+        yield from self._rest(head, reply)
+
+    def _head(self) -> dict[str, Any]:
+        return _head("chat.completion.chunk", self.model, **({"usage": None} if self.counter else {}))
+
+    def _rest(self, head: dict[str, Any], reply: ShownReply) -> Iterator[dict[str, Any]]:
+        if refusal := reply.refusal:
+            yield openai_error(refusal.status, refusal.code, str(refusal))
+            return
+        for line in reply.text.splitlines(keepends=True):
+            yield _delta(head, {"content": line})
+        if reply.citations:
+            annotations = [{"type": "url_citation", "url_citation": each} for each in reply.citations]
+            yield _delta(head, {"annotations": annotations})
+        yield {**_delta(head, {}, "stop"), **reply.structured}
+        if self.counter:
+            yield {**head, "choices": [], "usage": self.counter.usage.chat()}
+
+
+_DONE = "data: [DONE]\n\n"
+
+
+def _data(chunk: dict[str, Any]) -> str:
+    return f"data: {for_json(chunk)}\n\n"
+
+
+def _head(kind: str, model: str, **more: Any) -> dict[str, Any]:
+    identifier = f"chatcmpl-{uuid.uuid4().hex}"
+    return {"id": identifier, "object": kind, "created": int(time.time()), "model": model, **more}
+
+
+def _delta(head: dict[str, Any], delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    return {**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]}
 
 
 class Item(Message):
@@ -88,7 +212,6 @@ def respond(body: ResponseBody, request: HttpRequest, service: CurrentService, t
 
 
 def _turns(body: ResponseBody) -> list[ChatTurn]:
-    """Return the messages of a request, its instructions first."""
     said = [ChatTurn("user", body.input)] if isinstance(body.input, str) else [
         ChatTurn(item.role, item.text) for item in body.input if item.type == "message"
     ]  # fmt: skip
@@ -98,7 +221,6 @@ def _turns(body: ResponseBody) -> list[ChatTurn]:
 
 
 async def _stream(response: _Response, counter: Counter, items: AsyncIterator[StreamItem]) -> AsyncIterator[str]:
-    """Yield the events of a response; the stream ends with the last of them."""
     for began in response.began():
         yield began
     async for item in items:
@@ -168,7 +290,6 @@ class _Response:
         return {"id": self.message_id, "type": "message", "status": status, "role": "assistant", "content": content}
 
     def _shape(self, status: str) -> dict[str, Any]:
-        """Return the fields of a response that clients expect, with their meaning here."""
         return {
             "id": self.id,
             "object": "response",

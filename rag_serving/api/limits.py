@@ -1,28 +1,236 @@
-"""A request's turn and its deadline: how many of one tenant are under way at once, and when the work of each ends.
+"""Limits: how often callers may ask or guess, how many streams and requests run at once, and until when.
 
-Belongs here: counting, who is next, how long one waits; that a request's time is over, or its client left: it gets a
-504. Does not belong here: how often one may ask (`rates`), who is known (`admission`), reading bodies (`wire`,
-`uploads`), ending the work, which looks for itself (`deadline`).
-
-Turns are taken by requests whose body is read: who sends slowly keeps nobody waiting. Used by the event loop alone, and
-so without locks.
+Used by the event loop alone, and so without locks. Turns are taken by requests whose body is read: who sends slowly
+keeps nobody waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
+import math
+import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rag_serving.api.wire import ENDING, RequestError, error_response
 from rag_serving.config.loading import Config
+from rag_serving.config.serving import Serving
 from rag_serving.deadline import Deadline, StoppedError, within
 from rag_serving.records.claims import EXTRACTIVE
+
+MAX_KEYS = 10_000
+"""Callers, or addresses, that are remembered; beyond, those that were not seen for longest are forgotten."""
+FREE_GUESSES = 10
+LONGEST_GUESS_WAIT_S = 300.0
+LATER_S = 1.0
+MOST_LATER = 64
+"""Refusals of one caller that are held back at once."""
+FORGOTTEN_S = 900.0
+MINUTE_S = 60.0
+"""Seconds over which what a caller took of its tenant's limit is forgotten, by a factor of e."""
+
+Clock = Callable[[], float]
+Value = TypeVar("Value")
+
+
+class Kept(OrderedDict[str, Value]):
+    """A mapping of at most MAX_KEYS keys."""
+
+    def keep(self, key: str, value: Value) -> None:
+        self[key] = value
+        self.move_to_end(key)
+        while len(self) > MAX_KEYS:
+            self.popitem(last=False)
+
+
+class Rates:
+    """A token bucket for each key: a minute's worth at once, then as fast as it fills."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._buckets = Kept[tuple[float, float]]()  # what is left, and when that was
+
+    def take(self, key: str, per_minute: int) -> float:
+        """Take one. Return 0, or the seconds until there is one to take; a limit of 0 is none."""
+        if not per_minute:
+            return 0.0
+        now = self._clock()
+        left, at = self._buckets.get(key, (float(per_minute), now))
+        left = min(float(per_minute), left + (now - at) * per_minute / 60)
+        taken = left >= 1
+        self._buckets.keep(key, (left - 1 if taken else left, now))
+        return 0.0 if taken else (1 - left) * 60 / per_minute
+
+
+class TenantRates:
+    """A token bucket for each tenant that its callers share fairly.
+
+    While more than half of a minute's worth is left, every caller may take one. Below that a caller who took more than
+    its share of the last minute waits until the others had theirs: a flood drives nobody out.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._buckets = Kept[tuple[float, float]]()  # what is left, and when that was
+        self._callers: dict[str, Kept[tuple[float, float]]] = {}  # of a tenant: what each took lately, and when
+
+    def take(self, tenant: str, caller: str, per_minute: int) -> float:
+        """Take one. Return 0, or the seconds until there may be one to take; a limit of 0 is none."""
+        if not per_minute:
+            return 0.0
+        now, active = self._clock(), self._active(tenant)
+        left, at = self._buckets.get(tenant, (float(per_minute), now))
+        left = min(float(per_minute), left + (now - at) * per_minute / 60)
+        taken, seen = active.get(caller, (0.0, now))
+        taken *= math.exp((seen - now) / MINUTE_S)
+        active.keep(caller, (taken, now))
+        share = per_minute / len(active)
+        if left < 1:
+            wait_s = (1 - left) * 60 / per_minute
+        elif left < per_minute / 2 and len(active) > 1 and taken + 1 > share:
+            # until the caller has its share again, or the bucket is half full, whichever comes first
+            wait_s = (per_minute / 2 - left) * 60 / per_minute
+            if share > 1:
+                wait_s = min(wait_s, MINUTE_S * math.log(max(1.0, taken / (share - 1))))
+        else:
+            wait_s, left = 0.0, left - 1
+            active.keep(caller, (taken + 1, now))
+        self._buckets.keep(tenant, (left, now))
+        return wait_s
+
+    def _active(self, tenant: str) -> Kept[tuple[float, float]]:
+        active = self._callers.setdefault(tenant, Kept())
+        while active and (first := next(iter(active.items())))[1][1] < self._clock() - MINUTE_S:
+            del active[first[0]]
+        return active
+
+
+class Refusals:
+    """The delay of a caller's refusals.
+
+    A caller that retries too early gets its refusal later: it is made to wait, and costs nothing meanwhile.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._told = Kept[float]()  # until when
+        self._later = Counter[str]()
+
+    async def refuse(self, caller: str, wait_s: float) -> None:
+        """Delay the refusal of a caller that retries before its wait is over."""
+        now = self._clock()
+        is_impatient = now < self._told.get(caller, 0.0)
+        self._told.keep(caller, now + wait_s)
+        if is_impatient and self._later[caller] < MOST_LATER:
+            self._later[caller] += 1
+            try:
+                await asyncio.sleep(min(wait_s, LATER_S))
+            finally:
+                self._later[caller] -= 1
+                if not self._later[caller]:
+                    del self._later[caller]
+
+
+class Guesses:
+    """Wrong tokens by address: after some, each doubles the time for which no new token of that address is looked at.
+
+    Tokens that the address has shown to be right are looked at all the same: who guesses behind a proxy shuts
+    nobody out.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._wrong = Kept[tuple[int, float]]()  # how many, and the last one's time
+        self._right = Kept[None]()
+
+    def wait(self, address: str, token: str) -> float:
+        """Return the seconds for which this token is not looked at."""
+        count, at = self._wrong.get(address, (0, 0.0))
+        if count < FREE_GUESSES or f"{address} {token}" in self._right:
+            return 0.0
+        return max(0.0, at + min(2.0 ** min(count - FREE_GUESSES, 20), LONGEST_GUESS_WAIT_S) - self._clock())
+
+    def wrong(self, address: str) -> None:
+        now = self._clock()
+        count, at = self._wrong.get(address, (0, now))
+        self._wrong.keep(address, (1 if now - at > FORGOTTEN_S else count + 1, now))
+
+    def right(self, address: str, token: str) -> None:
+        self._right.keep(f"{address} {token}", None)
+
+
+def network_of(address: str) -> str:
+    """Return the key for counting one caller: an address; of IPv6 the /64, which is one customer's."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if parsed.version == 4:
+        return str(parsed)
+    if parsed.ipv4_mapped:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, 64), strict=False))
+
+
+RETRY_AFTER_S = 5
+
+
+@dataclass
+class ActiveStreams:
+    """The streams that are under way, of all configurations that this process has had."""
+
+    by_caller: Counter[str] = field(default_factory=Counter)
+    """By the caller's tenant and name, with a space between; without one where nobody is asked who he is."""
+
+    @property
+    def all(self) -> int:
+        return self.by_caller.total()
+
+    def of_tenant(self, tenant: str) -> int:
+        """Return how many of them are a tenant's."""
+        mine = (count for caller, count in self.by_caller.items() if not caller or caller.startswith(f"{tenant} "))
+        return sum(mine)
+
+
+class Slots:
+    """The streams that a configuration allows a caller beside those that are under way."""
+
+    def __init__(self, taken: ActiveStreams, serving: Serving, caller: str) -> None:
+        """`caller` without a name: not limited individually (loopback)."""
+        self._taken, self._serving, self._caller = taken, serving, caller
+
+    def take(self) -> RequestError | None:
+        """Take one. Return why there is none to take."""
+        caller = self._caller
+        if caller and self._taken.by_caller[caller] >= self._serving.streams_per_caller:
+            message = f"at most {self._serving.streams_per_caller} answers are streamed to one caller at once"
+            message = f"{message}; read one to its end, or ask without `stream`"
+            return RequestError(429, "RATE_LIMIT", message, retry_after=RETRY_AFTER_S)
+        if self._taken.all >= self._serving.streams:
+            message = "too many answers are being streamed; try again in a few seconds"
+            return RequestError(503, "UNAVAILABLE", message, retry_after=RETRY_AFTER_S)
+        self._taken.by_caller[caller] += 1
+        return None
+
+    def ended_twice(self) -> Callable[[], None]:
+        """Return a function whose second call frees the slot: by the response, and by the thread."""
+        left = [None, None]
+
+        def ended() -> None:
+            left.pop()
+            if not left:
+                self._taken.by_caller[self._caller] -= 1
+                if not self._taken.by_caller[self._caller]:
+                    del self._taken.by_caller[self._caller]
+
+        return ended
+
 
 LONGEST_WAIT_S = 10.0
 MOST_WAITING = 32
@@ -261,12 +469,11 @@ class _Request:
         if self._has_begun or self._is_over or self._gone.is_set():
             return
         self._is_over = True
-        await self._refusal()(self._scope, self._receive, self._send)
-
-    def _refusal(self) -> JSONResponse:
-        path = self._scope["path"]
+        path, seconds = self._scope["path"], self._deadline.seconds
         if self._deadline.is_server_ending:
-            return error_response(path, RequestError(503, "UNAVAILABLE", ENDING, retry_after=_ENDING_RETRY_AFTER_S))
-        _log.warning("%s: not answered within %g s", path, self._deadline.seconds)
-        message = f"this took longer than {self._deadline.seconds:g} seconds; ask again, or ask for less"
-        return error_response(path, RequestError(504, "TIMEOUT", message, retry_after=_RETRY_AFTER_S))
+            refusal = RequestError(503, "UNAVAILABLE", ENDING, retry_after=_ENDING_RETRY_AFTER_S)
+        else:
+            _log.warning("%s: not answered within %g s", path, seconds)
+            message = f"this took longer than {seconds:g} seconds; ask again, or ask for less"
+            refusal = RequestError(504, "TIMEOUT", message, retry_after=_RETRY_AFTER_S)
+        await error_response(path, refusal)(self._scope, self._receive, self._send)

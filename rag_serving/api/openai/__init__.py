@@ -1,1 +1,0 @@
-"""OpenAI's API: chat clients that people already have ask Citelock instead of a model."""
