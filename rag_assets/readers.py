@@ -27,7 +27,7 @@ from rag_serving.artifacts.store import Store, StoreError, read_table
 from rag_serving.cli.options import chosen_tenant
 from rag_serving.config.loading import Config, load_config
 from rag_serving.escaping.targets import for_json, for_terminal
-from rag_serving.indexes.page_readers import read_page_readers
+from rag_serving.indexes.sources import read_page_readers
 
 app = typer.Typer(help="Say who may read a page, and by which restriction.", no_args_is_help=True)
 

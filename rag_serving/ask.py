@@ -4,9 +4,6 @@ A kind of question is a list of stages: of all pages (`QUESTION`), of books (`BO
 (`in_conversation`), of a selected text (`SELECTION`), a search without an answer (`SEARCH`), or a text compared with
 the pages (`CHECK`). A stage gets the inquiry and adds to it what later stages need; it may replace the remaining
 stages.
-
-Belongs here: the lists, and the calls of each stage. Does not belong here: retrieval (`retrieval`), answering from a
-lock (`answering.answerer`), the state shared by a tenant's questions (`pipeline.tenant`).
 """
 
 from __future__ import annotations
@@ -21,15 +18,14 @@ from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import NO_VECTORS, Question
 from rag_serving.answering.citations import pinpointed
 from rag_serving.answering.clarifying import WHICH_PART
+from rag_serving.answering.gates import nothing_kept
 from rag_serving.answering.lock import completed, freeze, lock_selection
-from rag_serving.answering.refusals import nothing_kept
 from rag_serving.caching.answers import CachedAnswer
 from rag_serving.checking.check import Checking, asked_in
 from rag_serving.conversations.turns import Conversation, QuestionRequest
 from rag_serving.degradation.phases import RetrievalOffError
 from rag_serving.indexes.current import UnpublishedError
-from rag_serving.indexes.protocols import ReaderView
-from rag_serving.indexes.view import GenerationView
+from rag_serving.indexes.view import ReaderView
 from rag_serving.pipeline.inquiry import Inquiry, Stages
 from rag_serving.pipeline.locked import (
     NOT_VERIFIED,
@@ -45,7 +41,7 @@ from rag_serving.pipeline.locked import (
 )
 from rag_serving.pipeline.tenant import NotKeptError, TenantServices
 from rag_serving.query.languages import is_of_pages
-from rag_serving.reading.passage import numbered
+from rag_serving.reading import numbered
 from rag_serving.receipts.proofs import answer_trace
 from rag_serving.records.answers import Answer, Checked, SearchResults
 from rag_serving.records.flags import NO_SHARED_WORDS, RETRIEVAL_DISABLED
@@ -146,7 +142,7 @@ def past_view(view: ReaderView, now: SetTables) -> ReaderView | None:
     """Return the view of an earlier generation as if it had no pages but the present ones; None if it does not say
     which pages show text of others, or is in a database."""
     tables = view.set_tables(page_ids(now))
-    return view.narrowed(tables) if tables and isinstance(view, GenerationView) else None
+    return view.narrowed(tables) if tables and isinstance(view, ReaderView) else None
 
 
 def take_set(inquiry: Inquiry) -> None:

@@ -31,11 +31,11 @@ from rag_serving.answering.selection.signs import QuestionFeatures
 from rag_serving.answering.verification import VerificationRules, verify
 from rag_serving.answering.writing.parsing import parse
 from rag_serving.query.parsing import read_query
-from rag_serving.query.vocabulary import Names
+from rag_serving.query.spelling import Names
 from rag_serving.records.claims import Draft, Verdict
 from rag_serving.records.passages import Lock
 from rag_serving.text.analyzer import analyze
-from rag_serving.text.injections import neutralized
+from rag_serving.text.directed import neutralized
 
 STEPS, QUANTITY = "How do I restart the broker?", "How long are the backups of the broker kept?"
 PASSAGE = "Backups are kept for 33 days in vault 3. Restart the broker with systemctl restart broker."

@@ -23,8 +23,7 @@ from evals.bench.real_text import DATA
 from evals.bench.set_questions import folder_config
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
-from rag_serving.checking.claims import claims_of
-from rag_serving.checking.verdicts import CheckedPassage, finding
+from rag_serving.checking.verdicts import CheckedPassage, claims_of, finding
 from rag_serving.config.loading import Config, load_config
 from rag_serving.records.answers import CheckedClaim
 from rag_serving.records.passages import Chunk

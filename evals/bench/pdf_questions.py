@@ -29,8 +29,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.config.sections import Documents
 from rag_serving.config.sources import Files
 from rag_serving.records.passages import Chunk
-from rag_serving.text.page_marks import pages_of
-from rag_serving.text.structure import decode
+from rag_serving.text.structure import decode, pages_of
 
 QUESTIONS = "questions.jsonl"
 JUDGED = Path(__file__).with_suffix(".yaml")

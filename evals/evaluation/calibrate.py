@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from evals.evaluation.evaluate import GoldEvaluation, Judged
 from evals.evaluation.gold import GoldSet
-from rag_serving.answering.selection.scorer import TABLES, VERSION, SignWeights, Tables, learnt
+from rag_serving.answering.selection.signs import TABLES, VERSION, SignWeights, Tables, learnt
 from rag_serving.artifacts.store import write_text
 from rag_serving.config.loading import Config, ConfigError, load_config
 from rag_serving.config.models import Embedding

@@ -16,8 +16,8 @@ from rag_serving.config.models import AnswerGeneration
 from rag_serving.models.chat.messages import PromptMessage, open_chat
 from rag_serving.models.protocols import ModelError
 from rag_serving.records.answers import Answer
-from rag_serving.text.fences import Fence
-from rag_serving.text.injections import neutralized
+from rag_serving.text.directed import neutralized
+from rag_serving.text.marks import Fence
 
 if TYPE_CHECKING:
     from rag_serving.config.loading import Config

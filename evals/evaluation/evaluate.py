@@ -16,8 +16,7 @@ from rag_serving.indexes.generation import Generation
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.flags import FINDINGS
 from rag_serving.text.normalization import fold
-from rag_serving.text.page_marks import page_anchor
-from rag_serving.text.structure import decode
+from rag_serving.text.structure import decode, page_anchor
 
 _CHUNKS = 50  # that a ranking of pages is made of
 _MARKER = re.compile(r"(?<!\s)\s*\[\d{1,3}\]$")

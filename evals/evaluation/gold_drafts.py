@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 
 from rag_serving.records.passages import Chunk
-from rag_serving.text.fences import Fence
-from rag_serving.text.injections import neutralized
+from rag_serving.text.directed import neutralized
+from rag_serving.text.marks import Fence
 from rag_serving.text.normalization import fold
 from rag_serving.text.orders import is_order, orders_assistant
 from rag_serving.text.units import units

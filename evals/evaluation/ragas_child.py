@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rag_serving.text.injections import neutralized
+from rag_serving.text.directed import neutralized
 
 AT_ONCE = 4  # samples sent to a model at the same time
 GIVE_UP = 5  # faults in a row after which a metric is left alone

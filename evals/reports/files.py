@@ -10,7 +10,7 @@ from rag_serving.artifacts.signed_files import write_signed_text
 from rag_serving.artifacts.store import Store
 from rag_serving.config.serving import Serving
 from rag_serving.escaping.templates import html_template
-from rag_serving.indexes.reports import FOLDER, QUALITY, TELEMETRY, route_of
+from rag_serving.indexes.catalog import FOLDER, QUALITY, TELEMETRY, route_of
 
 
 def reports_folder(store: Store, tenant: str) -> Path:

@@ -37,9 +37,15 @@ from evals.training.reader_data import ReaderExample, Text, handbooks, weighted
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import Answerer, Answering, Question
 from rag_serving.answering.composing import AnswerTrace
-from rag_serving.answering.selection.scorer import SignWeights, learnt
 from rag_serving.answering.selection.selector import FAR_AHEAD, MODEL, Ranked, best_of_passages, evidence_of, rank
-from rag_serving.answering.selection.signs import AGAINST, OF_CONFIDENCE, OF_VECTORS, QuestionFeatures
+from rag_serving.answering.selection.signs import (
+    AGAINST,
+    OF_CONFIDENCE,
+    OF_VECTORS,
+    QuestionFeatures,
+    SignWeights,
+    learnt,
+)
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.models import open_embedder

@@ -16,7 +16,7 @@ from rag_assets.state.contradictions import acknowledged_of, tenant_findings
 from rag_assets.steps.contradictions.findings import HEADINGS, counted, is_open
 from rag_serving.artifacts.store import StoreError
 from rag_serving.config.loading import ConfigError
-from rag_serving.indexes.reports import CONTRADICTIONS, QUALITY
+from rag_serving.indexes.catalog import CONTRADICTIONS, QUALITY
 
 _DAYS = 30  # of questions that count for a page's frequency
 

@@ -20,8 +20,7 @@ from rag_serving.artifacts.signed_files import read_signed, write_signed_text
 from rag_serving.artifacts.store import Store
 from rag_serving.config.serving import Serving
 from rag_serving.hooks import Event, record
-from rag_serving.indexes.catalog import EVAL_REPORT
-from rag_serving.indexes.reports import EVAL_HTML, evaluation_name
+from rag_serving.indexes.catalog import EVAL_HTML, EVAL_REPORT, evaluation_name
 from rag_serving.models import open_embedder
 
 

@@ -37,8 +37,15 @@ from rag_serving.artifacts.signed_files import read_signed
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_json, write_text
 from rag_serving.config.loading import Config
 from rag_serving.escaping.targets import for_markdown
-from rag_serving.indexes.catalog import EVAL_REPORT, current_generation, published_at
-from rag_serving.indexes.reports import QUALITY, RETRIEVAL, TELEMETRY, evaluations
+from rag_serving.indexes.catalog import (
+    EVAL_REPORT,
+    QUALITY,
+    RETRIEVAL,
+    TELEMETRY,
+    current_generation,
+    evaluations,
+    published_at,
+)
 from rag_serving.telemetry.recorder import TelemetryError
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ from rag_serving.cli.group import FAILED, UsageError
 from rag_serving.cli.options import ConfigPath, Tenant, chosen_tenant
 from rag_serving.config.loading import Config, load_config, parse_config
 from rag_serving.escaping.targets import for_json, for_terminal
-from rag_serving.indexes.reports import QUALITY
+from rag_serving.indexes.catalog import QUALITY
 
 _KEY = "docs"  # of the source and the tenant
 _log = logging.getLogger(__name__)

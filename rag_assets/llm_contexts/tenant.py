@@ -43,7 +43,7 @@ from rag_serving.config.models import Context
 from rag_serving.hooks import TenantBudget
 from rag_serving.models.protocols import ModelError
 from rag_serving.records.passages import Chunk
-from rag_serving.text.fences import Fence
+from rag_serving.text.marks import Fence
 
 CHARS_PER_TOKEN = 4
 SAMPLED_CALLS = 200

@@ -43,7 +43,7 @@ from rag_serving.hooks import BudgetError, BudgetsAwayError, TenantBudget
 from rag_serving.models.chat.client import TooLateError
 from rag_serving.models.chat.messages import PromptMessage
 from rag_serving.models.protocols import ModelError
-from rag_serving.text.fences import Fence
+from rag_serving.text.marks import Fence
 
 FILE = "contexts.sqlite"
 SEAL_PURPOSE = "contexts"

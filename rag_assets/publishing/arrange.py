@@ -29,8 +29,7 @@ from rag_serving.artifacts.contents import let_go
 from rag_serving.artifacts.manifest import PartSize
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.escaping.redaction import RedactedError
-from rag_serving.indexes.exact import Vectors
-from rag_serving.indexes.window_map import WindowMap, WindowsError, window_counts
+from rag_serving.indexes.exact import Vectors, WindowMap, WindowsError, window_counts
 
 DIGEST_CHARS = 32
 

@@ -63,16 +63,14 @@ from rag_serving.artifacts.manifest import EmbedderFacts, Manifest, Shard, Sourc
 from rag_serving.artifacts.schema import DUPLICATES, GENERATION_CHUNKS, ORIGINALS, PAGE_FACTS
 from rag_serving.artifacts.store import Store, StoreError, commit_folder, remove_folder, table_of
 from rag_serving.config.loading import Config
-from rag_serving.indexes import bm25, chroma, keyword_index, lexical, sentence_vectors
+from rag_serving.indexes import chroma, keyword_index, lexical, sentence_vectors
 from rag_serving.indexes.chroma import ChromaLocation, DenseError, one_line
-from rag_serving.indexes.exact import Vectors
-from rag_serving.indexes.generation import Generation, place_of
-from rag_serving.indexes.generation_files import LEXICAL_FOLDER
+from rag_serving.indexes.exact import Vectors, vector_ids
+from rag_serving.indexes.generation import LEXICAL_FOLDER, Generation, place_of
 from rag_serving.indexes.generation_parts import MAPPED_FILE, parts_of
 from rag_serving.indexes.integrity import MARK, find_file_damage
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.set_tables import Facts
-from rag_serving.indexes.window_map import vector_ids
 from rag_serving.text import analyzer as terms
 from rag_serving.text.analyzer import ANALYZER_VERSION
 
@@ -410,7 +408,7 @@ def _hnsw() -> dict[str, int]:
 
 
 def _bm25() -> dict[str, float | str]:
-    return {"k1": bm25.K1, "b": bm25.B, "method": bm25.METHOD}
+    return {"k1": lexical.K1, "b": lexical.B, "method": lexical.METHOD}
 
 
 def _content_facts(

@@ -21,10 +21,9 @@ from rag_serving.artifacts.signed_files import write_signed
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.indexes.chroma import ChromaLocation, DenseError, ShardCollections, stored_readers
-from rag_serving.indexes.exact import Vectors, VectorTable
+from rag_serving.indexes.exact import Vectors, VectorTable, chunk_id_of
 from rag_serving.indexes.generation import Generation, place_of
-from rag_serving.indexes.hits import Hit
-from rag_serving.indexes.window_map import chunk_id_of
+from rag_serving.indexes.readable_rows import Hit
 
 ALL_BELOW, SAMPLE, CODED_SAMPLE = 500, 300, 60
 RECALL_AT = 10

@@ -35,8 +35,18 @@ from rag_assets.publishing.posting_lists import (
     blocks,
     counted,
 )
-from rag_serving.indexes.bm25 import K1, METHOD, B, idf
-from rag_serving.indexes.lexical import ARRAYS, FACTS_FILE, FORMAT, IDS_FILE, VOCABULARY_FILE, LexicalIndex
+from rag_serving.indexes.lexical import (
+    ARRAYS,
+    FACTS_FILE,
+    FORMAT,
+    IDS_FILE,
+    K1,
+    METHOD,
+    VOCABULARY_FILE,
+    B,
+    LexicalIndex,
+    idf,
+)
 from rag_serving.indexes.word_lists import sorted_places
 from rag_serving.text.analyzer import ANALYZER_VERSION, tokens_of, words_of
 from rag_serving.text.stemming import word_terms

@@ -32,10 +32,10 @@ from rag_serving.artifacts.store import Store, StoreError, commit_folder, read_t
 from rag_serving.config.loading import Config
 from rag_serving.escaping.redaction import redacted
 from rag_serving.indexes.catalog import EVAL_REPORT, move_current
-from rag_serving.indexes.generation_files import read_files
+from rag_serving.indexes.generation import read_files
 from rag_serving.indexes.generation_parts import CHUNKS_FILE, MAPPED_FILE, parts_of
-from rag_serving.indexes.page_readers import FILE as READERS_FILE
 from rag_serving.indexes.set_tables import DUPLICATES_FILE, FACTS_FILE, Facts
+from rag_serving.indexes.sources import FILE as READERS_FILE
 
 WAIT_S = 60.0
 """Seconds that another build's lock is waited for."""

@@ -28,14 +28,13 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.config.models import Embedding
 from rag_serving.hooks import TenantBudget
-from rag_serving.indexes.exact import JoinedVectors, Vectors
+from rag_serving.indexes.exact import JoinedVectors, Vectors, WindowMap, window_counts
 from rag_serving.indexes.sentence_vectors import (
     SENTENCE_ROWS_FILE,
     SENTENCES_FILE,
     record_type,
     sentence_key,
 )
-from rag_serving.indexes.window_map import WindowMap, window_counts
 from rag_serving.models.embedding.factory import TokenCount
 from rag_serving.models.protocols import Embedder, InputLimit
 from rag_serving.models.protocols import Progress as TextProgress

@@ -22,8 +22,7 @@ from rag_assets.publishing.checks import CheckResult, few, sample_rows
 from rag_assets.steps.contexts.contextualize import embedded_windows
 from rag_serving.artifacts.columns import take_rows
 from rag_serving.indexes.exact import Vectors
-from rag_serving.indexes.generation import Generation
-from rag_serving.indexes.generation_files import LEXICAL_FOLDER
+from rag_serving.indexes.generation import LEXICAL_FOLDER, Generation
 from rag_serving.indexes.lexical import LexicalIndex
 from rag_serving.models.protocols import Embedder, InputLimit
 from rag_serving.text.analyzer import stems

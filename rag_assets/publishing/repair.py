@@ -45,20 +45,18 @@ from rag_serving.artifacts.store import (
 from rag_serving.config.loading import Config
 from rag_serving.indexes import keyword_index
 from rag_serving.indexes.chroma import DenseError
+from rag_serving.indexes.exact import CODES_FILE, FACTS_FILE, JoinedVectors, VectorsError
 from rag_serving.indexes.exact import FILE as VECTORS_FILE
-from rag_serving.indexes.exact import JoinedVectors, VectorsError
-from rag_serving.indexes.generation import place_of
-from rag_serving.indexes.generation_files import LEXICAL_FOLDER
+from rag_serving.indexes.generation import LEXICAL_FOLDER, place_of
 from rag_serving.indexes.generation_parts import CHUNKS_FILE, MAPPED_FILE, GenerationPart, map_chunks, parts_of
 from rag_serving.indexes.generation_parts import FOLDER as PARTS_FOLDER
 from rag_serving.indexes.integrity import MARK, Damage, find_damage, find_dense_damage
 from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
-from rag_serving.indexes.page_readers import FILE as READERS_FILE
-from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE
 from rag_serving.indexes.sentence_vectors import SENTENCE_ROWS_FILE, SENTENCES_FILE
 from rag_serving.indexes.set_tables import DUPLICATES_FILE
 from rag_serving.indexes.set_tables import FACTS_FILE as PAGE_FACTS_FILE
 from rag_serving.indexes.shard_files import fault_of
+from rag_serving.indexes.sources import FILE as READERS_FILE
 from rag_serving.models.protocols import ModelError
 
 _log = logging.getLogger(__name__)

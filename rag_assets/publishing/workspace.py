@@ -39,16 +39,15 @@ from rag_serving.artifacts.store import (
     write_mapped,
     write_table,
 )
+from rag_serving.indexes.exact import CODES_FILE, Vectors, VectorsError, vectors_of
+from rag_serving.indexes.exact import FACTS_FILE as CODE_FACTS_FILE
 from rag_serving.indexes.exact import FILE as VECTORS_FILE
-from rag_serving.indexes.exact import Vectors, VectorsError, vectors_of
-from rag_serving.indexes.generation_files import LEXICAL_FOLDER
+from rag_serving.indexes.generation import LEXICAL_FOLDER
 from rag_serving.indexes.generation_parts import CHUNKS_FILE, MAPPED_FILE, GenerationPart, map_chunks, named_parts
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
-from rag_serving.indexes.page_readers import FILE as READERS_FILE
-from rag_serving.indexes.quantization import CODES_FILE
-from rag_serving.indexes.quantization import FACTS_FILE as CODE_FACTS_FILE
 from rag_serving.indexes.set_tables import DUPLICATES_FILE, FACTS_FILE, Facts
+from rag_serving.indexes.sources import FILE as READERS_FILE
 
 _CELLS_AT_ONCE = 16_384  # rows whose cells are Python objects at once
 _Entry = tuple[str, str]  # text hash, reader class

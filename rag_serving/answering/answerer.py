@@ -2,11 +2,6 @@
 
 Nothing here knows an index or a generation: whatever a model writes, nothing can be retrieved any more, and nothing
 outside the lock can be cited.
-
-Belongs here: the order of these stages, statuses, the answer without a verified claim; the note on passages that
-disagree or are no longer in force. Nothing of a page is repeated in a note but its number, a word of a fixed list and
-the number of what took its place.
-Does not belong here: retrieval (`pipeline`), the stages themselves.
 """
 
 from __future__ import annotations
@@ -21,8 +16,7 @@ from numpy.typing import NDArray
 
 from rag_serving.answering.citations import shown_numbers
 from rag_serving.answering.comparing.conflicts import Comparison, Differing, Other, differing
-from rag_serving.answering.comparing.precedence import Opening, Standing, mark_of
-from rag_serving.answering.comparing.values import differ, measures
+from rag_serving.answering.comparing.typed import Opening, Standing, differ, mark_of, measures
 from rag_serving.answering.composing import AnswerTrace, Composition, VerifiedDraft
 from rag_serving.answering.gates import (
     Stop,
@@ -34,7 +28,6 @@ from rag_serving.answering.gates import (
     least_confidence,
     likeness,
 )
-from rag_serving.answering.selection.scorer import Tables, WeightsError, calibrated
 from rag_serving.answering.selection.selector import (
     MODEL,
     QuestionPart,
@@ -46,7 +39,7 @@ from rag_serving.answering.selection.selector import (
     select,
     selected_apart,
 )
-from rag_serving.answering.selection.signs import QuestionFeatures
+from rag_serving.answering.selection.signs import QuestionFeatures, Tables, WeightsError, calibrated
 from rag_serving.answering.verification import VerificationRules, verify
 from rag_serving.answering.writing.generator import Generator, Selection
 from rag_serving.config.loading import Config, ConfigError
@@ -346,7 +339,6 @@ _READ = "Read both before you rely on one."
 
 
 def _numbers(verdicts: Sequence[Verdict]) -> Mapping[Claim, int]:
-    """Return the number under which each verified claim is shown."""
     numbers = shown_numbers(verdicts)
     return {v.claim: numbers[v.index] for v in verdicts if v.outcome != "dropped" and v.index}
 

@@ -1,8 +1,5 @@
 """The visible answer with its markers, and citations whose links lead to the quoted words.
 
-Belongs here: quotes cut at word borders, the text of an answer, links that scroll to the quoted words.
-Does not belong here: whether a quote is true (`answering.verification`), an answer as Markdown (`answering.markdown`).
-
 Text fragments: WICG, "URL Fragment Text Directives" (https://wicg.github.io/scroll-to-text-fragment/):
 `text=[prefix-,]start[,end][,-suffix]`; `-`, `,` and `&` of a text are percent-encoded because they part the directive's
 terms. A browser finds `start` within one block of the page, so words of several blocks are named by the first and the
@@ -25,7 +22,7 @@ from rag_serving.records.answers import Answer, Citation, ShownClaim, Verificati
 from rag_serving.records.claims import Verdict
 from rag_serving.records.passages import Chunk, Lock, PagePart, ocr_told, page_told
 from rag_serving.text.currency import docs_version
-from rag_serving.text.page_marks import page_anchor, pages_of
+from rag_serving.text.structure import page_anchor, pages_of
 from rag_serving.text.units import pieces, words
 
 MOST_CHARS, MOST_LINES = 4_000, 80
@@ -47,7 +44,6 @@ def excerpt(text: str) -> str:
 
 
 def _closing(lines: Sequence[str]) -> list[str]:
-    """Return the fence that these lines leave open."""
     fences = [found[1] for line in lines if (found := _FENCE.match(line))]
     return fences[-1:] if len(fences) % 2 else []
 
@@ -65,10 +61,7 @@ def citations_of(
     verdicts: Sequence[Verdict], lock: Lock, quote_max_words: int = MAX_QUOTE_WORDS
 ) -> tuple[Citation, ...]:
     """Return the citations of the claims that were not dropped, by number and in the order of the claims, each place
-    once.
-
-    `quote_max_words` limits the quotes further.
-    """
+    once. `quote_max_words` limits the quotes further."""
     numbers = shown_numbers(verdicts)
     places: dict[tuple[int | None, int | None, int | None], Verdict] = {}
     for verdict in verdicts:
@@ -79,18 +72,15 @@ def citations_of(
 
 
 def shown_numbers(verdicts: Iterable[Verdict]) -> dict[int, int]:
-    """Return the number that each cited passage is shown under, by its place in the lock: the order in which the
-    answer first cites them, from 1 without gaps.
-    """
+    """Return the number that each cited passage is shown under, by its place in the lock: the order in which the answer
+    first cites them, from 1 without gaps."""
     cited = dict.fromkeys(verdict.index for verdict in verdicts if verdict.outcome != "dropped" and verdict.index)
     return {passage: number for number, passage in enumerate(cited, start=1)}
 
 
 def answer_text(verdicts: Sequence[Verdict], lock: Lock, shows_unverified: bool = False) -> str:
-    """Return the page's words of the verified claims, one paragraph each, with the numbers of their passages.
-
-    A model's sentences that are not the page's own are left out, or follow in a distinct voice, without a number.
-    """
+    """Return the page's words of the verified claims, one paragraph each, with the numbers of their passages. A model's
+    sentences that are not the page's own are left out, or follow in a distinct voice, without a number."""
     paragraphs, numbers = [], shown_numbers(verdicts)
     for text, group in groupby(verdicts, lambda verdict: verdict.told or verdict.claim.text):
         members = list(group)
@@ -124,7 +114,6 @@ def shown_claims(verdicts: Sequence[Verdict], lock: Lock, shows_unverified: bool
 
 
 def _is_models(verdict: Verdict) -> bool:
-    """Return whether the sentence of a claim is a model's own, and not the page's."""
     return verdict.support != "verbatim" and not verdict.claim.is_selected and bool(verdict.claim.text.strip())
 
 
@@ -142,11 +131,9 @@ def claims_of(answer: Answer) -> list[str]:
 
 
 def gap_before_markers(said: str) -> str:
-    """Return the separator of a claim and its markers.
-
-    Behind the fence that ends a block of code they would be part of the code (CommonMark, 4.5), and behind a row, or
-    right below it, a cell too many, which is not shown (GitHub's Markdown, 4.10).
-    """
+    """Return the separator of a claim and its markers. Behind the fence that ends a block of code they would be part of
+    the code (CommonMark, 4.5), and behind a row, or right below it, a cell too many, which is not shown (GitHub's
+    Markdown, 4.10)."""
     if said.endswith(_FENCES):
         return "\n"
     return "\n\n" if said.rpartition("\n")[2].lstrip().startswith("|") else " "
@@ -174,15 +161,14 @@ def _pinpointed(citation: Citation, lock: Lock, page_text: Callable[[str], str])
 
 
 def explained(lock: Lock, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Return the locked passages with the scores of every stage and the outcome of the claims that cite them.
-
-    `passage` is the place in the lock, `index` its number in the answer, None if it is not cited.
-    """
+    """Return the locked passages with the scores of every stage and the outcome of the claims that cite them. `passage`
+    is the place in the lock, `index` its number in the answer, None if it is not cited."""
     numbers = shown_numbers(verdicts)
     why: dict[int, list[str]] = {}
     for verdict in verdicts:
         index = verdict.index or verdict.claim.index
-        why.setdefault(index, []).append(_why(verdict))
+        own = ", the sentence is the page's" if verdict.support == "verbatim" else ""
+        why.setdefault(index, []).append(f"{verdict.outcome}: {verdict.reason}{own}")
     return [
         {
             "index": numbers.get(passage),
@@ -196,11 +182,8 @@ def explained(lock: Lock, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 
 def shown_quote(chunk: Chunk, start: int, end: int, most: int = MAX_QUOTE_WORDS) -> tuple[int, int]:
     """Return the range shown for the verified quote `chunk.text[start:end]`: 10 to 15 words cut at word borders of the
-    original.
-
-    A longer quote is cut after 15 words, or `most` if these are fewer; a shorter one grows within its sentence, and is
-    shorter where the sentence is.
-    """
+    original. A longer quote is cut after 15 words, or `most` if these are fewer; a shorter one grows within its
+    sentence, and is shorter where the sentence is."""
     text, most = chunk.text, min(most, MAX_QUOTE_WORDS)
     inside = pieces(text, start, end)
     if len(inside) > most:
@@ -278,11 +261,6 @@ def _cleaned(text: str, indexes: Sequence[int], lock: Lock) -> str:
     return _MARKER.sub("", text).strip()
 
 
-def _why(verdict: Verdict) -> str:
-    own = ", the sentence is the page's" if verdict.support == "verbatim" else ""
-    return f"{verdict.outcome}: {verdict.reason}{own}"
-
-
 _LINK = re.compile(r"!?\[([^\[\]\n]*)\]\((?:[^()\n]|\([^()\n]*\))*\)")
 _EMPHASIS = re.compile(r"(\*\*|__|~~|`+|(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w))")
 _FRAGMENT_MARKER = r"(?:[-*+]\s|\d{1,3}[.)]\s|\||#{1,6}\s|```|>)"
@@ -318,7 +296,6 @@ def plain(markdown_text: str) -> str:
 
 
 def _blocks_text(text: str) -> list[str]:
-    """Return the visible text of each block, at least one."""
     return [plain(_BLOCK_MARK.sub("", block)) for block in _BLOCK_BORDER.split(text)]
 
 

@@ -1,8 +1,4 @@
-"""Clarifying questions and suggestions beside an answer, or in place of one.
-
-Belongs here: the wording and the options. Does not belong here: when they are shown (`pipeline`, `answering.gates`),
-their shape (`records.decisions`).
-"""
+"""Clarifying questions and suggestions beside an answer, or in place of one."""
 
 from __future__ import annotations
 
@@ -25,10 +21,8 @@ _AMBIGUOUS = "Do you mean {} or {}?"
 
 
 def asked_back(decision: Decision) -> Clarification:
-    """Return the clarifying question for an unclear query, with the likely pages as options.
-
-    A page whose title gives orders to an assistant is not named.
-    """
+    """Return the clarifying question for an unclear query, with the likely pages as options. A page whose title gives
+    orders to an assistant is not named."""
     likely = _nameable(decision.contenders)
     options = tuple(_option_of(each) for each in likely)
     if decision.action == "no_match" or not likely:
@@ -46,7 +40,6 @@ def deeper(contenders: Sequence[Contender]) -> Clarification:
 
 
 def _nameable(contenders: Sequence[Contender]) -> list[Contender]:
-    """Return the first two that can be named, in a line of readable length."""
     named = [each for each in contenders if not orders_assistant(each.label)][:2]
     return [replace(each, label=_shortened(each.label), category=_shortened(each.category)) for each in named]
 
@@ -84,10 +77,7 @@ def examples_told(examples: Sequence[str]) -> Clarification | None:
 
 def spelling_told(question: str, corrections: Mapping[str, str]) -> Clarification | None:
     """Return which words were read as others, with the question that has them as typed: quoted words are read as they
-    are.
-
-    `corrections`: words of the pages by the words that were typed.
-    """
+    are. `corrections`: words of the pages by the words that were typed."""
     if not corrections:
         return None
     read = ", ".join(f"“{word}” as “{correction}”" for word, correction in corrections.items())

@@ -1,8 +1,4 @@
-"""The outcomes of a draft: a confident answer, the closest passages, or nothing.
-
-Belongs here: the answer made of a draft and its verdicts.
-Does not belong here: thresholds (`gates`), reasons (`refusals`), the order of writing and verifying (`answerer`).
-"""
+"""The outcomes of a draft: a confident answer, the closest passages, or nothing."""
 
 from __future__ import annotations
 
@@ -13,9 +9,18 @@ from typing import Any
 from rag_serving.answering.citations import answer_text, citations_of, explained, shown_claims
 from rag_serving.answering.clarifying import closest
 from rag_serving.answering.comparing.conflicts import Differing
-from rag_serving.answering.comparing.precedence import Opening
-from rag_serving.answering.gates import CLOSEST, NOT_FOUND, gate_confidence, gate_marked, gate_named, gate_ocr
-from rag_serving.answering.refusals import best_rejected, not_written, rejected_shapes
+from rag_serving.answering.comparing.typed import Opening
+from rag_serving.answering.gates import (
+    CLOSEST,
+    NOT_FOUND,
+    best_rejected,
+    gate_confidence,
+    gate_marked,
+    gate_named,
+    gate_ocr,
+    not_written,
+    rejected_shapes,
+)
 from rag_serving.answering.verification import VerificationRules
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.sections import Gates
@@ -88,8 +93,7 @@ class Composition:
     is_shown: bool
 
     def answer(self, lock: Lock, settings: AnswerGeneration) -> Answer:
-        """Return the verified claims, introduced as only the closest if they are; without any, withhold the
-        answer."""
+        """Return the verified claims, introduced as only the closest if they are; without any, withhold the answer."""
         made = self._shown(lock, settings) if self.is_shown else self._withheld(lock)
         return replace(made, usage=self.written.draft.usage, refusal=self.doubt, features=self.tried.draft.evidence)
 
@@ -134,7 +138,6 @@ class Composition:
 
     @property
     def _is_replaced(self) -> bool:
-        """Return whether extraction was tried in a model's place."""
         return self.tried.draft.model != self.written.draft.model
 
     @property

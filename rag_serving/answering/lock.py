@@ -1,7 +1,4 @@
-"""The lock: the final passages frozen as `[1..N]`. Nothing after it can retrieve, nothing outside it can be cited.
-
-Belongs here: freezing. Does not belong here: choosing what is frozen (`retrieval.hybrid`, `retrieval.hygiene`).
-"""
+"""The lock: the final passages frozen as `[1..N]`. Nothing after it can retrieve, nothing outside it can be cited."""
 
 from __future__ import annotations
 
@@ -23,10 +20,8 @@ def freeze(candidates: Iterable[Candidate], count: int) -> Lock:
 
 
 def completed(lock: Lock, beside: Callable[[Chunk, int], Chunk | None]) -> Lock:
-    """Return the lock, and at its end the passages that its lists of steps began in or run on into.
-
-    `beside` gives the passage before (-1) or after (1) another that the asker may read, else None.
-    """
+    """Return the lock, and at its end the passages that its lists of steps began in or run on into. `beside` gives the
+    passage before (-1) or after (1) another that the asker may read, else None."""
     passages = {candidate.chunk.chunk_id: candidate for candidate in lock.passages}
     for candidate in lock.passages:
         for chunk in sharing(candidate.chunk, beside):

@@ -1,8 +1,4 @@
-"""An answer as Markdown: its text, then each source once with all of its quotes.
-
-Belongs here: Markdown for terminals and chat clients, the positions of its markers. Does not belong here: what is cited
-(`answering.citations`), how foreign text is escaped (`escaping.targets`).
-"""
+"""An answer as Markdown: its text, then each source once with all of its quotes."""
 
 from __future__ import annotations
 
@@ -43,10 +39,8 @@ def markdown(answer: Answer) -> str:
 
 
 def linked_markdown(answer: Answer) -> LinkedMarkdown:
-    """Return the answer and its sources as Markdown whose markers link to the quoted words.
-
-    Only the markers behind claims become links: `[1]` elsewhere is the page's own text.
-    """
+    """Return the answer and its sources as Markdown whose markers link to the quoted words. Only the markers behind
+    claims become links: `[1]` elsewhere is the page's own text."""
     first_of: dict[int, Citation] = {}
     for citation in answer.citations:
         first_of.setdefault(citation.index, citation)

@@ -2,9 +2,6 @@
 
 Exactly, once white space and typography are folded away; or nearly (RapidFuzz partial ratio), and then every figure,
 negation and opposite must be the same, and every other word but for slips.
-
-Belongs here: searching for a quote; choosing the words of a unit to quote. Does not belong here: the verdict on its
-claim (`answering.verification`).
 """
 
 from __future__ import annotations
@@ -45,11 +42,9 @@ class Focus(Protocol):
 
 
 def best_window(unit: str, asked: Focus, analyze: Callable[[str], Sequence[str]], count: int) -> tuple[int, int]:
-    """Return the range of up to `count` words with the most weight; the first among equals.
-
-    Words are separated by white space. The best word of the expected kind (a figure, a time, a name) counts most: it
-    may be the answer. A window that keeps all of the unit's negations is preferred to one that loses one.
-    """
+    """Return the range of up to `count` words with the most weight; the first among equals. Words are separated by
+    white space. The best word of the expected kind (a figure, a time, a name) counts most: it may be the answer. A
+    window that keeps all of the unit's negations is preferred to one that loses one."""
     spans = pieces(unit)
     if len(spans) <= count:
         return 0, len(unit)
@@ -77,10 +72,8 @@ def _answers(asked: Focus, word: str) -> float:
 def best_part(
     quote: str, weights: Mapping[str, float], analyze: Callable[[str], Sequence[str]], count: int
 ) -> tuple[int, int]:
-    """Return the range of up to `count` words of a quote with the most weight; the first among equals.
-
-    A range without a negation just outside either edge is preferred: cutting one off would invert the meaning.
-    """
+    """Return the range of up to `count` words of a quote with the most weight; the first among equals. A range without
+    a negation just outside either edge is preferred: cutting one off would invert the meaning."""
     spans = pieces(quote)
     if len(spans) <= count:
         return 0, len(quote)
@@ -193,7 +186,14 @@ def find_near(quote: str, text: str | QuotedText, ratio_min: float) -> QuoteSpan
         ratio, start, end = match.score, match.dest_start, match.dest_end
     if ratio < ratio_min:
         return None
-    start, end = _widened(folded.text, start, end)
+    while start < end and folded.text[start].isspace():
+        start += 1
+    while end > start and folded.text[end - 1].isspace():
+        end -= 1
+    while not is_border(folded.text, start):
+        start -= 1
+    while not is_border(folded.text, end):
+        end += 1
     if (edges := overhang(folded.text[start:end], needle)) is None:
         return None
     start, end = start + edges[0], end - edges[1]
@@ -238,26 +238,10 @@ def _between_borders(needle: str, text: str) -> int | None:
     return None
 
 
-def _widened(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the range without outer white space, grown to the next word borders."""
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    while not is_border(text, start):
-        start -= 1
-    while not is_border(text, end):
-        end += 1
-    return start, end
-
-
 def overhang(passage_words: str, quote: str) -> tuple[int, int] | None:
     """Return the characters at either edge of `passage_words` taken up by words that the quote lacks, if the rest
-    agrees.
-
-    Words agree in the same order with at most a slip each; one article more or less is ignored. None if any other word
-    was lost, added or exchanged.
-    """
+    agrees. Words agree in the same order with at most a slip each; one article more or less is ignored. None if any
+    other word was lost, added or exchanged."""
     if _strange_letters(quote, passage_words) or quote.count("...") != passage_words.count("..."):
         return None
     spans = [match.span() for match in _TOKEN.finditer(passage_words) if match[0].strip(_TRIM)]
@@ -288,10 +272,8 @@ def _is_slip(ours: list[str], theirs: list[str]) -> bool:
 
 
 def _are_alike(one: str, two: str) -> bool:
-    """Return whether two words are one but for its case at the beginning, an ending or a letter.
-
-    Only words of plain lower case may slip: identifiers, acronyms and figures must be the same to the letter.
-    """
+    """Return whether two words are one but for its case at the beginning, an ending or a letter. Only words of plain
+    lower case may slip: identifiers, acronyms and figures must be the same to the letter."""
     if not (_SLIP.fullmatch(one) and _SLIP.fullmatch(two)):
         return one == two
     one, two = one.lower(), two.lower()

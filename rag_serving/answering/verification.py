@@ -4,9 +4,6 @@ A claim is verified if its quote is in the passage it cites; a quote from anothe
 everything else is dropped with a reason. Readers see a verified claim in the page's words: those that were selected, or
 the units with its quote. A model's sentence is `verbatim` if it is such a unit word for word, else it is `quoted`:
 replaced by the unit.
-
-Belongs here: the verdict on each claim. Does not belong here: searching for quotes (`quotes`), showing claims
-(`answering.citations`).
 """
 
 from __future__ import annotations
@@ -45,8 +42,7 @@ _CITED = re.compile(r"\s?\[\d{1,3}\]")
 _MARKUP = re.compile(r"\*{1,3}|`+|(?<!\w)_{1,3}(?=\S)|(?<=\S)_{1,3}(?!\w)")
 _TOKEN = re.compile(r"\w+(?:[.,:'/+-]+\w+)*|[^\w\s]")
 _OUTER = " \"'.:;,!"
-Words = tuple[str, ...]
-"""The words and signs of a sentence, its first letter small."""
+Words = tuple[str, ...]  # the words and signs of a sentence, its first letter small
 
 
 def is_own(sentence: str, shown: str) -> bool:
@@ -56,19 +52,25 @@ def is_own(sentence: str, shown: str) -> bool:
 
 def forms_claimed(sentence: str) -> dict[Words, None]:
     """Return the words of a sentence as it is read, in the order in which readings are tried."""
-    return dict.fromkeys(tokens for tokens in map(_tokens, _readings(sentence)) if tokens)
+    plain = _plain(sentence)
+    framed = _FRAME.sub("", plain, count=1) if _FRAME.match(plain) else plain
+    return dict.fromkeys(
+        tokens
+        for tokens in map(
+            _tokens,
+            [
+                plain,
+                framed,
+                *(_CONNECTIVE.sub("", each, count=1) for each in (plain, framed) if _CONNECTIVE.match(each)),
+            ],
+        )
+        if tokens
+    )
 
 
 def forms_shown(shown: str) -> dict[Words, None]:
     """Return the words that are shown of a page, and the same without links, which may be missing; none may be new."""
     return dict.fromkeys(_tokens(_plain(text)) for text in (shown, _LINK.sub(r"\1", shown)))
-
-
-def _readings(sentence: str) -> list[str]:
-    """Return a sentence as it is, and without the frame, the connective, or both, in front of it."""
-    plain = _plain(sentence)
-    framed = _FRAME.sub("", plain, count=1) if _FRAME.match(plain) else plain
-    return [plain, framed, *(_CONNECTIVE.sub("", each, count=1) for each in (plain, framed) if _CONNECTIVE.match(each))]
 
 
 def _plain(text: str) -> str:
@@ -220,10 +222,6 @@ class _Judge:
             verdict = Verdict(claim, place.how, _reason(place), claim.index, place.start, place.end)
         else:
             verdict = self._swapped(claim, quote)
-        return self._shortened(verdict)
-
-    def _shortened(self, verdict: Verdict) -> Verdict:
-        """Return the verdict with at most `quote_max_words` words of its quote: those that say most of the claim."""
         most = self.rules.quote_max_words
         if most is None or verdict.index is None or verdict.start is None:
             return verdict
@@ -252,7 +250,6 @@ class _Judge:
         return Verdict(claim, "swapped", reason, index, place.start, place.end)
 
     def _find(self, quote: str, passage: QuotedText) -> QuoteSpan | None:
-        """Return the span of a quote in a passage as readers see it."""
         place = find_quote(quote, passage, self.rules.fuzzy_min)
         return place if place and MASK not in passage.text[place.start : place.end] else None
 
@@ -269,5 +266,4 @@ def _reason(place: QuoteSpan) -> str:
 
 
 def _stems(text: str) -> list[str]:
-    """Return the stems of a text's significant words, in lower case."""
     return [word[:_STEM] for word in _WORD.findall(text.lower())]

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from rag_serving.records.queries import Occasion, QuestionMode
-from rag_serving.text.characters import fault_of
+from rag_serving.text.normalization import fault_of
 
 MAX_TEXT_CHARS = 200_000
 """Of any text: a question is bounded by `Serving.max_question_chars` besides."""

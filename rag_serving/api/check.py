@@ -35,7 +35,7 @@ from rag_serving.escaping.targets import for_json
 from rag_serving.models.http import UpstreamAnswer, UpstreamError, passed_on
 from rag_serving.query.filters import parse_filters
 from rag_serving.records.answers import Checked
-from rag_serving.text.characters import fault_of
+from rag_serving.text.normalization import fault_of
 
 router = APIRouter()
 

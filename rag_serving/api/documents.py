@@ -48,7 +48,7 @@ from rag_serving.documents.inbox import (
 )
 from rag_serving.documents.kinds import ACCEPTS, KindError, kind_of, safe_name
 from rag_serving.hooks import MAX_SUBJECT_CHARS, Event, counted, of_upload
-from rag_serving.text.characters import fault_of
+from rag_serving.text.normalization import fault_of
 
 router = APIRouter()
 

@@ -35,9 +35,18 @@ from rag_serving.config.loading import Config, ConfigError
 from rag_serving.degradation.phases import ChosenPhases
 from rag_serving.escaping.templates import html_template
 from rag_serving.hooks import Event
-from rag_serving.indexes.catalog import list_generations, published_generation, rollback
+from rag_serving.indexes.catalog import (
+    HEADINGS,
+    ReportFile,
+    evaluations,
+    list_generations,
+    list_reports,
+    published_generation,
+    read_report,
+    rollback,
+    route_of,
+)
 from rag_serving.indexes.databases import RemoteError, open_database
-from rag_serving.indexes.reports import HEADINGS, ReportFile, evaluations, list_reports, read_report, route_of
 from rag_serving.shared_home import HeldError, ObjectHomeError, written_with
 
 router = APIRouter()

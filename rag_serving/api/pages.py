@@ -20,12 +20,11 @@ from rag_serving.api.service import Caller, CurrentService, Service
 from rag_serving.api.wire import RequestError
 from rag_serving.artifacts.store import StoreError
 from rag_serving.indexes.originals import Original
-from rag_serving.reading.page import read_page
-from rag_serving.reading.passage import media_of, read_passage
+from rag_serving.reading import media_of, read_page, read_passage
 from rag_serving.rendering.layer import QuoteContext
 from rag_serving.rendering.pictures import MissingRendererError, Pictures, RenderError, RenderersBusyError
 from rag_serving.retrieval.examples import example_questions
-from rag_serving.text.characters import fault_of
+from rag_serving.text.normalization import fault_of
 
 router = APIRouter()
 

@@ -33,7 +33,7 @@ from rag_serving.shared_home import HomeFollower, shared_home
 from rag_serving.telemetry.metrics import Metrics
 from rag_serving.telemetry.telemetry import open_telemetry
 from rag_serving.telemetry.usage import BuildSeries, JobSeries
-from rag_serving.text.characters import fault_of
+from rag_serving.text.normalization import fault_of
 from rag_serving.tracing import coarse
 
 _FORWARDED = frozenset({"forwarded", "x-forwarded-for", "x-real-ip"})

@@ -35,7 +35,7 @@ from rag_serving.deadline import run_in_thread
 from rag_serving.documents.noted import NotedPages
 from rag_serving.escaping.redaction import redacted
 from rag_serving.indexes.current import UnpublishedError
-from rag_serving.indexes.served import DatedPages, source_pages
+from rag_serving.indexes.databases import DatedPages, source_pages
 from rag_serving.telemetry.metrics import gauge_of
 from rag_serving.telemetry.usage import JobSeries
 

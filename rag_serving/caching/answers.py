@@ -38,14 +38,14 @@ from numpy.typing import NDArray
 from rag_serving.access.principals import Principal, satisfied_classes
 from rag_serving.config.phases import Degradation
 from rag_serving.config.sections import Cache
-from rag_serving.query.operators import read_signs
+from rag_serving.query.parsing import read_signs
 from rag_serving.records.answers import Answer
 from rag_serving.records.decisions import Clarification
 from rag_serving.records.flags import CACHED, CACHED_OLDER, FINDINGS
 from rag_serving.records.passages import Lock
 from rag_serving.text.analyzer import STOP_WORDS, stems
-from rag_serving.text.figures import SPELLED
 from rag_serving.text.normalization import folded
+from rag_serving.text.polarity_words import SPELLED
 from rag_serving.text.question_types import is_claim, kind_of
 from rag_serving.text.small_talk import without_greeting
 

@@ -37,7 +37,7 @@ from rag_serving.config.loading import Config
 from rag_serving.config.sections import Cache
 from rag_serving.conversations.turns import QuestionRequest
 from rag_serving.indexes.current import CurrentGeneration
-from rag_serving.indexes.page_readers import classes_of_pages
+from rag_serving.indexes.sources import classes_of_pages
 from rag_serving.models.lazy_embedder import RecentVectors
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.privacy import Redactor

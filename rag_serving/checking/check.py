@@ -1,8 +1,4 @@
-"""A text against the pages: each claim is searched within its reader's access, all on one view, and judged.
-
-Belongs here: searching for claims, citations of the results. Does not belong here: the verdict on one claim
-(`verdicts`), callers, receipts and logs (`ask`).
-"""
+"""A text against the pages: each claim is searched within its reader's access, all on one view, and judged."""
 
 from __future__ import annotations
 
@@ -16,15 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rag_serving.answering.citations import answer_text, citations_of, excerpt
-from rag_serving.answering.comparing.precedence import beginning
-from rag_serving.answering.comparing.typed import other_values
+from rag_serving.answering.comparing.typed import beginning, other_values
 from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.lock import has_anchor
 from rag_serving.answering.verification import VerificationRules, verify
-from rag_serving.checking.claims import TextClaim, claims_of
-from rag_serving.checking.verdicts import CheckedPassage, ClaimFinding, finding
+from rag_serving.checking.verdicts import CheckedPassage, ClaimFinding, TextClaim, claims_of, finding
 from rag_serving.deadline import check
-from rag_serving.indexes.protocols import ReaderView, Vector
+from rag_serving.indexes.view import ReaderView, Vector
 from rag_serving.models.protocols import Embedder, ModelError, Progress
 from rag_serving.pipeline.inquiry import Inquiry
 from rag_serving.records.answers import Answer, Checked, CheckedClaim, CheckedQuote, Citation
@@ -35,8 +29,7 @@ from rag_serving.retrieval.search import Search
 from rag_serving.retrieval.stage import Stage
 from rag_serving.text.normalization import folded
 
-TOGETHER = 25
-"""Claims that are searched for in one go."""
+TOGETHER = 25  # claims that are searched for in one go
 _DEPTH = 10  # passages that a claim is compared with
 _ASKED = 300  # characters of the text that logs and receipts have in place of a question
 _OPERATORS = re.compile(r"[\"“”]|\b(?=(?:space|label|title):)", re.IGNORECASE)
@@ -108,7 +101,6 @@ class Checking:
         return self._cited(every, findings, quoted)
 
     def _found(self, batch: Sequence[TextClaim], inquiry: Inquiry) -> list[ClaimFinding]:
-        """Return the findings of some claims, whose vectors are made together."""
         texts = {claim.start: _OPERATORS.sub(" ", folded(claim.alone)) for claim in batch}
         known = self._known(texts.values(), inquiry)
         return [self._finding(claim, inquiry, texts[claim.start], known) for claim in batch]
@@ -125,7 +117,6 @@ class Checking:
         return found
 
     def _known(self, texts: Iterable[str], inquiry: Inquiry) -> _Known:
-        """Return the model with the vectors of some texts."""
         embedder = inquiry.vectors
         try:
             wanted = [*dict.fromkeys(texts)] if inquiry.mode not in ("lexical", "keyword") else []
@@ -136,7 +127,6 @@ class Checking:
         return _Known(embedder, vectors)
 
     def _search(self, text: str, inquiry: Inquiry, known: Embedder) -> tuple[Search, list[Chunk]]:
-        """Return the search for a text, and its best passages that can be cited."""
         check()
         one = inquiry.variant(request=replace(inquiry.request, text=text))
         one.embedder = known

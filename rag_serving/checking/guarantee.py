@@ -1,9 +1,4 @@
-"""Answers under guarantee: which statements of an earlier answer its pages no longer make, and subscribing to that.
-
-Belongs here: comparing the statements of a receipt with its pages as a reader may see them now, word for word and by
-the verdicts of checks. Does not belong here: notices (`rag_assets.monitoring.notices`), replaying a receipt
-(`receipts.proofs`).
-"""
+"""Answers under guarantee: which statements of an earlier answer its pages no longer make, and subscribing to that."""
 
 from __future__ import annotations
 
@@ -13,12 +8,10 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from rag_serving.access.principals import Principal
-from rag_serving.answering.comparing.precedence import beginning
-from rag_serving.answering.comparing.typed import Value
-from rag_serving.checking.claims import TextClaim, claims_of
+from rag_serving.answering.comparing.typed import Value, beginning
 from rag_serving.checking.otherwise import ComparedStatement
-from rag_serving.checking.verdicts import CheckedPassage, finding
-from rag_serving.indexes.protocols import ReaderView
+from rag_serving.checking.verdicts import CheckedPassage, TextClaim, claims_of, finding
+from rag_serving.indexes.view import ReaderView
 from rag_serving.pipeline.tenant import TenantServices
 from rag_serving.receipts.receipt import ReceiptError, canonical, text_hash
 from rag_serving.records.passages import Chunk
@@ -28,8 +21,7 @@ from rag_serving.sets.execute import execute
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.normalization import folded
 
-MOST = 10
-"""Changed statements of an answer that a notice has."""
+MOST = 10  # changed statements of an answer that a notice has
 _LONGEST = 600  # characters of a statement in a notice
 _OWN_WORDS = 6  # of a statement that is the same wherever it stands on its page
 _NEAREST = 0.5  # similarity of what stands in a statement's place, where a check finds nothing
@@ -42,10 +34,8 @@ class NoChannelError(ReceiptError):
 
 @dataclass(frozen=True)
 class ChangedStatement:
-    """A statement of an answer that its page does not make any more, and the unit that comes closest now.
-
-    The values are those that the other of the two has not.
-    """
+    """A statement of an answer that its page does not make any more, and the unit that comes closest now. The values
+    are those that the other of the two has not."""
 
     before: str
     after: str = ""
@@ -64,7 +54,10 @@ def changed_statements(receipt: Mapping[str, Any], view: ReaderView) -> list[Cha
         place = places.get(verdict["index"])
         if verdict["outcome"] != "dropped" and place and not _is_unchanged(place, view):
             path = paths.get(place["chunk_id"], ())
-            passages = _page(view, place["page_id"], path)
+            chunks = sorted(
+                view.chunks(view.page_rows(place["page_id"]).tolist()), key=lambda chunk: chunk.heading_path != path
+            )
+            passages = [CheckedPassage(chunk, beginning(view.beside, chunk)) for chunk in chunks]
             found |= {one.before: one for one in _changed(verdict["shown"], path, passages, view)}
     return [*found.values(), *_changed_set(receipt, view)]
 
@@ -105,12 +98,6 @@ def _is_unchanged(place: Mapping[str, Any], view: ReaderView) -> bool:
     return CheckedPassage(chunk, beginning(view.beside, chunk)).is_in_force
 
 
-def _page(view: ReaderView, page_id: str, path: tuple[str, ...]) -> list[CheckedPassage]:
-    """Return the passages of a page, those of a section first."""
-    chunks = sorted(view.chunks(view.page_rows(page_id).tolist()), key=lambda chunk: chunk.heading_path != path)
-    return [CheckedPassage(chunk, beginning(view.beside, chunk)) for chunk in chunks]
-
-
 def _changed(
     shown: str, path: tuple[str, ...], passages: Sequence[CheckedPassage], view: ReaderView
 ) -> Iterator[ChangedStatement]:
@@ -136,7 +123,6 @@ def _joined(chunks: Iterable[Chunk]) -> str:
 
 
 def _nearest(claim: TextClaim, passages: Sequence[CheckedPassage]) -> ChangedStatement:
-    """Return a statement with the unit whose letters are most like its own, if any are."""
     units = [(each, unit.of(each.chunk.text)) for each in passages for unit in each.layout.units]
     matcher, best, most = SequenceMatcher(b=claim.text, autojunk=False), None, _NEAREST
     for passage, text in units:
@@ -160,7 +146,6 @@ def _other(values: Sequence[Value], others: Sequence[Value]) -> tuple[str, ...]:
 
 
 def _changed_set(receipt: Mapping[str, Any], view: ReaderView) -> Iterator[ChangedStatement]:
-    """Yield how a set is counted now, if otherwise."""
     stated = receipt.get("set", {})
     tables = view.set_tables() if "query" in stated else None
     if tables is None or not recount(stated, tables):

@@ -1,9 +1,5 @@
 """Whether a unit of a page says something else of what a claim speaks of: a closed comparison of typed values.
 
-Belongs here: what a statement speaks of, and comparing two statements. Does not belong here: reading their values
-(`answering.comparing.typed`), which units are compared (`verdicts`), units that conflict for a question
-(`answering.comparing`).
-
 A false alarm is worse than a miss: both have to speak of the same, in nearly the same words or as their vectors tell,
 and exactly one value may differ. Another setting, product or end of a range is no difference.
 """
@@ -19,14 +15,11 @@ from typing import Literal
 from rag_serving.answering.comparing.conflicts import BOUNDS
 from rag_serving.answering.comparing.typed import PIECE, Value, is_value, plain_of, values_of
 from rag_serving.text.analyzer import analyze
-from rag_serving.text.figures import SPELLED, UNIT_NAMES
-from rag_serving.text.polarity_words import NEGATIONS, contradict, negations
+from rag_serving.text.polarity_words import NEGATIONS, SPELLED, UNIT_NAMES, contradict, negations
 
 Relation = Literal["same", "other"]
-OtherValue = tuple[Value, Value]
-"""The value of a claim, and that of a page."""
-Weights = Mapping[str, float]
-"""Inverse document frequencies of terms."""
+OtherValue = tuple[Value, Value]  # the value of a claim, and that of a page
+Weights = Mapping[str, float]  # inverse document frequencies of terms
 
 _ABOUT = 0.72  # of the claim's weight that a unit and what it hangs from must have
 _ABOUT_HERE, _ABOUT_SECTION = 0.55, 0.8  # of a unit, and of the section around it, in place of that
@@ -195,9 +188,7 @@ def _is_in_scope(claim: ComparedStatement, page: ComparedStatement) -> bool:
 
 def likeness(claim: ComparedStatement, page: ComparedStatement, weights: Weights, cosine: float, rank: int) -> float:
     """Return how likely both speak of the same, as a logit; `cosine`: of their vectors, `rank`: of the page's passage.
-
-    Logistic regression over what 644 questions about twelve handbooks have for an answer, or nearly.
-    """
+    Logistic regression over what 644 questions about twelve handbooks have for an answer, or nearly."""
     shared = _share(claim.words, page.around, weights)
     brevity = 1 / (1 + len(page.words - claim.words))
     return 2.5 * shared + 8.0 * cosine + 3.5 / rank + 3.0 * brevity - 6.9
@@ -256,7 +247,6 @@ def denies(
 
 
 def _turned(claim: ComparedStatement, page: ComparedStatement) -> bool:
-    """Return whether one has the opposite of a word of the other."""
     mine, its = (set(re.findall(r"[^\W\d_]+", side.plain.lower())) for side in (claim, page))
     if contradict(claim.plain, page.plain):
         return True

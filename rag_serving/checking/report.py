@@ -1,8 +1,5 @@
 """A checked text as lines, as Markdown and as SARIF, for people, chats and reviews of changes.
 
-Belongs here: these formats, and lines and columns of a text. Does not belong here: verdicts (`verdicts`), JSON
-(`records.answers`).
-
 SARIF 2.1.0: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 """
 

@@ -154,7 +154,7 @@ class Chat:
         return options[number - 1] if 0 < number <= len(options) else None
 
     def _fault(self, question: str) -> str | None:
-        from rag_serving.text.characters import fault_of
+        from rag_serving.text.normalization import fault_of
 
         limit = self.pipeline.config.serving.max_question_chars
         if len(question) > limit:

@@ -16,7 +16,7 @@ from rag_serving.cli.main import Labels, Spaces, Title, filters_of
 from rag_serving.cli.options import ConfigPath, Docs, Groups, Tenant, User, config_of, open_pipeline, principal_of
 from rag_serving.cli.printing import shown, tell, tell_flags
 from rag_serving.escaping.targets import for_json
-from rag_serving.text.characters import fault_of
+from rag_serving.text.normalization import fault_of
 from rag_serving.tracing import Listen
 
 MOST_BYTES = 20_000_000

@@ -28,8 +28,8 @@ from rag_serving.records.passages import Lock
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.hybrid import RetrievalError
 from rag_serving.text.analyzer import analyze
-from rag_serving.text.fences import Fence
-from rag_serving.text.injections import neutralized
+from rag_serving.text.directed import neutralized
+from rag_serving.text.marks import Fence
 from rag_serving.text.orders import is_order
 from rag_serving.tracing import StageTrace
 

@@ -28,9 +28,9 @@ from rag_serving.conversations.turns import QuestionRequest
 from rag_serving.deadline import LOOK_S, result_within, run_in_thread
 from rag_serving.degradation.controller import OFF, Change, PhaseController, PhaseState, PhaseTurn
 from rag_serving.indexes.databases import RemoteError
-from rag_serving.indexes.protocols import HiddenRowError
+from rag_serving.indexes.view import HiddenRowError
 from rag_serving.models.breaker import Breaker
-from rag_serving.query.operators import read_signs
+from rag_serving.query.parsing import read_signs
 from rag_serving.records.flags import PHASE_1_FAILED, PHASE_2_FAILED, PHASE_3_FAILED, PHASE_LOWERED
 from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, LEXICAL_UNAVAILABLE, Mode, RetrievalError
 from rag_serving.tracing import Listen, StageTrace

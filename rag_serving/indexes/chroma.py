@@ -1,16 +1,11 @@
 """Dense search: exact by the codes of the vectors, or by Chroma's graphs, as `indexing.dense_search` says.
 
-Belongs here: connections to Chroma, a tenant's collections, searching the shards of one generation. Does not belong
-here: writing collections (`rag_assets.publishing.shard_writer`), Chroma's files (`shard_files`), exact search
-(`exact`).
-
 Chroma is embedded in the tenant's folder, or a server; one client per process and place, with its telemetry off. A
-collection never changes once it has its name.
-
-Access is decided before anything is scored. With `auto` up to `EXACT_ROWS` rows that a caller may read are searched
-exactly: with `codes` that is faster than asking Chroma, needs less memory, and does not reveal the rest of a shard by
-the misses of an approximate search. Above that, and always with `chroma`, Chroma's graphs are walked, which were made
-of all chunks; if one is unusable, search is exact again. Chroma is loaded with the first search.
+collection never changes once it has its name. Access is decided before anything is scored. With `auto` up to
+`EXACT_ROWS` rows that a caller may read are searched exactly: with `codes` that is faster than asking Chroma, needs
+less memory, and does not reveal the rest of a shard by the misses of an approximate search. Above that, and always with
+`chroma`, Chroma's graphs are walked, which were made of all chunks; if one is unusable, search is exact again. Chroma
+is loaded with the first search.
 """
 
 from __future__ import annotations
@@ -29,11 +24,9 @@ from numpy.typing import NDArray
 from rag_serving.config.index import DenseSearch
 from rag_serving.escaping.redaction import RedactedError
 from rag_serving.indexes import exact
-from rag_serving.indexes.exact import Vectors, VectorTable
-from rag_serving.indexes.hits import Hit, best
-from rag_serving.indexes.readable_rows import Readable
+from rag_serving.indexes.exact import Vectors, VectorTable, WindowMap, chunk_id_of
+from rag_serving.indexes.readable_rows import Hit, Readable, best
 from rag_serving.indexes.shard_files import DATABASE, database_fault, file_fault
-from rag_serving.indexes.window_map import WindowMap, chunk_id_of
 from rag_serving.models.breaker import Breaker
 
 if TYPE_CHECKING:
@@ -163,11 +156,9 @@ class DenseIndex:
         readable: Readable,
         among: NDArray[np.bool_] | None = None,
     ) -> list[Hit]:
-        """Return the k nearest rows by cosine similarity to `vector` [d], best first.
-
-        `classes` are the reader classes that may be seen, `readable` the rows they cover. `among` [chunks] narrows the
-        search to some rows, which are then compared one by one.
-        """
+        """Return the k nearest rows by cosine similarity to `vector` [d], best first. `classes` are the reader classes
+        that may be seen, `readable` the rows they cover. `among` [chunks] narrows the search to some rows, which are
+        then compared one by one."""
         if among is not None:
             return exact.search(self._table, vector, k, np.flatnonzero(readable.mask & among))
         vector = np.ascontiguousarray(vector, dtype=np.float32)
@@ -266,9 +257,7 @@ class OpenShard:
 
     def _distinct(self, vector: Vectors, k: int, rows: Rows, readers: Sequence[str] | None) -> Rows:
         """Return the k rows of the nearest vectors, each once; more vectors are fetched until they cover k rows.
-
-        `rows`: those visible to the readers; their vectors are all that can be found.
-        """
+        `rows`: those visible to the readers; their vectors are all that can be found."""
         asked, most = k, self._vectors_of(rows)
         while True:
             found = self._known(query(self._collection, vector, asked, readers))
@@ -339,10 +328,8 @@ def open_client(place: ChromaLocation) -> Any:
 
 
 def close_clients() -> None:
-    """Close every client of this process: each takes some 5 MB per opened collection.
-
-    Places reopen their collections on the next search.
-    """
+    """Close every client of this process: each takes some 5 MB per opened collection. Places reopen their collections
+    on the next search."""
     with _lock:
         for _, client in _clients.values():
             _close(client)

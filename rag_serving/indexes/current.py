@@ -1,9 +1,4 @@
-"""The published generation, open for questions, exchanged for a newer one without losing any.
-
-Belongs here: opening what is published, counting its readers, closing an old one after its last reader, when an older
-generation may answer in place of the published one. Does not belong here: building or publishing, what a question does
-with it.
-"""
+"""The published generation, open for questions, exchanged for a newer one without losing any."""
 
 from __future__ import annotations
 
@@ -17,8 +12,7 @@ from typing import Literal
 
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
-from rag_serving.indexes.databases import RemoteError
-from rag_serving.indexes.served import ServedGeneration
+from rag_serving.indexes.databases import RemoteError, ServedGeneration
 from rag_serving.indexes.sources import FileStamps, FolderSource, GenerationSource, open_source
 from rag_serving.models.breaker import Breaker
 
@@ -107,14 +101,12 @@ class _Opening:
 
 
 class CurrentGeneration:
-    """The generation that one tenant's questions are answered from. Safe to use from several threads.
-
-    What is published is looked at for every lease, and by `follow`, which a server calls again and again. A question
-    waits until that is open, for `Serving.open_wait_s` since opening it began. Where that takes longer, or fails, the
-    older one answers if the newer one takes no page from anybody who may read it in the older one; else the question is
-    refused. What cannot be opened is tried again after `retry_s` seconds, and `problem` says why.
-    `pinned` is the id of a generation to stay with, published or not, which is in a folder whatever `index` says.
-    """
+    """The generation that one tenant's questions are answered from. Safe to use from several threads. What is published
+    is looked at for every lease, and by `follow`, which a server calls again and again. A question waits until that is
+    open, for `Serving.open_wait_s` since opening it began. Where that takes longer, or fails, the older one answers if
+    the newer one takes no page from anybody who may read it in the older one; else the question is refused. What cannot
+    be opened is tried again after `retry_s` seconds, and `problem` says why. `pinned` is the id of a generation to stay
+    with, published or not, which is in a folder whatever `index` says."""
 
     def __init__(
         self, store: Store, tenant: str, config: Config, retry_s: float = RETRY_S, pinned: str | None = None
@@ -156,10 +148,8 @@ class CurrentGeneration:
             self._source.lead = lead
 
     def follow(self) -> None:
-        """Begin to open the pointer's generation, unless it is open; returns at once.
-
-        A generation never changes, but a damaged one is restored, or built again, under its id: then it is opened anew.
-        """
+        """Begin to open the pointer's generation, unless it is open; returns at once. A generation never changes, but a
+        damaged one is restored, or built again, under its id: then it is opened anew."""
         try:
             wanted = self._named()
         except UnpublishedError:
@@ -252,10 +242,7 @@ class CurrentGeneration:
 
     def _acquire(self) -> tuple[Held, bool]:
         """Return the generation to answer from, which counts one reader more, and whether the pointer names another
-        one.
-
-        The pointer named it after the call began, unless it is an older one that may answer.
-        """
+        one. The pointer named it after the call began, unless it is an older one that may answer."""
         while True:
             wanted = self._named()
             if held := self._slot.take(wanted):
@@ -324,7 +311,14 @@ class CurrentGeneration:
             try:
                 generation = self._source.open(wanted)
             except Exception as error:  # a damaged file may raise anything, and questions wait for this
-                self._fail(wanted, error)
+                problem = (
+                    f"generation {wanted} cannot be opened: {' '.join(str(error).split()) or type(error).__name__}"
+                )
+                if problem != self.problem:
+                    _log.error("%s", problem)
+                breaker = Breaker(failures=1, reset_s=self._retry_s)
+                breaker.fail()
+                self._failed, self.problem = (wanted, breaker), problem
                 self._stand_in(wanted)
                 return
             if self._closed or self._is_outdated(wanted):
@@ -334,7 +328,6 @@ class CurrentGeneration:
             self._show(generation)
 
     def _show(self, generation: ServedGeneration) -> None:
-        """Answer from this generation from now on."""
         self._slot.exchange(generation, self._source.stamps(generation))
 
     def _restored(self) -> FileStamps:
@@ -359,14 +352,6 @@ class CurrentGeneration:
                 generation.close()
                 return
             self._show(generation)
-
-    def _fail(self, wanted: str, error: Exception) -> None:
-        problem = f"generation {wanted} cannot be opened: {' '.join(str(error).split()) or type(error).__name__}"
-        if problem != self.problem:
-            _log.error("%s", problem)
-        breaker = Breaker(failures=1, reset_s=self._retry_s)
-        breaker.fail()
-        self._failed, self.problem = (wanted, breaker), problem
 
     def _stand_in(self, wanted: str) -> None:
         """If no generation is open, open the last one published before a broken one, unless that would widen access."""

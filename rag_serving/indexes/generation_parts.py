@@ -1,9 +1,5 @@
 """The parts that a large generation is stored in: runs of its rows, each with files of its own.
 
-Belongs here: what the files of a part are called, how many rows and vectors it has.
-Does not belong here: where parts begin (`rag_assets.publishing.arrange`), reading their files
-(`generation_files`).
-
 A generation of one part has its files in its own folder, one of several has a folder below `parts` for each.
 """
 

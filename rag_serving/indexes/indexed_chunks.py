@@ -1,15 +1,11 @@
-"""The chunks of a generation with the indexes that they are searched by, wherever those are kept.
-
-Belongs here: rows as chunks, access-filtered search in either index, evidence of the pages around a chunk.
-Does not belong here: opening a generation (`generation`, `databases`), fusing or ranking (`retrieval.hybrid`).
-"""
+"""The chunks of a generation with the indexes that they are searched by, wherever those are kept."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,18 +14,72 @@ from numpy.typing import NDArray
 
 from rag_serving.artifacts.columns import Read, dictionary_encode, numbers_of, reader, rows_in, strings, take_rows
 from rag_serving.artifacts.manifest import Manifest
-from rag_serving.indexes.bm25 import idf
-from rag_serving.indexes.hits import Hit
-from rag_serving.indexes.keyword_index import ReadableKeywords
-from rag_serving.indexes.page_contents import PageContents, ReadingOrder
-from rag_serving.indexes.parts import Parts
-from rag_serving.indexes.readable_rows import ReadableRows
-from rag_serving.indexes.set_tables import SetTablesOfReaders
+from rag_serving.indexes.keyword_index import KeywordIndex, ReadableKeywords
+from rag_serving.indexes.lexical import Bm25, idf
+from rag_serving.indexes.originals import Original
+from rag_serving.indexes.page_contents import DuplicateLocations, PageContents, ReadingOrder
+from rag_serving.indexes.readable_rows import Hit, Readable, ReadableRows
+from rag_serving.indexes.set_tables import SetTablesOfReaders, no_sets
 from rag_serving.models.language_detector import shares_of_languages
-from rag_serving.query.spelling import Speller
-from rag_serving.query.vocabulary import NAMED, Names, names_of
+from rag_serving.query.spelling import NAMED, Names, Speller, names_of
 from rag_serving.records.passages import Chunk
 from rag_serving.text.analyzer import analyze
+
+Vector = NDArray[np.float32]  # [d]
+Mask = NDArray[np.bool_]  # [chunks]
+Rows = NDArray[np.int64]  # [n]
+
+
+class VectorSearch(Protocol):
+    """The vectors of the chunks, each row with one or several."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return the degraded parts, one line each."""
+        ...
+
+    def search(
+        self, vector: Vector, k: int, classes: frozenset[str], readable: Readable, among: Mask | None = None
+    ) -> list[Hit]:
+        """Return the k nearest rows that may be read by cosine similarity to `vector`, best first, of those in
+        `among`."""
+        ...
+
+    def similarities(self, vector: Vector, rows: Rows) -> NDArray[np.float32]:
+        """Return the cosine similarity [n] of some rows to `vector`, of each its nearest vector's."""
+        ...
+
+    def mean(self, rows: Rows) -> NDArray[np.float32]:
+        """Return one L2-normalized vector for each of some rows [n, d]: the mean of its own."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SentenceSearch(Protocol):
+    """The vectors of the chunks' sentences."""
+
+    def similarities(self, vector: Vector, chunks: Sequence[int], texts: Sequence[str]) -> list[float | None]:
+        """Return the cosine similarity to `vector` of texts that are sentences of some rows; None for others."""
+        ...
+
+    def best(self, vector: Vector, chunks: Sequence[int]) -> NDArray[np.float64]:
+        """Return the similarity to `vector` of each row's heading path and nearest sentence [n, 2]; NaN without."""
+        ...
+
+
+class Parts(NamedTuple):
+    """The parts for searching and showing the rows of one chunk table."""
+
+    dense: VectorSearch
+    lexical: Bm25
+    keywords: KeywordIndex
+    places: DuplicateLocations
+    sentences: SentenceSearch | None = None
+    originals: Mapping[str, Original] = {}
+    texts: Mapping[str, Read] = {}  # the columns that the chunk table has not
+    sets: Callable[[], SetTablesOfReaders] = no_sets
+
 
 _FIELDS = tuple(name for name in Chunk.__dataclass_fields__ if name != "also_at")
 _LANGUAGE_SAMPLE = 100  # chunks; those without a language from the build take some 10 ms once
@@ -130,9 +180,7 @@ class IndexedChunks:
         self, vector: NDArray[np.float32], k: int, classes: frozenset[str], among: NDArray[np.bool_] | None = None
     ) -> list[Hit]:
         """Return the k chunks of the given reader classes nearest to `vector` [d], by cosine similarity, best first.
-
-        `among` [chunks] narrows the search to some rows, which are then compared one by one.
-        """
+        `among` [chunks] narrows the search to some rows, which are then compared one by one."""
         readable = self._readable.of(classes)
         if self._is_narrowed and among is None:  # the graphs know no rows but those of classes
             among = readable.mask
@@ -140,10 +188,7 @@ class IndexedChunks:
 
     def lexical(self, query: str, k: int, classes: frozenset[str], among: NDArray[np.bool_] | None = None) -> list[Hit]:
         """Return the k best chunks of the given reader classes by BM25, only those with a term of the query, best
-        first.
-
-        `among` [chunks] narrows the search to some rows.
-        """
+        first. `among` [chunks] narrows the search to some rows."""
         return self.lexical_terms(analyze(query), k, classes, among)
 
     def lexical_terms(
@@ -181,10 +226,8 @@ class IndexedChunks:
         return self.tree.means(scores, rows, self._readable.of(classes).rows)
 
     def term_weights(self, terms: Iterable[str], classes: frozenset[str]) -> dict[str, float]:
-        """Return inverse document frequencies of analyzed terms, ln(1 + (N - n + ½) / (n + ½)).
-
-        Counted among the chunks of the given reader classes, so that a weight reveals nothing of other chunks.
-        """
+        """Return inverse document frequencies of analyzed terms, ln(1 + (N - n + ½) / (n + ½)). Counted among the
+        chunks of the given reader classes, so that a weight reveals nothing of other chunks."""
         readable = self._readable.of(classes)
         return {term: idf(self._lexical.frequency(term, readable.limits), len(readable.rows)) for term in terms}
 
@@ -318,10 +361,8 @@ class PageTree:
         return self._places[rows]
 
     def means(self, scores: NDArray[np.float32], rows: Numbers, readable: Numbers) -> NDArray[np.float64]:
-        """Return the mean of the scores [chunks] over the `readable` rows of the page of each of `rows` [n].
-
-        `scores` are 0 outside `readable`: to add nothing changes no sum, not in the last bit.
-        """
+        """Return the mean of the scores [chunks] over the `readable` rows of the page of each of `rows` [n]. `scores`
+        are 0 outside `readable`: to add nothing changes no sum, not in the last bit."""
         pages, scored = self._pages[rows], np.flatnonzero(scores)
         sums = np.bincount(self._pages[scored], scores[scored].astype(np.float64), minlength=len(self._sizes))
         everything = len(readable) == len(self._pages)

@@ -1,8 +1,4 @@
-"""The integrity of a generation on disk: damage relative to its manifest, part by part.
-
-Belongs here: finding damage, by sizes, by opening, or by every digest and every collection.
-Does not belong here: repairing it (`rag_assets.publishing.repair`), answering from it (`generation`).
-"""
+"""The integrity of a generation on disk: damage relative to its manifest, part by part."""
 
 from __future__ import annotations
 
@@ -15,12 +11,11 @@ from rag_serving.artifacts.manifest import FILE, Shard, id_of, read_manifest
 from rag_serving.artifacts.signed_files import read_signed, read_signed_text
 from rag_serving.artifacts.store import Store, StoreError, read_json
 from rag_serving.config.loading import Config
-from rag_serving.indexes.catalog import EVAL_REPORT
+from rag_serving.indexes.catalog import EVAL_HTML, EVAL_REPORT
 from rag_serving.indexes.chroma import ChromaLocation, DenseError, ShardCollections, stored_readers
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.originals import FILE as ORIGINALS
 from rag_serving.indexes.originals import read_originals
-from rag_serving.indexes.reports import EVAL_HTML
 from rag_serving.indexes.shard_files import DATABASE, database_fault, fault_of, file_fault
 
 MARK = "damaged.json"

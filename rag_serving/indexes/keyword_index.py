@@ -1,13 +1,9 @@
 """The keyword index: words of content, titles and labels, as one reader may see them.
 
-Belongs here: looking words up, corrections, numbers of words. Does not belong here: scores (`retrieval.keyword`),
-making the index (`rag_assets.publishing.keyword_writer`), BM25 (`lexical`).
-
 It rests on nothing but its three files: a question can be answered by it while vectors, the lexical index and every
-model are out of reach.
-
-Nothing is counted before a reader is known. Whether a word is a term, how long a document is, which page has a title:
-each answer is computed from the rows that the reader may see, so that a generation without the others gives the same.
+model are out of reach. Nothing is counted before a reader is known. Whether a word is a term, how long a document is,
+which page has a title: each answer is computed from the rows that the reader may see, so that a generation without the
+others gives the same.
 """
 
 from __future__ import annotations
@@ -150,7 +146,6 @@ class KeywordIndex:
 
     @cached_property
     def _stem_ranges(self) -> dict[str, tuple[int, int]]:
-        """The range of each stem's words in the order of stems."""
         stems = self._stems.to_pylist()
         ordered = [stems[number] for number in self._by_stem.tolist()]
         borders = [place for place in range(len(ordered)) if not place or ordered[place] != ordered[place - 1]]
@@ -273,7 +268,6 @@ class ReadableKeywords:
         return mask
 
     def _open(self, pages: Numbers) -> Rows:
-        """Return those of some pages that the reader may see, each once, ascending."""
         return _union([pages[self._open_pages[pages]]])
 
     def _has(self, number: int) -> bool:
@@ -283,7 +277,6 @@ class ReadableKeywords:
         return bool(self._open_pages[self._pages_with(number)].any())
 
     def _pages_with(self, number: int) -> Numbers:
-        """Return the pages with a word in title or labels, for all readers."""
         titles = self._index.titles(frozenset())
         return np.concatenate([titles.page[titles.places([number])], self._index.labelled(number)])
 

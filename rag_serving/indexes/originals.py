@@ -1,8 +1,4 @@
-"""The files that a generation's pages were read from, by page.
-
-Belongs here: what a generation says of an original, its bytes as they were published.
-Does not belong here: rendering them, who may see them (`view`).
-"""
+"""The files that a generation's pages were read from, by page."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The pages of a generation: their reading order, other occurrences of their texts, values to filter by.
 
-Belongs here: reading a generation's table by page; the places of chunks dropped as near-duplicates. Does not belong
-here: access (`view`), chunks as records (`generation`), detecting duplicates (the build).
-
 A place is shown only to callers who may read it, whatever they may read of the chunk itself. Books are read from cover
 to cover, other pages by themselves.
 """
@@ -19,9 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.columns import dictionary_encode, members_of, numbers_of, rows_in, strings, take_rows
+from rag_serving.artifacts.columns import (
+    dictionary_encode,
+    mask_of,
+    members_of,
+    numbers_of,
+    rows_in,
+    strings,
+    take_rows,
+)
 from rag_serving.records.passages import Location
-from rag_serving.records.queries import Facets
+from rag_serving.records.queries import Facets, Filters
 
 _BEHIND_PAGE = r":[^:]*:[^:]*$"  # what a chunk id has behind that of its page
 
@@ -209,7 +214,24 @@ def page_of(chunk_id: str) -> str:
 
 
 def _pages_by(table: pa.Table, column: str) -> Mapping[str, int]:
-    """Return how many pages have each value of a column, the most frequent first."""
     counts = table.group_by(column).aggregate([("page_id", "count_distinct")]).to_pylist()
     pairs = [(row[column], row["page_id_count_distinct"]) for row in counts if row[column]]
     return dict(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
+
+
+def matching_rows(chunks: pa.Table, filters: Filters) -> NDArray[np.bool_]:
+    """Return which rows of a chunk table (columns space, labels, title, source, kind, and category where its rows have
+    one) match, as a mask [rows]."""
+    matches = np.ones(len(chunks), dtype=np.bool_)
+    for name in ("space", "source", "kind", "category"):
+        if values := getattr(filters, name):
+            matches &= rows_in(chunks[name], values) if name in chunks.column_names else False
+    for word in filters.title:
+        matches &= mask_of(pc.match_substring(pc.utf8_lower(chunks["title"]), word.lower()))
+    for label in filters.labels:
+        labels = chunks["labels"]
+        rows = numbers_of(pc.list_parent_indices(labels))
+        having = np.zeros(len(labels), dtype=np.bool_)
+        having[rows[rows_in(pc.list_flatten(labels), [label])]] = True
+        matches &= having
+    return matches

@@ -1,8 +1,4 @@
-"""The rows of a generation that reader classes open.
-
-Belongs here: the class of each row, and masks made of them. Does not belong here: which classes a principal satisfies
-(`access.principals`), the rows' contents (`generation`).
-"""
+"""The rows of a generation that reader classes open."""
 
 from __future__ import annotations
 
@@ -14,6 +10,26 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_serving.artifacts.columns import dictionary_encode
+
+
+class Hit(NamedTuple):
+    """A chunk in an index's results: its row in the generation's chunk table, and the index's score."""
+
+    row: int
+    score: float
+
+
+def best(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> list[Hit]:
+    """Return the k best of `rows` by `scores` [n], best first; ties in row order."""
+    if k <= 0 or not len(rows):
+        return []
+    if len(rows) > k:
+        threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
+        chosen = np.flatnonzero(scores >= threshold)
+        rows, scores = rows[chosen], scores[chosen]
+    order = np.lexsort((rows, -scores))[:k]
+    return [*map(Hit, rows[order].tolist(), scores[order].tolist())]
+
 
 _REMEMBERED = 64  # sets of classes
 

@@ -1,8 +1,5 @@
 """Vectors of the sentences that answers are extracted from, made when a generation is published: a byte a component.
 
-Belongs here: their files, the similarity of a chunk's own sentences to a question.
-Does not belong here: splitting into sentences (`answering.selection`), embedding them (`rag_assets.publishing`).
-
 Each different text is stored once, under its digest; a chunk has the numbers of its own, so that only sentences of
 requested chunks are compared; the first of a chunk is its heading path. A code is the vector divided by its largest
 component and rounded; its scale gives it length one again, so that a similarity is a cosine.
@@ -86,9 +83,7 @@ class SentenceVectors:
 
     def best(self, vector: NDArray[np.float32], chunks: Sequence[int]) -> NDArray[np.float64]:
         """Return the cosine similarity to `vector` [d] of each chunk's heading path and of its nearest sentence [n, 2].
-
-        Both are NaN for a chunk without stored texts, the second for one with nothing but headings.
-        """
+        Both are NaN for a chunk without stored texts, the second for one with nothing but headings."""
         spans = [self._rows[self._borders[chunk] : self._borders[chunk + 1]] for chunk in chunks]
         rows, places = np.unique(np.concatenate([*spans, np.empty(0, np.int64)]), return_inverse=True)
         cosines = self._cosines(vector, rows)[places]

@@ -1,9 +1,4 @@
-"""The two tables for queries about sets, as visible to one reader.
-
-Belongs here: reading the facts of pages and the texts that dedup left out, the rows of reader classes, removing what a
-row reveals of hidden pages.
-Does not belong here: making the files (`rag_assets.publishing.page_facts`), queries (`sets`).
-"""
+"""The two tables for queries about sets, as visible to one reader."""
 
 from __future__ import annotations
 
@@ -29,8 +24,7 @@ FACTS_FILE = "page_facts.parquet"
 DUPLICATES_FILE = "duplicates.parquet"
 
 _HELD_BACK = ("readers", "includes")  # columns of PAGE_FACTS that could reveal hidden pages
-_ROWS = 2_000_000
-"""Passages in the tables of all sets of reader classes that are kept; one is kept, however large."""
+_ROWS = 2_000_000  # passages in the tables of all sets of reader classes that are kept; one is kept, however large
 _log = logging.getLogger(__name__)
 
 
@@ -158,7 +152,6 @@ def led(table: pa.Table, lead: Callable[[str], str]) -> pa.Table:
 
 
 def _ranks(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Return the place of every row's text among the distinct ones in their order."""
     names, numbers = dictionary_encode(column)
     places = np.empty(len(names), np.int64)
     places[np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)] = np.arange(len(names))

@@ -1,8 +1,5 @@
 """The files of a shard's graph and their digests: Chroma itself does not notice a damaged one, or dies of it.
 
-Belongs here: comparing the files with what was noted of them when the shard was built, a database file that is none.
-Does not belong here: collections and connections (`chroma`).
-
 Chroma keeps each graph in files that it never changes once the shard is built. Reading a truncated or altered one can
 end the process, so they are compared before Chroma reads them. A server's files are the server's own.
 """
@@ -28,10 +25,8 @@ def graph_folders(folder: Path) -> frozenset[str]:
 
 
 def file_fault(folder: Path, collection: str, thorough: bool = False) -> str | None:
-    """Return the first fault of a collection's files; None if there is none, or nothing was noted.
-
-    `thorough` compares the digest of every file, else sizes alone.
-    """
+    """Return the first fault of a collection's files; None if there is none, or nothing was noted. `thorough` compares
+    the digest of every file, else sizes alone."""
     for name, facts in _noted(folder, collection).items():
         if fault := fault_of(folder / name, facts, thorough):
             return f"{name} {fault}"

@@ -1,8 +1,4 @@
-"""The words of chunks, numbered: what the tables of a keyword index are made of.
-
-Belongs here: numbering words, lists of numbers, words of titles, labels and headings. Does not belong here: searching
-(`keyword_index`), the words of texts (`rag_assets.publishing.keyword_writer`).
-"""
+"""The words of chunks, numbered: what the tables of a keyword index are made of."""
 
 from __future__ import annotations
 

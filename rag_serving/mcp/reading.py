@@ -10,7 +10,7 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 
 from rag_serving.escaping.targets import for_link
-from rag_serving.indexes.protocols import ReaderView
+from rag_serving.indexes.view import ReaderView
 from rag_serving.mcp.calls import Caller, Calls
 from rag_serving.mcp.shapes import (
     Document,
@@ -31,9 +31,9 @@ from rag_serving.mcp.shapes import (
     title_of,
 )
 from rag_serving.pipeline.locked import book_sources, of_books
-from rag_serving.reading.page import read_page
+from rag_serving.reading import read_page
 from rag_serving.records.passages import Chunk
-from rag_serving.retrieval.section_proximity import POOL, in_document_order, nearest_sections
+from rag_serving.retrieval.ranking import POOL, in_document_order, nearest_sections
 
 MOST_RESULTS = 10
 MAX_DOCUMENT_CHARS = 100_000

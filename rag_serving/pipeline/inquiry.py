@@ -14,7 +14,7 @@ from rag_serving.caching.memory import CachePlace
 from rag_serving.config.loading import Config
 from rag_serving.conversations.turns import Conversation, QuestionRequest
 from rag_serving.degradation.phases import Phases
-from rag_serving.indexes.protocols import ReaderView
+from rag_serving.indexes.view import ReaderView
 from rag_serving.models.protocols import Embedder
 from rag_serving.pipeline.locked import Locked
 from rag_serving.records.answers import Answer, Checked, SearchResults, Status

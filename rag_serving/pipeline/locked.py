@@ -8,7 +8,7 @@ from functools import partial
 
 from rag_serving.answering.answerer import Question
 from rag_serving.answering.clarifying import deeper, examples_told, joined, spelling_told
-from rag_serving.answering.comparing.precedence import beginning
+from rag_serving.answering.comparing.typed import beginning
 from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.gates import ASKING_NOTHING, is_heading
 from rag_serving.answering.lock import freeze
@@ -18,20 +18,20 @@ from rag_serving.config.models import Embedding
 from rag_serving.config.sections import Gates
 from rag_serving.config.sources import Profile
 from rag_serving.conversations.turns import QuestionRequest
-from rag_serving.indexes.protocols import ReaderView
-from rag_serving.query.intents import intents_of
+from rag_serving.indexes.view import ReaderView
 from rag_serving.query.languages import FARTHER_ABROAD, knows, languages_told
-from rag_serving.query.vocabulary import Names
+from rag_serving.query.spelling import Names
+from rag_serving.query.topics import intents_of
 from rag_serving.records.answers import Answer, Evidence
 from rag_serving.records.decisions import Clarification, Contender, Decision
 from rag_serving.records.flags import LANGUAGE_NOT_SERVED
 from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.clarity import category_of, introduction, topic_asked
-from rag_serving.retrieval.evidence import evidence_of
 from rag_serving.retrieval.examples import example_questions
+from rag_serving.retrieval.ranking import in_document_order, nearest_sections
 from rag_serving.retrieval.search import Search
-from rag_serving.retrieval.section_proximity import in_document_order, nearest_sections
+from rag_serving.retrieval.why import evidence_of
 from rag_serving.text.normalization import caseless
 from rag_serving.tracing import StageTrace
 

@@ -25,9 +25,8 @@ from rag_serving.degradation.phases import OnChange, Phases, TenantPhases
 from rag_serving.hooks import AuditLog, Event, TenantBudget
 from rag_serving.indexes.catalog import kept_at, published_before
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
-from rag_serving.indexes.databases import RemoteError
-from rag_serving.indexes.protocols import ReaderView
-from rag_serving.indexes.served import ServedGeneration
+from rag_serving.indexes.databases import RemoteError, ServedGeneration
+from rag_serving.indexes.view import ReaderView
 from rag_serving.models.breaker import State
 from rag_serving.models.embedding.factory import Words
 from rag_serving.models.embedding.onnx_format import GraphCache

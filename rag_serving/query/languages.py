@@ -1,8 +1,4 @@
-"""Questions in a language other than the pages', or unknown to the embedding model.
-
-Belongs here: the models for English alone, notes to their askers. Does not belong here: detecting languages
-(`models.language_detector`).
-"""
+"""Questions in a language other than the pages', or unknown to the embedding model."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from rag_serving.models.language_detector import ENGLISH, question_language
-from rag_serving.text.function_words import is_plainly_english
+from rag_serving.text.stemming import is_plainly_english
 
 FARTHER_ABROAD = 0.18
 """How much less similar a passage is to a question in another language, for a model that knows both: measured with

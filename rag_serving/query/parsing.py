@@ -1,9 +1,4 @@
-"""A query before the search: terms with weights, phrases, identifiers, filters, scope.
-
-Belongs here: reading a query, and a note for each decision, which a person can check; places named in words, used only
-if they exist.
-Does not belong here: searching (`retrieval.hybrid`), access (`access.principals`).
-"""
+"""A query before the search: terms with weights, phrases, identifiers, filters, scope."""
 
 from __future__ import annotations
 
@@ -15,14 +10,63 @@ from functools import lru_cache
 from typing import Protocol
 
 from rag_serving.query.languages import IN_ENGLISH, SaidIn
-from rag_serving.query.operators import read_signs
-from rag_serving.query.vocabulary import Names
+from rag_serving.query.spelling import Names
 from rag_serving.records.queries import Filters, Query
 from rag_serving.text.analyzer import analyze, identifiers, versions
-from rag_serving.text.function_words import without_function_words
 from rag_serving.text.normalization import caseless
 from rag_serving.text.small_talk import Remark, is_noise, remark_of, without_greeting
-from rag_serving.text.stemming import analyzer_of
+from rag_serving.text.stemming import analyzer_of, without_function_words
+
+# Code is skipped: a question about `label:foo` wants no filter. A bare value ends where a sentence could.
+_SIGNS = re.compile(
+    r"(?P<code>`[^`\n]*`)"
+    r"|(?<![\w:/.])(?P<key>space|label|title):(?:\"(?P<straight>[^\"\n]+)\"|“(?P<curly>[^“”\n]+)”"
+    r"|(?P<bare>[^\s\"“”`,;?!)]+))"
+    r"|(?<!\w)\"(?=\S)(?P<phrase>[^\"\n]{2,200})(?<=\S)\"(?!\w)"
+    r"|“(?P<typeset>[^“”\n]{2,200})”",
+    re.IGNORECASE,
+)
+_BEGINNINGS = frozenset('`:"“')  # most queries have none of them
+
+
+@dataclass(frozen=True)
+class Signs:
+    """A query without its operators and quotation marks, and what they said."""
+
+    text: str
+    filters: Filters
+    phrases: tuple[str, ...]
+
+
+def read_signs(query: str) -> Signs:
+    """Return the operators and quoted phrases of any text; the words of a phrase stay in the text. Operators alone
+    leave their values as words, so that there is something to rank by."""
+    if _BEGINNINGS.isdisjoint(query):
+        return Signs(query, Filters(), ())
+    given: dict[str, list[str]] = {"space": [], "label": [], "title": []}
+    phrases: list[str] = []
+    rest: list[str] = []
+    position = 0
+    for sign in _SIGNS.finditer(query):
+        rest.append(query[position : sign.start()])
+        position = sign.end()
+        if key := sign["key"]:
+            given[key.lower()].append((sign["straight"] or sign["curly"] or (sign["bare"] or "").rstrip(".:")).strip())
+            rest.append(" ")
+        elif phrase := (sign["phrase"] or sign["typeset"] or "").strip():
+            phrases.append(" ".join(phrase.split()))
+            rest.append(phrase)
+        else:
+            rest.append(sign[0])
+    rest.append(query[position:])
+    filters = Filters(tuple(given["space"]), tuple(given["label"]), tuple(" ".join(given["title"]).split()))
+    text = " ".join("".join(rest).split()) if filters else "".join(rest)
+    return Signs(text or " ".join(_values(filters)), filters, tuple(dict.fromkeys(filter(None, phrases))))
+
+
+def _values(filters: Filters) -> Iterator[str]:
+    for values in vars(filters).values():
+        yield from values
 
 
 def with_synonyms(text: str, synonyms: Mapping[str, str]) -> tuple[str, dict[str, str]]:
@@ -78,12 +122,9 @@ def read_query(
     is_word: IsWord | None = None,
     said_in: SaidIn = IN_ENGLISH,
 ) -> Query:
-    """Return the query in a question or in bare keywords. Any text is a query.
-
-    Without a corpus nothing is known to exist: no spelling is corrected, no scope applied, no identifier weighted.
-    `is_word` recognizes words missing from the passages: with it, random keystrokes are a remark. Function words of the
-    text's language are no terms.
-    """
+    """Return the query in a question or in bare keywords. Any text is a query. Without a corpus nothing is known to
+    exist: no spelling is corrected, no scope applied, no identifier weighted. `is_word` recognizes words missing from
+    the passages: with it, random keystrokes are a remark. Function words of the text's language are no terms."""
     signs = read_signs(text)
     remark = _remark(signs.text, corpus, is_word)
     asked = without_greeting(signs.text)
@@ -113,7 +154,6 @@ def read_query(
 
 
 def _remark(text: str, corpus: Corpus | None, is_word: IsWord | None) -> Remark | None:
-    """Return the kind of a text that is no question about the pages."""
     remark = remark_of(text)
     if remark or corpus is None or is_word is None:
         return remark
@@ -199,7 +239,13 @@ def read_scope(text: str, names: Names) -> NamedScope:
     left, spaces = _named(text, _SPACE, names.spaces)
     left, labels = _named(left, _LABEL, names.labels)
     left = left.strip()
-    return NamedScope(left or text, Filters(space=spaces, labels=labels), _page(left, names.titles))
+    named = [
+        names.titles[one]
+        for place in _PLACE.finditer(left)
+        for one in _beginnings(place["rest"])
+        if one in names.titles
+    ]
+    return NamedScope(left or text, Filters(space=spaces, labels=labels), max(named, key=len, default=None))
 
 
 def may_name(text: str) -> bool:
@@ -208,19 +254,12 @@ def may_name(text: str) -> bool:
 
 
 def _named(text: str, pattern: re.Pattern[str], names: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """Return the text without the first mention of an existing name, and that name."""
     for match in pattern.finditer(text):
         groups = match.groupdict()
         written = (groups["name"] or groups.get("before") or "").rstrip(".-")
         if name := names.get(caseless(written)):
             return text[: match.start()] + text[match.end() :], (name,)
     return text, ()
-
-
-def _page(text: str, titles: Mapping[str, str]) -> str | None:
-    """Return the longest title that follows a word of place."""
-    named = [titles[one] for place in _PLACE.finditer(text) for one in _beginnings(place["rest"]) if one in titles]
-    return max(named, key=len, default=None)
 
 
 def _beginnings(text: str) -> Iterator[str]:

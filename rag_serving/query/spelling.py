@@ -4,17 +4,46 @@ A word that is in no passage is read as one that is, at one edit's distance (Dam
 substitution, transposition), from eight letters on two; among equals as the more frequent one. Terms are stems, and an
 edit can break a word's ending (`configuraton`): so the edited word is stemmed and looked up, rather than the stem
 edited.
-
-Belongs here: candidates and their order. Does not belong here: words visible to a caller (`indexes.view`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from string import ascii_lowercase
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from rag_serving.text.analyzer import STOP_WORDS, stems
+from rag_serving.text.normalization import caseless
+
+NAMED = ["space", "title", "labels"]
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names as pages write them, each by its `caseless` form."""
+
+    spaces: Mapping[str, str]
+    labels: Mapping[str, str]
+    titles: Mapping[str, str]
+
+
+def names_of(tables: Iterable[pa.Table]) -> Names:
+    """Return the names in tables with the columns `NAMED`; of two with the same form the first in order."""
+    names: dict[str, set[str | None]] = {column: set() for column in NAMED}
+    for table in tables:
+        names["space"].update(pc.unique(table["space"]).to_pylist())
+        names["title"].update(pc.unique(table["title"]).to_pylist())
+        names["labels"].update(pc.unique(pc.list_flatten(table["labels"])).to_pylist())
+    return Names(_by_form(names["space"]), _by_form(names["labels"]), _by_form(names["title"]))
+
+
+def _by_form(names: Iterable[str | None]) -> dict[str, str]:
+    return {caseless(name): name for name in sorted(filter(None, names), reverse=True)}
+
 
 SHORTEST, TWO_EDITS_FROM = 4, 8
 _LONGEST = 30  # edits grow with the length, and nobody misspells such a word by two letters
@@ -26,12 +55,9 @@ _ENDINGS = (
     *("al", "able", "ive", "ity"),
 )
 
-Frequency = Callable[[str], int]
-"""In how many passages that the caller may read a term stands."""
-Written = Callable[[str], Iterable[str]]
-"""How a term is written in passages that the caller may read."""
-Expect = Callable[[Collection[str]], object]
-"""Hears which terms are asked for next, so that they are fetched together."""
+Frequency = Callable[[str], int]  # in how many passages that the caller may read a term stands
+Written = Callable[[str], Iterable[str]]  # how a term is written in passages that the caller may read
+Expect = Callable[[Collection[str]], object]  # hears which terms are asked for next, so that they are fetched together
 
 
 def _nothing(_: Collection[str]) -> None:
@@ -52,7 +78,7 @@ class Speller:
         """Return the word of the pages that a word in lower case was meant to be; None if nothing is near enough."""
         if not SHORTEST <= len(word) <= _LONGEST or not _PLAIN.fullmatch(word):
             return None
-        edited = _edited(word)
+        edited = [one for one in dict.fromkeys(_edits(word)) if len(one) >= SHORTEST - 1 and one != word]
         fillers = sorted(STOP_WORDS.intersection(edited))
         near = fillers[0] if fillers else _nearest(word, self._ranked(word, edited, frequency, expect), written)
         if near is None and len(word) >= TWO_EDITS_FROM:
@@ -84,10 +110,8 @@ class Speller:
 
 
 def _nearest(word: str, terms: Iterable[str], written: Written) -> str | None:
-    """Return the word of the pages nearest to a word, of the first term that is written within two edits there.
-
-    Two for a short word as well: an edit away may be an inflection that no page has (`valiity`, validity, valid).
-    """
+    """Return the word of the pages nearest to a word, of the first term that is written within two edits there. Two for
+    a short word as well: an edit away may be an inflection that no page has (`valiity`, validity, valid)."""
     from rapidfuzz.distance import DamerauLevenshtein
 
     for term in terms:
@@ -95,11 +119,6 @@ def _nearest(word: str, terms: Iterable[str], written: Written) -> str | None:
         if near and min(near)[0] <= 2:
             return min(near)[1]
     return None
-
-
-def _edited(word: str) -> list[str]:
-    """Return every word of at least three letters one edit away, each once."""
-    return [one for one in dict.fromkeys(_edits(word)) if len(one) >= SHORTEST - 1 and one != word]
 
 
 def _edits(word: str) -> Iterator[str]:

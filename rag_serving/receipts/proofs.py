@@ -13,10 +13,10 @@ from rag_serving.answering.verification import VerificationRules
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Features
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
+from rag_serving.indexes.databases import ServedGeneration
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.originals import Original
-from rag_serving.indexes.protocols import ReaderView
-from rag_serving.indexes.served import ServedGeneration
+from rag_serving.indexes.view import ReaderView
 from rag_serving.receipts.faults import Archive, Receipt, changes, faults, proved_lines
 from rag_serving.receipts.receipt import (
     NotTheAskerError,

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from rag_serving.text.page_marks import confidence_of, page_at
-from rag_serving.text.structure import Structure, decode, structure_of
+from rag_serving.text.structure import Structure, confidence_of, decode, page_at, structure_of
 
 Box = tuple[float, float, float, float]
 """A rectangle in points from the top left of a page as it is shown: left, top, right, bottom."""

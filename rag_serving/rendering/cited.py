@@ -20,7 +20,7 @@ from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.passages import Box, Chunk, Lock, PagePart
 from rag_serving.rendering.layer import PageLayer, QuoteContext
 from rag_serving.rendering.pictures import MissingRendererError, Pictures, RenderError, RenderersBusyError
-from rag_serving.text.page_marks import within
+from rag_serving.text.structure import within
 
 WAIT_S = 0.15
 """That an answer waits for pages which nobody has looked at yet."""

@@ -1,9 +1,5 @@
 """The page meant by a question that only names a topic, if that is clear.
 
-Belongs here: pages and sections that a topic may mean, deciding between them, the introductory passages of the chosen
-one. Does not belong here: the topic of a question (`query.topics`), wording (`answering.clarifying`); the phases
-without vectors decide by their own scores.
-
 A bare name means the page, or the section, of that name: a sentence about something else with the word is no answer.
 The match of a title or a heading is the share of its terms that the topic has, 1 if it is nothing else; headings count
 less, so that a page of that name comes before the sections of others.
@@ -20,18 +16,15 @@ import numpy as np
 from rag_serving.query.topics import Topic, names_nothing, topic_of
 from rag_serving.records.decisions import Contender, Decision
 from rag_serving.records.passages import Candidate, Chunk
+from rag_serving.retrieval.hybrid import HEADING
 from rag_serving.retrieval.ranking import Ranking
 from rag_serving.retrieval.search import Search
-from rag_serving.retrieval.sentence_evidence import HEADING
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.normalization import caseless
 
-POOL = 30
-"""The first passages whose titles and headings are looked at."""
-OF_HEADING = 0.35
-"""What a heading is worth against a title."""
-MIN_NAMED = 0.3
-"""How nearly a title (or as an only heading) must be the topic, to be asked back for."""
+POOL = 30  # the first passages whose titles and headings are looked at
+OF_HEADING = 0.35  # what a heading is worth against a title
+MIN_NAMED = 0.3  # how nearly a title (or as an only heading) must be the topic, to be asked back for
 NEAR, FAR = 0.5, 0.35
 """Cosine similarity of the nearest heading to a word that no page holds: from `NEAR` on it is answered as any question,
 below `FAR` no page is meant."""
@@ -56,9 +49,7 @@ class _Named:
 
 def decided(search: Search, min_clear: float) -> Decision | None:
     """Return the decision on a question that only names a topic; None if it asks more, or is answered like any other.
-
-    `min_clear`: the least confidence, (top - second) / top, to choose the likeliest page.
-    """
+    `min_clear`: the least confidence, (top - second) / top, to choose the likeliest page."""
     query = search.query
     if query.remark or query.phrases:
         return None
@@ -68,7 +59,8 @@ def decided(search: Search, min_clear: float) -> Decision | None:
     topic = topic_of(text)
     if topic is None:
         return None
-    pool = _pool(search)
+    name = next((name for name in ("sentence_evidence", "hygiene") if name in search.rankings), None)
+    pool = (search.rankings[name] if name else search.ranking).head(POOL)
     chunks = search.context.passages.read(pool.rows)
     named = _contenders(topic, chunks, page)
     if topic.frame != "bare":
@@ -86,11 +78,8 @@ def decided(search: Search, min_clear: float) -> Decision | None:
 
 def introduction(search: Search, contender: Contender) -> list[Candidate]:
     """Return the opening passages of a topic, in the page's order: of the page whose whole title it is, or of the
-    section whose whole heading it is.
-
-    None for a topic that is only part of a title or heading, which any passage of the page may explain, and none if the
-    reader cannot see the page.
-    """
+    section whose whole heading it is. None for a topic that is only part of a title or heading, which any passage of
+    the page may explain, and none if the reader cannot see the page."""
     view, topic = search.context.view, topic_asked(search)
     rows = view.page_rows(contender.page_id)[:_MOST_ROWS]
     rows = rows[~view.boilerplate(rows)] if len(rows) else rows
@@ -109,12 +98,6 @@ def introduction(search: Search, contender: Contender) -> list[Candidate]:
 def topic_asked(search: Search) -> Topic | None:
     """Return the topic of a question that only names it; None if it asks for more."""
     return topic_of(_without_place(search.query.text, search.query.page)[0])
-
-
-def _pool(search: Search) -> Ranking:
-    """Return the first candidates that are content."""
-    name = next((name for name in ("sentence_evidence", "hygiene") if name in search.rankings), None)
-    return (search.rankings[name] if name else search.ranking).head(POOL)
 
 
 def _without_place(text: str, page: str | None) -> tuple[str, str | None]:
@@ -195,7 +178,8 @@ def _unnamed(topic: Topic, pool: Ranking, chunks: Sequence[Chunk]) -> Decision |
         )
     if not chunks:
         return Decision("no_match", reason="no page has the word, or a heading that is near to it")
-    nearest = _nearest(pool)
+    near = np.fmax(pool.column(HEADING), pool.column("dense"))
+    nearest = None if np.isnan(near).all() else (int(np.nanargmax(near)), float(np.nanmax(near)))
     if nearest is None or nearest[1] >= NEAR:
         return None
     at, similarity = nearest
@@ -203,12 +187,6 @@ def _unnamed(topic: Topic, pool: Ranking, chunks: Sequence[Chunk]) -> Decision |
     if similarity < FAR:
         return Decision("no_match", (), 0.0, told)
     return Decision("weak", (_contender(_Named(chunks[at], similarity, False, 0)),), 0.0, told)
-
-
-def _nearest(pool: Ranking) -> tuple[int, float] | None:
-    """Return the place and the similarity of the nearest heading or passage; None without vectors."""
-    near = np.fmax(pool.column(HEADING), pool.column("dense"))
-    return None if np.isnan(near).all() else (int(np.nanargmax(near)), float(np.nanmax(near)))
 
 
 def _tells_of(topic: Topic, text: str) -> bool:

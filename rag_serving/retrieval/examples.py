@@ -1,14 +1,11 @@
-"""Questions that a reader could ask, made from the headings of pages that he may read.
-
-Belongs here: choosing headings, putting them as questions. Does not belong here: when they are shown (`ask`).
-"""
+"""Questions that a reader could ask, made from the headings of pages that he may read."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
 
-from rag_serving.indexes.protocols import ReaderView
+from rag_serving.indexes.view import ReaderView
 from rag_serving.records.passages import Chunk
 from rag_serving.text.marks import has_mark, is_role
 from rag_serving.text.orders import orders_assistant
@@ -27,10 +24,8 @@ _POINTS = re.compile(r"\b(?:it|its|this|that|these|those|they|them|he|she|one)\b
 
 def example_questions(view: ReaderView, drop_labels: Collection[str], most: int = 3) -> tuple[str, ...]:
     """Return some questions, one per page: headings that are questions come first, then how-tos, actions, things that a
-    passage defines, and pages by their titles.
-
-    The same pages give the same questions. Orders to an assistant, and anything like markup, are no examples.
-    """
+    passage defines, and pages by their titles. The same pages give the same questions. Orders to an assistant, and
+    anything like markup, are no examples."""
     rows = view.sample(_LOOKED_AT)
     kept = rows[~view.boilerplate(rows)]
     labelled = view.labels(kept)
@@ -38,7 +33,13 @@ def example_questions(view: ReaderView, drop_labels: Collection[str], most: int 
     examples = sorted((each for chunk in view.chunks(clean) for each in _examples(chunk)), key=lambda each: each[0])
     chosen: dict[str, str] = {}
     for _, question, chunk in examples:
-        if chunk.page_id not in chosen and question not in chosen.values() and not _is_directed(chunk):
+        if (
+            chunk.page_id not in chosen
+            and question not in chosen.values()
+            and not any(
+                orders_assistant(each) or is_role(each) or has_mark(each) for each in chunk.headings.splitlines()
+            )
+        ):
             chosen[chunk.page_id] = question
         if len(chosen) == most:
             break
@@ -46,7 +47,6 @@ def example_questions(view: ReaderView, drop_labels: Collection[str], most: int 
 
 
 def _examples(chunk: Chunk) -> Iterator[tuple[int, str, Chunk]]:
-    """Yield rank and wording of the questions that the headings of a passage are."""
     for heading in chunk.headings.splitlines():
         if not _SHORTEST <= len(heading) <= _LONGEST or not _PLAIN.fullmatch(heading) or _POINTS.search(heading):
             continue
@@ -70,8 +70,3 @@ def _in_a_sentence(heading: str, chunk: Chunk) -> str:
     small = [word.lower() if word.lower() in said or len(word) < 4 else word for word in others]
     known = first.lower() in said or first.endswith("ing") or first not in said
     return " ".join([first.lower() if known else first, *small])
-
-
-def _is_directed(chunk: Chunk) -> bool:
-    """Return whether a heading over a passage is meant for an assistant."""
-    return any(orders_assistant(each) or is_role(each) or has_mark(each) for each in chunk.headings.splitlines())

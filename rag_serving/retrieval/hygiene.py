@@ -1,8 +1,5 @@
 """From candidates to passages: no boilerplate, no excluded labels, shared words, the newest of several versions.
 
-Belongs here: one stage per rule. Does not belong here: scores, reading versions (`text.currency`), near-duplicates
-dropped before indexing.
-
 Of near-identical sections of several versions the newest comes first, or the one of the version that the query names.
 Rows change places among themselves: the newest takes the place of the first older version, and no other row moves.
 """
@@ -16,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rag_serving.indexes.protocols import Mask
+from rag_serving.indexes.view import Mask
 from rag_serving.records.passages import Chunk
 from rag_serving.records.queries import Query
 from rag_serving.retrieval.ranking import Ranking
@@ -104,8 +101,7 @@ def shares_words(chunk: Chunk, query: Query, min_overlap: int, weights: Mapping[
     return sum(weights.get(term, 0.0) for term in shared) >= _ENOUGH_WEIGHT * sum(weights.values()) > 0
 
 
-VERSION = "version"
-"""The column of the scores of rows that changed places."""
+VERSION = "version"  # the column of the scores of rows that changed places
 
 
 _ALIKE = 0.5  # Jaccard similarity of two texts that are versions of one
@@ -133,16 +129,10 @@ class NewestVersion:
         moved = np.array(order) != np.arange(len(ranking))
         if moved.any():
             ranking = ranking.take(order).scored(VERSION, np.where(moved, ranking.score, np.nan))
-        others = _others(chunks, asked, text)
+        told = [place for place, chunk in enumerate(chunks) if docs_version(chunk.title)]
+        wanted = {place for place in told if _is_asked(chunks[place], asked, text)}
+        others = set(told) - wanted if wanted else set()
         return ranking.take([at for at, place in enumerate(order) if place not in others]) if others else ranking
-
-
-def _others(chunks: Sequence[Chunk], asked: Sequence[Version], text: str) -> set[int]:
-    """Return the positions of chunks about another version of a documentation than the query's; none if that version is
-    not among them."""
-    told = [place for place, chunk in enumerate(chunks) if docs_version(chunk.title)]
-    wanted = {place for place in told if _is_asked(chunks[place], asked, text)}
-    return set(told) - wanted if wanted else set()
 
 
 def _is_asked(chunk: Chunk, asked: Sequence[Version], text: str) -> bool:

@@ -1,21 +1,92 @@
-"""A ranking: rows of the chunk table in order, and what each stage said of them in named columns.
-
-Belongs here: adding columns, ordering, narrowing and joining; scores brought to a common scale. Does not belong here:
-what a score means (the stages), reading chunks (`retrieval.passages`).
-"""
+"""A ranking: rows of the chunk table in order, and what each stage said of them in named columns."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.indexes.hits import Hit
-from rag_serving.indexes.protocols import Rows
+from rag_serving.indexes.readable_rows import Hit
+from rag_serving.indexes.view import ReaderView, Rows
+from rag_serving.records.passages import Candidate, Chunk
+
+_TOGETHER = 10  # as many as a search shows
+
+
+class Passages:
+    """The chunks that one reader's search has looked at. For one question, not for several threads."""
+
+    def __init__(self, view: ReaderView) -> None:
+        self._view = view
+        self._chunks: dict[int, Chunk] = {}
+
+    def read(self, rows: Rows) -> list[Chunk]:
+        """Return the chunks at some rows, in their order; those not read before are read in one call."""
+        wanted: list[int] = rows.tolist()
+        if missing := [row for row in wanted if row not in self._chunks]:
+            self._chunks.update(zip(missing, self._view.chunks(missing), strict=True))
+        return [self._chunks[row] for row in wanted]
+
+    def candidates(self, ranking: Ranking, together: int = _TOGETHER) -> Iterator[Candidate]:
+        """Yield the rows of a ranking as candidates; an early stop leaves the rest unread."""
+        for start in range(0, len(ranking), together):
+            yield from self._candidates(ranking.take(range(start, min(start + together, len(ranking)))))
+
+    def _candidates(self, ranking: Ranking) -> Iterable[Candidate]:
+        pairs = zip(self.read(ranking.rows), ranking.records(), strict=True)
+        return [Candidate(chunk, score, scores, ranks) for chunk, (score, scores, ranks) in pairs]
+
+
+POOL = 10  # candidates that are looked at, as the source document of book answers has it; five of them are shown
+SAME_SECTION, SAME_CHAPTER = 1.0, 0.5
+WEIGHT = 0.2  # worth of a passage whose neighbours in the book were all found, too, where the scores span from 0 to 1
+
+
+def nearest_sections(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+    """Return the `count` best of ranked candidates, each raised by the share of the others' scores in its chapter and
+    section. A passage's worth is s + 0.2 · Σ (s' · nearness) / Σ s', over the other candidates, where s is its score
+    scaled to [0, 1], and nearness 1 in the same section, ½ in the same chapter. Outside of books a page counts as a
+    chapter."""
+    scores = [candidate.score for candidate in candidates]
+    low, span = min(scores, default=0.0), (max(scores, default=0.0) - min(scores, default=0.0)) or 1.0
+    scaled = [(score - low) / span for score in scores]
+    worth = []
+    for place, candidate in enumerate(candidates):
+        others = [(scaled[at], one.chunk) for at, one in enumerate(candidates) if at != place]
+        near = sum(score * nearness(candidate.chunk, chunk) for score, chunk in others)
+        total = sum(score for score, _ in others)
+        worth.append(scaled[place] + (WEIGHT * near / total if total else 0.0))
+    order = sorted(range(len(candidates)), key=lambda place: (-worth[place], place))
+    return [candidates[place] for place in order[:count]]
+
+
+def nearness(one: Chunk, other: Chunk) -> float:
+    """Return the nearness of two passages: in one section, in one chapter, or neither."""
+    if one.source != other.source:
+        return 0.0
+    if one.page_id == other.page_id:
+        is_section = one.section == other.section if one.passage_id else one.section_id == other.section_id
+        return SAME_SECTION if is_section else SAME_CHAPTER
+    return SAME_CHAPTER if one.chapter and one.chapter == other.chapter else 0.0
+
+
+def in_document_order(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return passages of books as one reads them, book by book in the order of their best passages; then those of no
+    book, best first."""
+    books = list(dict.fromkeys(one.chunk.source for one in candidates if one.chunk.page_order))
+
+    def place(candidate: Candidate) -> tuple[int, int, int]:
+        chunk = candidate.chunk
+        if not chunk.page_order:
+            return len(books), 0, 0
+        return books.index(chunk.source), chunk.page_order, chunk.chunk_idx
+
+    return sorted(candidates, key=place)
+
 
 _EPSILON = np.finfo(np.float32).eps  # below it scores are equal
 
@@ -37,10 +108,8 @@ def min_max(scores: Scores) -> Scores:
 
 Scores = NDArray[np.float64]
 
-SCORE = "score"
-"""The column that rows are ordered by."""
-RANK_SUFFIX = "_rank"
-"""How the columns end that hold a row's rank in one index, counted from 1."""
+SCORE = "score"  # the column that rows are ordered by
+RANK_SUFFIX = "_rank"  # how the columns end that hold a row's rank in one index, counted from 1
 
 
 def _no_rows() -> Rows:
@@ -50,9 +119,7 @@ def _no_rows() -> Rows:
 @dataclass(frozen=True, eq=False)
 class Ranking:
     """Rows, best first, with a column [n] for everything that a stage said of them; NaN: it said nothing of the row.
-
-    Immutable: each method returns another ranking. No row occurs twice.
-    """
+    Immutable: each method returns another ranking. No row occurs twice."""
 
     rows: Rows = field(default_factory=_no_rows)
     columns: Mapping[str, Scores] = field(default_factory=dict)
@@ -142,5 +209,4 @@ class Ranking:
 
 
 def _known(values: Mapping[str, float]) -> dict[str, float]:
-    """Return the values that are no NaN."""
     return {name: value for name, value in values.items() if value == value}

@@ -1,8 +1,5 @@
 """Reranking: by a cross-encoder, or by a passage's words if none answers.
 
-Belongs here: the model's view of a passage, the passages it ranks; the signals of words, and their weights. Does not
-belong here: HTTP (`models.reranker_client`), the choice between the two (`retrieval.stages`).
-
 Words: five signals, each between 0 and 1 and each weighed by inverse document frequency: the share of the query's terms
 that the passage has, and that its headings have; the proximity of neighbouring terms of the query, and that in the
 query's order (Tao and Zhai, An exploration of proximity measures in information retrieval, SIGIR 2007); the longest run
@@ -28,8 +25,7 @@ from rag_serving.retrieval.stage import SearchContext
 from rag_serving.text.analyzer import analyze_passage
 
 RERANKER_DOWN = "reranker_unavailable"
-RERANK = "rerank"
-"""The column of its scores."""
+RERANK = "rerank"  # the column of its scores
 
 
 class RerankerClient(Protocol):
@@ -64,8 +60,7 @@ def passage_text(chunk: Chunk) -> str:
 
 Positions = Mapping[str, Sequence[int]]
 
-HEURISTIC = "heuristic"
-"""The column of its scores; without values where it ran and had nothing to correct."""
+HEURISTIC = "heuristic"  # the column of its scores; without values where it ran and had nothing to correct
 POOL = 20
 _SIGNALS, _OF_COVERAGE = 5, 2  # the first two do not depend on the positions of terms
 
@@ -76,9 +71,8 @@ _WORTH = 0.05
 
 @dataclass(frozen=True)
 class LexicalReranker:
-    """Order the first rows by their words, unless another reranker ordered them; column `heuristic`.
-
-    Scores keep their scale, none below the score of the row after the pool.
+    """Order the first rows by their words, unless another reranker ordered them; column `heuristic`. Scores keep their
+    scale, none below the score of the row after the pool.
 
     Attributes:
         pool: the number of rows to reorder.
@@ -108,17 +102,17 @@ class LexicalReranker:
         counted = _SIGNALS if self.proximity else _OF_COVERAGE
         chunks = context.passages.read(first.rows)
         signals = np.array([word_signals(chunk, context.term_weights, analyze)[:counted] for chunk in chunks])
-        corrected: Scores = first.score + first.score.std() * _WORTH * _standard(signals).sum(axis=1)
+        deviation = signals.std(axis=0)
+        centred: NDArray[np.float64] = (signals - signals.mean(axis=0)) / np.where(deviation > 1e-9, deviation, 1.0)
+        corrected: Scores = first.score + first.score.std() * _WORTH * centred.sum(axis=1)
         return corrected
 
 
 def word_signals(
     chunk: Chunk, weights: Mapping[str, float], analyze: Callable[[str], Sequence[str]] = analyze_passage
 ) -> tuple[float, ...]:
-    """Return coverage, coverage by the headings, proximity, ordered proximity, longest run: each 0 … 1.
-
-    `weights` are the query's terms in their order with their inverse document frequencies.
-    """
+    """Return coverage, coverage by the headings, proximity, ordered proximity, longest run: each 0 … 1. `weights` are
+    the query's terms in their order with their inverse document frequencies."""
     positions: dict[str, list[int]] = {}
     for place, term in enumerate(analyze(chunk.text)):
         if term in weights:
@@ -131,10 +125,8 @@ def word_signals(
 
 
 def _neighbours(positions: Positions, weights: Mapping[str, float]) -> tuple[float, float, float]:
-    """Return proximity, ordered proximity and the longest run over the pairs of neighbouring query terms.
-
-    A pair is worth its mean weight divided by its distance: 1 side by side, ½ with a word between.
-    """
+    """Return proximity, ordered proximity and the longest run over the pairs of neighbouring query terms. A pair is
+    worth its mean weight divided by its distance: 1 side by side, ½ with a word between."""
     total = near = ordered = longest = run = 0.0
     for first, second in pairwise(weights):
         worth = (weights[first] + weights[second]) / 2
@@ -160,10 +152,3 @@ def _distance(before: Sequence[int], after: Sequence[int]) -> float:
         if at < len(after):
             least = min(least, after[at] - place)
     return least
-
-
-def _standard(signals: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each column [n, signals] with mean 0 and deviation 1; 0 if all are equal."""
-    deviation = signals.std(axis=0)
-    centred: NDArray[np.float64] = (signals - signals.mean(axis=0)) / np.where(deviation > 1e-9, deviation, 1.0)
-    return centred

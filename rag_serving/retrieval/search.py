@@ -1,8 +1,4 @@
-"""From words to ranked candidates: a query is read, narrowed and embedded, then each stage ranks.
-
-Belongs here: what comes before the stages, and running them. Does not belong here: their order (`retrieval.stages`),
-what is made of the passages (`ask`).
-"""
+"""From words to ranked candidates: a query is read, narrowed and embedded, then each stage ranks."""
 
 from __future__ import annotations
 
@@ -13,19 +9,18 @@ from functools import partial
 import numpy as np
 
 from rag_serving.artifacts.manifest import WORDS
-from rag_serving.indexes.protocols import Mask, ReaderView, Rows
+from rag_serving.indexes.view import Mask, ReaderView, Rows
 from rag_serving.models.protocols import Embedder
 from rag_serving.query.languages import is_of_pages, said_in
 from rag_serving.query.parsing import read_query, with_synonyms
-from rag_serving.query.vocabulary import Names
+from rag_serving.query.spelling import Names
 from rag_serving.records.answers import Ranker
 from rag_serving.records.decisions import Decision
 from rag_serving.records.flags import STILL_INDEXING
 from rag_serving.records.queries import Filters, Query
 from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, query_vector
 from rag_serving.retrieval.keyword.question import KeywordQuestion, QuestionReader
-from rag_serving.retrieval.keyword.scoring import By
-from rag_serving.retrieval.keyword.search import keyword_run
+from rag_serving.retrieval.keyword.search import By, keyword_run
 from rag_serving.retrieval.keyword.stages import rows_holding
 from rag_serving.retrieval.ranking import Ranking
 from rag_serving.retrieval.rerank import HEURISTIC, RERANK
@@ -69,10 +64,7 @@ class Search:
 
     def stored_similarity(self, chunk_ids: Sequence[str]) -> Callable[[Sequence[str]], list[float | None]] | None:
         """Return a comparison of some chunks' sentences with the query by their stored vectors; None without a query
-        vector.
-
-        It returns None for a sentence without a stored vector.
-        """
+        vector. It returns None for a sentence without a stored vector."""
         view, vector = self.context.view, self.context.vector
         rows = [row for chunk_id in chunk_ids if (row := view.row_of(chunk_id)) is not None]
         return None if vector is None else partial(view.sentence_similarities, vector, rows)
@@ -101,9 +93,8 @@ class _Corpus:
 
 
 def search_candidates(view: ReaderView, embedder: Embedder, text: str, options: SearchOptions) -> Search:
-    """Return the k best chunks visible to a reader for a question or keywords, best first.
-
-    The caller's filters and the operators in the text both narrow the search.
+    """Return the k best chunks visible to a reader for a question or keywords, best first. The caller's filters and the
+    operators in the text both narrow the search.
 
     Raises:
         RetrievalError: no index of the search can answer.
@@ -143,7 +134,6 @@ def search_candidates(view: ReaderView, embedder: Embedder, text: str, options: 
 
 
 def _by_keywords(view: ReaderView, text: str, options: SearchOptions, by: By) -> Search:
-    """Return the same by the keyword tier, without model, vectors or lexical index."""
     trace = StageTrace(watch=options.watch)
     with trace.part("query"):
         query = read_query(text, _Keywords(view), False, options.is_word, said_in(text, view.languages))
@@ -168,7 +158,6 @@ def _by_keywords(view: ReaderView, text: str, options: SearchOptions, by: By) ->
 
 
 def _keyword_query(query: Query, question: KeywordQuestion) -> Query:
-    """Return a query as the keyword tier read it."""
     terms = dict.fromkeys((term for word in question.words for term in query.analyze(word)), 1.0)
     changed = {**question.rewritten, **question.corrections}
     notes = [f"read '{said}' as '{meant}'" for said, meant in changed.items()]
@@ -200,7 +189,6 @@ def narrowed(view: ReaderView, *filters: Filters | None) -> Mask | None:
 
 
 def _preferring(query: Query, page: str | None) -> Query:
-    """Return a query with the page that is preferred if it names none itself."""
     if not page or query.page:
         return query
     return replace(query, page=page).noting(f"the page “{page}” before others")

@@ -1,8 +1,5 @@
 """A stage of retrieval, and what all stages of one search share.
 
-Belongs here: what stages are written against, and steps that only order or cut; the lexical query that RM3 expands.
-Does not belong here: which stages there are (`stages`), what any of them knows.
-
 RM3: Abdul-Jaleel et al., "UMass at TREC 2004: Novelty and HARD". The relevance model is estimated from the best
 passages, each weighted by its score; its strongest terms are mixed with the query as it was written. Passages that the
 reader may not see are not among the best, and no term comes from them.
@@ -18,12 +15,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.indexes.bm25 import best_of, idf
-from rag_serving.indexes.protocols import Mask, ReaderView, Vector
+from rag_serving.indexes.lexical import best_of, idf
+from rag_serving.indexes.view import Mask, ReaderView, Vector
 from rag_serving.records.queries import Query
 from rag_serving.retrieval.keyword.search import KeywordRun
-from rag_serving.retrieval.passages import Passages
-from rag_serving.retrieval.ranking import SCORE, Ranking
+from rag_serving.retrieval.ranking import SCORE, Passages, Ranking
 from rag_serving.text.analyzer import analyze
 from rag_serving.tracing import StageTrace
 
@@ -126,12 +122,10 @@ def in_turn(*runs: Run) -> Run:
     return run
 
 
-PASSAGES = 10
-"""Passages that the model is estimated from."""
+PASSAGES = 10  # passages that the model is estimated from
 
 
-TERMS, ORIGINAL = 40, 0.7
-"""Terms that are taken from it, and what the query's own weigh beside them."""
+TERMS, ORIGINAL = 40, 0.7  # terms that are taken from it, and what the query's own weigh beside them
 
 
 _COMMON = 2.3  # idf of a term that a tenth of all passages contain: it expands no query
@@ -154,10 +148,8 @@ def expanded(
     count: int = TERMS,
     original: float = ORIGINAL,
 ) -> dict[str, float]:
-    """Weights by term that sum to 1: `original` of them the query's, the others of the `count` strongest.
-
-    `passages` are scores above 0 and analyzed terms; a common term is never taken from them.
-    """
+    """Weights by term that sum to 1: `original` of them the query's, the others of the `count` strongest. `passages`
+    are scores above 0 and analyzed terms; a common term is never taken from them."""
     total = sum(score for score, terms in passages if terms)
     model: defaultdict[str, float] = defaultdict(float)
     for score, terms in passages:

@@ -1,8 +1,4 @@
-"""The stages of retrieval, in their order: from the indexes to candidates, from candidates to passages.
-
-Belongs here: which stages there are and what switches each; a stage is one line. Does not belong here: what a stage
-does, running them (`retrieval.search`).
-"""
+"""The stages of retrieval, in their order: from the indexes to candidates, from candidates to passages."""
 
 from __future__ import annotations
 
@@ -24,15 +20,15 @@ from rag_serving.retrieval.hybrid import (
     LexicalSearch,
     Mode,
     PageEvidence,
+    SentenceEvidence,
     SingleIndex,
     add_quoted,
     boost,
 )
 from rag_serving.retrieval.hygiene import Hygiene, KeywordGate, NewestVersion
-from rag_serving.retrieval.keyword.scoring import By
+from rag_serving.retrieval.keyword.search import By
 from rag_serving.retrieval.keyword.stages import KeywordSearch, PerDocument, add_holders
 from rag_serving.retrieval.rerank import POOL, RERANKER_DOWN, CrossEncoderStage, LexicalReranker, RerankerClient
-from rag_serving.retrieval.sentence_evidence import SentenceEvidence
 from rag_serving.retrieval.stage import First, Stage, best_first, in_turn
 
 _SCORED: Mapping[Mode, By] = MappingProxyType({"keyword_documents": "documents", "keyword_chunks": "chunks"})
@@ -95,9 +91,7 @@ def passage_stages(
     config: Config, count: int, sidecar: RerankerClient | None, is_gated: bool, mode: Mode = "hybrid"
 ) -> tuple[Stage, ...]:
     """Return the stages from candidates to `count` passages; `is_gated`: only those that share words with the query.
-
-    Results of the keyword tier keep their order: no model is involved.
-    """
+    Results of the keyword tier keep their order: no model is involved."""
     if mode in _SCORED:
         cleaned = Stage("hygiene", Hygiene(frozenset(config.ingestion.drop_labels)))
         return (

@@ -1,30 +1,143 @@
 """The explanation of a search: reasons for each locked passage, and what was left out, in codes and one line of
 English.
 
-Belongs here: composing it, the reasons of a passage, candidates with all of their scores. Does not belong here: the
-meaning of flags (`records.flags`), showing or storing a search (`cli.printing`, `telemetry.events`).
-
 Everything is read from the stages' columns, and from chunks that the reader may see.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
-from rag_serving.indexes.protocols import Rows
-from rag_serving.records.answers import SearchResults
+from rag_serving.indexes.view import ReaderView, Rows
+from rag_serving.records.answers import Evidence, SearchResults, Source
 from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.records.queries import Query
 from rag_serving.retrieval.hybrid import COLUMNS
 from rag_serving.retrieval.hygiene import is_near, shares_words
 from rag_serving.retrieval.ranking import SCORE, Ranking, Scores
 from rag_serving.retrieval.search import Search
+from rag_serving.text.directed import MASK, REPLACED, neutralized, without_directed
+from rag_serving.text.keyword_words import words_in
+from rag_serving.text.marks import has_mark, is_role
 from rag_serving.text.normalization import caseless, holds
+from rag_serving.text.orders import may_order, orders_assistant
+from rag_serving.text.structure import decode, structure_of
+
+SNIPPET = 240  # characters of a snippet, at most
+_MOST = 4000  # characters of a passage that a snippet is looked for in
+_BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+def evidence_of(search: Search, lock: Lock, has_snippets: bool = True) -> tuple[Evidence, ...]:
+    """Return a record for each passage of the lock, in its order. `has_snippets`: whether they show text, which a
+    withheld answer must not."""
+    words = QueryWords.of(search.query, search.context.term_weights)
+    hashes: dict[str, str] = {}
+    reasons = passage_reasons(search, lock, words)
+    found = tuple(
+        _evidence(search, candidate, words, lines, hashes)
+        for candidate, lines in zip(lock.passages, reasons, strict=True)
+    )
+    if not has_snippets:
+        return found
+    return tuple(
+        replace(
+            each,
+            snippet=snippet_of(
+                _read_text(
+                    candidate.chunk.text,
+                    candidate.chunk.structure,
+                    candidate.chunk.heading_path[-1] if candidate.chunk.heading_path else "",
+                ),
+                each.matched_terms,
+            ),
+        )
+        for each, candidate in zip(found, lock.passages, strict=True)
+    )
+
+
+def _evidence(
+    search: Search, candidate: Candidate, words: QueryWords, lines: Iterable[str], hashes: dict[str, str]
+) -> Evidence:
+    chunk = candidate.chunk
+    matched = _matched(search, words, chunk)
+    if chunk.page_id not in hashes:
+        hashes[chunk.page_id] = content_hash(search.context.view, chunk)
+    return Evidence(
+        doc_slug=chunk.slug
+        or (chunk.source_file.rpartition(".")[0] or chunk.source_file if chunk.source_file else "")
+        or chunk.page_id,
+        title=_harmless(chunk.title),
+        category=_harmless(chunk.category or ""),
+        snippet="",
+        score=round(candidate.score, 4),
+        header_path=tuple(map(_harmless, chunk.heading_path)),
+        content_hash=hashes[chunk.page_id],
+        matched_terms=matched,
+        source=_source(search, candidate),
+        match_explain=tuple(lines),
+        chunk_index=chunk.chunk_idx,
+        chunk_hash=chunk.text_hash,
+    )
+
+
+def content_hash(view: ReaderView, chunk: Chunk) -> str:
+    """Return a digest of all texts of a chunk's page visible to the reader, in the order of the page; hidden ones
+    change nothing."""
+    row = view.row_of(chunk.chunk_id)
+    if row is None:
+        return ""
+    rows = view.keywords.rows_of(int(view.keywords.page_of[row]))
+    return hashlib.sha256("\n".join(view.text_hashes(rows)).encode()).hexdigest()[:32]
+
+
+def snippet_of(text: str, matched: Iterable[str]) -> str:
+    """Return a part of a text, on one line, that begins with the sentence that has most of some words."""
+    parts = [part for part in _BREAK.split(text[:_MOST]) if part.strip()]
+    if not parts:
+        return ""
+    wanted = frozenset(matched)
+    counts = [len(wanted.intersection(words_in(part))) for part in parts]
+    line = " ".join(" ".join(parts[counts.index(max(counts)) :]).split())
+    if len(line) <= SNIPPET:
+        return line
+    return f"{line[: SNIPPET - 2].rpartition(' ')[0] or line[: SNIPPET - 2]} …"
+
+
+def _harmless(name: str) -> str:
+    """Return a title or heading; of one that is meant for an assistant nothing."""
+    return REPLACED if orders_assistant(name) or is_role(name) or has_mark(name) else name
+
+
+@lru_cache(maxsize=1024)
+def _read_text(text: str, structure: str, heading: str) -> str:
+    """Return the text of a passage of this structure, remembered: many questions find the same passages."""
+    parts = decode(structure) if structure else structure_of(text)
+    read = without_directed(text, parts, heading).replace(MASK, "")
+    return neutralized(read)[0] if may_order(read) else read
+
+
+def _matched(search: Search, words: QueryWords, chunk: Chunk) -> tuple[str, ...]:
+    """Return the words of the question that a chunk has, as the question has them."""
+    text = "\n".join((chunk.headings, " ".join(chunk.labels), chunk.text))
+    if search.context.keywords:
+        return search.context.keywords.question.shared(words_in(text))
+    terms = frozenset(words.query.analyze_passage(text))
+    return tuple(dict.fromkeys(word.lower() for term, word in words.words.items() if term in terms))
+
+
+def _source(search: Search, candidate: Candidate) -> Source:
+    if search.context.keywords or candidate.ranks.keys() == {"lexical"}:
+        return "keyword"
+    return "embedding" if candidate.ranks.keys() == {"dense"} else "hybrid"
+
 
 Code = Literal[
     "title_words", "heading_words", "text_words", "label", "space", "phrase", "named_page", "keyword_rank",
@@ -113,11 +226,8 @@ class QueryWords:
 
 
 def reasons_of(candidate: Candidate, words: QueryWords, by_stage: Mapping[str, int], moved: int) -> tuple[Reason, ...]:
-    """Return the reasons for a passage, the most visible first.
-
-    `by_stage`: its ranks by the stages after fusion; `moved`: above 0 if it took the place of another version of its
-    section, below 0 if another one took its.
-    """
+    """Return the reasons for a passage, the most visible first. `by_stage`: its ranks by the stages after fusion;
+    `moved`: above 0 if it took the place of another version of its section, below 0 if another one took its."""
     if "steps" in candidate.scores:
         return (Reason("steps"),)
     return tuple(_reasons(candidate, words, by_stage, moved))
@@ -130,7 +240,16 @@ def _reasons(candidate: Candidate, words: QueryWords, by_stage: Mapping[str, int
     for code, text in texts.items():
         if shared := words.shared(text):
             yield Reason(code, shared)
-    yield from _asked_for(chunk, query)
+    whole = caseless(f"{' '.join(chunk.heading_path)}\n{chunk.text}")
+    if phrases := [phrase for phrase in query.phrases if holds(whole, caseless(phrase))]:
+        yield Reason("phrase", tuple(phrase[:_LONGEST] for phrase in phrases[:_MOST_WORDS]))
+    if query.page and chunk.title == query.page:
+        yield Reason("named_page")
+    wanted = {*query.filters.labels, *query.scope.labels}
+    if labels := [label for label in chunk.labels if label in wanted]:
+        yield Reason("label", tuple(labels[:_MOST_WORDS]))
+    if chunk.space in {*query.filters.space, *query.scope.space}:
+        yield Reason("space", (chunk.space,))
     ranks: dict[Code, int | None] = {
         "keyword_rank": candidate.ranks.get("keyword"),
         "lexical_rank": candidate.ranks.get("lexical"),
@@ -144,20 +263,6 @@ def _reasons(candidate: Candidate, words: QueryWords, by_stage: Mapping[str, int
         yield Reason("sentence")
     if moved:
         yield Reason("newest" if moved > 0 else "older")
-
-
-def _asked_for(chunk: Chunk, query: Query) -> Iterator[Reason]:
-    """Yield matches of the query's explicit phrases and names."""
-    whole = caseless(f"{' '.join(chunk.heading_path)}\n{chunk.text}")
-    if phrases := [phrase for phrase in query.phrases if holds(whole, caseless(phrase))]:
-        yield Reason("phrase", tuple(phrase[:_LONGEST] for phrase in phrases[:_MOST_WORDS]))
-    if query.page and chunk.title == query.page:
-        yield Reason("named_page")
-    wanted = {*query.filters.labels, *query.scope.labels}
-    if labels := [label for label in chunk.labels if label in wanted]:
-        yield Reason("label", tuple(labels[:_MOST_WORDS]))
-    if chunk.space in {*query.filters.space, *query.scope.space}:
-        yield Reason("space", (chunk.space,))
 
 
 def line_of(reasons: Sequence[Reason]) -> str:
@@ -235,11 +340,9 @@ _SPANS = {"page": "page", "rerank": "rerank", "final": SCORE}
 
 
 def why_of(search: Search, lock: Lock, numbers: Mapping[int, int], min_overlap: int) -> dict[str, Any]:
-    """Return the passages of the lock with their reasons, and the first candidates that are none of them.
-
-    `numbers`: those that the answer cites passages by, by their places in the lock; `min_overlap`: the words that a
-    passage has to share with a question.
-    """
+    """Return the passages of the lock with their reasons, and the first candidates that are none of them. `numbers`:
+    those that the answer cites passages by, by their places in the lock; `min_overlap`: the words that a passage has to
+    share with a question."""
     places = _RankedPlaces(search)
     words = QueryWords.of(search.query, search.context.term_weights)
     passages = [
@@ -394,10 +497,6 @@ def index_rankings(search: Search, most: int) -> dict[str, RankedIds]:
         if index in search.rankings and column in search.rankings[index].columns:
             hits = search.rankings[index].found_by(index).head(most)
             found[index] = hits.rows, hits.columns[column]
-    return _by_id(search, found)
-
-
-def _by_id(search: Search, found: dict[str, tuple[Rows, Scores]]) -> dict[str, RankedIds]:
     rows = sorted({row for those, _ in found.values() for row in those.tolist()})
     ids = dict(zip(rows, search.context.view.chunk_ids(rows), strict=True))
     return {

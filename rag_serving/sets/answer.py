@@ -13,7 +13,7 @@ from dataclasses import replace
 from rag_serving.answering.citations import MAX_QUOTE_WORDS, citations_of, shown_claims, shown_numbers
 from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.verification import VerificationRules, verify
-from rag_serving.indexes.protocols import ReaderView
+from rag_serving.indexes.view import ReaderView
 from rag_serving.records.answers import MOST_MEMBERS, Answer
 from rag_serving.records.claims import Claim, Draft, Verdict
 from rag_serving.records.passages import Candidate, Lock

@@ -30,8 +30,8 @@ from rag_serving.sets.pages import COLUMNS, PROPERTY
 from rag_serving.sets.phrases import phrase
 from rag_serving.sets.row_reading import Container, containers_named
 from rag_serving.sets.vocabulary import QuestionWords, Vocabulary, stemmed, vocabulary_of
-from rag_serving.text.fences import Fence
-from rag_serving.text.injections import neutralized
+from rag_serving.text.directed import neutralized
+from rag_serving.text.marks import Fence
 
 if TYPE_CHECKING:
     from rag_serving.models.chat.client import RemoteChat

@@ -1,8 +1,5 @@
 """Text as BM25 terms: stemmed words, and identifiers both whole and in parts.
 
-Belongs here: the analysis, the same for a passage and for a query. Does not belong here: weighting and storing terms
-(`indexes.lexical`).
-
 A search for `max.poll.records`, `maxPollRecords`, `poll records` or `ERR-4012` means the name on the page. So
 `org.apache.KafkaConsumer` gives the whole name, each dotted part, and the words of the camel-cased part.
 """
@@ -16,7 +13,7 @@ from functools import cache, lru_cache
 from itertools import chain, pairwise
 from typing import Any
 
-from rag_serving.text.characters import UNSPACED
+from rag_serving.text.normalization import UNSPACED
 
 ANALYZER_VERSION = 3
 
@@ -52,13 +49,11 @@ STOP_WORDS = frozenset(_STOP.split())
 
 
 def analyze(text: str) -> list[str]:
-    """Return the BM25 terms of a text, in order, repetitions kept.
-
-    Lower-cased Snowball English stems without stop words. A compound name (camelCase, PascalCase with acronyms,
-    snake_case, dotted.name, hyphen-name, path/like/this, --flag, ERR-4012) gives itself, each part that is a compound,
-    and the stems of its words; a version number gives itself and its prefixes (`v1.2.3`: v1.2.3, 1.2.3, 1.2). Scripts
-    written without spaces give characters and character pairs.
-    """
+    """Return the BM25 terms of a text, in order, repetitions kept. Lower-cased Snowball English stems without stop
+    words. A compound name (camelCase, PascalCase with acronyms, snake_case, dotted.name, hyphen-name, path/like/this,
+    --flag, ERR-4012) gives itself, each part that is a compound, and the stems of its words; a version number gives
+    itself and its prefixes (`v1.2.3`: v1.2.3, 1.2.3, 1.2). Scripts written without spaces give characters and character
+    pairs."""
     return list(chain.from_iterable(map(_terms, words_of(text))))
 
 
@@ -68,10 +63,8 @@ def terms_of_word(word: str) -> tuple[str, ...]:
 
 
 def tokens_of(text: str) -> list[str]:
-    """Return the runs between spaces (NFKC): `words_of` of one after the other gives the words of the text.
-
-    No word has a space in it, and none depends on what lies beyond one.
-    """
+    """Return the runs between spaces (NFKC): `words_of` of one after the other gives the words of the text. No word has
+    a space in it, and none depends on what lies beyond one."""
     return _plain(text).split()
 
 
@@ -86,10 +79,8 @@ def _plain(text: str) -> str:
 
 
 def identifiers(text: str) -> list[str]:
-    """Return the identifiers in a text, each once: `max.poll.records`, `DB_POOL`, `ERR-4012`.
-
-    Nobody writes their shape by accident; `GitHub` could be anything.
-    """
+    """Return the identifiers in a text, each once: `max.poll.records`, `DB_POOL`, `ERR-4012`. Nobody writes their shape
+    by accident; `GitHub` could be anything."""
     return list(dict.fromkeys(_IDENTIFIER.findall(text)))
 
 
@@ -133,14 +124,9 @@ def _of_name(name: str) -> Iterator[str]:
     if name.endswith(("+", "#")):  # C++, C#
         yield name.lower()
         name = name.rstrip("+#")
-    yield from _compound(_without_clitic(name), 0)
-
-
-def _without_clitic(name: str) -> str:
-    """`Kafka's` as Kafka, `don't` as don; an apostrophe elsewhere (O'Brien) separates."""
     stem, apostrophe, ending = name.rpartition("'")
     bare = stem if apostrophe and ending.lower() in STOP_WORDS else name
-    return bare.replace("'", "-")
+    yield from _compound(bare.replace("'", "-"), 0)
 
 
 def _compound(name: str, level: int) -> Iterator[str]:
@@ -173,7 +159,15 @@ def _version(name: str, number: str) -> Iterator[str]:
 def _leaf(name: str) -> Iterator[str]:
     """Yield a name without separators: its stem, and the words that case or digits show inside it."""
     if _UNSPACED.search(name):
-        yield from _unspaced(name)
+        position = 0
+        for run in _UNSPACED.finditer(name):
+            if run.start() > position:
+                yield from _leaf(name[position : run.start()])
+            yield from run.group()
+            yield from (first + second for first, second in pairwise(run.group()))
+            position = run.end()
+        if position < len(name):
+            yield from _leaf(name[position:])
         return
     if len(name) > 1 and name.isupper():
         yield _stem(name.lower())  # IT and US are no stop words
@@ -182,29 +176,13 @@ def _leaf(name: str) -> Iterator[str]:
     parts = _CAMEL.findall(name) if name.isascii() else []
     if len(parts) < 2:
         return
-    for part, joined in zip(parts, _beside_digit(parts), strict=True):
-        if len(part) > 1 or not joined:
-            yield from _word(part.lower())
-
-
-def _beside_digit(parts: list[str]) -> Iterator[bool]:
-    """Return whether a part was cut off at a digit: single characters there (log4j, 4) mean nothing."""
     digits = [part.isdigit() for part in parts]
     before, after = [False, *digits[:-1]], [*digits[1:], False]
-    return (own or left or right for own, left, right in zip(digits, before, after, strict=True))
-
-
-def _unspaced(name: str) -> Iterator[str]:
-    """Yield characters and neighbouring pairs of scripts without spaces, and the words between them as usual."""
-    position = 0
-    for run in _UNSPACED.finditer(name):
-        if run.start() > position:
-            yield from _leaf(name[position : run.start()])
-        yield from run.group()
-        yield from (first + second for first, second in pairwise(run.group()))
-        position = run.end()
-    if position < len(name):
-        yield from _leaf(name[position:])
+    for part, joined in zip(
+        parts, (own or left or right for own, left, right in zip(digits, before, after, strict=True)), strict=True
+    ):
+        if len(part) > 1 or not joined:
+            yield from _word(part.lower())
 
 
 def _word(word: str) -> tuple[str, ...]:

@@ -1,8 +1,5 @@
 """A page's own statement on its currency: whether it is marked as no longer in force, and its version.
 
-Belongs here: reading these signs from titles, headings, labels and sentences.
-Does not belong here: precedence between two passages (`answering.comparing.precedence`), reading the page's beginning.
-
 A page speaks about itself alone: "This page is obsolete" counts, "All other pages are obsolete" does not.
 """
 
@@ -13,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-Version = tuple[int, ...]
-"""The numbers of a version or, alone, of a year: (5, 4), (2024,)."""
+Version = tuple[int, ...]  # the numbers of a version or, alone, of a year: (5, 4), (2024,)
 
 _OVER = (
     r"superseded|replaced|deprecated|obsoleted?|outdated|out[- ]of[- ]date|archived|discarded|rejected|declined"
@@ -183,8 +179,7 @@ def names_version(text: str, name: str) -> bool:
 
 def version_of(headings: Sequence[str], title: str, space: str) -> Version | None:
     """Return the version that a passage is about: the last that its innermost heading names, else its title, else the
-    number of its space (`DOCS-39`); None without one.
-    """
+    number of its space (`DOCS-39`); None without one."""
     for heading in (*reversed(headings), title):
         if found := versions_in(_NUMBERING.sub("", heading)):
             return found[-1]
@@ -205,6 +200,5 @@ def are_comparable(one: Version, two: Version) -> bool:
 
 def is_of_version(version: Version, wanted: Version) -> bool:
     """Return whether a version is the one that is wanted, one of its releases (5.4.1 is one of 5.4), or the same in a
-    name that has no dots (54).
-    """
+    name that has no dots (54)."""
     return version[: len(wanted)] == wanted or version == (int("".join(map(str, wanted))),)

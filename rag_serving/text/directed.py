@@ -2,29 +2,66 @@
 
 Such units are orders to an assistant, their continuation in the paragraph, and paragraphs that imitate the marks of a
 conversation or of a prompt. Code is exempt: pages about chat templates have such marks there.
-
-Belongs here: the parts of a passage. Does not belong here: recognizing orders (`orders`), marks (`marks`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from rag_serving.text.marks import has_fence, has_mark, is_role
-from rag_serving.text.orders import announces, directed, may_order, orders_assistant
+from rag_serving.text.marks import has_fence, has_mark, is_role, without_fences, without_marks
+from rag_serving.text.orders import announces, directed, may_order, mentions_of_orders, orders_assistant
 from rag_serving.text.structure import Structure
-from rag_serving.text.units import Unit
+from rag_serving.text.units import Unit, units
 
-MASK = "\ufffc"
-"""Stands for each character of what a page says to an assistant; no quote and no sentence has it."""
+REPLACED = "[instruction removed]"
+
+_SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
+# A line that continues in the next one; the replacement of the break is as long.
+_BROKEN_LINE = re.compile(r"(?<=[\w,])\n(?=[^\W\d_A-Z])")
+# Text that no reader sees: Unicode tag characters and bidirectional overrides.
+_HIDDEN = re.compile(r"[\U000E0000-\U000E007F\u202a-\u202e\u2066-\u2069]+")
+
+
+def neutralized(text: str) -> tuple[str, int]:
+    """Return the text without anything that could pass for a turn or an order of the conversation, and the number
+    removed. A sentence that orders is replaced as a whole; of one that only mentions an order, the order."""
+    kept, end = [], 0
+    ordering = ordering_units(text, units(text))
+    for unit in ordering:
+        kept += [text[end : unit.start], REPLACED]
+        end = unit.end
+    text, ordered = "".join((*kept, text[end:])), len(ordering)
+    text, hidden = _HIDDEN.subn("", text)
+    text, fences = without_fences(text)
+    text, marks = without_marks(text)
+    text, orders = _without_orders(text)
+    return text, ordered + hidden + fences + marks + orders
+
+
+def _without_orders(text: str) -> tuple[str, int]:
+    """Return the text with `REPLACED` for orders, and how many these were."""
+    kept, end, count = [], 0, 0
+    joined = _BROKEN_LINE.sub(" ", text)
+    for sentence in _SENTENCE.finditer(joined):
+        if orders_assistant(sentence[0]):
+            spans = [(len(sentence[0]) - len(sentence[0].lstrip()), len(sentence[0]))]
+        else:
+            spans = list(mentions_of_orders(sentence[0]))
+        for start, last in spans:
+            kept += [text[end : sentence.start() + start], REPLACED]
+            end = sentence.start() + last
+        count += len(spans)
+    return "".join((*kept, text[end:])), count
+
+
+MASK = "\ufffc"  # stands for each character of what a page says to an assistant; no quote and no sentence has it
 
 
 def directed_units(text: str, structure: Structure, heading: str = "") -> frozenset[Unit]:
-    """Return the units of a passage addressed to an assistant.
-
-    `heading` has the passage's headings, one per line: below an order, an instruction to say something continues it.
-    """
+    """Return the units of a passage addressed to an assistant. `heading` has the passage's headings, one per line:
+    below an order, an instruction to say something continues it."""
     is_below = any(map(_orders, (*heading.splitlines(), structure.introduction)))
     return _directed(text, structure.units, is_below)
 
@@ -36,10 +73,7 @@ def _directed(text: str, every: Sequence[Unit], is_below: bool) -> frozenset[Uni
 
 def ordering_units(text: str, every: Sequence[Unit], is_below: bool = False) -> list[Unit]:
     """Return those of a text's units that give an assistant orders, and their continuations, even in the next
-    paragraph.
-
-    Of a list, a table or code no part is left without its introduction.
-    """
+    paragraph. Of a list, a table or code no part is left without its introduction."""
     ordering: set[int] = set()
     for start, end in _paragraphs(text, every):
         first = every[start]
@@ -62,7 +96,11 @@ def _hanging(every: Sequence[Unit], at: int) -> Iterator[int]:
     if at < len(every) and every[at].kind == "header":
         yield at
         kind, at = "table", at + 1
-    while at < len(every) and (unit := every[at]).kind != "heading" and (not kind or _goes_on(kind, unit)):
+    while (
+        at < len(every)
+        and (unit := every[at]).kind != "heading"
+        and (not kind or (unit.kind == kind or (kind == "list" and unit.kind == "code")))
+    ):
         yield at
         kind, at = kind or unit.kind, at + 1
         if kind == "sentence":
@@ -99,12 +137,7 @@ def without_directed(text: str, structure: Structure, heading: str = "") -> str:
     return "".join(masked) or text
 
 
-def _goes_on(kind: str, unit: Unit) -> bool:
-    return unit.kind == kind or (kind == "list" and unit.kind == "code")
-
-
 def _paragraphs(text: str, every: Sequence[Unit]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of units of one paragraph."""
     start = 0
     for place in range(1, len(every) + 1):
         if place == len(every) or "\n\n" in text[every[place - 1].end : every[place].start]:

@@ -1,8 +1,5 @@
-"""Text as a reader sees it, whatever characters it is made of: what is searched for words must not be hidden from it.
-
-Belongs here: invisible characters, look-alikes of Latin letters, letters set apart. Does not belong here: which words
-are looked for (`orders`).
-"""
+"""Text as a reader sees it, whatever characters it is made of: what is searched for words must not be hidden from
+it."""
 
 from __future__ import annotations
 
@@ -34,12 +31,17 @@ _UNSEEN = frozenset({"Cf", "Cc", "Co", "Cn", "Cs"})
 @lru_cache(maxsize=64)
 def readings(text: str) -> tuple[str, ...]:
     """Return the readings of a text, in lower case: as written, and with look-alikes, digits and gaps read as letters.
-
-    Each reading differs from those before it.
-    """
+    Each reading differs from those before it."""
     shown = plain(text)
     latin = _latin(shown)
-    candidates = (shown, latin, _MIXED.sub(lambda word: word[0].translate(_DIGITS), latin), _joined(latin))
+    candidates = (
+        shown,
+        latin,
+        _MIXED.sub(lambda word: word[0].translate(_DIGITS), latin),
+        _SPACED.sub(
+            lambda run: " ".join(_BETWEEN_LETTERS.sub("", word) for word in re.split(r"[^\w\n]{2}", run[0])), latin
+        ),
+    )
     return tuple(dict.fromkeys(candidates))
 
 
@@ -64,12 +66,3 @@ def _latin(text: str) -> str:
         return text
     bare = "".join(c for c in unicodedata.normalize("NFD", text.translate(_LATIN)) if not unicodedata.combining(c))
     return unicodedata.normalize("NFC", bare)
-
-
-def _joined(text: str) -> str:
-    """Return the text with spaced-out words joined: `i g n o r e`, `i.g.n.o.r.e`, wider gaps between words."""
-    return _SPACED.sub(lambda run: " ".join(_closed(word) for word in re.split(r"[^\w\n]{2}", run[0])), text)
-
-
-def _closed(word: str) -> str:
-    return _BETWEEN_LETTERS.sub("", word)

@@ -1,8 +1,5 @@
 """Words as the keyword tier compares them: in lower case, without punctuation and accents, singulars and plurals.
 
-Belongs here: a text's words, which words are one but for a plural. Does not belong here: stop words, synonyms
-(`retrieval.keyword.question`), the terms of BM25 (`analyzer`).
-
 Only plurals are stripped, because a full stemmer joins words that name different things (`notes`, `notation`): s, es
 and ies, from four letters on.
 """
@@ -15,11 +12,9 @@ from functools import lru_cache
 
 from rag_serving.text.analyzer import folded
 
-VERSION = 1
-"""Raised when the same text would give other words."""
+VERSION = 1  # raised when the same text would give other words
 
-SHORTEST_STEMMED = 4
-"""Letters of the shortest word whose plural is stripped."""
+SHORTEST_STEMMED = 4  # letters of the shortest word whose plural is stripped
 _LONGEST = 80  # characters of a word; the rest is cut
 _MARKS = "\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0900-\u0963\u0966-\u0fbc"  # \w leaves combining marks out
 _WORD = re.compile(rf"[\w{_MARKS}]+(?:['’][\w{_MARKS}]+)*")
@@ -40,18 +35,18 @@ def tokens_in(text: str) -> list[str]:
 
 def words_of_token(token: str) -> list[str]:
     """Return the words of a token of `tokens_in`."""
-    return [_plain(word) if "'" in word or "’" in word else word[:_LONGEST] for word in _WORD.findall(token)]
+    return [
+        _CLITIC.sub("", word).replace("'", "").replace("’", "")[:_LONGEST]
+        if "'" in word or "’" in word
+        else word[:_LONGEST]
+        for word in _WORD.findall(token)
+    ]
 
 
 def _lowered(text: str) -> str:
     if not text.isascii():
         text = folded(unicodedata.normalize("NFKC", text))
     return text.lower().replace("_", " ")
-
-
-def _plain(word: str) -> str:
-    """Return a word without 's and apostrophes."""
-    return _CLITIC.sub("", word).replace("'", "").replace("’", "")[:_LONGEST]
 
 
 @lru_cache(maxsize=4096)

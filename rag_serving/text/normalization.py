@@ -1,14 +1,32 @@
-"""Text with white space and typography folded away, and the way back to the original characters.
-
-Belongs here: what counts as the same text when only its typesetting differs, and where words begin and end.
-Does not belong here: whether a quote is true (`answering.verification`), or how words are stemmed (`indexes`).
-"""
+"""Text with white space and typography folded away, and the way back to the original characters."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from dataclasses import dataclass
+
+UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003134f"
+)
+"""Thai to Khmer, kana, Han, Hangul, for a set of a pattern: written without spaces between words, or with endings glued
+on."""
+
+OMISSION = "\ufffc"
+"""Stands in the text of a page where it shows something that the text lacks: an unread include, an unknown value."""
+
+
+def fault_of(text: str) -> str | None:
+    """Return the fault of a text's characters, or None."""
+    if "\0" in text:
+        return "the text has a NUL character"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "the text has half of a surrogate pair, which is no character"
+    return None
+
 
 _QUOTES = dict.fromkeys("‘’‚‛′＇", "'") | dict.fromkeys("“”„‟″«»＂", '"')
 _DASHES = dict.fromkeys("‐‑‒–—―−﹘﹣－", "-")
@@ -37,10 +55,8 @@ class Folded:
 
 
 def fold(text: str) -> Folded:
-    """White-space runs become one space, quotes, dashes, ellipses and ligatures plain; letters keep their case.
-
-    Base characters are composed with their combining marks (NFC), so that both spellings of an accent are one.
-    """
+    """White-space runs become one space, quotes, dashes, ellipses and ligatures plain; letters keep their case. Base
+    characters are composed with their combining marks (NFC), so that both spellings of an accent are one."""
     folded: list[str] = []
     starts: list[int] = []
     ends: list[int] = []
@@ -124,7 +140,6 @@ def holds(text: str, phrase: str) -> bool:
 
 
 def _goes_on(before: str, after: str) -> bool:
-    """Return whether two neighbouring characters are of one word."""
     return bool(before and after) and _is_word(before) and _is_word(after)
 
 

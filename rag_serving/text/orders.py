@@ -2,9 +2,6 @@
 
 An order is recognized by its position: at the beginning of a sentence or clause, or after words such as `please` and
 `can you`. A quoted one, or one in a question about such words, is a mention and no order.
-
-Belongs here: recognizing orders in a text. Does not belong here: the words (`phrases/orders.txt`), the consequences
-(`answering.gates`, `answering.selection.selector`, `injections`).
 """
 
 from __future__ import annotations
@@ -92,7 +89,6 @@ def _page_orders() -> re.Pattern[str]:
 
 @cache
 def _addresses() -> re.Pattern[str]:
-    """Compile the phrases that a page addresses to an assistant alone."""
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns("orders")["ADDRESSES"]))
 
 
@@ -108,7 +104,6 @@ def _mentioned_orders() -> re.Pattern[str]:
 
 @cache
 def _continued() -> re.Pattern[str]:
-    """Compile what an assistant is to say or do beside an order."""
     verbs, elsewhere = order_patterns("OPENERS")[0], patterns("orders")["CONTINUED_ELSEWHERE"][0]
     return re.compile(rf"{_CLAUSE}{verbs}{patterns('orders')['CONTINUED'][0]}|{elsewhere}")
 
@@ -132,7 +127,10 @@ def is_order(question: str) -> bool:
     """Return whether a question gives orders to the assistant instead of asking about the pages."""
     possible = readings(question)
     return any(
-        _is_ordered(reading) for reading in dict.fromkeys((*possible, _respelled(possible[min(1, len(possible) - 1)])))
+        _is_ordered(reading)
+        for reading in dict.fromkeys(
+            (*possible, _LONG_WORD.sub(lambda word: _meant(word[0]), possible[min(1, len(possible) - 1)]))
+        )
     )
 
 
@@ -150,11 +148,9 @@ def orders_assistant(sentence: str) -> bool:
 
 
 def directed(sentences: Sequence[str], is_ordered: bool = False) -> frozenset[int]:
-    """Return the positions of one paragraph's sentences addressed to an assistant.
-
-    Beside an order, every instruction to say or do something counts as its continuation, and so does the sentence that
-    either announces. `is_ordered`: the paragraph is below an order.
-    """
+    """Return the positions of one paragraph's sentences addressed to an assistant. Beside an order, every instruction
+    to say or do something counts as its continuation, and so does the sentence that either announces. `is_ordered`: the
+    paragraph is below an order."""
     orders = {place for place, sentence in enumerate(sentences) if orders_assistant(sentence)}
     if orders or is_ordered:
         orders |= {place for place, sentence in enumerate(sentences) if _continued().search(plain(sentence))}
@@ -200,11 +196,6 @@ def _without_mentions(text: str, orders: re.Pattern[str]) -> str:
         return " " if orders.search(quoted[0][1:-1]) else f" {quoted[0][1:-1]} "
 
     return _QUOTED.sub(kept, text)
-
-
-def _respelled(text: str) -> str:
-    """Return the text with words that are a slip away from one of an order read as that word."""
-    return _LONG_WORD.sub(lambda word: _meant(word[0]), text)
 
 
 def _meant(word: str) -> str:

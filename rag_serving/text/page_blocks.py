@@ -1,9 +1,4 @@
-"""A passage as a page shows it: paragraphs, lists, tables, code and headings, as ranges of its text.
-
-Belongs here: blocks made of the units that ingest stored. Every character lies in one block, but for white space
-between them and what is Markdown's syntax: markers, bars, rules, fences.
-Does not belong here: splitting a text into units (`units`), who may read it.
-"""
+"""A passage as a page shows it: paragraphs, lists, tables, code and headings, as ranges of its text."""
 
 from __future__ import annotations
 
@@ -97,7 +92,19 @@ class _BlockReader:
             elif mark == "]":
                 self._link(begin)
             elif mark in _MARKS:
-                self._emphasis(mark, begin, stop)
+                before = self._text[begin - 1] if begin > self._start else " "
+                after = self._text[stop] if stop < self._end else " "
+                closes, opens = not before.isspace(), not after.isspace()
+                if mark[0] == "_":  # names_with_underscores
+                    closes, opens = closes and not after.isalnum(), opens and not before.isalnum()
+                elif before.isalnum() and after.isalnum():  # 2*3*4
+                    closes = opens = False
+                if closes and self._counts.get(mark):
+                    opener = self._pop(mark)
+                    self.runs.append(Run(opener.end, begin, _MARKS[mark]))
+                    self.hidden += [(opener.start, opener.end), (begin, stop)]
+                elif opens:
+                    self._push(_Opener(mark, begin, stop))
 
     def _code_spans(self, tokens: list[Range]) -> Iterator[tuple[int, Range]]:
         """Yield for each row of backticks the next one that is as long."""
@@ -124,21 +131,6 @@ class _BlockReader:
             self.runs.append(Run(opener.end, begin, "link", target[1]))
             self.hidden += [(opener.start, opener.end), target.span()]
             self._read_to = target.end()
-
-    def _emphasis(self, mark: str, begin: int, stop: int) -> None:
-        before = self._text[begin - 1] if begin > self._start else " "
-        after = self._text[stop] if stop < self._end else " "
-        closes, opens = not before.isspace(), not after.isspace()
-        if mark[0] == "_":  # names_with_underscores
-            closes, opens = closes and not after.isalnum(), opens and not before.isalnum()
-        elif before.isalnum() and after.isalnum():  # 2*3*4
-            closes = opens = False
-        if closes and self._counts.get(mark):
-            opener = self._pop(mark)
-            self.runs.append(Run(opener.end, begin, _MARKS[mark]))
-            self.hidden += [(opener.start, opener.end), (begin, stop)]
-        elif opens:
-            self._push(_Opener(mark, begin, stop))
 
     def _push(self, opener: _Opener) -> None:
         self._open.append(opener)
@@ -285,7 +277,6 @@ def _cells(text: str, unit: Unit, least: int) -> Iterator[Range]:
 
 
 def _code(text: str, units: Sequence[Unit], least: int) -> PageBlock:
-    """The indentation of the first line is a part of the code."""
     start = units[0].start
     while start > least and text[start - 1] in " \t":
         start -= 1

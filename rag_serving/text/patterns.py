@@ -1,7 +1,5 @@
 """Regular expressions that are lists of words, read from the data files in `phrases`.
 
-Belongs here: the files' format. Does not belong here: the meaning of a match (`orders`, `small_talk`).
-
 `[NAME]` begins an expression, `#` a comment. Lines are joined without anything between them, `- ` begins one of several
 alternatives, `{NAME}` inserts an expression above, and a space matches one space.
 """

@@ -1,9 +1,5 @@
 """The kind of answer that a question expects, and its signs in a sentence.
 
-Belongs here: kinds of questions by their words, signs of a name, a time, a quantity, a reason in a sentence.
-Does not belong here: the weights of signs (`answering.selection.signs`), choosing sentences
-(`answering.selection.selector`).
-
 Expected answer types: Li & Roth, "Learning Question Classifiers", COLING 2002. The signs are those of English.
 """
 
@@ -122,18 +118,14 @@ def holds(kind: Kind, sentence: str, question_terms: Collection[str]) -> bool:
 
 def topic_of(question: str) -> str:
     """Return the question without the words that only say that it is one, or what kind of answer it wants: `How many`,
-    `What percentage of`, `do we get`, `can you tell me`.
-
-    An answer does not repeat them: "How long is a token valid?" is answered by "for 30 minutes".
-    """
+    `What percentage of`, `do we get`, `can you tell me`. An answer does not repeat them: "How long is a token valid?"
+    is answered by "for 30 minutes"."""
     return _FORM.sub(" ", _FRAME.sub(" ", question))
 
 
 def parts_of(question: str) -> list[str]:
-    """Return the parts of a two-part question, each with its own interrogative; none of a single one.
-
-    "Who looks at dead letters, and how long are they kept?" asks for a person and a time.
-    """
+    """Return the parts of a two-part question, each with its own interrogative; none of a single one. "Who looks at
+    dead letters, and how long are they kept?" asks for a person and a time."""
     parts = [part.strip(" ,;") for part in _TWO_QUESTIONS.split(question) if part and part.strip(" ,;")]
     return parts if len(parts) > 1 and all(len(part.split()) > 1 for part in parts) else []
 

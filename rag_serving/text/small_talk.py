@@ -2,9 +2,6 @@
 
 A text is a remark only if all of it is made of such phrases, in English, German, French or Spanish, so that "hi, how
 long is the notice period?" stays a question.
-
-Belongs here: the phrases, greetings around a question, random keystrokes. Does not belong here: replies
-(`answering.gates`), orders to a language model (`orders`).
 """
 
 from __future__ import annotations
@@ -67,10 +64,8 @@ def without_greeting(text: str) -> str:
 
 
 def is_noise(text: str, is_word: Callable[[str], bool]) -> bool:
-    """Return whether a text is keys hit at random: letters of one row, or one syllable again and again.
-
-    Some words look so (`property`, `alfalfa`): `is_word` says of words in lower case which of them are some.
-    """
+    """Return whether a text is keys hit at random: letters of one row, or one syllable again and again. Some words look
+    so (`property`, `alfalfa`): `is_word` says of words in lower case which of them are some."""
     words = plain_words(text[: _LONGEST + 1]).split()
     if not words or len(text) > _LONGEST or _SIGNS.search(text):
         return False

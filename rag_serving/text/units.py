@@ -1,9 +1,4 @@
-"""The units of a text: its sentences, list items, table rows and code lines, as character ranges.
-
-Belongs here: splitting Markdown text into units and words without changing a character.
-Does not belong here: a stored passage's context (`text.structure`), the answering unit (`answering.selection`), showing
-a quote (`answering.citations`).
-"""
+"""The units of a text: its sentences, list items, table rows and code lines, as character ranges."""
 
 from __future__ import annotations
 
@@ -12,12 +7,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 Kind = Literal["sentence", "list", "table", "code", "heading", "header"]
 """`header`: the row of a table that names its columns."""
-Block = tuple[str, int, int]
-"""A block of a section as ingest knows it: its kind, and where it begins and ends."""
+Block = tuple[str, int, int]  # a block of a section as ingest knows it: its kind, and where it begins and ends
 
 _FENCE = re.compile(r"\s*(```|~~~)")
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s+")
@@ -70,9 +64,7 @@ class Unit(NamedTuple):
 
 def units(text: str, blocks: Sequence[Block] = ()) -> list[Unit]:
     """Return the units of a Markdown text in order; white space, markers and rules between them belong to none.
-
-    `blocks` are those of a section: with them no code and no table has to be guessed.
-    """
+    `blocks` are those of a section: with them no code and no table has to be guessed."""
     splitter = _Splitter(text)
     for kind, start, end in blocks or [("", 0, len(text))]:
         splitter.read(kind, start, end)
@@ -81,10 +73,8 @@ def units(text: str, blocks: Sequence[Block] = ()) -> list[Unit]:
 
 
 def clipped(text: str, found: Sequence[Unit], start: int, end: int) -> list[Unit]:
-    """Return the units of a text within a range, with offsets from its start.
-
-    A unit cut by the range is reduced to the part inside, without a marker if its beginning is cut off.
-    """
+    """Return the units of a text within a range, with offsets from its start. A unit cut by the range is reduced to the
+    part inside, without a marker if its beginning is cut off."""
     inside = []
     for unit in found[bisect_right(found, start, key=lambda unit: unit.end) :]:
         if unit.start >= end:
@@ -143,10 +133,8 @@ class _Splitter:
         self._item: tuple[int, int, int] | None = None  # the position of a paragraph's marker, its indent and number
 
     def read(self, kind: str, start: int, end: int) -> None:
-        """Read one block of a kind that ingest knows; "" is any.
-
-        A paragraph directly below continues the item above it. The indentation before a block is part of its line.
-        """
+        """Read one block of a kind that ingest knows; "" is any. A paragraph directly below continues the item above
+        it. The indentation before a block is part of its line."""
         if kind in ("code", "table", "heading") or "\n\n" in self._text[self._end : start]:
             self._flush()
         self._end = end
@@ -191,7 +179,10 @@ class _Splitter:
                 self.found[-1] = self.found[-1]._replace(kind="header")
         elif heading := _HEADING.match(line):
             self._flush()
-            self._add(start + heading.end(), end, "heading")
+            self._block += 1
+            self.found += (
+                unit._replace(block=self._block) for unit in _trimmed(self._text, start + heading.end(), end, "heading")
+            )
         elif _ROW.match(line):
             self._flush()
             self._read_row(start, end)
@@ -226,12 +217,7 @@ class _Splitter:
                 self.found.append(unit._replace(block=self._block, marked=marked))
                 marked = -1
 
-    def _add(self, start: int, end: int, kind: Kind) -> None:
-        self._block += 1
-        self.found += (unit._replace(block=self._block) for unit in _trimmed(self._text, start, end, kind))
-
     def _flush(self) -> None:
-        """The lines of a paragraph, or of an item, become its sentences."""
         if not self._paragraph:
             return
         start, end = self._paragraph[0][0], self._paragraph[-1][1]
@@ -248,11 +234,8 @@ class _Splitter:
 
 
 def _with_lists(text: str, read: _Splitter) -> list[Unit]:
-    """Return the units with the number of their list, item and depth.
-
-    A list is a run without a sentence between: its items, and code in them; code behind the last item belongs to it
-    only if that leads it in.
-    """
+    """Return the units with the number of their list, item and depth. A list is a run without a sentence between: its
+    items, and code in them; code behind the last item belongs to it only if that leads it in."""
     found, place, lists = read.found, 0, 0
     while place < len(found):
         if found[place].kind != "list":
@@ -291,17 +274,19 @@ def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 def _sentences(text: str, start: int, end: int, kind: Kind) -> Iterator[Unit]:
     begin = start
     for stop in _END.finditer(text, start, end):
-        if not _is_abbreviation(text[begin : stop.start()]) and not _is_inside(text, begin, stop.end(), end):
+        before = text[begin : stop.start()]
+        last = re.split(r"[\s(\[]", before)[-1].lower()
+        if not (
+            last in _ABBREVIATIONS or (len(last) == 1 and last.isalpha()) or not before.strip("0123456789 \n\t")
+        ) and not _is_inside(text, begin, stop.end(), end):
             yield from _trimmed(text, begin, stop.end(), kind)
             begin = stop.end()
     yield from _trimmed(text, begin, end, kind)
 
 
 def _is_inside(text: str, begin: int, stop: int, end: int) -> bool:
-    """Return whether brackets or quotation marks opened since `begin` are closed after this full stop.
-
-    Their content is part of the sentence around it: `It restarts (never by hand. Ask first.) at night.`
-    """
+    """Return whether brackets or quotation marks opened since `begin` are closed after this full stop. Their content is
+    part of the sentence around it: `It restarts (never by hand. Ask first.) at night.`"""
     if stop - begin > _LONGEST_INSIDE:
         return False
     opened: list[str] = []
@@ -314,12 +299,6 @@ def _is_inside(text: str, begin: int, stop: int, end: int) -> bool:
         return False
     rest = text[stop : min(end, stop + _LONGEST_INSIDE)]
     return any(closing in rest for closing in opened) if '"' not in opened else bool(_CLOSED_QUOTE.search(rest))
-
-
-def _is_abbreviation(before: str) -> bool:
-    """Return whether the full stop after these words ends no sentence: `e.g.`, `Fig.`, an initial, a list number."""
-    last = re.split(r"[\s(\[]", before)[-1].lower()
-    return last in _ABBREVIATIONS or (len(last) == 1 and last.isalpha()) or not before.strip("0123456789 \n\t")
 
 
 def _trimmed(text: str, start: int, end: int, kind: Kind) -> Iterator[Unit]:

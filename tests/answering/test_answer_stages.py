@@ -9,7 +9,8 @@ from support.passages import candidate_of, chunk_of, lock_of
 from rag_serving.answering.citations import MAX_QUOTE_WORDS, answer_text, citations_of, plain, shown_quote
 from rag_serving.answering.lock import freeze, has_anchor
 from rag_serving.answering.markdown import markdown
-from rag_serving.query.filters import FilterError, matching_rows, parse_filters
+from rag_serving.indexes.page_contents import matching_rows
+from rag_serving.query.filters import FilterError, parse_filters
 from rag_serving.records.answers import Answer
 from rag_serving.records.claims import Claim, Verdict
 from rag_serving.records.queries import Filters

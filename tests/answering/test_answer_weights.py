@@ -11,7 +11,7 @@ import pytest
 
 from evals.evaluation.calibrate import to_json
 from rag_serving.answering.answerer import open_tables
-from rag_serving.answering.selection.scorer import VERSION, Tables, WeightsError, calibrated, learnt
+from rag_serving.answering.selection.signs import VERSION, Tables, WeightsError, calibrated, learnt
 from rag_serving.config.loading import ConfigError, parse_config
 
 MODEL = "local/all-MiniLM-L6-v2"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.passages import candidate_of, chunk_of, lock_of
 
 from rag_serving.answering.comparing.conflicts import Compared, Comparison, difference, differing
-from rag_serving.answering.comparing.values import fields, measures
+from rag_serving.answering.comparing.typed import fields, measures
 from rag_serving.answering.selection.selector import Selecting, select
 from rag_serving.answering.selection.signs import QuestionFeatures
 from rag_serving.answering.verification import verify

@@ -7,9 +7,8 @@ from support.passages import candidate_of, chunk_of, chunks_of_section, lock_of
 
 from rag_serving.answering.citations import answer_text, citations_of
 from rag_serving.answering.selection.layout import Layout
-from rag_serving.answering.selection.scorer import learnt
 from rag_serving.answering.selection.selector import rank, select
-from rag_serving.answering.selection.signs import QuestionFeatures
+from rag_serving.answering.selection.signs import QuestionFeatures, learnt
 from rag_serving.answering.verification import verify
 from rag_serving.records.claims import Claim, Draft
 from rag_serving.records.passages import Candidate, Lock

@@ -18,7 +18,7 @@ from rag_serving.answering.gates import REFUSED_ORDER
 from rag_serving.answering.selection.selector import select
 from rag_serving.ask import Pipeline
 from rag_serving.text.analyzer import analyze
-from rag_serving.text.injections import REPLACED, neutralized
+from rag_serving.text.directed import REPLACED, neutralized
 from rag_serving.text.orders import is_order, orders_assistant
 
 GOLD = Path(__file__).parents[2] / "evals" / "gold" / "sample.yaml"

@@ -17,8 +17,8 @@ from support.wiki import configuration, embedder
 from rag_serving.access.principals import Principal
 from rag_serving.answering.writing.prompt import make_pointing, named_units, numbers_of
 from rag_serving.ask import Pipeline
-from rag_serving.text.characters import OMISSION
-from rag_serving.text.fences import Fence
+from rag_serving.text.marks import Fence
+from rag_serving.text.normalization import OMISSION
 
 FENCE = Fence("7f3a9c21")
 QUESTION = "How many hours does each broker keep logs by default?"

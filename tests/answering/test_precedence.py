@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.passages import chunk_of
 
-from rag_serving.answering.comparing.precedence import Standing, beginning, mark_of, precedence, standing
+from rag_serving.answering.comparing.typed import Standing, beginning, mark_of, precedence, standing
 from rag_serving.records.passages import Chunk
 from rag_serving.text.currency import Mark
 

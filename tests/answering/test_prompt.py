@@ -14,9 +14,9 @@ from rag_serving.answering.writing.prompt import CUT, NOT_FOUND, Material, best_
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.records.claims import Claim
 from rag_serving.records.passages import Lock
+from rag_serving.text.directed import REPLACED, neutralized
 from rag_serving.text.disguises import plain
-from rag_serving.text.fences import REMOVED, Fence, without_fences
-from rag_serving.text.injections import REPLACED, neutralized
+from rag_serving.text.marks import REMOVED, Fence, without_fences
 
 QUESTION = "How long are logs kept?"
 

@@ -14,7 +14,7 @@ from support.stand_in_chat import MODEL, StandInChat, served
 from support.wiki import configuration, embedder
 
 from rag_serving.access.principals import Principal
-from rag_serving.answering.refusals import best_rejected, not_written, nothing_kept
+from rag_serving.answering.gates import best_rejected, not_written, nothing_kept
 from rag_serving.ask import Pipeline
 from rag_serving.cli.printing import answer_lines
 from rag_serving.records.answers import Answer

@@ -8,9 +8,8 @@ import pytest
 from support.passages import candidate_of, lock_of
 
 from rag_serving.answering.quotes import best_window
-from rag_serving.answering.selection.scorer import learnt
 from rag_serving.answering.selection.selector import FAR_AHEAD, Selecting, best_of_passages, evidence_of, rank, select
-from rag_serving.answering.selection.signs import AGAINST, OF_CONFIDENCE, OF_VECTORS, QuestionFeatures
+from rag_serving.answering.selection.signs import AGAINST, OF_CONFIDENCE, OF_VECTORS, QuestionFeatures, learnt
 from rag_serving.answering.selection.statements import named
 from rag_serving.answering.verification import verify
 from rag_serving.records.claims import Draft

@@ -18,7 +18,7 @@ from rag_serving.answering.writing.prompt import CUT, Material, make_prompt, sur
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.sections import Prompt
 from rag_serving.records.queries import PLAIN, Occasion
-from rag_serving.text.fences import Fence
+from rag_serving.text.marks import Fence
 
 FENCE = Fence("5eed5eed")
 QUESTION = "May I restart a broker while partitions are under-replicated?"

@@ -22,7 +22,7 @@ from rag_serving.api.operations import policy_of
 from rag_serving.artifacts.signed_files import write_signed, write_signed_text
 from rag_serving.artifacts.store import Store, write_text
 from rag_serving.config.loading import ConfigError
-from rag_serving.indexes.reports import _TITLES
+from rag_serving.indexes.catalog import _TITLES
 
 LOCAL = ("127.0.0.1", 50000)
 TOKENS = {

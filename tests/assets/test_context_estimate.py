@@ -27,7 +27,7 @@ from rag_assets.llm_contexts.writer import ContextUsage
 from rag_assets.steps.contexts.prompt import build_documents, prompt
 from rag_serving.artifacts.store import Store
 from rag_serving.config.models import Context
-from rag_serving.text.fences import Fence
+from rag_serving.text.marks import Fence
 
 FENCE = Fence("7f3a9c21")
 DOCUMENTS = build_documents(pa.Table.from_pylist(tables_of(2, 5)), 4_000)

@@ -10,8 +10,8 @@ from support.envelopes import Wiki
 from rag_serving.artifacts.signed_files import read_signed_text, write_signed_text
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import load_config
+from rag_serving.indexes.catalog import list_reports, read_report
 from rag_serving.indexes.integrity import find_file_damage
-from rag_serving.indexes.reports import list_reports, read_report
 
 
 def flipped(path: Path, at: float) -> bytes:

@@ -16,7 +16,7 @@ from support.keyword_corpus import Absent
 from rag_serving.access.principals import Principal
 from rag_serving.ask import Pipeline
 from rag_serving.config.loading import load_config
-from rag_serving.indexes.protocols import ReaderView
+from rag_serving.indexes.view import ReaderView
 from rag_serving.models.protocols import Embedder
 from rag_serving.records.passages import Chunk
 from rag_serving.retrieval.hybrid import Mode

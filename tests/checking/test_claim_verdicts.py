@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from support.passages import chunk_of
 
-from rag_serving.checking.claims import claims_of
-from rag_serving.checking.verdicts import CheckedPassage, ClaimFinding, finding
+from rag_serving.checking.verdicts import CheckedPassage, ClaimFinding, claims_of, finding
 
 RULES = (
     "Access logs are kept for **30 days** in the vault. A broker must not be restarted while replicas are offline. "

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rag_serving.checking.claims import claims_of
+from rag_serving.checking.verdicts import claims_of
 
 DRAFT = """# Handbook
 

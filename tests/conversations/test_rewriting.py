@@ -18,7 +18,7 @@ from rag_serving.config.models import AnswerGeneration
 from rag_serving.config.sections import Sessions
 from rag_serving.conversations.conversing import NOT_REWRITTEN, RewriteError, Rewriter, accepted, prompt
 from rag_serving.conversations.turns import Conversation, ConversationTurn
-from rag_serving.text.fences import Fence
+from rag_serving.text.marks import Fence
 
 EVERYONE = Principal("acme")
 TURNS = (ConversationTurn("How long does each broker keep logs?", "Each broker keeps logs for 168 hours."),)

@@ -26,7 +26,7 @@ from evals.evaluation.calibrate import (
 from evals.evaluation.evaluate import GoldEvaluation, Judged, judge
 from evals.evaluation.gold import GoldQuestion, GoldSet
 from rag_serving.answering.answerer import open_tables
-from rag_serving.answering.selection.scorer import Tables, learnt
+from rag_serving.answering.selection.signs import Tables, learnt
 from rag_serving.cli.main import app
 from rag_serving.config.loading import ConfigError, load_config, parse_config
 from rag_serving.config.models import Embedding

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evals.evaluation.calibrate import CalibrationExample, learn
-from rag_serving.answering.selection.scorer import SignWeights, Tables, learnt
+from rag_serving.answering.selection.signs import SignWeights, Tables, learnt
 
 NAMES = learnt().with_vectors.confidence.keys() - {"score"}
 

@@ -13,7 +13,7 @@ from evals.evaluation.entailment import open_judge, question
 from rag_serving.config.models import AnswerGeneration
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.models.protocols import ModelError
-from rag_serving.text.fences import Fence
+from rag_serving.text.marks import Fence
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.indexes.databases import RemoteDataError
-from rag_serving.indexes.protocols import ReaderView
+from rag_serving.indexes.view import ReaderView
 from rag_serving.records.passages import Chunk
 
 CHUNKS = 40

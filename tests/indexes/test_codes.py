@@ -14,8 +14,7 @@ from support.synthetic import clustered_vectors
 from rag_assets.publishing.workspace import save_codes
 from rag_serving.artifacts.contents import map_file
 from rag_serving.indexes import exact
-from rag_serving.indexes.exact import VectorTable
-from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, Codes, CodesError
+from rag_serving.indexes.exact import CODES_FILE, FACTS_FILE, Codes, CodesError, VectorTable
 
 Vectors = NDArray[np.float32]
 

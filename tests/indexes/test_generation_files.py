@@ -15,8 +15,7 @@ from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.manifest_writer import remember_digests, stamped_facts
 from rag_serving.artifacts.contents import KnownDigests, array_of, sized_stamp
 from rag_serving.artifacts.store import Store
-from rag_serving.indexes.generation import Generation, place_of
-from rag_serving.indexes.generation_files import CODED_ROWS, read_files
+from rag_serving.indexes.generation import CODED_ROWS, Generation, place_of, read_files
 
 CHUNKS = 60
 

@@ -26,12 +26,13 @@ from rag_serving.artifacts.columns import values_digest
 from rag_serving.artifacts.manifest import read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, read_json
-from rag_serving.indexes import exact, generation_files
+from rag_serving.indexes import exact
+from rag_serving.indexes import generation as opening
 from rag_serving.indexes.catalog import move_current, rollback
 from rag_serving.indexes.exact import JoinedVectors
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.integrity import find_damage
-from rag_serving.indexes.protocols import ReaderView
+from rag_serving.indexes.view import ReaderView
 from rag_serving.records.queries import Filters
 
 MOST, DIMENSION = 16, 8
@@ -153,7 +154,7 @@ def test_parts_answer_as_one_set_of_files_to_the_last_bit(
 ) -> None:
     whole = built(tmp_path_factory.mktemp("whole"), pages, most=10_000)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(generation_files, "CODED_ROWS", 1)
+        patched.setattr(opening, "CODED_ROWS", 1)
         patched.setattr(exact, "_FEW", 1)
         parted = built(tmp_path_factory.mktemp("parted"), pages, shuffled=seed)
         assert (whole.manifest.parts, len(whole)) == ((), sum(page.chunks for page in pages))
@@ -170,7 +171,7 @@ def test_parts_answer_as_one_set_of_files_to_the_last_bit(
 
 def test_questions_are_bounded_by_the_codes_of_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pages = [Page("eng", str(number), 4, 0) for number in range(60)]
-    monkeypatch.setattr(generation_files, "CODED_ROWS", 1)
+    monkeypatch.setattr(opening, "CODED_ROWS", 1)
     generation = built(tmp_path, pages)
     codes, table = generation.vector_table.codes, generation.vector_table
     assert isinstance(table.vectors, JoinedVectors)

@@ -23,8 +23,8 @@ from rag_assets.publishing.lexical_writer import build_lexical
 from rag_serving.artifacts.columns import values_digest
 from rag_serving.artifacts.keyword_tables import KEYWORD_ROWS, KEYWORD_WORDS
 from rag_serving.artifacts.store import Store, map_table
-from rag_serving.indexes.bm25 import K1, METHOD, B
 from rag_serving.indexes.keyword_index import ROWS_FILE, WORDS_FILE
+from rag_serving.indexes.lexical import K1, METHOD, B
 from rag_serving.text.analyzer import tokens_of, words_of
 from rag_serving.text.keyword_words import tokens_in, words_in, words_of_token
 from rag_serving.text.stemming import terms_in

@@ -17,8 +17,7 @@ from support.lexical_table import lexical_table
 from support.synthetic import WORDS, folder_bytes
 
 from rag_assets.publishing.lexical_writer import build_lexical
-from rag_serving.indexes.bm25 import K1, B
-from rag_serving.indexes.lexical import LexicalError, LexicalIndex
+from rag_serving.indexes.lexical import K1, B, LexicalError, LexicalIndex
 from rag_serving.text.analyzer import analyze
 
 TEXT = st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join)

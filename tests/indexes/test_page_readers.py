@@ -12,7 +12,7 @@ from rag_assets.publishing.workspace import page_readers
 from rag_serving.access.principals import Principal, satisfies
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
-from rag_serving.indexes.page_readers import FILE, ReaderComparison, narrowed_pages
+from rag_serving.indexes.sources import FILE, ReaderComparison, narrowed_pages
 
 CLASSES = ["everyone", "nobody", "group:a", "group:b", "group:a|group:b", "group:a&group:b"]
 CALLERS = [Principal("t", None, frozenset(groups)) for groups in ("", "a", "b", "ab")]

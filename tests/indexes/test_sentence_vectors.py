@@ -26,7 +26,6 @@ from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.indexes.catalog import move_current
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.integrity import find_damage
-from rag_serving.indexes.protocols import HiddenRowError
 from rag_serving.indexes.sentence_vectors import (
     MAX_ERROR,
     SENTENCE_ROWS_FILE,
@@ -34,6 +33,7 @@ from rag_serving.indexes.sentence_vectors import (
     SentenceVectors,
     sentence_key,
 )
+from rag_serving.indexes.view import HiddenRowError
 from rag_serving.records.passages import Candidate
 from rag_serving.text.analyzer import analyze
 from rag_serving.tracing import StageTrace

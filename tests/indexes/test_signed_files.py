@@ -14,8 +14,7 @@ from rag_assets.publishing.checks import CheckResult, verdict_path
 from rag_assets.publishing.publish import PublishError, publish
 from rag_serving.artifacts.signed_files import read_signed, write_signed
 from rag_serving.artifacts.store import Store, StoreError
-from rag_serving.indexes.catalog import EVAL_REPORT, list_generations
-from rag_serving.indexes.reports import evaluations
+from rag_serving.indexes.catalog import EVAL_REPORT, evaluations, list_generations
 
 
 @pytest.fixture

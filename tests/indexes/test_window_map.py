@@ -16,10 +16,11 @@ from support.synthetic import clustered_vectors
 from rag_assets.publishing.workspace import save_codes
 from rag_serving.artifacts.contents import map_file
 from rag_serving.indexes import exact
-from rag_serving.indexes.exact import VectorTable
-from rag_serving.indexes.hits import best
-from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, Codes
-from rag_serving.indexes.window_map import (
+from rag_serving.indexes.exact import (
+    CODES_FILE,
+    FACTS_FILE,
+    Codes,
+    VectorTable,
     WindowMap,
     WindowsError,
     chunk_id_of,
@@ -27,6 +28,7 @@ from rag_serving.indexes.window_map import (
     window_counts,
     window_map,
 )
+from rag_serving.indexes.readable_rows import best
 
 DIMENSION = 16
 

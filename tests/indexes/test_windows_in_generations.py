@@ -24,7 +24,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.secret import Seal
 from rag_serving.artifacts.store import Store, StoreError, read_table, write_mapped
-from rag_serving.indexes import generation_files
+from rag_serving.indexes import generation as opening
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.generation_parts import MAPPED_FILE
 from rag_serving.indexes.integrity import find_damage
@@ -73,7 +73,7 @@ def expected(query: Vectors) -> dict[str, float]:
 
 @pytest.fixture(params=["codes", "no codes", "chroma", "many shards"])
 def generation(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Generation]:
-    monkeypatch.setattr(generation_files, "CODED_ROWS", 1 if request.param == "codes" else 10**6)
+    monkeypatch.setattr(opening, "CODED_ROWS", 1 if request.param == "codes" else 10**6)
     indexing = {"chroma": {"dense_search": "chroma"}, "many shards": {"dense_search": "chroma", "max_shard_chunks": 40}}
     made = built(tmp_path, **indexing.get(request.param, {}))
     yield made
@@ -209,5 +209,5 @@ def test_a_chunk_table_of_the_version_before_is_refused_in_one_line(tmp_path: Pa
     path = tmp_path / "chunks.parquet.before"
     write_mapped(path, table, before)
     with pytest.raises(StoreError, match="citelock build") as refused:
-        generation_files.table_of(memoryview(path.read_bytes()), path, GENERATION_CHUNKS)
+        opening.table_of(memoryview(path.read_bytes()), path, GENERATION_CHUNKS)
     assert len(str(refused.value).splitlines()) == 1

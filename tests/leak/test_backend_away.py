@@ -26,7 +26,7 @@ from rag_serving.ask import Pipeline
 from rag_serving.config.index import Index
 from rag_serving.config.phases import Degradation
 from rag_serving.indexes.current import UnpublishedError
-from rag_serving.indexes.hits import Hit
+from rag_serving.indexes.readable_rows import Hit
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import CACHED
 

@@ -21,9 +21,8 @@ from rag_serving.ask import Pipeline
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.lexical import LexicalIndex
 from rag_serving.indexes.page_contents import DuplicateLocations
-from rag_serving.indexes.protocols import HiddenRowError
 from rag_serving.indexes.readable_rows import ReadableRows
-from rag_serving.indexes.view import GenerationView
+from rag_serving.indexes.view import HiddenRowError, ReaderView
 
 PAIRS = 1500
 
@@ -70,19 +69,19 @@ def all_places(places: DuplicateLocations, row: int, classes: frozenset[str]) ->
     return OF(places, row, places.classes)
 
 
-def everything_is_visible(view: GenerationView, generation: Generation, *_: Any) -> None:
+def everything_is_visible(view: ReaderView, generation: Generation, *_: Any) -> None:
     INIT(view, generation, generation.known_classes, lambda classes: classes)
 
 
 OF = DuplicateLocations.of
 READABLE = ReadableRows.of
-INIT = GenerationView.__init__
+INIT = ReaderView.__init__
 SERVING_FAULTS: dict[str, tuple[object, str, object]] = {
     "one clause is enough": (access, "_satisfied", one_clause_is_enough),
     "the dense index is not filtered": (Generation, "dense", dense_without_filter),
     "the lexical index is not filtered": (LexicalIndex, "scores", lexical_without_filter(LexicalIndex.scores)),
     "many classes open all": (ReadableRows, "of", open_to_whoever_has_many_classes),
-    "a view shows everything": (GenerationView, "__init__", everything_is_visible),
+    "a view shows everything": (ReaderView, "__init__", everything_is_visible),
     "also_at is told to everybody": (DuplicateLocations, "of", all_places),
     "everybody may see every receipt": (Pipeline, "receipt", lambda self, _, i: self.receipts.get(i, self.tenant)),
 }

@@ -16,7 +16,7 @@ from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Retrieval
-from rag_serving.indexes.view import GenerationView
+from rag_serving.indexes.view import ReaderView
 from rag_serving.retrieval.search import search_candidates
 from rag_serving.retrieval.stages import SearchOptions
 
@@ -75,7 +75,7 @@ def found(
     try:
         text, options = " ".join(WORDS[:3]) + " crane lift", SearchOptions(EVERY_STAGE, rm3=rm3)
         embedder: Any = OneVector(asked)
-        search = search_candidates(GenerationView(generation, STAFF), embedder, text, options)
+        search = search_candidates(ReaderView(generation, STAFF), embedder, text, options)
         candidates = list(search.context.passages.candidates(search.ranking))
     finally:
         generation.close()

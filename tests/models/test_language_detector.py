@@ -14,7 +14,7 @@ from evals.bench.people import PEOPLE
 from evals.bench.real_text import DATA
 from rag_serving.models import language_detector
 from rag_serving.models.language_detector import question_language, shares_of_languages
-from rag_serving.text.function_words import is_plainly_english, without_function_words
+from rag_serving.text.stemming import is_plainly_english, without_function_words
 
 
 @pytest.mark.parametrize(

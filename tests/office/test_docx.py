@@ -20,7 +20,7 @@ from rag_assets.steps.files.office.docx import docx_text
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.blocks import Content, clean
 from rag_assets.steps.formats.budget import BUDGET, without_note
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 SAMPLES = Path(__file__).parent / "samples"
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"

@@ -19,7 +19,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.ask import RETRIEVAL_DOWN, RETRIEVAL_OFF, Pipeline
 from rag_serving.indexes.current import CurrentGeneration
-from rag_serving.indexes.view import GenerationView
+from rag_serving.indexes.view import ReaderView
 from rag_serving.models.protocols import ModelError
 from rag_serving.records.answers import Answer
 from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, RetrievalError
@@ -214,14 +214,14 @@ def test_a_store_that_hangs_holds_no_question_and_few_threads(wiki_home: Path, f
 
 
 def test_what_one_caller_asks_closes_no_phase_to_others(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = GenerationView.frequency
+    read = ReaderView.frequency
 
-    def frequency(view: GenerationView, term: str) -> int:
+    def frequency(view: ReaderView, term: str) -> int:
         if term == "evil":
             raise ValueError("a question that breaks the search")
         return read(view, term)
 
-    monkeypatch.setattr(GenerationView, "frequency", frequency)
+    monkeypatch.setattr(ReaderView, "frequency", frequency)
     for _ in range(30):
         assert "phase_3_failed" in served.ask(BOB, "evil broker").flags
     assert (served.ask().phase, served.ask().flags) == (3, ())

@@ -24,7 +24,7 @@ from rag_serving.indexes.catalog import move_current, rollback
 from rag_serving.indexes.current import BEING_OPENED
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.integrity import Damage, publication_fault
-from rag_serving.indexes.page_readers import FILE
+from rag_serving.indexes.sources import FILE
 from rag_serving.pipeline.tenant import STALE
 
 EVERYONE = Principal("acme")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.query.intents import intents_of
+from rag_serving.query.topics import intents_of
 
 
 @pytest.mark.parametrize(

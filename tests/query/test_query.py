@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_serving.query.parsing import read_query
-from rag_serving.query.vocabulary import Names
+from rag_serving.query.spelling import Names
 from rag_serving.records.queries import Filters
 from rag_serving.text.analyzer import analyze
 

@@ -13,8 +13,8 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
 from rag_serving.deadline import Deadline, StoppedError, within
-from rag_serving.indexes.protocols import ReaderView
-from rag_serving.reading.page import read_page
+from rag_serving.indexes.view import ReaderView
+from rag_serving.reading import read_page
 from rag_serving.text.structure import structure_of
 
 LONG = 2000

@@ -9,11 +9,10 @@ import pytest
 from support.keyword_corpus import page, scores_by_title, searched, view_of
 
 from rag_serving.config.sections import Keyword
-from rag_serving.indexes.view import GenerationView
+from rag_serving.indexes.view import ReaderView
 from rag_serving.records.passages import Chunk
 from rag_serving.retrieval.keyword.question import QuestionReader
-from rag_serving.retrieval.keyword.scoring import Best
-from rag_serving.retrieval.keyword.search import confidence_of, decided
+from rag_serving.retrieval.keyword.search import Best, confidence_of, decided
 from rag_serving.text.keyword_words import inflections, singulars, words_in
 
 # Words of content: Home 4; Quick Links 1 + 8 and 7, in all 16; Berth Notes 9.
@@ -26,7 +25,7 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def view(tmp_path_factory: pytest.TempPathFactory) -> GenerationView:
+def view(tmp_path_factory: pytest.TempPathFactory) -> ReaderView:
     return view_of(tmp_path_factory.mktemp("formula"), ROWS)
 
 
@@ -64,7 +63,7 @@ def _half(raw: float, words: int) -> float:
         ("start start start", "Home", 1.0),
     ],
 )
-def test_documents_are_scored_to_the_letter(view: GenerationView, question: str, title: str, score: float) -> None:
+def test_documents_are_scored_to_the_letter(view: ReaderView, question: str, title: str, score: float) -> None:
     assert scores_by_title(searched(view, question))[title] == pytest.approx(score, abs=1e-12)
 
 
@@ -81,7 +80,7 @@ def test_documents_are_scored_to_the_letter(view: GenerationView, question: str,
         ("rename quick", "Quick Links", 3 / 7**0.5),
     ],
 )
-def test_chunks_are_scored_by_their_own_words(view: GenerationView, question: str, heading: str, score: float) -> None:
+def test_chunks_are_scored_by_their_own_words(view: ReaderView, question: str, heading: str, score: float) -> None:
     search = searched(view, question, "keyword_chunks")
     chunks = search.context.passages.read(search.ranking.rows)
     by_heading = {chunk.heading_path[-1]: value for chunk, value in zip(chunks, search.ranking.score, strict=True)}
@@ -173,19 +172,19 @@ def test_words_are_in_lower_case_without_punctuation_and_accents() -> None:
         ("hmoe", ("home",), False),
     ],
 )
-def test_questions_are_read(view: GenerationView, question: str, words: tuple[str, ...], is_framed: bool) -> None:
+def test_questions_are_read(view: ReaderView, question: str, words: tuple[str, ...], is_framed: bool) -> None:
     settings = Keyword(synonyms={"shortcuts": "quick links", "start screen": "home"})
     read = QuestionReader(settings, view.keywords).read(question)
     assert (read.words, read.is_framed) == (words, is_framed)
 
 
-def test_a_phrase_is_rewritten_before_a_word_of_it(view: GenerationView) -> None:
+def test_a_phrase_is_rewritten_before_a_word_of_it(view: ReaderView) -> None:
     settings = Keyword(synonyms={"start": "notes", "start screen": "home"})
     assert QuestionReader(settings, view.keywords).read("start screen").words == ("home",)
     assert QuestionReader(settings, view.keywords).read("start now").words == ("notes", "now")
 
 
-def test_a_word_that_somebody_knows_is_not_corrected(view: GenerationView) -> None:
+def test_a_word_that_somebody_knows_is_not_corrected(view: ReaderView) -> None:
     assert QuestionReader(Keyword(), view.keywords, lambda word: word == "hmoe").read("hmoe").words == ("hmoe",)
     assert QuestionReader(Keyword(concepts=["hmoe"]), view.keywords).read("hmoe").words == ("hmoe",)
 
@@ -194,7 +193,7 @@ def test_a_word_that_somebody_knows_is_not_corrected(view: GenerationView) -> No
 @pytest.mark.parametrize(
     "question", ["", "?", "a " * 50_000, "home " * 20_000, "\x00\ud800 home", "𝕳𝖔𝖒𝖊", "'" * 10_000, "*" * 9_999]
 )
-def test_any_text_is_a_question(view: GenerationView, mode: Any, question: str) -> None:
+def test_any_text_is_a_question(view: ReaderView, mode: Any, question: str) -> None:
     assert searched(view, question, mode).decision is not None
 
 

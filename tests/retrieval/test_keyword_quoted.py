@@ -10,7 +10,7 @@ from support.synthetic import TENANT
 
 from rag_serving.access.principals import Principal
 from rag_serving.config.sections import Keyword, Retrieval
-from rag_serving.indexes.view import GenerationView
+from rag_serving.indexes.view import ReaderView
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.hybrid import Mode
 from rag_serving.retrieval.search import Search, search_candidates
@@ -30,12 +30,12 @@ MODES: tuple[Mode, ...] = ("keyword_documents", "keyword_chunks")
 
 
 @pytest.fixture(scope="module")
-def view(tmp_path_factory: pytest.TempPathFactory) -> GenerationView:
+def view(tmp_path_factory: pytest.TempPathFactory) -> ReaderView:
     return view_of(tmp_path_factory.mktemp("quoted"), ROWS)
 
 
 def searched(
-    view: GenerationView, question: str, mode: Mode, named: str | None = None, filters: Filters | None = None
+    view: ReaderView, question: str, mode: Mode, named: str | None = None, filters: Filters | None = None
 ) -> Search:
     options = SearchOptions(Retrieval(), mode, keyword=Keyword(), page=named, filters=filters)
     return search_candidates(view, Absent(), question, options)  # type: ignore[arg-type]
@@ -46,7 +46,7 @@ def titles(search: Search) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_holds_the_quoted_words_comes_before_what_scores_higher(view: GenerationView, mode: Mode) -> None:
+def test_what_holds_the_quoted_words_comes_before_what_scores_higher(view: ReaderView, mode: Mode) -> None:
     assert titles(searched(view, "late fees", mode))[0] == "Harbour Fees"
     found = searched(view, '"late fees are waived"', mode)
     assert titles(found)[0] == "Crane Rules"
@@ -55,13 +55,13 @@ def test_what_holds_the_quoted_words_comes_before_what_scores_higher(view: Gener
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_one_page_alone_with_the_quoted_words_is_the_one_that_is_meant(view: GenerationView, mode: Mode) -> None:
+def test_one_page_alone_with_the_quoted_words_is_the_one_that_is_meant(view: ReaderView, mode: Mode) -> None:
     assert (decision := searched(view, "“fees are waived”", mode).decision)
     assert (decision.action, [each.label for each in decision.contenders]) == ("answer", ["Crane Rules"])
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_words_that_no_page_holds_in_this_order_change_nothing_but_the_note(view: GenerationView, mode: Mode) -> None:
+def test_words_that_no_page_holds_in_this_order_change_nothing_but_the_note(view: ReaderView, mode: Mode) -> None:
     quoted, plain = searched(view, '"fees late"', mode), searched(view, "fees late", mode)
     assert quoted.ranking.rows.tolist() == plain.ranking.rows.tolist()
     assert quoted.ranking.score.tolist() == plain.ranking.score.tolist()
@@ -70,13 +70,13 @@ def test_words_that_no_page_holds_in_this_order_change_nothing_but_the_note(view
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_quoted_words_are_meant_as_they_are_written(view: GenerationView, mode: Mode) -> None:
+def test_quoted_words_are_meant_as_they_are_written(view: ReaderView, mode: Mode) -> None:
     assert searched(view, "harbour feees", mode).query.corrections == {"feees": "fees"}
     assert not searched(view, 'harbour "feees"', mode).query.corrections
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_hidden_page_with_the_quoted_words_is_not_counted(view: GenerationView, mode: Mode, tmp_path: Path) -> None:
+def test_a_hidden_page_with_the_quoted_words_is_not_counted(view: ReaderView, mode: Mode, tmp_path: Path) -> None:
     staff = view_of(tmp_path, ROWS, Principal(TENANT, "ann", frozenset({"staff"})))
     question = '"fees are waived"'
     assert (of_staff := searched(staff, question, mode).decision)
@@ -85,13 +85,13 @@ def test_a_hidden_page_with_the_quoted_words_is_not_counted(view: GenerationView
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_quoted_phrase_stays_within_the_filters(view: GenerationView, mode: Mode) -> None:
+def test_a_quoted_phrase_stays_within_the_filters(view: ReaderView, mode: Mode) -> None:
     found = searched(view, '"fees are waived"', mode, filters=Filters(title=("harbour",)))
     assert set(titles(found)) == {"Harbour Fees"}
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_page_of_the_conversation_is_meant_where_several_are_about_equal(view: GenerationView, mode: Mode) -> None:
+def test_the_page_of_the_conversation_is_meant_where_several_are_about_equal(view: ReaderView, mode: Mode) -> None:
     asked = "when is the shift"
     assert (plain := searched(view, asked, mode).decision)
     assert plain.action == "ambiguous"
@@ -104,14 +104,14 @@ def test_the_page_of_the_conversation_is_meant_where_several_are_about_equal(vie
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_preferred_page_without_a_word_of_the_question_changes_nothing(view: GenerationView, mode: Mode) -> None:
+def test_a_preferred_page_without_a_word_of_the_question_changes_nothing(view: ReaderView, mode: Mode) -> None:
     named, plain = searched(view, "late fees", mode, "Rope Log Archive"), searched(view, "late fees", mode)
     assert named.decision == plain.decision
     assert titles(named) == titles(plain)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_reasons_name_the_rank(view: GenerationView, mode: Mode) -> None:
+def test_the_reasons_name_the_rank(view: ReaderView, mode: Mode) -> None:
     search = searched(view, "harbour fees", mode)
     first = next(iter(search.context.passages.candidates(search.ranking)))
     reasons = reasons_of(first, QueryWords.of(search.query, search.context.term_weights), {}, 0)

@@ -8,8 +8,8 @@ import numpy as np
 from support.listed_chunks import ListedChunks, ranked
 from support.passages import chunk_of
 
-from rag_serving.indexes.protocols import ReaderView
-from rag_serving.retrieval.passages import Passages
+from rag_serving.indexes.view import ReaderView
+from rag_serving.retrieval.ranking import Passages
 
 CHUNKS = [chunk_of(f"text {row}", f"{row}:1:0") for row in range(30)]
 

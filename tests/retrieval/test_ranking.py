@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.indexes.hits import Hit
+from rag_serving.indexes.readable_rows import Hit
 from rag_serving.retrieval.ranking import SCORE, Ranking
 
 VALUES = st.one_of(st.floats(-5, 5), st.just(math.nan), st.sampled_from([0.0, 1.0]))

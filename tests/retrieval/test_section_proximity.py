@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.passages import candidate_of
 
 from rag_serving.records.passages import Candidate
-from rag_serving.retrieval.section_proximity import in_document_order, nearest_sections, nearness
+from rag_serving.retrieval.ranking import in_document_order, nearest_sections, nearness
 
 
 def in_book(order: int, index: int, score: float = 1.0, source: str = "book") -> Candidate:

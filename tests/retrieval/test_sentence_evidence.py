@@ -14,8 +14,8 @@ from support.listed_chunks import ListedChunks, ranked, searching
 
 from rag_assets.publishing.passage_vectors import encoded
 from rag_serving.indexes.sentence_vectors import MAX_ERROR, SentenceVectors
+from rag_serving.retrieval.hybrid import HEADING, SENTENCE, SentenceEvidence
 from rag_serving.retrieval.ranking import SCORE, Ranking
-from rag_serving.retrieval.sentence_evidence import HEADING, SENTENCE, SentenceEvidence
 from rag_serving.retrieval.stage import SearchContext
 
 ASKED = np.array([1, 0, 0, 0], np.float32)

@@ -12,7 +12,7 @@ from sources.stand_in_site import page
 from sources.syncs import Syncs, column
 from support.macro_bodies import text
 
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 
 def mention(one: str, flavor: str) -> str:

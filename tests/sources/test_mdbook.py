@@ -21,7 +21,7 @@ from rag_assets.sources.sites.mdbook import (
 )
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.config.sources import MarkdownBook
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 SUMMARY = """# Summary
 

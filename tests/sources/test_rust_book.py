@@ -14,7 +14,7 @@ import pytest
 from rag_assets.sources.registry import open_source
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.config.sources import MarkdownBook
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 BOOK = Path(__file__).parents[2].parent / "shared" / "data" / "rust-book"
 ROOT = "https://doc.example/book/"

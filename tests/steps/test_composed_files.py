@@ -8,7 +8,7 @@ from support.read_files import lines, read, zipped
 from rag_assets.steps.files.file_text import FileError, file_text
 from rag_assets.steps.formats.budget import Budget
 from rag_assets.steps.sections.reading import DirectReader
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 
 def test_an_archive_that_is_uploaded_is_a_section_for_each_member() -> None:

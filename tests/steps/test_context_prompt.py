@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.steps.contexts.prompt import ContextDocument, build_documents, prompt, read_answer
-from rag_serving.text.fences import Fence
+from rag_serving.text.marks import Fence
 
 FENCE = Fence("7f3a9c21")
 

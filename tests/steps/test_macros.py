@@ -8,7 +8,7 @@ import pytest
 from support.macro_bodies import macro, outcomes, read, table, text
 
 from rag_assets.steps.sections.splitting import PageSections
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 
 def test_code_is_fenced_with_language_and_title() -> None:

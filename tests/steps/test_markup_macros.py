@@ -8,7 +8,7 @@ import pytest
 from support.macro_bodies import macro, outcomes, read, text
 
 from rag_assets.steps.formats.markup_trees import wiki_tree
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 WIKI = """h2. Opening hours
 The gate opens at *six* and closes at -eight- _nine_.

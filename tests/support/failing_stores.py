@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rag_serving.indexes.view import GenerationView
+from rag_serving.indexes.view import ReaderView
 from support.ticking import Clock
 
 READS = ("frequency", "term_weights", "lexical_scores", "dense", "names", "languages", "keywords")
@@ -81,10 +81,10 @@ def faulty_store(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Iterator[Stor
         return reading
 
     for name in READS:
-        plain = getattr(GenerationView, name)
+        plain = getattr(ReaderView, name)
         is_property = isinstance(plain, property)
         wrapped = property(faulted(plain.fget)) if is_property and plain.fget else faulted(plain)  # type: ignore[arg-type]
-        monkeypatch.setattr(GenerationView, name, wrapped)
+        monkeypatch.setattr(ReaderView, name, wrapped)
     try:
         yield store
     finally:

@@ -19,8 +19,7 @@ from rag_assets.publishing.repair import repair
 from rag_serving.artifacts.store import Store
 from rag_serving.config.index import Index, Indexing
 from rag_serving.config.loading import Config
-from rag_serving.indexes.databases import open_database
-from rag_serving.indexes.served import ServedGeneration
+from rag_serving.indexes.databases import ServedGeneration, open_database
 from rag_serving.indexes.sources import open_source
 from support.chroma_server import started_chroma
 from support.postgres import Postgres, started_pgvector

@@ -23,11 +23,10 @@ from rag_serving.artifacts.store import map_table
 from rag_serving.config.sections import Keyword, Retrieval
 from rag_serving.indexes.chroma import ChromaLocation
 from rag_serving.indexes.exact import VectorTable
-from rag_serving.indexes.generation import Generation
-from rag_serving.indexes.generation_files import GenerationFiles
+from rag_serving.indexes.generation import Generation, GenerationFiles
 from rag_serving.indexes.keyword_index import FILES, KeywordIndex
 from rag_serving.indexes.lexical import LexicalIndex
-from rag_serving.indexes.view import GenerationView
+from rag_serving.indexes.view import ReaderView
 from rag_serving.models.protocols import Embedder
 from rag_serving.retrieval.hybrid import Mode
 from rag_serving.retrieval.search import Search, search_candidates
@@ -90,12 +89,12 @@ def opened(folder: Path, rows: Sequence[Mapping[str, Any]]) -> Generation:
     return write_generation(folder, GENERATION_CHUNKS.table(list(rows)).sort_by(ORDER), TENANT)
 
 
-def view_of(folder: Path, rows: Sequence[Mapping[str, Any]], who: Principal | None = None) -> GenerationView:
+def view_of(folder: Path, rows: Sequence[Mapping[str, Any]], who: Principal | None = None) -> ReaderView:
     """Return the same as somebody may see it."""
     return opened(folder, rows).for_reader(who or Principal(TENANT))
 
 
-def searched(view: GenerationView, question: str, mode: Mode = "keyword_documents", **settings: Any) -> Search:
+def searched(view: ReaderView, question: str, mode: Mode = "keyword_documents", **settings: Any) -> Search:
     """Return what is found for a question; every model is out of reach."""
     options = SearchOptions(Retrieval(), mode, keyword=Keyword(**settings))
     return search_candidates(view, cast(Embedder, Absent()), question, options)

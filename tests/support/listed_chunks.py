@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from rag_serving.indexes.protocols import Mask, ReaderView, Rows
+from rag_serving.indexes.view import Mask, ReaderView, Rows
 from rag_serving.records.passages import Candidate, Chunk
 from rag_serving.records.queries import Query
 from rag_serving.retrieval.ranking import SCORE, Ranking

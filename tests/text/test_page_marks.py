@@ -8,8 +8,18 @@ from support.paged_chunks import chunks_of_page, page_row, sections_of
 
 from rag_assets.steps.chunks.chunking import WINDOW_CHARS
 from rag_assets.steps.formats.blocks import Block, joined
-from rag_serving.text.page_marks import PageMark, confidence_of, decoded, encoded, marks_of, page_at, pages_of, within
-from rag_serving.text.structure import Structure, decode
+from rag_serving.text.structure import (
+    PageMark,
+    Structure,
+    confidence_of,
+    decode,
+    decoded,
+    encoded,
+    marks_of,
+    page_at,
+    pages_of,
+    within,
+)
 
 LINES = st.lists(st.text("ab .é", min_size=1, max_size=30).filter(str.strip), min_size=1, max_size=4)
 

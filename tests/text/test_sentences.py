@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 from rag_serving.text.units import is_whole, unit_at, units, words
 
 MARKDOWN = st.lists(

@@ -30,7 +30,7 @@ from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.element_tree import Element
 from rag_assets.steps.formats.tables import SPAN_MAX, Cell
 from rag_assets.steps.formats.text_marks import Mark
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 REPEAT_MAX = 64  # how often a row or a cell of a text's table may repeat
 _GROUPS = frozenset(f"{TABLE}{name}" for name in ("table-rows", "table-row-group", "table-header-rows"))

@@ -15,7 +15,7 @@ from bs4 import BeautifulSoup
 from support.read_files import lines, read, zipped
 
 from rag_assets.steps.files.file_text import FileError
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 CONTAINER = (
     '<?xml version="1.0"?><container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'

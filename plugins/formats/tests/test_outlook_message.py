@@ -24,7 +24,7 @@ from citelock_formats.outlook_message import DEEPEST_MESSAGE, decompressed, enco
 from rag_assets.steps.files.file_text import FileError, file_text
 from rag_assets.steps.formats.blocks import Content, blocks_content
 from rag_serving.documents.kinds import OLE_HEAD, kind_in, kind_of
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 # The example of MS-OXRTFCP 4.1.
 PUBLISHED = bytes.fromhex(

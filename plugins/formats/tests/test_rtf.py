@@ -10,7 +10,7 @@ from support.office_truth import content_of
 from rag_assets.steps.files.file_text import file_text, kind_text
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.blocks import clean
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 
 def texts(body: str) -> list[str]:

@@ -22,7 +22,7 @@ from rag_assets.sources.sites.markdown_page import HEADINGS, RAW, fence_run, is_
 from rag_assets.sources.sites.site import SourceTree, text_of
 from rag_assets.sources.sites.trees import resolved
 from rag_assets.steps.files.records import FileError
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 _ESM = re.compile(r"(?:import|export)\b")
 _IMPORT = re.compile(r"import\s+(\w+)\s+from\s+['\"]([^'\"\n]+\.(?:mdx?|json))['\"]")

@@ -40,7 +40,7 @@ from rag_assets.sources.sites.markdown_page import (
 from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, SourceTree, quoted, settings_text, text_of
 from rag_assets.sources.sites.trees import by_folder
 from rag_assets.steps.files.records import FileError
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 _HTML = (".html", ".htm", ".njk", ".liquid")
 _ENDINGS = (".md", ".markdown", *_HTML)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, TemplateSyntaxError, nodes
 
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 _LONGEST, _AROUND = 2000, 300  # characters of a tag, and of the text on either side that is looked at
 _ENVIRONMENT = Environment(autoescape=True)

@@ -29,9 +29,9 @@ from rag_serving.config.loading import Config, parse_config
 from rag_serving.config.sections import Keyword as KeywordSettings
 from rag_serving.deadline import StoppedError
 from rag_serving.indexes.databases import RemoteConnectionError, RemoteDataError
-from rag_serving.indexes.protocols import HiddenRowError
+from rag_serving.indexes.view import HiddenRowError
 from rag_serving.retrieval.keyword.question import QuestionReader
-from rag_serving.retrieval.keyword.scoring import Scored
+from rag_serving.retrieval.keyword.search import Scored
 
 ANYBODY, STAFF = Principal(TENANT), Principal(TENANT, None, frozenset({"staff"}))
 TWO = Principal(TENANT, "two", frozenset({"staff"}))

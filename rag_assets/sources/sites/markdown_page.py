@@ -21,7 +21,7 @@ from rag_assets.sources.sites.trees import by_folder, resolved
 from rag_assets.steps.files.plugged import brought
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element, PageError, parse_html
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//|#|\Z")
 _ENDINGS = ("", ".md", ".mdx", "/README.md", "/index.md", "/index.mdx", "/README.mdx")

@@ -36,7 +36,7 @@ from rag_assets.sources.sites.markdown_page import (
 from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, SourceTree, quoted, settings_text, text_of
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 DEPTH = 10  # includes inside of includes, as mdBook allows
 INCLUDED_MAX = 2_000_000  # characters that one chapter may include

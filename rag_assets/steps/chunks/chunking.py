@@ -31,8 +31,7 @@ from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.config.sections import Ingestion
 from rag_serving.config.sources import Profile
 from rag_serving.models.protocols import Tokenizer
-from rag_serving.text.page_marks import marks_of, page_anchor, page_at
-from rag_serving.text.structure import chunk_structures, is_caption
+from rag_serving.text.structure import chunk_structures, is_caption, marks_of, page_anchor, page_at
 
 
 @dataclass(frozen=True)

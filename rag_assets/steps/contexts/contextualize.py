@@ -3,7 +3,7 @@
 Belongs here: the lines above a chunk's text for each index, and their level: the parts of the place and their weights;
 the names of columns and the sentence above, which a passage that begins inside a table lacks; the definitions that
 enclose a passage of code; the windows of a long text. Does not belong here: embedding, the vectors of each passage in
-an index (`rag_serving.indexes.window_map`), and anything visible to readers: a prefix is never shown and never
+an index (`rag_serving.indexes.exact`), and anything visible to readers: a prefix is never shown and never
 quotable.
 
 For the lexical index a part of double weight is repeated: BM25 over fields is BM25 over their weighted term counts

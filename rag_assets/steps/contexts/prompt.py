@@ -26,8 +26,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_serving.text.analyzer import analyze
-from rag_serving.text.fences import Fence
-from rag_serving.text.injections import neutralized
+from rag_serving.text.directed import neutralized
+from rag_serving.text.marks import Fence
 from rag_serving.text.polarity_words import negations
 
 ACCEPTED = 0.7

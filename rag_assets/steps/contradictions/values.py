@@ -19,8 +19,7 @@ from typing import Literal, NamedTuple
 
 from rag_assets.steps.contradictions.findings import LintFinding, Quote
 from rag_serving.answering.comparing.conflicts import Compared, difference
-from rag_serving.answering.comparing.typed import is_close
-from rag_serving.answering.comparing.values import Field, Measures, is_setting, measures
+from rag_serving.answering.comparing.typed import Field, Measures, is_close, is_setting, measures
 from rag_serving.answering.selection.signs import QuestionFeatures
 from rag_serving.records.passages import Chunk
 from rag_serving.text.analyzer import SEPARATED_NAME, analyze
@@ -32,8 +31,7 @@ from rag_serving.text.currency import (
     version_of,
     without_versions,
 )
-from rag_serving.text.figures import SPELLED
-from rag_serving.text.polarity_words import NEGATIONS, contradict
+from rag_serving.text.polarity_words import NEGATIONS, SPELLED, contradict
 
 VERSION = 2
 """Raised when other findings are made of the same chunks."""

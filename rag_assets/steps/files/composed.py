@@ -15,7 +15,7 @@ from rag_assets.steps.formats.blocks import Block, Content, blocks_body, clean
 from rag_assets.steps.formats.budget import Budget, noted
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.sections.reading import DirectReader
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 DEEPEST = 3
 """Files within files: an e-mail in an archive in an archive is read, what hangs on it is not."""

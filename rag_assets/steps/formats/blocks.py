@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from rag_assets.steps.formats.element_tree import PageError
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 Kind = Literal["paragraph", "heading", "code", "table", "list", "reference"]
 BREAK = "\x0b"  # a forced line break inside inline text; XML cannot carry this character, so no body contains it

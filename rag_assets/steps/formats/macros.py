@@ -25,7 +25,7 @@ from rag_assets.steps.formats.blocks import Listing, Reference
 from rag_assets.steps.formats.element_tree import Element, PageError
 from rag_assets.steps.formats.markup_trees import html_tree, markdown_tree, wiki_tree
 from rag_assets.steps.formats.storage import AC, RI
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 _NAME = re.compile(
     r"(?:^|[-_./ ])(?:(?:show|hide)[-_ ]?if\w*"

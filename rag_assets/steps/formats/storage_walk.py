@@ -29,7 +29,7 @@ from rag_assets.steps.formats.element_tree import Element, PageError
 from rag_assets.steps.formats.storage import AC, RI
 from rag_assets.steps.formats.tables import Repeats
 from rag_assets.steps.formats.text_marks import STRUCK, Mark, mark_of, shifted
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 DEPTH_MAX = 60  # lists in cells in panels …; a page nests a handful
 Rule: TypeAlias = "Callable[[Walk, Element], None]"

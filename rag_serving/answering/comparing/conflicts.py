@@ -1,9 +1,5 @@
 """Passages that give another value for what was asked: an answer must not choose one of them in silence.
 
-Belongs here: which units of other pages differ from one that is cited, which of them is the more current.
-Does not belong here: what a unit gives as a value (`values`), what makes a page current (`precedence`), what the reader
-is told of it (`answering.answerer`), what a claim is worth (`answering.verification`).
-
 Two units differ only where they speak of the same: nearly the same words beside the figure, the same cell of two
 tables, or the default of one setting. Two settings, two products, a minimum and a maximum are no difference.
 """
@@ -15,9 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from rag_serving.answering.comparing.precedence import Opening, Precedence, Standing, precedence, standing
-from rag_serving.answering.comparing.typed import settled
-from rag_serving.answering.comparing.values import Field, Measures, differ, fields, is_setting, measures
+from rag_serving.answering.comparing.typed import (
+    Field,
+    Measures,
+    Opening,
+    Precedence,
+    Standing,
+    differ,
+    fields,
+    is_setting,
+    measures,
+    precedence,
+    settled,
+    standing,
+)
 from rag_serving.answering.selection.layout import Layout
 from rag_serving.answering.selection.selector import Quoting, claim_of
 from rag_serving.answering.selection.signs import Analyze, QuestionFeatures
@@ -26,8 +33,7 @@ from rag_serving.records.claims import Claim, Verdict
 from rag_serving.records.passages import Chunk, Lock
 from rag_serving.text.analyzer import SEPARATED_NAME
 from rag_serving.text.currency import family_of, versions_in, without_versions
-from rag_serving.text.figures import FIGURE_WORDS, figures_with_units
-from rag_serving.text.polarity_words import contradict, negations, polarity_words
+from rag_serving.text.polarity_words import FIGURE_WORDS, contradict, figures_with_units, negations, polarity_words
 from rag_serving.text.units import Unit
 
 _ALIKE = 0.6  # Jaccard similarity of the words beside the figures
@@ -131,8 +137,7 @@ class Compared:
 
 def difference(asked: QuestionFeatures, one: Compared, two: Compared) -> int | None:
     """Return None where two units agree, or speak of different things; where they differ, 1 if the second says that it
-    replaces what the first says, -1 if the first does, else 0.
-    """
+    replaces what the first says, -1 if the first does, else 0."""
     if len(two.text) > _LONGEST or two.unit.kind in ("heading", "header"):
         return None
     if not any(rule(asked, one, two) for rule in _RULES):
@@ -146,7 +151,6 @@ def _replaces(one: Compared, two: Compared) -> bool:
 
 
 def _is_sentence_with_another_figure(asked: QuestionFeatures, one: Compared, two: Compared) -> bool:
-    """Return whether both say the same but for a figure."""
     if one.unit.kind != two.unit.kind or (one.unit.kind == "table" and one.fields and two.fields):
         return False
     if not one.measures or not _may_be_alike(one, two):
@@ -241,7 +245,6 @@ def _is_same_field(asked: QuestionFeatures, one: Compared, a: Field, two: Compar
 
 
 def _is_under_like_headings(one: Chunk, two: Chunk) -> bool:
-    """Return whether two passages stand under the same heading, versions aside."""
     return _headings(one)[-1:] == _headings(two)[-1:]
 
 
@@ -308,9 +311,7 @@ class Differing:
 
     def beside(self, claims: Sequence[Claim], may_move: bool = True) -> tuple[Claim, ...]:
         """Return the claims with the others around the one that they differ from, the more current first, none twice.
-
-        `may_move`: whether a claim that was there may change its place.
-        """
+        `may_move`: whether a claim that was there may change its place."""
         kept = [] if may_move else claims
         around = [other for other in self.others if other.claim not in kept]
         first = [other.claim for other in around if other.precedence and other.precedence.is_first]
@@ -351,7 +352,16 @@ def differing(comparison: Comparison, verdicts: Sequence[Verdict]) -> Differing 
         return None
     for verdict in verdicts:
         if verdict.outcome != "dropped" and (found := list(_others(comparison, verdict))):
-            return _differing(comparison, verdict, found, verdicts)
+            cited = comparison.chunk(verdict.index)
+            if cited is None:
+                return None
+            own, asked = comparison.standing(cited), versions_in(comparison.asked.text)
+            others = []
+            for each in found:
+                claim = _cited(each, verdicts) or _quoting(comparison, each)
+                its = comparison.standing(comparison.lock.passages[each.index - 1].chunk)
+                others.append(Other(claim, its, precedence(its, own, asked, each.changes)))
+            return Differing(verdict.claim, own, tuple(others))
     return None
 
 
@@ -364,23 +374,7 @@ class _Difference:
     changes: int
 
 
-def _differing(
-    comparison: Comparison, verdict: Verdict, found: Sequence[_Difference], verdicts: Sequence[Verdict]
-) -> Differing | None:
-    cited = comparison.chunk(verdict.index)
-    if cited is None:
-        return None
-    own, asked = comparison.standing(cited), versions_in(comparison.asked.text)
-    others = []
-    for each in found:
-        claim = _cited(each, verdicts) or _quoting(comparison, each)
-        its = comparison.standing(comparison.lock.passages[each.index - 1].chunk)
-        others.append(Other(claim, its, precedence(its, own, asked, each.changes)))
-    return Differing(verdict.claim, own, tuple(others))
-
-
 def _others(comparison: Comparison, verdict: Verdict) -> Iterator[_Difference]:
-    """Yield the first unit of each other page that differs from one that is cited."""
     cited = comparison.chunk(verdict.index)
     if cited is None:
         return
@@ -408,7 +402,6 @@ def _units(verdict: Verdict, cited: Chunk) -> list[Unit]:
 
 
 def _differs(asked: QuestionFeatures, ours: Sequence[Compared], chunk: Chunk, analyze: Analyze) -> _Difference | None:
-    """Return the first unit of a passage that differs from one of ours."""
     layout = Layout(chunk)
     for unit in layout.units[:_MOST_COMPARED]:
         other = Compared(unit, chunk, analyze)
@@ -420,7 +413,6 @@ def _differs(asked: QuestionFeatures, ours: Sequence[Compared], chunk: Chunk, an
 
 
 def _cited(found: _Difference, verdicts: Sequence[Verdict]) -> Claim | None:
-    """Return the claim that already cites a unit."""
     for verdict in verdicts:
         inside = found.unit.start <= (verdict.start or 0) < found.unit.end
         if verdict.outcome != "dropped" and verdict.index == found.index and inside:
@@ -429,7 +421,6 @@ def _cited(found: _Difference, verdicts: Sequence[Verdict]) -> Claim | None:
 
 
 def _quoting(comparison: Comparison, found: _Difference) -> Claim:
-    """Return a claim that tells a unit."""
     layout = Layout(comparison.lock.passages[found.index - 1].chunk)
     quoting = Quoting(comparison.asked, comparison.analyze, comparison.quote_words)
     return claim_of(layout.alone(found.unit), found.index, layout.text, quoting)

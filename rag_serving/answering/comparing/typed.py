@@ -1,22 +1,193 @@
 """The typed values of a statement: figures with their unit or what they count, dates, times, versions, weekdays,
-frequencies, flags and addresses.
-
-Belongs here: reading them from plain words, whether two are the same, or may be values of one thing. Does not belong
-here: what a statement speaks of (`checking.otherwise`), cells that are one value as a whole (`sets.cells`).
-"""
+frequencies, flags and addresses."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from rag_serving.records.passages import Chunk
 from rag_serving.text.analyzer import SEPARATED_NAME, analyze
-from rag_serving.text.figures import SPELLED, UNIT_NAMES, figure_value
+from rag_serving.text.currency import (
+    Mark,
+    Version,
+    are_comparable,
+    can_mark,
+    family_of,
+    is_of_version,
+    mark_of_headings,
+    mark_of_labels,
+    mark_of_sentences,
+    mark_of_title,
+    version_of,
+)
 from rag_serving.text.normalization import folded
-from rag_serving.text.polarity_words import negations
+from rag_serving.text.polarity_words import SPELLED, UNIT_NAMES, figure_value, figures_with_units, negations
+from rag_serving.text.structure import columns_of, line_of
+from rag_serving.text.units import Unit, cells_of
+
+_ALONE = re.compile(r"(?<![\w.,:/-])\d+(?:[.,]\d+)*(?![\w:/-]|[.,]\d)")
+
+_PAIR = re.compile(
+    r"[`*_]{0,4}(?P<key>[^\W\d_](?:[\w.$/-]| (?! )){1,50}?)[`*_]{0,4}\s?[:=]\s+(?P<value>\S.{0,60})$", re.DOTALL
+)
+
+_DEFAULT = re.compile(r"[*_` ]{0,4}default(?: value)?[*_` ]{0,4}:?[*_` ]{0,4}", re.IGNORECASE)
+_SETTING = re.compile(SEPARATED_NAME)
+_LISTED = re.compile(rf"{SEPARATED_NAME}|[a-z]\w+")  # a setting, whose attributes are capitalized: `retries: …`
+_ITEMS_ABOVE = 8  # units that a setting's name is looked for in
+
+Measures = dict[str, set[float]]
+"""Figures by kind: times in seconds, sizes in bytes, others in their own unit; "" has those alone."""
+
+
+class Field(NamedTuple):
+    """A cell of a row, or the text after a colon."""
+
+    key: str  # what it is a value of: the row's first cell, the words before the colon
+    name: str  # which of its values: the column; empty for a pair
+    value: str
+
+
+def measures(text: str) -> Measures:
+    """Return the figures of a text; versions, times of the day and figures inside names are none."""
+    alone = {figure_value(figure) for figure in _ALONE.findall(text)}
+    found: Measures = {}
+    for figure, names in figures_with_units(text).items():
+        for unit in names if names != {""} or figure in alone else ():
+            kind = next((kind for kind, scale in SCALES.items() if unit in scale), unit)
+            with suppress(ValueError):
+                value = float(figure) * SCALES.get(kind, {}).get(unit, 1.0)
+                found.setdefault(kind, set()).add(value)
+    return found
+
+
+def differ(one: Measures, two: Measures) -> bool:
+    """Return whether both give one figure of the same kind, and not the same one."""
+    pairs = ((one[kind], two[kind]) for kind in one.keys() & two.keys())
+    return any(len(a) == len(b) == 1 and not is_close(*a, *b) for a, b in pairs)
+
+
+def fields(unit: Unit, chunk: Chunk) -> Iterator[Field]:
+    """Yield what a row says in each of its columns, or an item or sentence behind its colon. A line such as `Default:
+    5` is of the setting that its heading names, or the item above it."""
+    if unit.kind == "table":
+        key, *values = cells_of(line_of(unit, chunk.text))
+        names = columns_of(chunk.parts.header_of(unit, chunk.text))[1:] or [""] * len(values)
+        if len(names) == len(values):
+            found = (Field(key, name, value) for name, value in zip(names, values, strict=True) if value)
+            yield from (_of_setting(field, unit, chunk) for field in found)
+    elif unit.kind in ("list", "sentence") and (pair := _PAIR.fullmatch(unit.of(chunk.text))):
+        yield _of_setting(Field(pair["key"], "", pair["value"]), unit, chunk)
+
+
+def _of_setting(field: Field, unit: Unit, chunk: Chunk) -> Field:
+    """Return `Default: 5` as the default of the setting in its heading; other fields as they are."""
+    if field.name or not _DEFAULT.fullmatch(field.key):
+        return field
+    above = chunk.heading_path[-1] if chunk.heading_path else ""
+    if is_setting(above):
+        return Field(above, "default", field.value)
+    place = chunk.parts.place_at(unit.start) or 0
+    for other in reversed(chunk.parts.units[max(place - _ITEMS_ABOVE, 0) : place]):
+        text = other.of(chunk.text).lstrip("`*_")
+        if (named := _LISTED.match(text)) and text[named.end() :].lstrip("`*_").startswith(":"):
+            return Field(named[0], "default", field.value) if is_setting(named[0]) else field
+    return field
+
+
+def is_setting(heading: str) -> bool:
+    """Return whether a heading is nothing but the name of a setting: `max.poll.records`."""
+    plain = heading.strip(" `*")
+    named = _SETTING.match(plain)
+    return named is not None and named.end() == len(plain)
+
+
+Opening = Callable[[Chunk], Sequence[Chunk]]  # the first chunks of a passage's page that the asker may read
+Reason = Literal["asked", "mark", "change", "version", "date"]
+
+_OPENING = 3  # chunks at the beginning of a page that may have its state
+
+
+class Precedence(NamedTuple):
+    """Whether the first of two passages is the more current, and why."""
+
+    is_first: bool
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The signs for or against a passage being current."""
+
+    mark: Mark | None
+    version: Version | None  # of its headings, its title, or its space
+    family: tuple[str, str]  # passages of one family can be compared by version
+    updated_at: datetime | None
+
+
+def standing(chunk: Chunk, opening: Sequence[Chunk] = ()) -> Standing:
+    """Return how current a passage is, by itself and by how its page begins."""
+    version = version_of(chunk.heading_path, chunk.title, chunk.space)
+    return Standing(mark_of(chunk, opening), version, family_of(chunk.title, chunk.space), chunk.updated_at)
+
+
+def beginning(beside: Callable[[Chunk, int], Chunk | None], chunk: Chunk) -> list[Chunk]:
+    """Return the first chunks of a passage's page; `beside` gives the one so many places on that the asker may read."""
+    found = (beside(chunk, place - chunk.chunk_idx) for place in range(_OPENING) if place != chunk.chunk_idx)
+    return [each for each in found if each]
+
+
+def mark_of(chunk: Chunk, opening: Sequence[Chunk] = ()) -> Mark | None:
+    """Return the mark of a passage: its page's or its section's; None if nothing says that it is out of force."""
+    found = mark_of_title(chunk.title) or mark_of_labels(chunk.labels) or mark_of_headings(chunk.heading_path[1:])
+    found = found or _mark_in(chunk)
+    if found:
+        return found
+    marks = (_mark_in(other) for other in opening)
+    return next((mark for mark in marks if mark and mark.of == "page"), None)
+
+
+def _mark_in(chunk: Chunk) -> Mark | None:
+    """Return the mark that a passage gives its page or its section in its own headings and sentences."""
+    found = mark_of_sentences(chunk.heading_path)
+    if found or not can_mark(chunk.text):
+        return found
+    sentences = [unit.of(chunk.text) for unit in chunk.parts.units if unit.kind != "code"]
+    return mark_of_sentences(sentences, chunk.heading_path[-1] if chunk.heading_path else "")
+
+
+def precedence(one: Standing, two: Standing, asked: Sequence[Version], changes: int = 0) -> Precedence | None:
+    """Return whether the first of two passages is the more current, and why; None if nothing decides: by the requested
+    version, a mark of being out of force, the version that the page is about, the date of its last change. `asked` are
+    the versions in the question; `changes` is 1 if the first says that it replaces the second's statement, -1 if the
+    second does."""
+    for reason, first, second in _signs(one, two, asked, changes):
+        if first != second:
+            return Precedence(first > second, reason)
+    return None
+
+
+def _signs(one: Standing, two: Standing, asked: Sequence[Version], changes: int) -> Iterator[tuple[Reason, Any, Any]]:
+    """Yield each reason with what the passages have of it; more is more current."""
+    yield "asked", _is_asked(one, asked), _is_asked(two, asked)
+    yield "mark", one.mark is None, two.mark is None
+    if one.version and two.version and one.family == two.family and are_comparable(one.version, two.version):
+        yield "version", one.version, two.version
+    yield "change", changes, 0
+    if one.updated_at and two.updated_at:
+        yield "date", one.updated_at.date(), two.updated_at.date()
+
+
+def _is_asked(found: Standing, asked: Sequence[Version]) -> bool:
+    return found.version is not None and any(is_of_version(found.version, version) for version in asked)
+
 
 _SECONDS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _SECONDS |= {"week": 604_800.0, "month": 2_592_000.0, "year": 31_536_000.0}
@@ -160,12 +331,10 @@ def values_of(plain: str) -> list[Value]:
 
 
 def _beside(before: Sequence[re.Match[str]]) -> str:
-    """Return the stem of the last word that has one."""
     return next((stem for match in reversed(before) if match["word"] for stem in analyze(match[0])[:1]), "")
 
 
 def _with_denials(found: Sequence[Value], plain: str) -> list[Value]:
-    """Return the values with whether the clause denies that each stands in."""
     ends = [*(match.end() for match in _ENDS_CLAUSE.finditer(plain)), len(plain)]
     denied = [negations(plain[begin:end]) % 2 == 1 for begin, end in pairwise([0, *ends])]
     return [value._replace(denied=denied[bisect_right(ends[:-1], value.start)]) for value in found]
@@ -229,7 +398,6 @@ def _counts(match: re.Match[str], following: Sequence[re.Match[str]]) -> bool:
 
 
 def _figure(match: re.Match[str], following: Sequence[re.Match[str]]) -> Value:
-    """Return a figure with its unit, or the nouns of what it counts."""
     plain, start, end = match.string, match.start(), match.end()
     written = match["figure"] or SPELLED[match["word"].lower()]
     said, before = match["figure"] or match[0], _before(match)
@@ -279,7 +447,6 @@ def _is_range(plain: str, low: Value, high: int) -> bool:
 
 
 def _date(said: str) -> tuple[str, str, str]:
-    """Return year, month and day, as far as they are told."""
     if match := re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{4})", said):
         return match[3], f"{int(match[2]):02}", f"{int(match[1]):02}"
     if (named := re.search(_MONTH, said)) is None:

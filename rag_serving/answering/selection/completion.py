@@ -1,13 +1,8 @@
 """The excerpt shown for a chosen unit: a short passage whole, else as much as makes the unit understandable.
 
 The closed list: the introduction of a list, the columns of a row, the steps of a procedure, code with its sentence, the
-sentence that a pronoun points back to, the exception that follows, the paragraph around.
-
-Belongs here: the range of a passage that is shown together. Does not belong here: which unit answers (`selector`), how
-a single unit is made understandable alone (`layout`), the check of what is shown (`answering.verification`).
-
-Whatever is shown is one verbatim range of the passage wherever it can be, without units addressed to an assistant and
-without incomplete ones.
+sentence that a pronoun points back to, the exception that follows, the paragraph around. Whatever is shown is one
+verbatim range of the passage wherever it can be, without units addressed to an assistant and without incomplete ones.
 """
 
 from __future__ import annotations
@@ -34,10 +29,8 @@ def runs_on(chunk: Chunk, following: Chunk) -> bool:
 
 
 def sharing(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> list[Chunk]:
-    """Return the passages that share one list of steps with this one, in order and including it.
-
-    `beside` returns the passage before or after another, or None.
-    """
+    """Return the passages that share one list of steps with this one, in order and including it. `beside` returns the
+    passage before or after another, or None."""
     found = [chunk]
     while len(found) < MOST_PASSAGES and (before := _passage_before(found[0], beside)):
         found.insert(0, before)
@@ -105,8 +98,7 @@ def _place(chunk: Chunk) -> tuple[object, ...]:
     return (*_section(chunk), chunk.chunk_idx)
 
 
-MOST_WHOLE = 120
-"""Words of a passage that is shown whole."""
+MOST_WHOLE = 120  # words of a passage that is shown whole
 MOST_OF_A_PART = 90
 _MOST_OF_A_LIST = 150
 _HANGING = ("list", "table", "header", "code")
@@ -125,9 +117,7 @@ _LIMITS = re.compile(
 
 def extent(layout: Layout, unit: Unit, most_words: int = MOST_WHOLE) -> Excerpt:
     """Return the excerpt for a unit: the whole passage if it has at most so many words, else the unit with its context.
-
-    A passage that begins inside of a table or a list is never shown whole, and no fence is left open.
-    """
+    A passage that begins inside of a table or a list is never shown whole, and no fence is left open."""
     if whole := short_passage(layout, unit, most_words):
         return whole
     shown = _group(layout, unit, min(most_words, MOST_OF_A_PART))
@@ -175,7 +165,6 @@ def _antecedent(layout: Layout, at: int) -> int:
 
 
 def _is_beside(one: Unit, other: Unit) -> bool:
-    """Return whether two sentences are of one paragraph."""
     return one.kind == other.kind == "sentence" and one.block == other.block
 
 
@@ -195,14 +184,18 @@ def _begins_inside(layout: Layout) -> bool:
 
 
 def _is_closed(shown: Excerpt) -> bool:
-    """Return whether each fence that is opened in an excerpt is closed."""
     return len(_FENCE.findall(shown.text)) % 2 == 0
 
 
 def _group(layout: Layout, unit: Unit, most_words: int) -> Excerpt | None:
     """Return a unit of a long passage with its context, or None."""
     if unit.kind in ("table", "header"):
-        return _block(layout, unit, most_words)
+        units = layout.units
+        first, last = _run(layout, unit, lambda other: other.block == unit.block)
+        if units[first].kind != "header" or not _is_short(layout, first, last, most_words):
+            return None
+        first -= bool(first) and _is_lead(layout, units[first - 1])
+        return _range(layout, unit, _antecedent(layout, first), last)
     if unit.kind == "list":
         return _list(layout, unit)
     if unit.kind == "code":
@@ -214,16 +207,6 @@ def _code(layout: Layout, unit: Unit) -> Excerpt | None:
     """Return a short block of code with the sentence that introduces it, or None."""
     block = layout.block(unit)
     return block if block and layout.is_for_readers(block) else None
-
-
-def _block(layout: Layout, unit: Unit, most_words: int) -> Excerpt | None:
-    """Return a small table with the sentence that introduces it, or None."""
-    units = layout.units
-    first, last = _run(layout, unit, lambda other: other.block == unit.block)
-    if units[first].kind != "header" or not _is_short(layout, first, last, most_words):
-        return None
-    first -= bool(first) and _is_lead(layout, units[first - 1])
-    return _range(layout, unit, _antecedent(layout, first), last)
 
 
 def _list(layout: Layout, unit: Unit) -> Excerpt | None:
@@ -297,16 +280,12 @@ def _may_join(layout: Layout, unit: Unit) -> bool:
 def _is_short(layout: Layout, first: int, last: int, most_words: int) -> bool:
     """Return whether a range of units has so few words, and none that is meant for an assistant."""
     inside = layout.units[first:last]
+    units = layout.units
     return (
-        _count(layout, first, last) <= most_words
+        word_count(layout.text, units[first].start, units[last - 1].end) <= most_words
         and layout.directed.isdisjoint(inside)
         and is_whole(layout.text[inside[0].start : inside[-1].end])
     )
-
-
-def _count(layout: Layout, first: int, last: int) -> int:
-    units = layout.units
-    return word_count(layout.text, units[first].start, units[last - 1].end)
 
 
 def _range(layout: Layout, unit: Unit, first: int, last: int) -> Excerpt:

@@ -1,10 +1,6 @@
 """Excerpts in which a chosen unit is understandable alone: a row with its columns, an item with its lead-in, a step
 with all steps, a line of code with its block.
 
-Belongs here: the verbatim parts of the passage that are shown together.
-Does not belong here: which unit answers (`selector`), the structure of a passage (`text.structure`), the check of parts
-(`answering.verification`).
-
 All text beside the quoted words is passed on as `parts`, which verification checks one by one.
 """
 
@@ -118,9 +114,8 @@ class Layout:
         return self._listed(items) if self.lead_in(unit) and len(items) <= _MOST_ITEMS else None
 
     def block(self, unit: Unit) -> Excerpt | None:
-        """Return the lines of code around this one, in their fence if there are several, with the sentence that
-        leads them in; None for a long block.
-        """
+        """Return the lines of code around this one, in their fence if there are several, with the sentence that leads
+        them in; None for a long block."""
         lines = self._code[unit.block] if unit.kind == "code" else [unit]
         if len(lines) > _MOST_LINES:
             return None
@@ -184,7 +179,6 @@ class Layout:
 
     @cached_property
     def _lists(self) -> dict[int, list[list[Unit]]]:
-        """The items of each list by its number."""
         lists: dict[int, list[list[Unit]]] = {}
         for (number, _), item in groupby(self.units, lambda unit: (unit.list_number, unit.item)):
             lists.setdefault(number, []).append(list(item))
@@ -192,7 +186,6 @@ class Layout:
 
     @cached_property
     def _code(self) -> dict[int, list[Unit]]:
-        """The lines of each block of code by its number."""
         lines = (unit for unit in self.units if unit.kind == "code")
         return {block: list(its) for block, its in groupby(lines, lambda unit: unit.block)}
 

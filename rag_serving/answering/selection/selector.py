@@ -1,12 +1,7 @@
 """The selection: which units of the locked passages answer, best first, and with what confidence. It needs no model.
 
-Each unit is scored by its signs (`signs`, `scorer`); a passage is as good as its best unit. A question of two parts
+Each unit is scored by its signs (`signs`); a passage is as good as its best unit. A question of two parts
 gets the best unit of each. A claim gets the units that bear on it.
-
-Belongs here: which units answer, as claims of the page's own words.
-Does not belong here: the candidates (`statements`), their context (`completion`), the quoted words
-(`answering.quotes`), withholding an answer (`answering.gates`), and whether all of it is in the pages
-(`answering.verification`).
 """
 
 from __future__ import annotations
@@ -20,8 +15,7 @@ from numpy.typing import NDArray
 from rag_serving.answering.quotes import best_window
 from rag_serving.answering.selection.completion import MOST_WHOLE, extent, short_passage, steps_across
 from rag_serving.answering.selection.layout import Excerpt, Layout
-from rag_serving.answering.selection.scorer import SignWeights, Tables, learnt
-from rag_serving.answering.selection.signs import Analyze, QuestionFeatures, signs_of
+from rag_serving.answering.selection.signs import Analyze, QuestionFeatures, SignWeights, Tables, learnt, signs_of
 from rag_serving.answering.selection.statements import MOST_SAID, Statement, is_introduced, named, statements
 from rag_serving.records.claims import EXTRACTIVE, Claim, Draft, RejectedCandidate
 from rag_serving.records.passages import Lock
@@ -56,11 +50,9 @@ class QuestionPart:
 def selected_apart(
     parts: Sequence[QuestionPart], lock: Lock, analyze: Analyze, options_of: Callable[[QuestionPart], Selecting]
 ) -> Draft:
-    """Return the answer to each part, in their order; as confident as the least of those in doubt.
-
-    Each part gets its share of the citations, at least one. A part without a sentence leaves the draft without any:
-    half an answer would look like a whole one.
-    """
+    """Return the answer to each part, in their order; as confident as the least of those in doubt. Each part gets its
+    share of the citations, at least one. A part without a sentence leaves the draft without any: half an answer would
+    look like a whole one."""
     drafts = [_draft_of(part, lock, analyze, _share(options_of(part), len(parts))) for part in parts]
     if not all(draft.claims for draft in drafts):
         return Draft((), MODEL)
@@ -81,7 +73,6 @@ def _share(options: Selecting, parts: int) -> Selecting:
 
 
 def _draft_of(part: QuestionPart, lock: Lock, analyze: Analyze, options: Selecting) -> Draft:
-    """Return the answer of a part's own passages, with their places in the whole lock."""
     own = Lock(lock.passages[part.first : part.first + part.count])
     draft = select(part.text, own, part.weights, analyze, options)
     return replace(
@@ -91,19 +82,16 @@ def _draft_of(part: QuestionPart, lock: Lock, analyze: Analyze, options: Selecti
     )
 
 
-Similarity = Callable[[Sequence[str]], Sequence[float]]
-"""Cosine similarity of each text to the question."""
+Similarity = Callable[[Sequence[str]], Sequence[float]]  # cosine similarity of each text to the question
 
 MODEL = EXTRACTIVE
 
-_FRONT_OF_A_PASSAGE, _FRONT = 4, 12
-"""Units that are compared by meaning, of each passage and at least in all."""
+_FRONT_OF_A_PASSAGE, _FRONT = 4, 12  # units that are compared by meaning, of each passage and at least in all
 _BEHIND = 2.0  # how much less than the best a further unit may score that bears on a claim
 # The handbooks that the weights were learnt from have hardly any tables of settings and commands.
 _ROW_OF_IDENTIFIER, _PROCEDURE, _PROCEDURE_NAMED = 2.0, 0.5, 1.5
 _REPETITION, _AGREES = 0.7, 0.4  # Jaccard similarity of the terms of two units
-FAR_AHEAD = 6.0
-"""Where no other page says something else, or one that is hardly about the question."""
+FAR_AHEAD = 6.0  # where no other page says something else, or one that is hardly about the question
 _MOST_REJECTED = 5
 _NEARLY_AS_GOOD = 0.25  # the greatest distance from the best score of a second passage in the answer
 _WORTH_SHOWING = 2.5  # the same for one that is only shown
@@ -155,10 +143,7 @@ def select(
     question: str, lock: Lock, weights: Mapping[str, float], analyze: Analyze, options: Selecting = DEFAULTS
 ) -> Draft:
     """Return the lock's answer to a question as claims, best first, with the confidence of the best; none without a
-    unit that could answer.
-
-    `weights` are those of the question's analyzed terms.
-    """
+    unit that could answer. `weights` are those of the question's analyzed terms."""
     asked = QuestionFeatures.of(question, weights, analyze)
     table = (options.tables or learnt()).of(options.similarity is not None)
     ranked = rank(asked, lock, analyze, options.similarity, table)
@@ -176,7 +161,11 @@ def select(
         MODEL,
         confidence=table.told(evidence),
         evidence=evidence,
-        rejected=tuple(_rejected(each) for each in best if each.statement not in chosen)[:_MOST_REJECTED],
+        rejected=tuple(
+            RejectedCandidate(each.statement.index, each.statement.text, each.score, each.signs)
+            for each in best
+            if each.statement not in chosen
+        )[:_MOST_REJECTED],
         further=tuple(claim for claim in beside if claim not in claims),
     )
 
@@ -249,9 +238,14 @@ def _front(asked: QuestionFeatures, found: Sequence[Statement]) -> list[Statemen
 def _chosen(
     asked: QuestionFeatures, lock: Lock, ranked: Sequence[Ranked], best: Sequence[Ranked], weights: SignWeights
 ) -> list[Statement]:
-    """Return the selected units."""
     if is_claim(asked.text):
-        return _bearing(ranked)
+        chosen: list[Statement] = []
+        for each in ranked:
+            if each.score < ranked[0].score - _BEHIND:
+                break
+            if all(_overlap(each.statement.terms, other.terms) < _REPETITION for other in chosen):
+                chosen.append(each.statement)
+        return chosen
     told = [best[0].statement, *_of_parts(asked, lock, ranked, weights)]
     if len(best) > 1 and best[1].score > best[0].score - _NEARLY_AS_GOOD:
         told.append(best[1].statement)
@@ -259,7 +253,6 @@ def _chosen(
 
 
 def _of_parts(asked: QuestionFeatures, lock: Lock, ranked: Sequence[Ranked], weights: SignWeights) -> list[Statement]:
-    """Return the best unit for each part of a two-part question."""
     best = []
     for part in parts_of(asked.text):
         own = replace(asked, text=part, kind=kind_of(part), words=asked_words(part), terms=asked.terms_of(part))
@@ -276,24 +269,8 @@ def _of_parts(asked: QuestionFeatures, lock: Lock, ranked: Sequence[Ranked], wei
     return best
 
 
-def _bearing(ranked: Sequence[Ranked]) -> list[Statement]:
-    """Return the best unit and those nearly as good that do not repeat a chosen one."""
-    chosen: list[Statement] = []
-    for each in ranked:
-        if each.score < ranked[0].score - _BEHIND:
-            break
-        if all(_overlap(each.statement.terms, other.terms) < _REPETITION for other in chosen):
-            chosen.append(each.statement)
-    return chosen
-
-
 def _overlap(one: frozenset[str], two: frozenset[str]) -> float:
-    """Jaccard similarity of two sets of terms."""
     return len(one & two) / (len(one | two) or 1)
-
-
-def _rejected(ranked: Ranked) -> RejectedCandidate:
-    return RejectedCandidate(ranked.statement.index, ranked.statement.text, ranked.score, ranked.signs)
 
 
 def claims_for(

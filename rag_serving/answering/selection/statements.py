@@ -1,8 +1,4 @@
-"""The units of the locked passages that could answer a question, with the terms of their context.
-
-Belongs here: the meaningful units of a passage, the text compared with a question by meaning.
-Does not belong here: the signs of a unit (`signs`), the choice (`selector`), the excerpt (`completion`).
-"""
+"""The units of the locked passages that could answer a question, with the terms of their context."""
 
 from __future__ import annotations
 
@@ -19,8 +15,7 @@ from rag_serving.records.passages import Chunk, Lock
 from rag_serving.text.analyzer import SEPARATED_NAME
 from rag_serving.text.units import Unit, cells_of, is_whole, word_count
 
-MOST_SAID = 4_000
-"""Characters of a statement that are compared by meaning: models read no more."""
+MOST_SAID = 4_000  # characters of a statement that are compared by meaning: models read no more
 
 _IDENTIFIER = re.compile(SEPARATED_NAME)
 _NUMBERED = re.compile(r"\b[A-Za-z]{2,}-\d+\b(?![.-])")
@@ -96,8 +91,7 @@ def statements(asked: QuestionFeatures, lock: Lock, analyze: Analyze) -> Iterato
 
 def sentence_texts(chunk: Chunk) -> Iterator[str]:
     """Yield each text of a passage that may be compared with a question by meaning: its heading path, then sentences
-    and procedures.
-    """
+    and procedures."""
     layout = Layout(chunk)
     if not chunk.is_boilerplate:
         yield heading_text(chunk)
@@ -140,10 +134,8 @@ def _can_be_followed(procedure: Excerpt, layout: Layout) -> bool:
 
 
 def named(question: str, analyze: Analyze) -> frozenset[str]:
-    """Return the identifiers of a question as terms: `max.poll.records`, `DB_POOL`, `ERR-4012`.
-
-    Such a name means exactly one thing: a passage without it is no answer, however similar its words are.
-    """
+    """Return the identifiers of a question as terms: `max.poll.records`, `DB_POOL`, `ERR-4012`. Such a name means
+    exactly one thing: a passage without it is no answer, however similar its words are."""
     found = (*_IDENTIFIER.findall(question), *_NUMBERED.findall(question))
     return frozenset(analyze(name)[0] for name in found)
 

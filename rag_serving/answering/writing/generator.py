@@ -1,9 +1,4 @@
-"""Writing an answer: the configured model drafts it from the locked passages; if it fails, extraction does.
-
-Belongs here: choosing the writer, trying again with less when the prompt was too long, flags and notes of a draft.
-Does not belong here: the extractive generator (`answering.selection.selector`), the wire (`models`), checking the draft
-(`answering.verification`).
-"""
+"""Writing an answer: the configured model drafts it from the locked passages; if it fails, extraction does."""
 
 from __future__ import annotations
 
@@ -18,7 +13,6 @@ from rag_serving.answering.writing.prompt import (
     SCHEMA,
     AnswerPrompt,
     Material,
-    Pointing,
     make_pointing,
     make_prompt,
     named_units,
@@ -34,7 +28,7 @@ from rag_serving.models.protocols import ContextTooLongError, ModelError
 from rag_serving.records.claims import Claim, Draft, Usage
 from rag_serving.records.passages import Lock
 from rag_serving.records.queries import PLAIN, Occasion
-from rag_serving.text.fences import Fence
+from rag_serving.text.marks import Fence
 from rag_serving.text.orders import orders_assistant
 from rag_serving.text.units import Unit
 
@@ -45,8 +39,7 @@ GENERATOR_DOWN = "generator_unavailable"
 GENERATOR_CUT = "generator_cut_off"
 INJECTION = "injection_neutralized"
 
-Cite = Callable[[int, Unit], Sequence[Claim]]
-"""Return the claims that show a unit of the passage with this number."""
+Cite = Callable[[int, Unit], Sequence[Claim]]  # return the claims that show a unit of the passage with this number
 
 
 @dataclass(frozen=True)
@@ -122,7 +115,20 @@ class Generator:
                 if settings.style == "verbatim":
                     pointing = make_pointing(material.question, material.lock, budget, settings.max_citations, fence)
                     reply = model.reply(pointing.messages, listen)
-                    return self._pointed(model, pointing, material.lock, reply, cite)
+                    numbers = numbers_of(reply.text)
+                    if numbers is None:
+                        return self._draft(
+                            model,
+                            AnswerPrompt(pointing.messages, pointing.shown, (), pointing.injections),
+                            material.lock,
+                            reply,
+                        )
+                    named = named_units(pointing, numbers, self._settings.max_citations)
+                    if numbers and not named:
+                        raise ModelError(f"{model.name} names lines that are not there; choose a larger model")
+                    claims = dict.fromkeys(claim for index, unit in named for claim in cite(index, unit))
+                    flags = (INJECTION,) if pointing.injections else ()
+                    return Draft(tuple(claims), model.name, not named, flags, usage=usage_of(reply, self._settings))
                 prompt = make_prompt(material, budget, settings, fence, self._budgets)
                 reply = model.reply(prompt.messages, listen)
                 return self._draft(model, prompt, material.lock, reply)
@@ -131,20 +137,6 @@ class Generator:
                     raise
                 budget //= 2
         raise AssertionError("unreachable")
-
-    def _pointed(self, model: RemoteChat, pointing: Pointing, lock: Lock, reply: Reply, cite: Cite) -> Draft:
-        """Return the units that the reply names as claims; one that names none but writes is read as prose."""
-        numbers = numbers_of(reply.text)
-        if numbers is None:
-            return self._draft(
-                model, AnswerPrompt(pointing.messages, pointing.shown, (), pointing.injections), lock, reply
-            )
-        named = named_units(pointing, numbers, self._settings.max_citations)
-        if numbers and not named:
-            raise ModelError(f"{model.name} names lines that are not there; choose a larger model")
-        claims = dict.fromkeys(claim for index, unit in named for claim in cite(index, unit))
-        flags = (INJECTION,) if pointing.injections else ()
-        return Draft(tuple(claims), model.name, not named, flags, usage=usage_of(reply, self._settings))
 
     def _draft(self, model: RemoteChat, prompt: AnswerPrompt, lock: Lock, reply: Reply) -> Draft:
         """Return the parsed reply.
@@ -183,10 +175,8 @@ class Generator:
 
 
 def without_foreign_links(claims: Sequence[Claim], lock: Lock) -> tuple[tuple[Claim, ...], int]:
-    """Return the claims without links that their cited passages lack, and the number of links removed.
-
-    A true claim survives the loss of a link; a claim that was only a link disappears.
-    """
+    """Return the claims without links that their cited passages lack, and the number of links removed. A true claim
+    survives the loss of a link; a claim that was only a link disappears."""
     cited: dict[str, set[int]] = {}
     for claim in claims:
         cited.setdefault(claim.text, set()).add(claim.index)
@@ -221,6 +211,5 @@ def usage_of(reply: Reply, settings: AnswerGeneration) -> Usage:
 
 
 def _fallen_back(draft: Draft, why: str) -> Draft:
-    """Return a draft that extraction made in a model's place."""
     notes = (f"extraction answered for the model: {why}", *draft.notes)
     return replace(draft, flags=(GENERATOR_DOWN, *draft.flags), notes=notes)

@@ -2,8 +2,6 @@
 
 A citation may be before or after the full stop, before its sentence, or with its quote in a sentence, a line or a block
 of their own. A sentence that quotes nothing is a claim without a quote.
-
-Belongs here: parsing a reply. Does not belong here: checking it (`answering.verification`).
 """
 
 from __future__ import annotations
@@ -103,7 +101,6 @@ class Marks:
         return text if not MARK.search(text) else self.plain(text)
 
     def _fenced(self, block: re.Match[str]) -> str:
-        """Return the mark of a code block, as a paragraph of its own."""
         code = block[2].strip("\n").rstrip()
         return (
             f"\n\n{self._keep(_QUOTES, code.strip(), f'{chr(10)}```{chr(10)}{code}{chr(10)}```')}\n\n" if code else ""
@@ -195,11 +192,9 @@ class _ReplyPart:
 
 
 def parse(reply: str, cut: bool = False, source: str | None = None) -> Parsed:
-    """Return the claims of a reply in order. A sentence without a citation is a claim on passage 0.
-
-    If the reply was cut, an unfinished last sentence is left out. Links missing from `source` are removed; without
-    `source` they stay.
-    """
+    """Return the claims of a reply in order. A sentence without a citation is a claim on passage 0. If the reply was
+    cut, an unfinished last sentence is left out. Links missing from `source` are removed; without `source` they
+    stay."""
     text, removed = without_html(visible(reply[:_MOST_CHARS]))
     links = 0
     if source is not None:
@@ -215,7 +210,6 @@ def parse(reply: str, cut: bool = False, source: str | None = None) -> Parsed:
 
 
 def _parts(text: str) -> Iterator[_ReplyPart]:
-    """Yield the sentences of a marked text, each with the evidence that follows it."""
     last: _ReplyPart | None = None
     for said, joined, kind in _said(text):
         joined = joined and last is not None
@@ -237,10 +231,8 @@ def _parts(text: str) -> Iterator[_ReplyPart]:
 
 
 def _said(text: str) -> Iterator[tuple[str, bool, Kind]]:
-    """Yield the sentences of a marked text, whether each continues the one before, and its kind.
-
-    Text after a citation and a full stop, or with a capital after a citation, is a sentence of its own.
-    """
+    """Yield the sentences of a marked text, whether each continues the one before, and its kind. Text after a citation
+    and a full stop, or with a capital after a citation, is a sentence of its own."""
     end = 0
     for unit in units(text):
         between, end = text[end : unit.start], unit.end
@@ -262,7 +254,6 @@ def _belongs_before(said: str, leading: re.Match[str], last: _ReplyPart) -> bool
 
 
 def _claims(part: _ReplyPart, marks: Marks) -> Iterator[Claim]:
-    """Yield a claim for each quote and passage that a sentence cites."""
     text = _sentence(part, marks)
     if not text:
         return

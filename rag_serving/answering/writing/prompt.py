@@ -1,15 +1,9 @@
-"""The prompt: the strict rules, the locked passages as `[1..N]`, fenced as data, within the model's budget of tokens.
+"""The prompt: the strict rules, the locked passages as `[1..N]`, fenced as data, within the model's budget of
+tokens.
 
 The rules come first and mention no fence, so that servers can cache them as a prefix; the word of the fence follows
 with the passages, which differ from question to question anyway. Before the passages come the sentences that extraction
 would answer with: they guide a small model.
-
-Belongs here: the prompt's rules, the passages shown, and the parts beside them, each within its budget: concepts, the
-application's state, and of earlier turns the questions alone, since an answer may hold text of a page that its reader
-may read no more. Nothing of that can be quoted: claims are verified against the passages. Pointing: a model names the
-answering units of the passages, shown as numbered lines, and writes nothing; whatever its reply, the result is whole
-units of the pages.
-Does not belong here: sending it (`models`), the reply (`parsing`), the lock (`answering.lock`), fences (`text.fences`).
 """
 
 from __future__ import annotations
@@ -27,8 +21,8 @@ from rag_serving.models.chat.messages import PromptMessage
 from rag_serving.records.claims import Claim
 from rag_serving.records.passages import Chunk, Lock
 from rag_serving.records.queries import PLAIN, Occasion
-from rag_serving.text.fences import Fence
-from rag_serving.text.injections import neutralized
+from rag_serving.text.directed import neutralized
+from rag_serving.text.marks import Fence
 from rag_serving.text.units import Unit, is_whole
 
 _CONCEPTS = "Core concepts of the pages, to understand the question by. They are data, and cannot be quoted:"
@@ -155,12 +149,10 @@ def make_prompt(
     fence: Fence | None = None,
     budgets: Budgets = _BUDGETS,
 ) -> AnswerPrompt:
-    """Return the messages for a question, of about `budget` tokens at most; `budgets` are those of its parts.
-
-    A passage longer than half of the budget is cut to the lines that have most of the question's words; then the
-    passage with the lowest score is left out until the rest fits, those of excerpts last. Numbers stay those of the
-    lock. Without `fence` one is made for this prompt.
-    """
+    """Return the messages for a question, of about `budget` tokens at most; `budgets` are those of its parts. A passage
+    longer than half of the budget is cut to the lines that have most of the question's words; then the passage with the
+    lowest score is left out until the rest fits, those of excerpts last. Numbers stay those of the lock. Without
+    `fence` one is made for this prompt."""
     question, lock, fence = material.question, material.lock, fence or Fence.new()
     blocks, injections = {}, {}
     for index in range(1, len(lock) + 1):
@@ -215,10 +207,8 @@ class _Block:
 
 
 def best_lines(text: str, budget: int, question: str) -> str:
-    """Return the run of whole lines within `budget` tokens with most of the question's words; cuts are marked.
-
-    Where even one line is longer than the budget it is cut behind a word.
-    """
+    """Return the run of whole lines within `budget` tokens with most of the question's words; cuts are marked. Where
+    even one line is longer than the budget it is cut behind a word."""
     asked = set(_WORDS.findall(question.lower()))
     lines = text.splitlines()
     room = max(budget - 2 * tokens(f"{CUT}\n"), 1)
@@ -261,10 +251,8 @@ def _excerpts(claims: Sequence[Claim], fence: Fence) -> str:
 
 
 def _block(index: int, lock: Lock, fence: Fence) -> tuple[_Block, int]:
-    """Return a passage between its marks, with heading path and link, and what was neutralized in it.
-
-    Everything outside the text is one line each, first or last, so that no text can imitate it.
-    """
+    """Return a passage between its marks, with heading path and link, and what was neutralized in it. Everything
+    outside the text is one line each, first or last, so that no text can imitate it."""
     chunk = lock.passages[index - 1].chunk
     head, in_head = neutralized(_one_line(" → ".join(chunk.heading_path) or chunk.title))
     body, in_body = neutralized(chunk.text)

@@ -1,8 +1,4 @@
-"""Text that a model wrote, without anything that could act on who reads it: HTML, script, links, control characters.
-
-Belongs here: what is taken out. Does not belong here: what the text claims (`parsing`,
-`answering.verification`).
-"""
+"""Text that a model wrote, without anything that could act on who reads it: HTML, script, links, control characters."""
 
 from __future__ import annotations
 
@@ -126,10 +122,7 @@ def visible(text: str) -> str:
 
 def without_html(text: str) -> tuple[str, int]:
     """Return the text without HTML, with the content of scripts and the like gone too, and how many pieces were taken
-    out.
-
-    `<placeholder>` and `List<String>` stay: names without attributes that are not those of elements.
-    """
+    out. `<placeholder>` and `List<String>` stay: names without attributes that are not those of elements."""
     count, found, turns = 0, 1, 0
     while found and "<" in text:
         turns += 1
@@ -145,7 +138,6 @@ def without_html(text: str) -> tuple[str, int]:
 
 
 def _without_tags(text: str) -> tuple[str, int]:
-    """Return the text without the tags of elements, and how many there were."""
     kept, end, count = [], 0, 0
     for tag in _TAG.finditer(text):
         if _is_element(tag):
@@ -174,11 +166,9 @@ def without_brackets(text: str) -> str:
 
 
 def without_links(text: str, source: str) -> tuple[str, int]:
-    """Return the text without links missing from `source`, and the number removed.
-
-    Markdown links leave their text, linked citations (`[1](…)`) their mark. Addresses are recognized in disguise:
-    escaped, spelled out, in full-width letters, with brackets around their dots. Mere pointers go as well: `(see …)`.
-    """
+    """Return the text without links missing from `source`, and the number removed. Markdown links leave their text,
+    linked citations (`[1](…)`) their mark. Addresses are recognized in disguise: escaped, spelled out, in full-width
+    letters, with brackets around their dots. Mere pointers go as well: `(see …)`."""
     count, found = 0, 1
     for _ in range(_DEEPEST_LINK):
         text, found = _MARKDOWN_LINK.subn(_label, text)
@@ -241,10 +231,8 @@ def _stands(link: str, source: str) -> bool:
 
 
 def _without_address(piece: str, source: str) -> str:
-    """Return a run of text without spaces, with gaps for addresses missing from `source`.
-
-    From a run with a disguised address only the surrounding punctuation and citations stay.
-    """
+    """Return a run of text without spaces, with gaps for addresses missing from `source`. From a run with a disguised
+    address only the surrounding punctuation and citations stay."""
     if piece.isascii() and piece.isalpha():  # most are: a word alone is no address
         return piece
     start, end = _inner(piece)
@@ -270,7 +258,6 @@ def _inner(piece: str) -> tuple[int, int]:
 
 
 def _has_address(text: str) -> bool:
-    """Return whether there is an address in a text, be it in disguise."""
     plain = unicodedata.normalize("NFKC", unquote(unquote(text)))
     plain = _DISGUISED.sub(lambda mark: "." if mark[1].lower() == "dot" else mark[1], plain)
     return _SCHEME.search(plain) is not None or _HOST.search(plain) is not None

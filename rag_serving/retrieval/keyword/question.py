@@ -1,8 +1,5 @@
 """A question as the keyword tier reads it: words without stop words, synonyms and misspellings replaced.
 
-Belongs here: stop words, synonyms, corrections, which inflections a word matches.
-Does not belong here: question frames (`query.topics`), scores (`scoring`), what is done with a question (`search`).
-
 A word that is the whole title, label or heading of something its reader may see, or a configured concept, is a known
 term: it matches itself alone. Every other word matches the words that are the same but for a plural. That is decided
 for each question over what its reader may see, never when the index is made.
@@ -21,8 +18,7 @@ from rag_serving.query.spelling import SHORTEST
 from rag_serving.query.topics import ACTIONS, AFTER, DEFINED, POLITE, TOLD, WHERE_OR_WHO, Words
 from rag_serving.text.keyword_words import inflections, words_in
 
-LONGEST = 64
-"""Words of a question that are looked up; the rest is not read."""
+LONGEST = 64  # words of a question that are looked up; the rest is not read
 _LONGEST_TEXT = 8000  # characters of it
 
 IsWord = Callable[[str], bool]
@@ -125,7 +121,6 @@ class QuestionReader:
         )
 
     def _expect(self, words: Words) -> None:
-        """Let the index know the words of the question with their inflections, all at once."""
         self.keywords.expect({form for word in words for form in (word, *inflections(word))})
 
     def _kept(self, words: Words) -> Words:
@@ -173,7 +168,6 @@ def _rules(synonyms: tuple[tuple[str, str], ...], concepts: Words) -> _Rules:
 
 
 def _rewritten(words: Words, synonyms: Mapping[Words, Words]) -> tuple[Words, dict[str, str]]:
-    """Return words with synonyms replaced, the longest first, and the replacements."""
     if not synonyms:
         return words, {}
     found: list[str] = []
@@ -190,7 +184,6 @@ def _rewritten(words: Words, synonyms: Mapping[Words, Words]) -> tuple[Words, di
 
 
 def _without_frame(words: Words) -> tuple[Words, bool]:
-    """Return words without the frame around the topic, and whether there was one."""
     rest = words
     while (behind := _behind(rest, _FRAMES)) != rest:
         rest = behind

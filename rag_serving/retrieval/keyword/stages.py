@@ -1,8 +1,4 @@
-"""Stages of a search by keywords.
-
-Belongs here: rows from the keyword tier, the limit per document, rows with a quoted phrase. Does not belong here: their
-scores (`scoring`), the worth of a phrase (`retrieval.hybrid`), reading quotation marks (`query.operators`).
-"""
+"""Stages of a search by keywords."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rag_serving.indexes.protocols import ReaderView, Rows
+from rag_serving.indexes.view import ReaderView, Rows
 from rag_serving.retrieval.keyword.search import KEYWORD
 from rag_serving.retrieval.ranking import SCORE, Ranking
 from rag_serving.retrieval.stage import SearchContext

@@ -15,8 +15,8 @@ from rag_serving.access.principals import Principal, reader_class
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import parse_config
-from rag_serving.indexes.protocols import ReaderView
-from rag_serving.indexes.served import ServedGeneration
+from rag_serving.indexes.databases import ServedGeneration
+from rag_serving.indexes.view import ReaderView
 from rag_serving.query.parsing import read_query
 from rag_serving.records.queries import Filters
 

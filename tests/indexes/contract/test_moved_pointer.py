@@ -16,7 +16,7 @@ from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
-from rag_serving.indexes.protocols import ReaderView
+from rag_serving.indexes.view import ReaderView
 
 ANYBODY, STAFF = Principal(TENANT), Principal(TENANT, None, frozenset({"staff"}))
 CLASSES = ("everyone", "group:staff")

@@ -19,7 +19,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import parse_config
-from rag_serving.indexes.protocols import HiddenRowError, ReaderView
+from rag_serving.indexes.view import HiddenRowError, ReaderView
 from rag_serving.query.parsing import read_query
 from rag_serving.records.queries import Filters
 
@@ -270,7 +270,7 @@ def test_every_method_that_takes_rows_is_tried() -> None:
 
 
 READS_PAST_ITS_READER = """
-from rag_serving.indexes.protocols import ReaderView
+from rag_serving.indexes.view import ReaderView
 
 def stage(view: ReaderView) -> object:
     return view.{what}

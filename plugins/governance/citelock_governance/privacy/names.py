@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from rag_serving.cli.printing import Finding
 from rag_serving.privacy import NamesError, Span
-from rag_serving.text.characters import UNSPACED
+from rag_serving.text.normalization import UNSPACED
 
 if TYPE_CHECKING:
     from rag_serving.config.loading import Config

@@ -17,7 +17,7 @@ from rag_assets.sources.sites.detect import found_site
 from rag_assets.sources.sites.site import SiteBody, SitePlan
 from rag_assets.sources.sites.trees import FolderTree
 from rag_assets.steps.formats.html import html_content
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 
 def site(folder: Path, files: Mapping[str, str]) -> tuple[SitePlan, dict[str, SiteBody]]:

@@ -42,9 +42,8 @@ from rag_serving.artifacts.manifest import FILE as MANIFEST_FILE
 from rag_serving.artifacts.store import Store, read_text
 from rag_serving.config.loading import Config
 from rag_serving.indexes import exact
-from rag_serving.indexes.databases import RemoteDataError, RemoteError
-from rag_serving.indexes.generation_files import GenerationFiles, read_files
-from rag_serving.indexes.served import newest_pages
+from rag_serving.indexes.databases import RemoteDataError, RemoteError, newest_pages
+from rag_serving.indexes.generation import GenerationFiles, read_files
 
 PIECE = 512 << 10
 """Bytes of an original in one point."""

@@ -41,11 +41,9 @@ from rag_serving.access.principals import clauses_of
 from rag_serving.artifacts.manifest import FILE as MANIFEST
 from rag_serving.artifacts.store import Store, StoreError, open_file
 from rag_serving.config.loading import Config
-from rag_serving.indexes.databases import RemoteDataError, RemoteTimeoutError
-from rag_serving.indexes.generation_files import GenerationFiles, read_files
-from rag_serving.indexes.served import newest_pages
-from rag_serving.text.page_marks import page_at
-from rag_serving.text.structure import decode
+from rag_serving.indexes.databases import RemoteDataError, RemoteTimeoutError, newest_pages
+from rag_serving.indexes.generation import GenerationFiles, read_files
+from rag_serving.text.structure import decode, page_at
 
 Row = tuple[Any, ...]
 _BATCH = 2048  # chunks that are turned into rows at once

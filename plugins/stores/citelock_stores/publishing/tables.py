@@ -28,7 +28,7 @@ from citelock_stores.remote.seals import (
 from citelock_stores.remote.tables import REMOTE_CHUNKS, REMOTE_ORIGINALS, REMOTE_PLACES, REMOTE_SEALS, TEXT_COLUMNS
 from rag_serving.access.principals import EVERYONE, intersect_readers
 from rag_serving.artifacts.columns import dictionary_encode, members_of, numbers_of
-from rag_serving.indexes.generation_files import GenerationFiles
+from rag_serving.indexes.generation import GenerationFiles
 from rag_serving.indexes.originals import Original
 
 Numbers = NDArray[Any]

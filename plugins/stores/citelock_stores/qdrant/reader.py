@@ -1,7 +1,7 @@
 """One generation in Qdrant, read on behalf of one principal.
 
 Belongs here: tables from points, the nearest chunks, counts and numbers of terms. Does not belong here: the filter
-(`filters`), BM25 (`indexes.bm25`), caching postings (`remote.parts`), choosing the generation (`store`).
+(`filters`), BM25 (`indexes.lexical`), caching postings (`remote.parts`), choosing the generation (`store`).
 
 A chunk has one sparse vector for each kind of posting: the component at a term's number is the term's count, so that
 the product with the unit vector there is that count. A reader's vocabulary is that of the reader classes: a term of

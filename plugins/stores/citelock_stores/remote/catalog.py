@@ -38,10 +38,9 @@ from rag_serving.artifacts.manifest import Manifest
 from rag_serving.artifacts.store import StoreError
 from rag_serving.deadline import result_within
 from rag_serving.indexes.databases import RemoteDataError, RemoteError, RemoteTimeoutError
-from rag_serving.indexes.indexed_chunks import IndexedChunks
+from rag_serving.indexes.indexed_chunks import IndexedChunks, Parts
 from rag_serving.indexes.originals import Original
 from rag_serving.indexes.page_contents import DuplicateLocations
-from rag_serving.indexes.parts import Parts
 from rag_serving.indexes.readable_rows import ReadableRows
 from rag_serving.indexes.set_tables import SetTablesOfReaders
 

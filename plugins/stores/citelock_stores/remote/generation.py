@@ -29,12 +29,11 @@ from rag_serving.indexes.databases import (
     RemoteDataError,
     RemoteError,
     RemoteTimeoutError,
+    ServedGeneration,
 )
-from rag_serving.indexes.protocols import ReaderView
-from rag_serving.indexes.served import ServedGeneration
 from rag_serving.indexes.set_tables import SetTablesOfReaders, sets_in_home
 from rag_serving.indexes.sources import FileStamps
-from rag_serving.indexes.view import GenerationView
+from rag_serving.indexes.view import ReaderView
 from rag_serving.plugins import one
 
 _log = logging.getLogger(__name__)
@@ -95,7 +94,7 @@ class DatabaseGeneration:
             CatalogKey(self, classes), lambda: Catalog(self.manifest, reader, classes, trust, lambda: self.sets)
         )
         self._catalogs.trim()
-        return GenerationView(catalog, classes, partial(satisfied_classes, principal, self.tenant))
+        return ReaderView(catalog, classes, partial(satisfied_classes, principal, self.tenant))
 
     @cached_property
     def sets(self) -> SetTablesOfReaders:

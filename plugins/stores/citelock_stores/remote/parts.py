@@ -1,7 +1,7 @@
 """The parts of a catalog: texts, postings, vectors and keywords, fetched from the database by rows.
 
 Belongs here: from the database's rows to a catalog's, texts compared with their digests. Does not belong here: the
-search itself (the backends), formulas (`indexes.bm25`, `indexes.exact`, `indexes.keyword_index`).
+search itself (the backends), formulas (`indexes.lexical`, `indexes.exact`, `indexes.keyword_index`).
 """
 
 from __future__ import annotations
@@ -21,15 +21,13 @@ from citelock_stores.remote.tables import TEXT_COLUMNS
 from rag_serving.artifacts.columns import Read, dictionary_encode, numbers_of
 from rag_serving.artifacts.keyword_tables import KEYWORD_PAGES, KEYWORD_ROWS
 from rag_serving.indexes import exact
-from rag_serving.indexes.bm25 import Allowed, Bm25, Occurrences
 from rag_serving.indexes.databases import RemoteDataError
-from rag_serving.indexes.exact import VectorTable
-from rag_serving.indexes.hits import Hit, best
+from rag_serving.indexes.exact import VectorTable, WindowMap
+from rag_serving.indexes.indexed_chunks import Mask, Rows, Vector
 from rag_serving.indexes.keyword_index import KeywordIndex, Numbers
-from rag_serving.indexes.parts import Mask, Rows, Vector
-from rag_serving.indexes.readable_rows import Readable
+from rag_serving.indexes.lexical import Allowed, Bm25, Occurrences
+from rag_serving.indexes.readable_rows import Hit, Readable, best
 from rag_serving.indexes.sentence_vectors import SentenceVectors, record_type
-from rag_serving.indexes.window_map import WindowMap
 from rag_serving.indexes.word_lists import (
     NamedRows,
     NumberedWords,

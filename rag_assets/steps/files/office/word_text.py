@@ -17,7 +17,7 @@ from rag_assets.steps.files.office.word_styles import Styles, W
 from rag_assets.steps.formats.blocks import clean
 from rag_assets.steps.formats.element_tree import Element
 from rag_assets.steps.formats.text_marks import Mark
-from rag_serving.text.characters import OMISSION
+from rag_serving.text.normalization import OMISSION
 
 R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"

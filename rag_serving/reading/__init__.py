@@ -1,1 +1,0 @@
-"""Pages and passages as a reader sees them, beside what was searched."""
